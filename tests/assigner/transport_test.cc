@@ -1,0 +1,86 @@
+#include "xla_patch/assigner/transport.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/assigner/specs.h"
+
+namespace xla_shmem {
+namespace {
+
+using test::AllReduce;
+using test::MakeTopology;
+using test::Permute;
+
+const Topology kTopology = MakeTopology(4, 1, 8);
+const Transport kOneHost = CpuTransport({{0, 0}, {1, 0}, {2, 0}, {3, 1}});
+
+TEST_CASE("the standard set is carried") {
+  for (const int32_t type : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16}) {
+    for (const Reduction reduction : {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}) {
+      CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
+      spec.element_types = {type};
+      spec.reduction = reduction;
+      CHECK(Veto(spec, kTopology, kOneHost).empty());
+    }
+  }
+}
+
+TEST_CASE("a dtype without a reduction is vetoed by name, also inside a tuple") {
+  CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
+  spec.element_types = {11, 28};
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e4m3");
+  spec.element_types = {1};
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for pred");
+}
+
+TEST_CASE("a permute carries any whole-byte type and no other") {
+  CollectiveSpec spec = Permute({{0, 1}}, 4, kTopology);
+  for (const int32_t type : {1, 15, 18, 19, 28, 33}) {
+    spec.element_types = {type};
+    CHECK(Veto(spec, kTopology, kOneHost).empty());
+  }
+  for (const int32_t type : {14, 17, 21, 30, 34, 77}) {
+    spec.element_types = {type};
+    CHECK(Veto(spec, kTopology, kOneHost) == ElementTypeName(type) + " has no whole-byte elements");
+  }
+}
+
+TEST_CASE("unknown and logical reductions are vetoed") {
+  CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
+  spec.reduction = Reduction::kNone;
+  CHECK(Veto(spec, kTopology, kOneHost) == "the reduction is not a plain sum, prod, min or max");
+  spec.reduction = Reduction::kAnd;
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\"");
+}
+
+TEST_CASE("peers out of reach are named with PE and host") {
+  CHECK(Veto(AllReduce({{0, 3}}, 4, kTopology), kTopology, kOneHost) ==
+        "device 3 (PE 3, host 3) is out of reach of device 0 (PE 0, host 0)");
+  CHECK(Veto(Permute({{2, 3}}, 4, kTopology), kTopology, kOneHost).find("device 3") == 0);
+  CHECK(Veto(AllReduce({{0, 1}, {2}, {3}}, 4, kTopology), kTopology, kOneHost).empty());
+  CHECK_FALSE(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport({{0, 0}})).empty());
+}
+
+TEST_CASE("a send to oneself needs no reach, and no map means everybody is in reach") {
+  CHECK(Veto(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport({})).empty());
+  Transport everywhere = kOneHost;
+  everywhere.reach.reset();
+  CHECK(Veto(AllReduce({{0, 3}}, 4, kTopology), kTopology, everywhere).empty());
+}
+
+TEST_CASE("repeated sources, targets and group members are vetoed") {
+  CHECK(Veto(Permute({{0, 1}, {2, 1}}, 4, kTopology), kTopology, kOneHost) == "device 1 is the target of two pairs");
+  CHECK(Veto(Permute({{0, 1}, {0, 2}}, 4, kTopology), kTopology, kOneHost) == "device 0 is the source of two pairs");
+  CHECK(Veto(AllReduce({{0, 1}, {1, 2}}, 4, kTopology), kTopology, kOneHost) ==
+        "device 1 occurs twice in the replica groups");
+}
+
+TEST_CASE("an unavailable transport vetoes everything with its reason") {
+  Transport missing;
+  missing.unavailable_reason = "libnvshmem_host.so.3: not found";
+  CHECK(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, missing) == "libnvshmem_host.so.3: not found");
+  CHECK(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
+}
+
+}  // namespace
+}  // namespace xla_shmem

@@ -1,0 +1,56 @@
+// Drives the whole reader, pass and editor with arbitrary bytes. Built with clang's libFuzzer, or with mutation_driver.cc where there is none.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/hlo/pass.h"
+
+namespace {
+
+xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
+  xla_shmem::PassOptions options;
+  std::vector<xla_shmem::DeviceLocation> devices;
+  std::unordered_map<int64_t, int32_t> reach;
+  for (int32_t i = 0; i < 8; ++i) {
+    devices.push_back({i, i / 2, 0, i / 4, 7 - i});
+    reach[i] = 0;
+  }
+  std::string error;
+  if (!xla_shmem::Topology::Create(devices, &options.topology, &error)) {
+    std::abort();
+  }
+  options.transport = xla_shmem::CpuTransport(reach);
+  options.assign.profile = xla_shmem::Profile::kDomain;
+  options.lowering = lowering;
+  return options;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const xla_shmem::PassOptions kOptions[] = {MakeOptions(xla_shmem::Lowering::kNone),
+                                                    MakeOptions(xla_shmem::Lowering::kCpu),
+                                                    MakeOptions(xla_shmem::Lowering::kGpu)};
+  const std::string_view module(reinterpret_cast<const char*>(data), size);
+  std::vector<xla_shmem::CollectiveRecord> records;
+  std::string error;
+  const bool readable = xla_shmem::InspectModule(module, &records, &error);
+  for (const xla_shmem::PassOptions& options : kOptions) {
+    xla_shmem::PassResult result;
+    const bool ok = xla_shmem::RunPass(module, options, &result, &error);
+    // Whatever the pass accepts it must leave readable and settled.
+    if (ok && !readable) {
+      std::abort();
+    }
+    if (ok && result.changed) {
+      xla_shmem::PassResult again;
+      if (!xla_shmem::RunPass(result.module, options, &again, &error) || again.changed) {
+        std::abort();
+      }
+    }
+  }
+  return 0;
+}

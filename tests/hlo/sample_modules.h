@@ -1,0 +1,85 @@
+#ifndef XLA_SHMEM_TESTS_HLO_SAMPLE_MODULES_H_
+#define XLA_SHMEM_TESTS_HLO_SAMPLE_MODULES_H_
+
+#include <string>
+#include <vector>
+
+#include "tests/hlo/hlo_builder.h"
+
+namespace xla_shmem::test {
+
+inline const std::vector<std::pair<int64_t, int64_t>> kRing = {{0, 1}, {1, 2}, {2, 3}, {3, 0}};
+
+// What stands on instructions besides what the pass knows: metadata, control predecessors, sharding, somebody's attributes, a field of a later
+// release.
+inline Message WithExtras(Message instruction) {
+  return instruction.Sub(7, Message().Bytes(2, "jit(f)/psum").Bytes(3, "/home/me/train.py").Int(4, 42))
+      .Ints(37, {1})
+      .Sub(40, Message().Int(1, 3))
+      .Sub(68, Message().Sub(1, Message().Bytes(1, "mine").Bytes(2, "kept")))
+      .Bytes(4321, "from the future");
+}
+
+// CPU at POST_SCHEDULER: a permute and an all-reduce, sync, with a schedule.
+inline std::string SyncModule(int64_t elements = 1024) {
+  const Message array = ArrayShape({elements});
+  const Message main = Computation(
+      "main", 2,
+      {Instruction("p0", "parameter", array, 1), WithExtras(WithPairs(Instruction("permute.2", "collective-permute", array, 2, {1}), kRing)),
+       WithExtras(WithGroups(Instruction("all-reduce.3", "all-reduce", array, 3, {2}), {{0, 1, 2, 3}}).Ints(38, {1})),
+       Instruction("add.4", "add", array, 4, {3, 1})},
+      4);
+  return Module({ReductionComputation("add", 1), main}, 2)
+      .Sub(7, Message().Sub(1, Message().Int(1, 2).Sub(2, Message().Ints(1, {1, 2, 3, 4}))))
+      .Bytes(999, "module field from the future")
+      .str();
+}
+
+// GPU at POST_SCHEDULER: start/done pairs, one of them combined.
+inline std::string AsyncModule() {
+  const Message array = ArrayShape({256});
+  const Message pair = TupleShape({array, array});
+  const Message context = Message().Int(2, 8);
+  const std::string config = R"({"operation_queue_id":"0","collective_backend_config":{"is_sync":false}})";
+  return Module(
+             {ReductionComputation("add", 1),
+              Computation(
+                  "main", 2,
+                  {Instruction("p0", "parameter", array, 1), Instruction("p1", "parameter", array, 2),
+                   WithExtras(WithPairs(Instruction("cp-start", "collective-permute-start", TupleShape({array, array, context}), 3, {1}), kRing))
+                       .Bytes(43, config),
+                   WithGroups(Instruction("ar-start", "all-reduce-start", pair, 4, {1, 2}), {{0, 1}, {2, 3}}).Ints(38, {1}).Bytes(43, config),
+                   Instruction("cp-done", "collective-permute-done", array, 5, {3}),
+                   Instruction("ar-done", "all-reduce-done", pair, 6, {4}),
+                   WithPairs(Instruction("cp2-start", "collective-permute-start", TupleShape({pair, pair}), 7, {1, 2}), kRing),
+                   Instruction("cp2-done", "collective-permute-done", pair, 8, {7}),
+                   Instruction("t", "tuple", TupleShape({array, pair, pair}), 9, {5, 6, 8})},
+                  9)},
+             2)
+      .str();
+}
+
+// A while loop whose body permutes, and an async-start around a reduce-scatter.
+inline std::string NestedModule() {
+  const Message array = ArrayShape({8});
+  const Message body = Computation("body", 3,
+                                   {Instruction("p", "parameter", array, 1),
+                                    WithPairs(Instruction("permute.9", "collective-permute", array, 2, {1}), kRing)},
+                                   2);
+  const Message condition = Computation("cond", 4, {Instruction("p", "parameter", array, 1), Instruction("c", "constant", Message().Int(2, 1), 2)}, 2);
+  const Message wrapped = Computation(
+      "async_rs", 5,
+      {Instruction("p", "parameter", array, 1), WithGroups(Instruction("reduce-scatter.2", "reduce-scatter", ArrayShape({2}), 2, {1}), {{0, 1, 2, 3}}).Ints(38, {1})},
+      2);
+  const Message main = Computation(
+      "main", 6,
+      {Instruction("p", "parameter", array, 1), Instruction("w", "while", array, 2, {1}).Ints(38, {4, 3}),
+       Instruction("rs-start", "async-start", TupleShape({TupleShape({array}), ArrayShape({2})}), 3, {2}).Ints(38, {5}),
+       Instruction("rs-done", "async-done", ArrayShape({2}), 4, {3}).Ints(38, {5})},
+      4);
+  return Module({ReductionComputation("add", 1), body, condition, wrapped, main}, 6).str();
+}
+
+}  // namespace xla_shmem::test
+
+#endif  // XLA_SHMEM_TESTS_HLO_SAMPLE_MODULES_H_

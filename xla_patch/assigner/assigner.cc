@@ -1,0 +1,157 @@
+#include "xla_patch/assigner/assigner.h"
+
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+namespace xla_shmem {
+namespace {
+
+std::string Plural(int64_t count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : (noun.back() == 's' ? "es" : "s"));
+}
+
+std::string DescribeGroups(const CollectiveSpec& spec) {
+  if (spec.op == OpKind::kCollectivePermute) {
+    return "all " + Plural(static_cast<int64_t>(spec.pairs.size()), "pair");
+  }
+  return spec.groups.size() == 1 ? "the group of " + std::to_string(spec.groups.devices.size())
+                                 : "all " + Plural(spec.groups.size(), "group");
+}
+
+// Two devices that talk to each other and differ in `field`, or {-1, -1}.
+std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology& topology,
+                                      int32_t DeviceLocation::*field) {
+  const auto differ = [&](int64_t a, int64_t b) { return topology.Find(a)->*field != topology.Find(b)->*field; };
+  for (const auto& [source, target] : spec.pairs) {
+    if (differ(source, target)) {
+      return {source, target};
+    }
+  }
+  for (int64_t group = 0; group < spec.groups.size(); ++group) {
+    const int64_t first = spec.groups.offsets[group];
+    for (int64_t i = first + 1; i < spec.groups.offsets[group + 1]; ++i) {
+      if (differ(spec.groups.devices[first], spec.groups.devices[i])) {
+        return {spec.groups.devices[first], spec.groups.devices[i]};
+      }
+    }
+  }
+  return {-1, -1};
+}
+
+// First device the topology does not hold, or -1.
+int64_t FindUnknownDevice(const CollectiveSpec& spec, const Topology& topology) {
+  for (const int64_t device : spec.groups.devices) {
+    if (topology.Find(device) == nullptr) {
+      return device;
+    }
+  }
+  for (const auto& [source, target] : spec.pairs) {
+    if (topology.Find(source) == nullptr) {
+      return source;
+    }
+    if (topology.Find(target) == nullptr) {
+      return target;
+    }
+  }
+  return -1;
+}
+
+Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology) {
+  const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::nvlink_domain);
+  if (a >= 0) {
+    return {Backend::kDefault, "group-across-domains",
+            "devices " + std::to_string(a) + " and " + std::to_string(b) + " lie in NVLink domains " +
+                std::to_string(topology.Find(a)->nvlink_domain) + " and " +
+                std::to_string(topology.Find(b)->nvlink_domain)};
+  }
+  return {Backend::kNvshmem, "group-in-domain", DescribeGroups(spec) + " within one NVLink domain each"};
+}
+
+Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology) {
+  const int64_t per_process = topology.max_devices_per_process();
+  if (per_process == 1) {
+    return {Backend::kNvshmem, "single-device",
+            "one device per process (" + Plural(topology.num_processes(), "process") + ")"};
+  }
+  const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::process);
+  if (a < 0) {
+    return {Backend::kNvshmem, "single-partition",
+            DescribeGroups(spec) + " within one process each (" + std::to_string(per_process) + " devices per process)"};
+  }
+  if (spec.module.num_nvlink_domains == 1) {
+    return {Backend::kNvshmem, "nvlink-domain",
+            "the module's " + Plural(spec.module.num_devices, "device") + " fit in one NVLink domain"};
+  }
+  return {Backend::kDefault, "no-placement",
+          "devices " + std::to_string(a) + " and " + std::to_string(b) + " lie in processes " +
+              std::to_string(topology.Find(a)->process) + " and " + std::to_string(topology.Find(b)->process) + " (" +
+              std::to_string(per_process) + " devices per process), and the module's " +
+              Plural(spec.module.num_devices, "device") + " span " +
+              Plural(spec.module.num_nvlink_domains, "NVLink domain")};
+}
+
+// "16.0 MiB" twice would hide which side is larger, so add the bytes where rounding makes them look equal.
+std::string CompareBytes(int64_t bytes, const std::string& sign, int64_t threshold) {
+  std::string left = FormatBytes(bytes);
+  std::string right = FormatBytes(threshold);
+  if (left == right && bytes != threshold) {
+    left += " (" + std::to_string(bytes) + " B)";
+    right += " (" + std::to_string(threshold) + " B)";
+  }
+  return left + " " + sign + " threshold " + right;
+}
+
+}  // namespace
+
+const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
+
+bool IsConsidered(OpKind op) { return op == OpKind::kAllReduce || op == OpKind::kCollectivePermute; }
+
+std::string FormatBytes(int64_t bytes) {
+  if (bytes < 1024) {
+    return std::to_string(bytes) + " B";
+  }
+  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double value = static_cast<double>(bytes) / 1024;
+  int unit = 0;
+  while (value >= 1024 && unit < 5) {
+    value /= 1024;
+    ++unit;
+  }
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f %s", value, kUnits[unit]);
+  return text;
+}
+
+Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options) {
+  const std::string op = OpName(spec.op);
+  if (!IsConsidered(spec.op)) {
+    return {Backend::kDefault, "unconsidered-op", op + " is not considered (only all-reduce and collective-permute are)"};
+  }
+  if (!spec.unresolved.empty()) {
+    return {Backend::kDefault, "unresolved-groups", spec.unresolved};
+  }
+  const int64_t unknown = FindUnknownDevice(spec, topology);
+  if (unknown >= 0) {
+    return {Backend::kDefault, "unknown-device",
+            "device " + std::to_string(unknown) + " is not among the " + Plural(topology.num_devices(), "device") +
+                " of the topology"};
+  }
+  Decision decision =
+      options.profile == Profile::kDomain ? PlaceByDomain(spec, topology) : PlaceAsPublished(spec, topology);
+  if (decision.backend == Backend::kDefault) {
+    return decision;
+  }
+  if (spec.op != OpKind::kAllReduce) {
+    decision.reason += "; " + op + " of " + FormatBytes(spec.bytes) + ", no size limit";
+    return decision;
+  }
+  if (spec.bytes >= options.threshold) {
+    return {Backend::kDefault, "size", "all-reduce of " + CompareBytes(spec.bytes, "≥", options.threshold)};
+  }
+  decision.reason += "; all-reduce of " + CompareBytes(spec.bytes, "<", options.threshold);
+  return decision;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,48 @@
+#ifndef XLA_SHMEM_ASSIGNER_ASSIGNER_H_
+#define XLA_SHMEM_ASSIGNER_ASSIGNER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/topology.h"
+
+namespace xla_shmem {
+
+// kBlog follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it lies in one NVLink domain.
+enum class Profile { kBlog, kDomain };
+
+// xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
+constexpr int64_t kDefaultThresholdBytes = int64_t{16} << 20;
+
+struct Options {
+  Profile profile = Profile::kBlog;
+  int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller
+};
+
+enum class Backend { kDefault, kNvshmem };
+const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
+
+// What the rules decided, the name of the rule that settled it, and a sentence with the numbers.
+//
+//   NVSHMEM: single-device, single-partition, nvlink-domain (blog); group-in-domain (domain)
+//   DEFAULT: size, no-placement (blog), group-across-domains (domain), unconsidered-op,
+//            unresolved-groups and unknown-device (the module and the topology do not fit together)
+struct Decision {
+  Backend backend = Backend::kDefault;
+  std::string rule;
+  std::string reason;
+};
+
+// True for the ops that Decide may move to NVSHMEM at all: all-reduce and collective-permute.
+bool IsConsidered(OpKind op);
+
+// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size.
+Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options);
+
+// "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.
+std::string FormatBytes(int64_t bytes);
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_ASSIGNER_ASSIGNER_H_

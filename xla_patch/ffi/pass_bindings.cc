@@ -1,0 +1,209 @@
+#include "xla_patch/ffi/pass_bindings.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/hlo/pass.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace nb = nanobind;
+
+using DeviceTuple = std::tuple<int64_t, int32_t, int32_t, int32_t, int32_t>;
+using Reach = std::unordered_map<int64_t, int32_t>;
+
+std::string_view View(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+// Names come from files that may be corrupt, so they need not be UTF-8.
+nb::object Text(const std::string& text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::dict ToDict(const CollectiveRecord& record) {
+  nb::dict dict;
+  dict["name"] = Text(record.name);
+  dict["op"] = Text(record.op);
+  dict["dtype"] = Text(record.dtype);
+  dict["bytes"] = record.bytes;
+  dict["group_size"] = record.group_size;
+  dict["num_groups"] = record.num_groups;
+  dict["num_pairs"] = record.num_pairs;
+  dict["reduction"] = Text(record.reduction);
+  dict["backend"] = Text(record.backend);
+  dict["lowered"] = Text(record.lowered);
+  dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
+  dict["rule"] = Text(record.rule);
+  dict["reason"] = Text(record.reason);
+  dict["computation"] = Text(record.computation);
+  dict["in_loop"] = record.in_loop;
+  dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
+  dict["source_line"] = record.source_line;
+  return dict;
+}
+
+nb::list ToList(const std::vector<CollectiveRecord>& records) {
+  nb::list list;
+  for (const CollectiveRecord& record : records) {
+    list.append(ToDict(record));
+  }
+  return list;
+}
+
+Profile ParseProfile(const std::string& name) {
+  if (name == "blog") {
+    return Profile::kBlog;
+  }
+  if (name == "domain") {
+    return Profile::kDomain;
+  }
+  throw nb::value_error(("unknown profile \"" + name + "\": use \"blog\" or \"domain\"").c_str());
+}
+
+Lowering ParseLowering(const std::string& name) {
+  if (name == "none") {
+    return Lowering::kNone;
+  }
+  if (name == "cpu") {
+    return Lowering::kCpu;
+  }
+  if (name == "gpu") {
+    return Lowering::kGpu;
+  }
+  throw nb::value_error(("unknown lowering \"" + name + "\": use \"none\", \"cpu\" or \"gpu\"").c_str());
+}
+
+Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
+  std::vector<DeviceLocation> locations;
+  for (const auto& [device_id, process, host, nvlink_domain, pe] : devices) {
+    locations.push_back({device_id, process, host, nvlink_domain, pe});
+  }
+  Topology topology;
+  std::string error;
+  if (!Topology::Create(std::move(locations), &topology, &error)) {
+    throw nb::value_error(error.c_str());
+  }
+  return topology;
+}
+
+Transport MakeTransport(bool available, std::string reason, std::optional<Reach> reach) {
+  Transport transport;
+  transport.available = available;
+  transport.unavailable_reason = std::move(reason);
+  transport.carried = StandardCarried();
+  transport.reach = std::move(reach);
+  return transport;
+}
+
+PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
+                      const std::string& profile, int64_t threshold, const std::string& lowering) {
+  if (threshold < 0) {
+    throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
+  }
+  PassOptions options{{ParseProfile(profile), threshold}, topology, transport, ParseLowering(lowering)};
+  PassResult result;
+  std::string error;
+  bool ok = false;
+  {
+    nb::gil_scoped_release release;
+    ok = RunPass(View(module), options, &result, &error);
+  }
+  if (!ok) {
+    throw nb::value_error(error.c_str());
+  }
+  return result;
+}
+
+nb::list InspectBytes(const nb::bytes& module) {
+  std::vector<CollectiveRecord> records;
+  std::string error;
+  bool ok = false;
+  {
+    nb::gil_scoped_release release;
+    ok = InspectModule(View(module), &records, &error);
+  }
+  if (!ok) {
+    throw nb::value_error(error.c_str());
+  }
+  return ToList(records);
+}
+
+}  // namespace
+
+void BindPass(nb::module_& m) {
+  nb::class_<Topology>(m, "Topology", "Where the devices of the job sit, and which PE each one is. The same on every rank.")
+      .def(
+          "__init__",
+          [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
+          nb::arg("devices"),
+          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice or a "
+          "number is negative.")
+      .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
+      .def_prop_ro(
+          "fingerprint", [](const Topology& self) { return static_cast<int64_t>(self.Fingerprint()); },
+          "Signed 64-bit hash over all devices; equal topologies have equal ones, on every rank and in every run.")
+      .def_prop_ro(
+          "devices",
+          [](const Topology& self) {
+            std::vector<DeviceTuple> devices;
+            for (const DeviceLocation& device : self.devices()) {
+              devices.emplace_back(device.device_id, device.process, device.host, device.nvlink_domain, device.pe);
+            }
+            return devices;
+          },
+          "Tuples (device_id, process, host, nvlink_domain, pe), sorted by device id.");
+
+  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime can carry, for vetoes.")
+      .def(
+          "__init__",
+          [](Transport* self, bool available, std::string reason, std::optional<Reach> reach) {
+            new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
+          },
+          nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
+          "reason: why it is not available. reach: device id -> domain; devices of one domain reach each other, missing "
+          "ones nobody; None: all reach all.")
+      .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
+      .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
+
+  m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
+        "Shared memory between the devices of one host. reach: device id -> domain.");
+
+  nb::class_<PassResult>(m, "PassResult", "What run_pass did.")
+      .def_prop_ro(
+          "module",
+          [](const PassResult& self) -> nb::object {
+            if (!self.changed) {
+              return nb::none();
+            }
+            return nb::bytes(self.module.data(), self.module.size());
+          },
+          "The rewritten HloModuleProto, or None if nothing had to change.")
+      .def_prop_ro(
+          "records", [](const PassResult& self) { return ToList(self.records); },
+          "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
+          "lowered, veto, rule, reason, computation, in_loop, source_file, source_line.");
+
+  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("lowering") = "cpu",
+        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: \"blog\" or "
+        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA. lowering: \"cpu\", \"gpu\" or \"none\" "
+        "(attributes only). ValueError if the bytes are not a well-formed module.");
+
+  m.def("inspect_module", &InspectBytes, nb::arg("module"),
+        "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; dicts as in "
+        "PassResult.records. ValueError if the bytes are not a well-formed module.");
+}
+
+}  // namespace xla_shmem

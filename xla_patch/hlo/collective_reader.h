@@ -1,0 +1,66 @@
+#ifndef XLA_SHMEM_HLO_COLLECTIVE_READER_H_
+#define XLA_SHMEM_HLO_COLLECTIVE_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/module_reader.h"
+#include "xla_patch/hlo/replica_groups.h"
+#include "xla_patch/hlo/shape.h"
+
+namespace xla_shmem::hlo {
+
+// The fields of a collective's HloInstructionProto that the pass reads, decoded.
+struct CollectiveFields {
+  std::string_view name;
+  std::string_view custom_call_target;
+  std::string_view source_file;  // from inline metadata
+  int64_t source_line = 0;
+  bool has_channel_id = false;
+  bool use_global_device_ids = false;
+  bool has_slices = false;       // in-place permute of slices (dynamic_slice_sizes)
+  bool has_two_shapes = false;   // legal protobuf (they merge), but nothing XLA writes
+  GroupFields groups;
+  std::vector<std::pair<int64_t, int64_t>> pairs;
+  std::vector<int64_t> operand_ids;
+  std::vector<int64_t> callees;
+  std::vector<std::string_view> frontend_attributes;  // one entry unless the field is repeated
+  std::string_view backend_config;                    // payloads resolved
+};
+
+enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
+
+// A collective of the module, or a custom-call this pass wrote for one.
+struct Collective {
+  CollectiveForm form = CollectiveForm::kSync;
+  size_t computation = 0;  // where it is written
+  size_t instruction = 0;  // the op itself, its start, or the op inside the async computation
+  int64_t done = -1;       // index of the done of a start
+  int64_t reported = -1;   // for a wrapped one, the async-start: its name and place are what a user sees
+  CollectiveFields fields;
+  Shape result;
+  CollectiveSpec spec;  // everything but the module's placement
+  std::string obstacle;  // not empty: why its form cannot be replaced in place, whatever the transport
+};
+
+// All collectives in non-fusion computations, in module order; a start/done pair, and an async-start with what it wraps, count once. `assignment`
+// gives the ids their meaning. False if the bytes of a collective are corrupt; one that is merely odd does not spoil the rest: groups that make no
+// sense go to spec.unresolved, other problems to `obstacle`.
+bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
+                     std::string* error);
+
+// sum, prod, min, max, and, or for a computation that applies just that to its two parameters (bf16/f16 may detour through f32);
+// kNone for any other.
+Reduction MatchReduction(const Module& module, int64_t computation_id);
+
+// False if `body` is malformed.
+bool DecodeCollective(const Module& module, std::string_view body, CollectiveFields* fields, std::string* error);
+bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_COLLECTIVE_READER_H_

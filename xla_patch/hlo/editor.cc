@@ -1,0 +1,171 @@
+#include "xla_patch/hlo/editor.h"
+
+#include "xla_patch/hlo/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// HloInstructionProto field numbers (xla/service/hlo.proto).
+enum InstructionField : uint32_t {
+  kOpcode = 2,
+  kShape = 3,
+  kChannelId = 26,
+  kCustomCallTarget = 28,
+  kOperandIds = 36,
+  kCalledComputationIds = 38,
+  kBackendConfig = 43,
+  kAllReduceId = 45,
+  kReplicaGroups = 49,
+  kSourceTargetPairs = 52,
+  kConstrainLayout = 56,
+  kOperandShapesWithLayout = 57,
+  kHasSideEffect = 65,
+  kFrontendAttributes = 68,
+  kUseGlobalDeviceIds = 71,
+  kOutputOperandAliasing = 74,
+  kApiVersion = 77,
+  kCollectiveDeviceList = 87,
+  kIotaDeviceList = 92,
+  kMeshAxesDeviceList = 93,
+  kBackendConfigPayload = 99,
+};
+
+constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
+
+bool IsReplacedByCustomCall(uint32_t field, bool has_new_shape) {
+  switch (field) {
+    case kOpcode:
+    case kChannelId:
+    case kCustomCallTarget:
+    case kCalledComputationIds:
+    case kBackendConfig:
+    case kAllReduceId:
+    case kReplicaGroups:
+    case kSourceTargetPairs:
+    case kConstrainLayout:
+    case kOperandShapesWithLayout:
+    case kHasSideEffect:
+    case kFrontendAttributes:
+    case kUseGlobalDeviceIds:
+    case kOutputOperandAliasing:
+    case kApiVersion:
+    case kCollectiveDeviceList:
+    case kIotaDeviceList:
+    case kMeshAxesDeviceList:
+    case kBackendConfigPayload:
+      return true;
+    case kShape:
+      return has_new_shape;
+    default:
+      return false;
+  }
+}
+
+void WritePackedInts(uint32_t number, const std::vector<int64_t>& values, std::string* out) {
+  if (values.empty()) {
+    return;
+  }
+  std::string packed;
+  for (const int64_t value : values) {
+    WriteVarint(static_cast<uint64_t>(value), &packed);
+  }
+  WriteBytesField(number, packed, out);
+}
+
+std::string EncodeAliasing(const Aliasing& aliasing) {
+  std::string proto;
+  WritePackedInts(1, aliasing.output_index, &proto);
+  if (aliasing.operand != 0) {
+    WriteIntField(2, aliasing.operand, &proto);
+  }
+  WritePackedInts(3, aliasing.operand_index, &proto);
+  return proto;
+}
+
+size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
+
+}  // namespace
+
+std::string WithAttributes(std::string_view body, const Attributes& own) {
+  const std::string merged = MergeAttributes(AttributeFields(body), own);
+  std::string out;
+  out.reserve(body.size() + merged.size() + 16);
+  bool is_written = false;
+  FieldReader reader(body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number != kFrontendAttributes) {
+      out.append(field.whole);
+    } else if (!is_written) {
+      WriteBytesField(kFrontendAttributes, merged, &out);
+      is_written = true;
+    }
+  }
+  if (!is_written) {
+    WriteBytesField(kFrontendAttributes, merged, &out);
+  }
+  return out;
+}
+
+std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own) {
+  std::string out;
+  out.reserve(body.size() + call.backend_config.size() + 1024);
+  FieldReader reader(body);
+  for (Field field; reader.Next(&field);) {
+    if (!IsReplacedByCustomCall(field.number, call.shape.has_value())) {
+      out.append(field.whole);
+    }
+  }
+  WriteBytesField(kOpcode, "custom-call", &out);
+  if (call.shape.has_value()) {
+    WriteBytesField(kShape, *call.shape, &out);
+  }
+  WriteBytesField(kCustomCallTarget, call.target, &out);
+  // A second packed chunk continues the list, so the first one keeps its bytes.
+  WritePackedInts(kOperandIds, call.extra_operands, &out);
+  WriteBytesField(kBackendConfig, call.backend_config, &out);
+  WriteIntField(kHasSideEffect, 1, &out);
+  WriteBytesField(kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
+  for (const Aliasing& aliasing : call.aliasing) {
+    WriteBytesField(kOutputOperandAliasing, EncodeAliasing(aliasing), &out);
+  }
+  WriteIntField(kApiVersion, kTypedFfi, &out);
+  return out;
+}
+
+std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits) {
+  size_t size = module.bytes.size();
+  for (const InstructionEdit& edit : edits) {
+    size += edit.body.size() + 16;
+  }
+  std::string out;
+  out.reserve(size);
+  const char* copied = module.bytes.data();  // input up to here is in `out`
+  const auto copy_to = [&](const char* end) {
+    out.append(copied, end - copied);
+    copied = end;
+  };
+  for (size_t first = 0; first < edits.size();) {
+    const Computation& computation = module.computations[edits[first].computation];
+    size_t last = first;
+    size_t body_size = computation.body.size();
+    for (; last < edits.size() && edits[last].computation == edits[first].computation; ++last) {
+      body_size -= module.instructions[edits[last].instruction].whole.size();
+      body_size += BytesFieldSize(edits[last].body.size());
+    }
+    copy_to(computation.whole.data());
+    WriteVarint(3 << 3 | 2, &out);  // HloModuleProto.computations
+    WriteVarint(body_size, &out);
+    copied = computation.body.data();
+    for (; first < last; ++first) {
+      const std::string_view old = module.instructions[edits[first].instruction].whole;
+      copy_to(old.data());
+      WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
+      copied = old.data() + old.size();
+    }
+    copy_to(computation.body.data() + computation.body.size());
+  }
+  copy_to(module.bytes.data() + module.bytes.size());
+  return out;
+}
+
+}  // namespace xla_shmem::hlo

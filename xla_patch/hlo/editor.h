@@ -1,0 +1,50 @@
+#ifndef XLA_SHMEM_HLO_EDITOR_H_
+#define XLA_SHMEM_HLO_EDITOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/hlo/attributes.h"
+#include "xla_patch/hlo/module_reader.h"
+
+namespace xla_shmem::hlo {
+
+// One pair of xla.OutputOperandAliasing: this part of the result is the same buffer as that part of an operand.
+struct Aliasing {
+  std::vector<int64_t> output_index;
+  int64_t operand = 0;
+  std::vector<int64_t> operand_index;
+};
+
+// How an instruction becomes a custom call.
+struct CustomCall {
+  std::string target;
+  std::string backend_config;
+  std::optional<std::string_view> shape;  // a ShapeProto to use instead of its own
+  std::vector<int64_t> extra_operands;
+  std::vector<Aliasing> aliasing;
+};
+
+// The instruction's bytes with our attributes set. Every other field stays as and where it was.
+std::string WithAttributes(std::string_view body, const Attributes& own);
+
+// The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id. Fields a custom call cannot have
+// (groups, pairs, channel, callees, layout constraint) go; all we do not own (metadata, control predecessors, sharding, unknown fields) stays.
+std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
+
+struct InstructionEdit {
+  size_t computation;
+  size_t instruction;
+  std::string body;
+};
+
+// The module with these instructions replaced, everything else byte for byte in the original order. `edits` in module order, each instruction at
+// most once.
+std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_EDITOR_H_

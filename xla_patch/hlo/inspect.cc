@@ -1,0 +1,71 @@
+#include <optional>
+
+#include "xla_patch/hlo/gpu_backend_config.h"
+#include "xla_patch/hlo/pass.h"
+#include "xla_patch/hlo/record.h"
+
+namespace xla_shmem {
+namespace {
+
+using hlo::attribute::kOp;
+
+bool EndsWith(std::string_view text, std::string_view ending) {
+  return text.size() >= ending.size() && text.substr(text.size() - ending.size()) == ending;
+}
+
+void ReadStock(const hlo::Module& module, const hlo::Collective& collective, CollectiveRecord* record) {
+  std::optional<Backend> backend = hlo::ReadStockBackend(collective.fields.backend_config);
+  if (!backend.has_value() && collective.reported >= 0) {
+    hlo::CollectiveFields start;
+    std::string ignored;
+    hlo::DecodeCollective(module, module.instructions[collective.reported].body, &start, &ignored);
+    backend = hlo::ReadStockBackend(start.backend_config);
+  }
+  if (!backend.has_value() && !IsConsidered(collective.spec.op)) {
+    hlo::MarkUnconsidered(collective.spec, record);
+    return;
+  }
+  record->rule = "stock";
+  record->reason = backend.has_value() ? std::string("stock XLA wrote backend ") + BackendName(*backend)
+                                       : "no backend is recorded, so XLA uses its default";
+  record->backend = record->lowered = BackendName(backend.value_or(Backend::kDefault));
+}
+
+}  // namespace
+
+bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* records, std::string* error) {
+  records->clear();
+  hlo::Module module;
+  if (!hlo::ReadModule(bytes, &module, error)) {
+    return false;
+  }
+  hlo::DeviceAssignment assignment;
+  if (!module.device_assignment.empty() &&
+      !hlo::DeviceAssignment::Parse(module.device_assignment, &assignment, error)) {
+    return false;
+  }
+  std::vector<hlo::Collective> collectives;
+  if (!hlo::FindCollectives(module, assignment, &collectives, error)) {
+    return false;
+  }
+  for (const hlo::Collective& collective : collectives) {
+    const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
+    if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) {
+      continue;  // its start is listed
+    }
+    CollectiveRecord record = hlo::DescribeCollective(module, collective);
+    const hlo::Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
+    if (is_lowered && attributes.count(kOp) == 0) {
+      continue;  // a custom call of that name that the pass did not write
+    }
+    if (attributes.empty()) {
+      ReadStock(module, collective, &record);
+    } else {
+      hlo::AttributesToRecord(attributes, &record);
+    }
+    records->push_back(std::move(record));
+  }
+  return true;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,158 @@
+#include "xla_patch/hlo/pass.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "xla_patch/hlo/custom_call.h"
+#include "xla_patch/hlo/editor.h"
+#include "xla_patch/hlo/record.h"
+
+namespace xla_shmem {
+namespace {
+
+using hlo::Attributes;
+using hlo::Collective;
+using hlo::CollectiveForm;
+using hlo::CustomCall;
+
+// Why this lowering cannot replace this form, or "".
+std::string FormVeto(const Collective& collective, Lowering lowering) {
+  if (collective.form == CollectiveForm::kWrapped) {
+    return "it is wrapped in a generic async-start";
+  }
+  if (lowering == Lowering::kCpu && collective.form == CollectiveForm::kStartDone) {
+    return "start/done pairs are lowered for GPU only";
+  }
+  if (lowering == Lowering::kGpu && collective.form == CollectiveForm::kSync) {
+    return "on GPU only start/done pairs are lowered";
+  }
+  return collective.obstacle;
+}
+
+class Pass {
+ public:
+  Pass(const hlo::Module& module, const PassOptions& options) : module_(module), options_(options) {}
+
+  void Visit(const Collective& collective, CollectiveRecord* record) {
+    const CollectiveSpec& spec = collective.spec;
+    const Decision decision = Decide(spec, options_.topology, options_.assign);
+    record->backend = record->lowered = BackendName(decision.backend);
+    record->rule = decision.rule;
+    record->reason = decision.reason;
+    if (!IsConsidered(spec.op)) {
+      return;
+    }
+    if (decision.backend == Backend::kNvshmem) {
+      record->veto = FindVeto(collective);
+      if (!record->veto.empty()) {
+        record->lowered = BackendName(Backend::kDefault);
+      }
+    }
+    Attributes attributes = hlo::RecordToAttributes(*record);
+    if (decision.backend == Backend::kNvshmem && record->veto.empty() && options_.lowering != Lowering::kNone) {
+      attributes[hlo::attribute::kOp] = record->op;
+      Replace(collective, attributes);
+      return;
+    }
+    Annotate(collective, collective.instruction, attributes);
+    if (collective.done >= 0) {
+      Annotate(collective, collective.done, attributes);
+    }
+  }
+
+  // Sorted, because a done comes after later starts.
+  std::vector<hlo::InstructionEdit> TakeEdits() {
+    const auto before = [](const hlo::InstructionEdit& a, const hlo::InstructionEdit& b) {
+      return a.instruction < b.instruction;
+    };
+    std::sort(edits_.begin(), edits_.end(), before);
+    return std::move(edits_);
+  }
+
+ private:
+  std::string FindVeto(const Collective& collective) const {
+    if (!options_.transport.available) {
+      return Veto(collective.spec, options_.topology, options_.transport);
+    }
+    const std::string veto = FormVeto(collective, options_.lowering);
+    return veto.empty() ? Veto(collective.spec, options_.topology, options_.transport) : veto;
+  }
+
+  // Leaves an instruction that already says the same alone, so that a second run changes nothing.
+  void Annotate(const Collective& collective, size_t instruction, const Attributes& attributes) {
+    const std::string_view body = module_.instructions[instruction].body;
+    if (hlo::ReadOwnAttributes(hlo::AttributeFields(body)) != attributes) {
+      edits_.push_back({collective.computation, instruction, hlo::WithAttributes(body, attributes)});
+    }
+  }
+
+  void Replace(const Collective& collective, const Attributes& attributes) {
+    const auto replace = [&](size_t instruction, const CustomCall& call) {
+      const std::string_view body = module_.instructions[instruction].body;
+      edits_.push_back({collective.computation, instruction, hlo::AsCustomCall(body, call, attributes)});
+    };
+    if (collective.form == CollectiveForm::kSync) {
+      replace(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+    } else {
+      replace(collective.instruction, hlo::StartCall(module_, collective, options_.topology));
+      replace(collective.done, hlo::DoneCall(module_, collective, options_.topology));
+    }
+  }
+
+  const hlo::Module& module_;
+  const PassOptions& options_;
+  std::vector<hlo::InstructionEdit> edits_;
+};
+
+bool ReadAssignment(const hlo::Module& module, const Topology& topology, hlo::DeviceAssignment* assignment,
+                    std::string* error) {
+  if (!module.device_assignment.empty()) {
+    return hlo::DeviceAssignment::Parse(module.device_assignment, assignment, error);
+  }
+  std::vector<int64_t> devices;
+  for (const DeviceLocation& device : topology.devices()) {
+    devices.push_back(device.device_id);
+  }
+  *assignment = hlo::DeviceAssignment::Logical(std::move(devices));
+  return true;
+}
+
+}  // namespace
+
+bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* result, std::string* error) {
+  *result = PassResult();
+  hlo::Module module;
+  hlo::DeviceAssignment assignment;
+  std::vector<Collective> collectives;
+  if (!hlo::ReadModule(bytes, &module, error) || !ReadAssignment(module, options.topology, &assignment, error) ||
+      !hlo::FindCollectives(module, assignment, &collectives, error)) {
+    return false;
+  }
+  const ModulePlacement placement = PlaceModule(assignment.devices(), options.topology);
+  Pass pass(module, options);
+  for (Collective& collective : collectives) {
+    collective.spec.module = placement;
+    CollectiveRecord record = hlo::DescribeCollective(module, collective);
+    if (collective.form == CollectiveForm::kLowered) {
+      // An earlier run settled it; its start speaks for the pair.
+      const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
+      const std::string_view target = collective.fields.custom_call_target;
+      const bool is_done = target.size() > 5 && target.substr(target.size() - 5) == "_done";
+      if (attributes.count(hlo::attribute::kOp) > 0 && !is_done) {
+        hlo::AttributesToRecord(attributes, &record);
+        result->records.push_back(std::move(record));
+      }
+      continue;
+    }
+    pass.Visit(collective, &record);
+    result->records.push_back(std::move(record));
+  }
+  const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
+  result->changed = !edits.empty();
+  if (result->changed) {
+    result->module = hlo::ApplyEdits(module, edits);
+  }
+  return true;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,141 @@
+#include "xla_patch/hlo/shape.h"
+
+#include <limits>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// Deeper than any shape XLA builds, shallow enough for every stack.
+constexpr int kMaxNesting = 32;
+
+bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
+  FieldReader reader(proto);
+  bool well_formed = true;
+  for (Field field; reader.Next(&field);) {
+    switch (field.number) {
+      case 1:  // minor_to_major
+        well_formed = AppendRepeatedInts(field, &shape->minor_to_major) && well_formed;
+        break;
+      case 8:
+        shape->memory_space = field.AsInt();
+        break;
+      case 6:   // tiles
+      case 7:   // element_size_in_bits
+      case 10:  // physical_shape
+      case 15:  // dynamic_shape_metadata_prefix_bytes
+      case 17:  // split_configs
+        shape->is_tiled = shape->is_tiled || !field.bytes.empty() || field.value != 0;
+        break;
+      case 16:  // tail_padding_alignment_in_elements
+        shape->is_tiled = shape->is_tiled || field.value > 1;
+        break;
+      default:
+        break;
+    }
+  }
+  if (!reader.ok() || !well_formed) {
+    *error = "layout: " + (reader.ok() ? std::string("bad packed list") : reader.error());
+    return false;
+  }
+  return true;
+}
+
+bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* error) {
+  if (depth > kMaxNesting) {
+    *error = "shape nested more than " + std::to_string(kMaxNesting) + " deep";
+    return false;
+  }
+  shape->proto = proto;
+  FieldReader reader(proto);
+  bool well_formed = true;
+  std::vector<int64_t> dynamic;
+  for (Field field; reader.Next(&field);) {
+    switch (field.number) {
+      case 2:
+        shape->element_type = static_cast<int32_t>(field.value);
+        break;
+      case 3:
+        well_formed = AppendRepeatedInts(field, &shape->dimensions) && well_formed;
+        break;
+      case 6:
+        well_formed = AppendRepeatedInts(field, &dynamic) && well_formed;
+        break;
+      case 4:
+        shape->elements.emplace_back();
+        if (field.type != WireType::kBytes ||
+            !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
+          return false;
+        }
+        break;
+      case 5:
+        if (!ParseLayout(field.bytes, shape, error)) {
+          return false;
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  for (const int64_t is_dynamic : dynamic) {
+    shape->is_dynamic = shape->is_dynamic || is_dynamic != 0;
+  }
+  if (!reader.ok() || !well_formed) {
+    *error = "shape: " + (reader.ok() ? std::string("bad packed list") : reader.error());
+    return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool Shape::IsTuple() const { return element_type == element_type::kTuple; }
+
+std::vector<const Shape*> Shape::Leaves() const {
+  if (!IsTuple()) {
+    return {this};
+  }
+  std::vector<const Shape*> leaves;
+  leaves.reserve(elements.size());
+  for (const Shape& element : elements) {
+    leaves.push_back(&element);
+  }
+  return leaves;
+}
+
+bool ParseShape(std::string_view proto, Shape* shape, std::string* error) {
+  *shape = Shape();
+  return ParseNested(proto, 0, shape, error);
+}
+
+int64_t ShapeBytes(const Shape& shape) {
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+  int64_t total = 0;
+  if (shape.IsTuple()) {
+    for (const Shape& element : shape.elements) {
+      if (__builtin_add_overflow(total, ShapeBytes(element), &total)) {
+        return kMax;
+      }
+    }
+    return total;
+  }
+  total = (ElementTypeBits(shape.element_type) + 7) / 8;
+  for (const int64_t dimension : shape.dimensions) {
+    if (dimension <= 0) {
+      return 0;
+    }
+    if (__builtin_mul_overflow(total, dimension, &total)) {
+      total = kMax;
+    }
+  }
+  return total;
+}
+
+bool SameBytesLayout(const Shape& a, const Shape& b) {
+  return a.element_type == b.element_type && a.dimensions == b.dimensions && a.minor_to_major == b.minor_to_major &&
+         !a.is_tiled && !b.is_tiled && !a.IsTuple() && !b.IsTuple();
+}
+
+}  // namespace xla_shmem::hlo

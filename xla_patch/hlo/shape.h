@@ -1,0 +1,38 @@
+#ifndef XLA_SHMEM_HLO_SHAPE_H_
+#define XLA_SHMEM_HLO_SHAPE_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xla_shmem::hlo {
+
+// A decoded xla.ShapeProto with what the pass asks of it; `proto` is the message it came from.
+struct Shape {
+  std::string_view proto;
+  int32_t element_type = 0;
+  std::vector<int64_t> dimensions;
+  std::vector<Shape> elements;  // of a tuple
+  std::vector<int64_t> minor_to_major;
+  int64_t memory_space = 0;  // 5 is host memory on GPU (xla/service/host_offload_utils.h)
+  bool is_dynamic = false;   // some dimension is only an upper bound
+  bool is_tiled = false;     // tiled, split, sparse or padded layout
+
+  bool IsTuple() const;
+  // The shape itself, or the elements of a tuple (one level: collectives have flat results).
+  std::vector<const Shape*> Leaves() const;
+};
+
+// False on malformed bytes or on nesting deeper than any real module has.
+bool ParseShape(std::string_view proto, Shape* shape, std::string* error);
+
+// Result bytes, tuple elements summed; elements of less than a byte count as one, as XLA counts them. Saturates instead of overflowing.
+int64_t ShapeBytes(const Shape& shape);
+
+// Same element type, dimensions and physical order: a byte copy from one to the other is right.
+bool SameBytesLayout(const Shape& a, const Shape& b);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_SHAPE_H_
