@@ -1,0 +1,80 @@
+// The table of NVSHMEM host calls that xla-shmem uses, and of the stream operations that go with them.
+//
+// Names, argument orders and constants are those of NVSHMEM 3.8 (OpenSHMEM 1.5 chapter 9 for signals, 9.4 for teams), so one
+// table can point at libnvshmem_host.so.3 (loader.h) or at our implementation over POSIX shared memory (host/host_api.h).
+// Everything in thunks/ is written against these two tables and nothing else; what holds for one holds for the other.
+//
+// Contract shared by both implementations:
+//   * A `dest` or `sig_addr` is the LOCAL address of a symmetric object; the call reaches the same object on `pe`.
+//   * Work on one stream happens in the order it was enqueued. `putmem_signal` delivers the data before the signal.
+//   * `source` may be any memory and must stay valid until the call has completed on its stream.
+//   * Nothing here is collective except `init`, `malloc`, `team_split_*`, `team_destroy` and the barriers.
+#ifndef XLA_SHMEM_NVSHMEM_API_H_
+#define XLA_SHMEM_NVSHMEM_API_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace xla_shmem {
+
+// A cudaStream_t on GPU, a host::Stream* on CPU. Opaque to everybody but the table.
+using StreamHandle = void*;
+
+// nvshmemx_signal_op_t (device_host_transport/nvshmem_common_transport.h).
+enum SignalOp : int { kSignalSet = 9, kSignalAdd = 10 };
+
+// NVSHMEM_CMP_* (device_host_transport/nvshmem_constants.h).
+enum SignalCompare : int { kCmpEq = 0, kCmpNe = 1, kCmpGt = 2, kCmpLe = 3, kCmpLt = 4, kCmpGe = 5 };
+
+using TeamHandle = int32_t;  // nvshmem_team_t
+inline constexpr TeamHandle kTeamInvalid = -1;
+inline constexpr TeamHandle kTeamWorld = 0;
+
+struct NvshmemApi {
+  int (*my_pe)();
+  int (*n_pes)();
+  void* (*malloc)(size_t bytes);
+  void (*free)(void* ptr);
+  // Address of `pe`'s copy of the symmetric object `dest` if plain loads reach it, else nullptr.
+  void* (*ptr)(const void* dest, int pe);
+
+  void (*putmem_on_stream)(void* dest, const void* source, size_t bytes, int pe, StreamHandle stream);
+  void (*putmem_signal_on_stream)(void* dest, const void* source, size_t bytes, uint64_t* sig_addr, uint64_t signal,
+                                  int sig_op, int pe, StreamHandle stream);
+  void (*signal_op_on_stream)(uint64_t* sig_addr, uint64_t signal, int sig_op, int pe, StreamHandle stream);
+  void (*signal_wait_until_on_stream)(uint64_t* sig_addr, int cmp, uint64_t cmp_value, StreamHandle stream);
+  void (*quiet_on_stream)(StreamHandle stream);
+
+  int (*barrier_on_stream)(TeamHandle team, StreamHandle stream);
+  int (*team_my_pe)(TeamHandle team);
+  int (*team_n_pes)(TeamHandle team);
+  int (*team_translate_pe)(TeamHandle source_team, int source_pe, TeamHandle destination_team);
+  int (*team_split_strided)(TeamHandle parent, int start, int stride, int size, const void* config, long config_mask,
+                            TeamHandle* new_team);
+  int (*team_split_2d)(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
+                       const void* yaxis_config, long yaxis_mask, TeamHandle* yaxis_team);
+  void (*team_destroy)(TeamHandle team);
+};
+
+// What thunks need of a stream besides NVSHMEM. On GPU these are driver calls, on CPU calls of host/stream.h.
+struct StreamApi {
+  StreamHandle (*create)();
+  void (*destroy)(StreamHandle stream);
+  // True when everything enqueued has run. On CPU this also runs what can run.
+  bool (*query)(StreamHandle stream);
+  // Forgets what has not run (only after the job failed).
+  void (*abandon)(StreamHandle stream);
+  void (*memcpy_async)(void* destination, const void* source, size_t bytes, StreamHandle stream);
+  void (*memset_async)(void* destination, int value, size_t bytes, StreamHandle stream);
+  // Runs `function(argument)` in stream order on a host thread. It must not block.
+  void (*launch_host_func)(StreamHandle stream, void (*function)(void*), void* argument);
+};
+
+struct TransportApi {
+  NvshmemApi shmem;
+  StreamApi stream;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_NVSHMEM_API_H_

@@ -1,0 +1,226 @@
+#include "xla_patch/nvshmem/host/progress_engine.h"
+
+#include <sched.h>
+
+#include <cstdio>
+#include <iterator>
+#include <utility>
+
+namespace xla_shmem::host {
+namespace {
+
+// How often a sleeping poller looks at deadlines and at the lives of other processes.
+constexpr auto kLongestSleep = std::chrono::milliseconds(100);
+
+// Between the busy and the sleeping phase: give the core to a runnable peer a few times. With more ranks than cores the peer
+// we wait for is usually runnable, and a yield is several times cheaper than a futex sleep and wake-up.
+constexpr int kYields = 8;
+
+}  // namespace
+
+ProgressEngine::ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline)
+    : heap_(heap), spin_(spin), deadline_(deadline) {}
+
+ProgressEngine::~ProgressEngine() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_all();
+  Ring(heap_->OwnBell());
+  // No thread is started from here on (see Submit).
+  for (std::thread& thread : threads_) thread.join();
+  do {
+    pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
+                    std::make_move_iterator(arrivals_.end()));
+    arrivals_.clear();
+    std::vector<Pending> left;
+    FailAll("the process is shutting down", &left);
+    for (Pending& entry : left) {
+      entry.operation.reset();
+      entry.completion(entry.error);
+    }
+  } while (!arrivals_.empty());
+}
+
+bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!failure_.empty()) {
+      *error = failure_;
+      return false;
+    }
+  }
+  if (operation.Poll()) return true;
+  const Clock::time_point until = Clock::now() + spin_;
+  do {
+    for (int i = 0; i < 16; ++i) {
+      CpuRelax();
+      if (operation.Poll()) return true;
+    }
+  } while (Clock::now() < until);
+  for (int i = 0; i < kYields; ++i) {
+    sched_yield();
+    if (operation.Poll()) return true;
+  }
+  return false;
+}
+
+void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion completion) {
+  bool ring = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, ""});
+    if (stopping_) return;  // by a completion that shutdown waits for: it fails this one afterwards
+    if (!polling_) {
+      if (idle_threads_ == 0) threads_.emplace_back([this] { ThreadMain(); });
+      wake_.notify_one();
+    } else {
+      ring = true;
+    }
+  }
+  if (ring) Ring(heap_->OwnBell());
+}
+
+std::string ProgressEngine::Fail(const std::string& why) {
+  heap_->Fail(why);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (failure_.empty()) failure_ = why;
+  return failure_;
+}
+
+void ProgressEngine::ThreadMain() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stopping_) {
+    if (polling_ || (arrivals_.empty() && pending_.empty())) {
+      ++idle_threads_;
+      wake_.wait(lock);
+      --idle_threads_;
+      continue;
+    }
+    polling_ = true;
+    std::vector<Pending> finished = PollUntilSomethingFinished(lock);
+    polling_ = false;
+    if (finished.empty()) continue;
+    if (!stopping_ && (!arrivals_.empty() || !pending_.empty())) {
+      if (idle_threads_ == 0) threads_.emplace_back([this] { ThreadMain(); });
+      wake_.notify_one();
+    }
+    lock.unlock();
+    for (Pending& entry : finished) {
+      entry.operation.reset();
+      entry.completion(entry.error);
+    }
+    finished.clear();
+    lock.lock();
+  }
+}
+
+std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock) {
+  std::vector<Pending> finished;
+  Clock::time_point spin_until = Clock::now() + spin_;
+  int yields = 0;
+  while (!stopping_ && finished.empty()) {
+    if (!arrivals_.empty()) {
+      pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
+                      std::make_move_iterator(arrivals_.end()));
+      arrivals_.clear();
+      spin_until = Clock::now() + spin_;
+      yields = 0;
+    }
+    const std::string failure = failure_;
+    lock.unlock();
+    if (!failure.empty()) {
+      FailAll(failure, &finished);
+    } else if (!PollOnce(&finished) && !CheckForTrouble(&finished)) {
+      if (Clock::now() < spin_until) {
+        CpuRelax();
+      } else if (yields < kYields) {
+        ++yields;
+        sched_yield();
+      } else {
+        SleepOnDoorbell(&finished);
+        spin_until = Clock::now() + spin_;
+        yields = 0;
+      }
+    }
+    lock.lock();
+  }
+  return finished;
+}
+
+bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
+  for (size_t i = 0; i < pending_.size();) {
+    if (pending_[i].operation->Poll()) {
+      finished->push_back(std::move(pending_[i]));
+      if (i + 1 != pending_.size()) pending_[i] = std::move(pending_.back());
+      pending_.pop_back();
+    } else {
+      ++i;
+    }
+  }
+  return !finished->empty();
+}
+
+void ProgressEngine::FailAll(const std::string& why, std::vector<Pending>* finished) {
+  for (Pending& entry : pending_) {
+    entry.operation->Abandon();
+    entry.error = why;
+    finished->push_back(std::move(entry));
+  }
+  pending_.clear();
+}
+
+bool ProgressEngine::CheckForTrouble(std::vector<Pending>* finished) {
+  const Clock::time_point now = Clock::now();
+  if (now < next_check_ || pending_.empty()) return false;
+  next_check_ = now + kLongestSleep;
+  std::string why = heap_->FailureText();
+  if (!why.empty()) {
+    // Their words reach every process from where they are: nothing to publish.
+    why += "; here: " + pending_.front().operation->Describe();
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (failure_.empty()) failure_ = why;
+    why = failure_;
+  } else {
+    why = Trouble(now);
+    if (why.empty()) return false;
+    why = Fail(why);
+  }
+  FailAll(why, finished);
+  return true;
+}
+
+std::string ProgressEngine::Trouble(Clock::time_point now) const {
+  for (const Pending& entry : pending_) {
+    if (now > entry.deadline) {
+      char limit[32];
+      snprintf(limit, sizeof(limit), "%.3g s", std::chrono::duration<double>(deadline_).count());
+      return entry.operation->Describe() + "; gave up after the deadline of " + limit + " (XLA_SHMEM_DEADLINE)";
+    }
+  }
+  for (int pe = 0; pe < heap_->n_pes(); ++pe) {
+    if (heap_->IsLocal(pe) || heap_->Alive(pe)) continue;
+    // It may have delivered just before it exited: what waits for it now waits in vain.
+    for (const Pending& entry : pending_) {
+      if (!entry.operation->WaitsFor(pe)) continue;
+      return entry.operation->Describe() + "; process " + std::to_string(heap_->ProcessOf(pe)) + " (PE " +
+             std::to_string(pe) + ") has exited";
+    }
+  }
+  return "";
+}
+
+void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
+  Doorbell& bell = heap_->OwnBell();
+  const uint32_t ticket = PrepareSleep(bell);
+  bool arrivals;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    arrivals = !arrivals_.empty() || stopping_;
+  }
+  if (!PollOnce(finished) && !arrivals) Sleep(bell, ticket, kLongestSleep);
+  FinishSleep(bell);
+}
+
+}  // namespace xla_shmem::host

@@ -1,0 +1,82 @@
+// Drives operations that could not finish where they were started.
+//
+// One thread at a time polls the pending operations: for `spin` busily, then asleep on the process's doorbell. When operations
+// finish, that thread hands the polling to another one before it runs their completions, because a completion may run any
+// amount of the user's program (XLA continues right where a future is set). So transfers keep moving however long a
+// completion takes; threads are started when none is free for polling.
+#ifndef XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
+#define XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
+
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xla_patch/nvshmem/host/heap.h"
+#include "xla_patch/nvshmem/operation.h"
+
+namespace xla_shmem::host {
+
+class ProgressEngine {
+ public:
+  using Clock = std::chrono::steady_clock;
+  // Empty string: success. Called once, on an engine thread, with no lock held.
+  using Completion = std::function<void(const std::string& error)>;
+
+  ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline);
+  // Fails what is pending, and what its completions still submit ("the process is shutting down"), and joins the threads. Not to
+  // be called from a completion.
+  ~ProgressEngine();
+
+  // Polls `operation` here for up to `spin`. True if it finished. False, `error` empty: it has to be submitted.
+  bool TryInline(Operation& operation, std::string* error);
+  void Submit(std::unique_ptr<Operation> operation, Completion completion);
+
+  // Records a failure, tells the other processes, and returns the text every later operation fails with.
+  std::string Fail(const std::string& why);
+
+ private:
+  struct Pending {
+    std::unique_ptr<Operation> operation;
+    Completion completion;
+    Clock::time_point deadline;
+    std::string error;
+  };
+
+  void ThreadMain();
+  // Polls until something finished or shutdown; returns what finished. Called and left with `lock` held.
+  std::vector<Pending> PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock);
+  // One pass over `pending_`: moves finished entries to `finished`. True if any finished.
+  bool PollOnce(std::vector<Pending>* finished);
+  void FailAll(const std::string& why, std::vector<Pending>* finished);
+  // At most every 100 ms: fails everything if another process gave up, or if something pending can never finish.
+  bool CheckForTrouble(std::vector<Pending>* finished);
+  // Why something pending can never finish: past its deadline, or waiting for a process that has exited. Empty otherwise.
+  std::string Trouble(Clock::time_point now) const;
+  void SleepOnDoorbell(std::vector<Pending>* finished);
+
+  Heap* const heap_;
+  const std::chrono::microseconds spin_;
+  const std::chrono::nanoseconds deadline_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<Pending> arrivals_;  // guarded by mutex_
+  std::vector<std::thread> threads_;
+  int idle_threads_ = 0;
+  bool polling_ = false;  // some thread owns pending_
+  bool stopping_ = false;
+  std::string failure_;
+
+  // Owned by the polling thread.
+  std::vector<Pending> pending_;
+  Clock::time_point next_check_ = Clock::now();
+};
+
+}  // namespace xla_shmem::host
+
+#endif  // XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_

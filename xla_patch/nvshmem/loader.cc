@@ -1,0 +1,86 @@
+#include "xla_patch/nvshmem/loader.h"
+
+#include <dlfcn.h>
+
+namespace xla_shmem {
+namespace {
+
+constexpr char kInstallHint[] = "install it with `pip install nvidia-nvshmem-cu12` or `pip install nvidia-nvshmem-cu13`";
+
+class SymbolReader {
+ public:
+  explicit SymbolReader(void* handle) : handle_(handle) {}
+
+  template <typename Function>
+  void Read(const char* name, Function** slot) {
+    void* symbol = dlsym(handle_, name);
+    if (symbol == nullptr) missing_ += (missing_.empty() ? "" : ", ") + std::string(name);
+    *slot = reinterpret_cast<Function*>(symbol);
+  }
+
+  const std::string& missing() const { return missing_; }
+
+ private:
+  void* handle_;
+  std::string missing_;
+};
+
+void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
+  NvshmemApi& api = library->api;
+  reader.Read("nvshmem_my_pe", &api.my_pe);
+  reader.Read("nvshmem_n_pes", &api.n_pes);
+  reader.Read("nvshmem_malloc", &api.malloc);
+  reader.Read("nvshmem_free", &api.free);
+  reader.Read("nvshmem_ptr", &api.ptr);
+  reader.Read("nvshmemx_putmem_on_stream", &api.putmem_on_stream);
+  reader.Read("nvshmemx_putmem_signal_on_stream", &api.putmem_signal_on_stream);
+  reader.Read("nvshmemx_signal_op_on_stream", &api.signal_op_on_stream);
+  reader.Read("nvshmemx_signal_wait_until_on_stream", &api.signal_wait_until_on_stream);
+  reader.Read("nvshmemx_quiet_on_stream", &api.quiet_on_stream);
+  reader.Read("nvshmemx_barrier_on_stream", &api.barrier_on_stream);
+  reader.Read("nvshmem_team_my_pe", &api.team_my_pe);
+  reader.Read("nvshmem_team_n_pes", &api.team_n_pes);
+  reader.Read("nvshmem_team_translate_pe", &api.team_translate_pe);
+  reader.Read("nvshmem_team_split_strided", &api.team_split_strided);
+  reader.Read("nvshmem_team_split_2d", &api.team_split_2d);
+  reader.Read("nvshmem_team_destroy", &api.team_destroy);
+  reader.Read("nvshmemx_hostlib_init_attr", &library->hostlib_init_attr);
+  reader.Read("nvshmemx_hostlib_finalize", &library->hostlib_finalize);
+  reader.Read("nvshmemx_get_uniqueid", &library->get_uniqueid);
+  reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);
+}
+
+}  // namespace
+
+bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* library, std::string* error) {
+  std::string tried;
+  for (const std::string& path : candidates) {
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) {
+      tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
+      continue;
+    }
+    SymbolReader reader(handle);
+    ReadTable(reader, library);
+    void (*version)(int*, int*, int*) = nullptr;
+    reader.Read("nvshmemx_vendor_get_version_info", &version);
+    if (!reader.missing().empty()) {
+      *error = path + " is not an NVSHMEM host library we can use: it lacks " + reader.missing() + "; " + kInstallHint;
+      dlclose(handle);
+      return false;
+    }
+    version(&library->major, &library->minor, &library->patch);
+    if (library->major < kMinimumNvshmemMajor) {
+      *error = path + " is NVSHMEM " + std::to_string(library->major) + "." + std::to_string(library->minor) +
+               ", at least " + std::to_string(kMinimumNvshmemMajor) + ".0 is needed: " + kInstallHint;
+      dlclose(handle);
+      return false;
+    }
+    library->path = path;
+    return true;
+  }
+  *error = "no NVSHMEM host library found (" + (tried.empty() ? "nothing to try" : tried) + "): " + kInstallHint;
+  return false;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,56 @@
+// How a message of several buffers is cut into chunks that fit a slot.
+//
+// Both ends walk the same ranges with the same slot size and so agree on every chunk without a word being exchanged. A chunk may
+// hold pieces of several buffers (combined collectives carry many small tensors); pieces start at 64-byte offsets of the slot,
+// so reductions run on aligned memory and no element is ever split.
+#ifndef XLA_SHMEM_THUNKS_CHUNKS_H_
+#define XLA_SHMEM_THUNKS_CHUNKS_H_
+
+#include <cstddef>
+#include <vector>
+
+namespace xla_shmem {
+
+inline constexpr size_t kPieceAlignment = 64;
+
+// Bytes [begin, end) of buffer number `buffer`.
+struct ByteRange {
+  size_t buffer;
+  size_t begin;
+  size_t end;
+};
+
+struct Piece {
+  size_t buffer;
+  size_t buffer_offset;
+  size_t slot_offset;
+  size_t bytes;
+};
+
+class ChunkCursor {
+ public:
+  // `slot_bytes` is a positive multiple of kPieceAlignment.
+  ChunkCursor(const std::vector<ByteRange>* ranges, size_t slot_bytes) : ranges_(ranges), slot_bytes_(slot_bytes) {}
+
+  // The pieces of the next chunk; empty when the ranges are used up.
+  std::vector<Piece> Next();
+
+ private:
+  const std::vector<ByteRange>* ranges_;
+  size_t slot_bytes_;
+  size_t range_ = 0;
+  size_t consumed_ = 0;  // of ranges_[range_]
+};
+
+// Bytes that `ranges` take when every one starts at a multiple of kPieceAlignment.
+size_t PaddedBytes(const std::vector<ByteRange>& ranges);
+
+// All of every buffer.
+std::vector<ByteRange> WholeBuffers(const std::vector<size_t>& buffer_bytes);
+
+// Part `index` of `parts` of the buffers laid end to end: near-equal in bytes, cut at multiples of kPieceAlignment.
+std::vector<ByteRange> PartOfBuffers(const std::vector<size_t>& buffer_bytes, int index, int parts);
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_CHUNKS_H_

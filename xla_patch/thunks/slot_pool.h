@@ -1,0 +1,37 @@
+// Staging memory of one PE: blocks of its arena, pooled by size (powers of two).
+//
+// Blocks are handed out where a message is received and taken back when it has been consumed, so the arena holds what is in
+// flight and not what a program could ever send. Offsets are local knowledge: the receiver publishes them (grant_board.h).
+#ifndef XLA_SHMEM_THUNKS_SLOT_POOL_H_
+#define XLA_SHMEM_THUNKS_SLOT_POOL_H_
+
+#include <array>
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+namespace xla_shmem {
+
+class SlotPool {
+ public:
+  SlotPool(char* arena, size_t bytes) : arena_(arena), bytes_(bytes) {}
+
+  // A 64-byte-aligned block of at least `bytes`, or nullptr while the arena is exhausted. Thread-safe.
+  char* Take(size_t bytes);
+  // Gives a block back; `bytes` as in Take.
+  void Return(char* block, size_t bytes);
+
+ private:
+  static constexpr int kClasses = 48;
+  static int ClassOf(size_t bytes);
+
+  std::mutex mutex_;
+  char* const arena_;
+  const size_t bytes_;
+  size_t used_ = 0;  // fresh memory handed out so far
+  std::array<std::vector<char*>, kClasses> free_;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_SLOT_POOL_H_
