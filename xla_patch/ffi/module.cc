@@ -1,0 +1,110 @@
+// The nanobind module `xla_shmem._core`: the pass, the runtime's life cycle, and the FFI handlers as capsules.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/ffi/handlers.h"
+#include "xla_patch/ffi/pass_bindings.h"
+#include "xla_patch/ffi/runtime.h"
+
+namespace nb = nanobind;
+
+namespace xla_shmem {
+namespace {
+
+// The name XLA expects on capsules that hold typed FFI handlers.
+nb::capsule HandlerCapsule(XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*)) {
+  return nb::capsule(reinterpret_cast<void*>(handler), "xla._CUSTOM_CALL_TARGET");
+}
+
+nb::dict HandlerStages(XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*)) {
+  nb::dict stages;
+  stages["instantiate"] = HandlerCapsule(InstantiateHandler);
+  stages["execute"] = HandlerCapsule(execute);
+  return stages;
+}
+
+nb::dict CpuHandlers() {
+  nb::dict handlers;
+  handlers["xla_shmem.collective_permute"] = HandlerStages(CollectivePermuteHandler);
+  handlers["xla_shmem.all_reduce"] = HandlerStages(AllReduceHandler);
+  return handlers;
+}
+
+void ThrowIf(bool failed, const std::string& error) {
+  if (failed) throw std::runtime_error(error);
+}
+
+void CreateSegment(const std::string& job_key, int process, size_t bytes) {
+  std::string error;
+  bool created;
+  {
+    nb::gil_scoped_release release;
+    created = Runtime::Get().CreateSegment(job_key, process, bytes, &error);
+  }
+  ThrowIf(!created, error);
+}
+
+void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
+             int64_t topology_fingerprint, double spin_us, double deadline_s) {
+  JobLayout layout;
+  layout.processes = static_cast<int>(process_reachable.size());
+  layout.process_reachable = process_reachable;
+  layout.topology_fingerprint = topology_fingerprint;
+  for (const auto& [process, device] : pes) {
+    layout.process_of_pe.push_back(process);
+    layout.device_of_pe.push_back(device);
+  }
+  RuntimeOptions options;
+  options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
+  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  std::string error;
+  bool connected;
+  {
+    nb::gil_scoped_release release;
+    connected = Runtime::Get().Connect(layout, options, &error);
+  }
+  ThrowIf(!connected, error);
+}
+
+void SetConnectHook(nb::callable hook) {
+  // Leaked on purpose: an executable may be loaded while the interpreter is going down.
+  nb::object* kept = new nb::object(std::move(hook));
+  Runtime::Get().SetConnectHook([kept]() -> std::string {
+    nb::gil_scoped_acquire acquire;
+    try {
+      return nb::cast<std::string>((*kept)());
+    } catch (const std::exception& exception) {
+      return exception.what();
+    }
+  });
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
+  // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
+  nb::set_leak_warnings(false);
+  BindPass(m);
+  m.def("cpu_handlers", &CpuHandlers,
+        "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
+  m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
+        "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
+  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
+        nb::arg("spin_us"), nb::arg("deadline_s"),
+        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. Raises RuntimeError.");
+  m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
+  m.def("unlink_segment", [] { Runtime::Get().UnlinkSegment(); }, "Removes the segment's name if it still exists.");
+  m.def("set_connect_hook", &SetConnectHook, nb::arg("hook"),
+        "`hook()` is called when an executable is loaded before `connect`; it returns \"\" or why it cannot be loaded.");
+}
+
+}  // namespace xla_shmem
