@@ -1,0 +1,46 @@
+"""The command ``xla-shmem``."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import click
+
+#: Command name → module and attribute; loaded when used, so that ``--help`` needs neither JAX nor the
+#: compiled module.
+_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "launch": ("xla_shmem.launch_command", "launch_command"),
+        "inspect": ("xla_shmem.inspect_command", "inspect_command"),
+        "assign": ("xla_shmem.assign_command", "assign_command"),
+        "options": ("xla_shmem.options_command", "options_command"),
+    }
+)
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, attribute = _COMMANDS[cmd_name]
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+
+@click.group(
+    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
+@click.version_option(package_name="xla-shmem", prog_name="xla-shmem")
+def main() -> None:
+    """Put/signal collectives for stock JAX, chosen per collective by an XLA compiler pass.
+
+    Programs need no command of this tool: install the package and set
+    XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs and show what was
+    decided.
+    """

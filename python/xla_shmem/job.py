@@ -1,0 +1,247 @@
+"""Bring this process into the job: one segment each, an agreement that all can take part, and the map of devices to PEs.
+
+Two steps (xla_patch/ffi/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend exists: it creates the
+segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job only comes up once every process
+has reached that point, so when `connect` runs later, whatever is missing from the store will never come. That makes the
+decision "can we lower at all" the same in all processes without another barrier.
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from xla_shmem import _core
+from xla_shmem.options import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, Options
+
+logger = logging.getLogger(__name__)
+
+_KEY_PREFIX = "xla_shmem/1"
+_STORE_TIMEOUT_S = 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Announcement:
+    """What one process tells the others before the backend exists.
+
+    Attributes:
+      host: identifies the memory that can be shared; equal strings can share.
+      error: why this process cannot take part, empty if it can.
+      agreement: version and options that must be equal everywhere.
+    """
+
+    host: str
+    error: str
+    agreement: str
+
+
+@dataclasses.dataclass(frozen=True)
+class JobTopology:
+    """The devices of the job and how far the transport reaches.
+
+    Attributes:
+      topology: device, process, host, NVLink domain and PE of every device.
+      transport: what can be carried between them.
+    """
+
+    topology: _core.Topology
+    transport: _core.Transport
+
+
+class _LocalStore:
+    """The key-value store of a job with one process."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def set(self, key: str, value: str) -> None:
+        self._values[key] = value
+
+    def wait(self, key: str) -> str:
+        return self._values[key]
+
+    def get(self, key: str) -> str | None:
+        return self._values.get(key)
+
+
+class _DistributedStore:
+    """JAX's distributed key-value store."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def set(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value)
+
+    def wait(self, key: str) -> str:
+        return str(self._client.blocking_key_value_get(key, _STORE_TIMEOUT_S * 1000))
+
+    def get(self, key: str) -> str | None:
+        try:
+            return str(self._client.key_value_try_get(key))
+        except Exception as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise
+
+
+class Job:
+    """This process's part in the job. One a process; see the module's docstring for the order of calls."""
+
+    def __init__(self, options: Options) -> None:
+        from jax._src import distributed
+
+        state = distributed.global_state
+        self._options = options
+        self._process = int(state.process_id or 0)
+        self._processes = int(state.num_processes or 1)
+        self._store: _LocalStore | _DistributedStore = (
+            _DistributedStore(state.client) if state.client is not None else _LocalStore()
+        )
+        self._lock = threading.Lock()
+        self._topology: JobTopology | None = None
+
+    @property
+    def process(self) -> int:
+        """Number of this process in the job."""
+        return self._process
+
+    def announce(self) -> None:
+        """Create the segment and publish whether that worked. Never raises for want of memory: the others must know too."""
+        error = ""
+        try:
+            _core.create_segment(*self._segment_request())
+        except RuntimeError as failure:
+            error = str(failure)
+            logger.warning("xla_shmem: %s; collectives stay on the default backend", error)
+        atexit.register(_core.unlink_segment)
+        announcement = Announcement(_host_identity(), error, self._agreement())
+        self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
+
+    def topology(self) -> JobTopology:
+        """The job's topology; connects to the other processes on first use. Needs the backend to be up.
+
+        Raises:
+          RuntimeError: a segment cannot be mapped.
+        """
+        with self._lock:
+            if self._topology is None:
+                self._topology = self._connect()
+            return self._topology
+
+    def _segment_request(self) -> tuple[str, int, int]:
+        key = f"{_KEY_PREFIX}/job"
+        if self._process == 0:
+            # The launcher knows the first half and cleans up by it; the second half keeps two jobs under one launcher apart.
+            launcher_half = (self._options.job or secrets.token_hex(16))[:16]
+            self._store.set(key, launcher_half + secrets.token_hex(8))
+        return self._store.wait(key), self._process, self._segment_bytes()
+
+    def _segment_bytes(self) -> int:
+        if self._options.heap_size is not None:
+            return self._options.heap_size
+        free = os.statvfs("/dev/shm")
+        # Every process of the host may ask at the same moment; none takes more than its share of what is free.
+        share = free.f_bavail * free.f_frsize // (2 * self._processes)
+        size = AUTO_HEAP_SIZE
+        while size > max(share, MIN_HEAP_SIZE):
+            size //= 2
+        return size
+
+    def _agreement(self) -> str:
+        from xla_shmem import __version__
+
+        return f"xla-shmem {__version__}, {self._options.decision_key()}"
+
+    def _announcements(self) -> list[Announcement | None]:
+        texts = [self._store.get(f"{_KEY_PREFIX}/{process}") for process in range(self._processes)]
+        return [None if text is None else Announcement(**json.loads(text)) for text in texts]
+
+    def _connect(self) -> JobTopology:
+        import jax
+
+        devices = sorted(jax.devices("cpu"), key=lambda device: (device.process_index, device.id))
+        announcements = self._announcements()
+        hosts = _number_hosts(announcements)
+        locations = _locations(devices, hosts, self._options.nvlink_domain)
+        topology = _core.Topology(locations)
+        reason = self._why_unavailable(announcements)
+        own_host = hosts[self._process]
+        if not reason:
+            _core.connect(
+                [(process, device) for device, process, *_ in locations],
+                [host == own_host for host in hosts],
+                topology.fingerprint,
+                self._options.spin_us if self._options.spin_us is not None else _automatic_spin_us(hosts, own_host),
+                self._options.deadline,
+            )
+            transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
+        else:
+            transport = _core.Transport(False, reason, None)
+        return JobTopology(topology, transport)
+
+    def _why_unavailable(self, announcements: Sequence[Announcement | None]) -> str:
+        """One sentence, equal in all processes, or "" if all can take part."""
+        for process, announcement in enumerate(announcements):
+            if announcement is None:
+                return (
+                    f"process {process} runs without xla-shmem: set the flag and install the package in every process"
+                )
+            if announcement.error:
+                return f"process {process}: {announcement.error}"
+        first = announcements[0]
+        for process, announcement in enumerate(announcements):
+            if first and announcement and announcement.agreement != first.agreement:
+                return (
+                    f"process {process} has {announcement.agreement} and process 0 has {first.agreement}:"
+                    " they must be equal"
+                )
+        return ""
+
+
+def _host_identity() -> str:
+    """Equal in processes that see the same /dev/shm."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    shm = os.stat("/dev/shm")
+    return f"{boot}/{shm.st_dev}/{shm.st_ino}"
+
+
+def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
+    """Host number of each process, in order of first appearance; a process that said nothing is a host of its own."""
+    identities = [a.host if a else f"unknown {process}" for process, a in enumerate(announcements)]
+    order = list(dict.fromkeys(identities))
+    return [order.index(identity) for identity in identities]
+
+
+def _locations(
+    devices: Sequence[Any], hosts: Sequence[int], nvlink_domain: int | None
+) -> list[tuple[int, int, int, int, int]]:
+    """(device id, process, host, NVLink domain, PE) of every device, PEs in order.
+
+    Without `nvlink_domain` (devices a domain) a host is one domain. With it a domain holds that many consecutive PEs of a host.
+    """
+    locations = []
+    on_host: dict[int, int] = {}
+    domains: dict[tuple[int, int], int] = {}
+    for pe, device in enumerate(devices):
+        host = hosts[device.process_index]
+        index = on_host.get(host, 0)
+        on_host[host] = index + 1
+        domain = domains.setdefault((host, index // nvlink_domain if nvlink_domain else 0), len(domains))
+        locations.append((device.id, device.process_index, host, domain, pe))
+    return locations
+
+
+def _automatic_spin_us(hosts: Sequence[int], own_host: int) -> float:
+    """How long to poll before sleeping: long where every process has a core to itself, hardly at all where they share."""
+    processes_here = sum(host == own_host for host in hosts)
+    cores = len(os.sched_getaffinity(0))
+    return 50.0 if processes_here <= cores else 5.0

@@ -1,0 +1,322 @@
+"""The options of xla-shmem: one table, read by the plugin, the commands and the documentation.
+
+Every option is an environment variable ``XLA_SHMEM_<NAME>`` and a keyword ``<name>`` of
+:func:`configure`. A keyword beats the environment, the environment beats the default.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import Any
+
+ENV_PREFIX = "XLA_SHMEM_"
+
+KIB = 1024
+MIB = 1024 * KIB
+
+#: All-reduces of this many bytes and more stay on the default backend (the public write-up's limit).
+DEFAULT_THRESHOLD = 16 * MIB
+
+#: What ``HEAP_SIZE=auto`` means: this much, or what fits in /dev/shm, but never less than the minimum.
+AUTO_HEAP_SIZE = 64 * MIB
+MIN_HEAP_SIZE = 8 * MIB
+
+_SIZE = re.compile(r"(\d+)\s*(B|K|KiB|M|MiB|G|GiB)?", re.ASCII | re.IGNORECASE)
+_SIZE_UNIT = {"b": 1, "k": KIB, "m": MIB, "g": 1024 * MIB}
+_JOB = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_INT64_MAX = 2**63 - 1
+
+
+class OptionError(ValueError):
+    """An option has a value it cannot take; the message names it, the value and what is allowed."""
+
+
+def parse_size(text: str) -> int:
+    """Reads a size such as ``16MiB``, ``4K`` or ``65536`` and returns bytes.
+
+    ``K``, ``M`` and ``G`` (with or without ``iB``) are powers of 1024; case does not matter. Decimal units
+    (``MB``), fractions and signs are refused rather than guessed at.
+
+    Raises:
+      ValueError: the text is not such a size, or does not fit in a signed 64-bit integer.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("a size in bytes such as 16MiB, 4K or 65536")
+    number, unit = match.groups()
+    size = int(number) * _SIZE_UNIT[(unit or "B")[0].lower()]
+    if size > _INT64_MAX:
+        raise ValueError("a size below 2^63 bytes")
+    return size
+
+
+def _heap_size(text: str) -> int | None:
+    if text.strip().lower() == "auto":
+        return None
+    try:
+        size = parse_size(text)
+    except ValueError:
+        size = 0
+    if size < MIN_HEAP_SIZE:
+        raise ValueError("'auto' or a size of at least 8MiB")
+    return size
+
+
+def _one_of(*allowed: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.strip().lower() not in allowed:
+            raise ValueError(" or ".join(f"'{value}'" for value in allowed))
+        return text.strip().lower()
+
+    return parse
+
+
+def _count(minimum: int, maximum: int, what: str) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\d{1,18}", text.strip(), re.ASCII) or not minimum <= int(text) <= maximum:
+            raise ValueError(what)
+        return int(text)
+
+    return parse
+
+
+def _domain(text: str) -> int | None:
+    if text.strip().lower() == "host":
+        return None
+    return _count(1, 2**31 - 1, "'host' or a number of devices ≥ 1")(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (value > 0 and math.isfinite(value)):
+        raise ValueError("a number of seconds > 0")
+    return value
+
+
+def _spin(text: str) -> int | None:
+    if text.strip().lower() == "auto":
+        return None
+    return _count(0, 10**6, "'auto' or a whole number of microseconds from 0 to 1000000")(text)
+
+
+def _job(text: str) -> str:
+    if not _JOB.fullmatch(text):
+        raise ValueError("32 lower-case hexadecimal digits, as set by `xla-shmem launch`")
+    return text
+
+
+@dataclass(frozen=True)
+class Option:
+    """One row of the table.
+
+    Attributes:
+      name: the keyword of :func:`configure` and the field of :class:`Options`.
+      default: the default as a user would write it; empty means unset.
+      allowed: the values it takes, in words.
+      help: one sentence for the documentation.
+      parse: turns the text into the field's value; raises ``ValueError`` with what is allowed.
+    """
+
+    name: str
+    default: str
+    allowed: str
+    help: str
+    parse: Callable[[str], Any]
+
+    @property
+    def env(self) -> str:
+        """The name of the environment variable."""
+        return ENV_PREFIX + self.name.upper()
+
+
+TABLE: tuple[Option, ...] = (
+    Option(
+        "profile",
+        "blog",
+        "`blog`, `domain`",
+        "Rules that choose the backend: `blog` as the public write-up describes them, `domain` asks of each "
+        "group by itself that it lies in one NVLink domain.",
+        _one_of("blog", "domain"),
+    ),
+    Option(
+        "threshold",
+        "16MiB",
+        "bytes: `16MiB`, `4K`, `65536`",
+        "All-reduces whose result is this large or larger stay on the default backend; permutes have no "
+        "limit.",
+        parse_size,
+    ),
+    Option(
+        "nvlink_domain",
+        "host",
+        "`host`, or a number of devices ≥ 1",
+        "Devices per NVLink domain, counted in device order; `host` means one domain per host.",
+        _domain,
+    ),
+    Option(
+        "heap_size",
+        "auto",
+        "`auto`, or bytes ≥ 8MiB",
+        "Symmetric heap of each process; `auto` is 64 MiB, shrunk to what /dev/shm holds, down to 8 MiB.",
+        _heap_size,
+    ),
+    Option(
+        "deadline",
+        "60",
+        "seconds > 0",
+        "A collective that waits longer for a peer fails with an error that names the peer.",
+        _seconds,
+    ),
+    Option(
+        "spin_us",
+        "auto",
+        "`auto`, or microseconds from 0 to 1000000",
+        "How long a waiting collective polls before it hands over to the progress thread; `auto` leaves that "
+        "to the runtime.",
+        _spin,
+    ),
+    Option(
+        "verbose",
+        "0",
+        "`0`, `1`, `2`",
+        "1 prints the assignment table of every compiled module that has collectives on rank 0, 2 adds the "
+        "runtime's own steps.",
+        _count(0, 2, "0, 1 or 2"),
+    ),
+    Option(
+        "job",
+        "",
+        "32 hexadecimal digits",
+        "Key in the names of this job's shared-memory segments; `xla-shmem launch` sets it, otherwise rank 0 "
+        "makes one up.",
+        _job,
+    ),
+)
+
+_BY_NAME = {option.name: option for option in TABLE}
+
+
+@dataclass(frozen=True)
+class Options:
+    """The values in force.
+
+    Attributes:
+      profile: ``"blog"`` or ``"domain"``.
+      threshold: bytes.
+      nvlink_domain: devices per NVLink domain; None means one domain per host.
+      heap_size: bytes per process; None means ``auto``.
+      deadline: seconds.
+      spin_us: microseconds; None means ``auto``.
+      verbose: 0, 1 or 2.
+      job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
+    """
+
+    profile: str
+    threshold: int
+    nvlink_domain: int | None
+    heap_size: int | None
+    deadline: float
+    spin_us: int | None
+    verbose: int
+    job: str | None
+
+    def decision_key(self) -> str:
+        """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
+        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
+
+
+assert [field.name for field in fields(Options)] == [option.name for option in TABLE]
+
+
+def _parse(option: Option, source: str, text: str) -> Any:
+    try:
+        return option.parse(text)
+    except ValueError as error:
+        raise OptionError(f"{source}={text!r}: must be {error}.") from None
+
+
+def resolve(
+    environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None
+) -> Options:
+    """Returns the options in force.
+
+    Args:
+      environ: the environment; ``os.environ`` when omitted. An empty variable counts as unset.
+      overrides: values by option name, which beat the environment; what :func:`configure` was given when
+        omitted.
+
+    Raises:
+      OptionError: a value is not allowed; the message names the variable (or keyword), the value and what is
+        allowed.
+    """
+    environ = os.environ if environ is None else environ
+    overrides = _overrides if overrides is None else overrides
+    values: dict[str, Any] = {}
+    for option in TABLE:
+        if option.name in overrides:
+            values[option.name] = _parse(option, option.name, str(overrides[option.name]))
+        elif text := environ.get(option.env, ""):
+            values[option.name] = _parse(option, option.env, text)
+        else:
+            values[option.name] = _parse(option, option.env, option.default) if option.default else None
+    return Options(**values)
+
+
+_overrides: dict[str, object] = {}
+_frozen = False
+
+
+def configure(**values: object) -> None:
+    """Sets options of this process from Python; see ``xla-shmem options`` for names and values.
+
+    Call it before the first JAX computation. Several calls add up; ``None`` takes an earlier value back.
+
+    Raises:
+      TypeError: an unknown option name.
+      OptionError: a value is not allowed. Nothing is changed then.
+      RuntimeError: the plugin has already initialised, so that the value would come too late.
+    """
+    for name in values:
+        if name not in _BY_NAME:
+            raise TypeError(f"configure(): unknown option {name!r}; the options are {', '.join(_BY_NAME)}.")
+    if _frozen:
+        raise RuntimeError(
+            f"configure({', '.join(values)}): xla-shmem has already initialised with JAX's backends; call it "
+            "before the first JAX computation."
+        )
+    for name, value in values.items():
+        if value is not None:
+            _parse(_BY_NAME[name], name, str(value))
+    for name, value in values.items():
+        if value is None:
+            _overrides.pop(name, None)
+        else:
+            _overrides[name] = value
+
+
+def freeze() -> Options:
+    """Returns the options in force and refuses later :func:`configure` calls. Called by the plugin.
+
+    Raises:
+      OptionError: as :func:`resolve`.
+    """
+    global _frozen
+    options = resolve()
+    _frozen = True
+    return options
+
+
+def markdown_table() -> str:
+    """Returns the table of all options as Markdown, as it stands in the documentation."""
+    rows = ["| variable | default | values | meaning |", "|---|---|---|---|"]
+    for option in TABLE:
+        default = f"`{option.default}`" if option.default else "unset"
+        rows.append(f"| `{option.env}` | {default} | {option.allowed} | {option.help} |")
+    return "\n".join(rows) + "\n"

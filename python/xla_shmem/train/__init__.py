@@ -1,0 +1,1 @@
+"""Training jobs. Importing this package does not import JAX."""

@@ -1,0 +1,138 @@
+"""Runs the training job once, on a transport of choice, and follows its log."""
+
+from __future__ import annotations
+
+import enum
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from xla_shmem.launch import GRACE
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.step_log import StepRecord, read_records
+from xla_shmem.xla_flags import FLAG, take_flag
+
+#: Seconds without a finished step after which a run counts as stuck; the first step includes compilation.
+STUCK_AFTER = 180.0
+
+_LINES_SHOWN = 25
+
+# `xla-shmem launch`, also from a checkout where the command is not on PATH.
+_LAUNCHER = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')", "launch")
+
+# All ranks would write the same dump, so rank 0 alone gets the flags for it.
+_RANK_0_DUMPS = 'if [ "$XLA_SHMEM_LOCAL_RANK" = 0 ]; then XLA_FLAGS="${XLA_FLAGS-} $1"; export XLA_FLAGS; fi; shift; exec "$@"'
+
+
+class RunError(Exception):
+    """A run did not come to its end; the message says why and shows the last lines of its output."""
+
+
+class Transport(enum.Enum):
+    """What carries the collectives of a run."""
+
+    SHMEM = "SHMEM"
+    STOCK = "stock"
+
+
+def rank_environment(transport: Transport) -> dict[str, str]:
+    """This process's environment, with the flag on or off whatever it was, for ranks on the CPU.
+
+    Raises:
+      ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
+    """
+    environment = dict(os.environ)
+    if take_flag(environment):
+        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=false".strip()
+        take_flag(environment)  # off: clears the mark by which child processes inherit an earlier choice
+    if transport is Transport.SHMEM:
+        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=true".strip()
+    environment["JAX_PLATFORMS"] = "cpu"
+    return environment
+
+
+def run_training(
+    config: TrainConfig, transport: Transport, folder: Path, on_step: Callable[[StepRecord], None]
+) -> list[StepRecord]:
+    """Trains through `xla-shmem launch` with one process per rank.
+
+    Args:
+      config: the job.
+      transport: what carries its collectives.
+      folder: gets `steps.jsonl`, `output.log` of all ranks, and `hlo/` with rank 0's compiled training step.
+      on_step: called with every record as it arrives.
+
+    Returns:
+      The records of all steps.
+
+    Raises:
+      RunError: a rank failed, or no step was finished for `STUCK_AFTER` seconds.
+    """
+    log, output, dump = folder / "steps.jsonl", folder / "output.log", folder / "hlo"
+    dump.mkdir(parents=True, exist_ok=True)
+    for stale in (log, *dump.glob("*train_step*")):
+        stale.unlink(missing_ok=True)
+    dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
+    trainer = (sys.executable, "-m", "xla_shmem.train.trainer", *config.arguments(), f"--log={log}")
+    with output.open("wb") as sink:
+        job = subprocess.Popen(
+            [*_LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1", "--"]
+            + ["/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *trainer],
+            env=rank_environment(transport),
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches this process only, which then stops the job in good order
+        )
+        try:
+            problem = _follow(job, log, on_step)
+        finally:
+            _stop(job)
+    records = read_records(log)
+    if problem is None and job.returncode:
+        problem = f"ended with exit code {job.returncode}"
+    if problem is None and len(records) != config.steps:
+        problem = "ended early"
+    if problem is not None:
+        raise RunError(
+            f"the {transport.value} run {problem} after {len(records)} of {config.steps} steps. "
+            f"Last lines of {output}:\n{_last_lines(output)}"
+        )
+    return records
+
+
+def _follow(job: subprocess.Popen[bytes], log: Path, on_step: Callable[[StepRecord], None]) -> str | None:
+    """Reports steps until the job ends; returns what is wrong with it if it does not."""
+    seen = 0
+    last_news = time.monotonic()
+    while True:
+        ended = job.poll() is not None
+        for record in read_records(log)[seen:]:
+            on_step(record)
+            seen += 1
+            last_news = time.monotonic()
+        if ended:
+            return None
+        if time.monotonic() - last_news > STUCK_AFTER:
+            return f"finished no step for {STUCK_AFTER:.0f} s and was stopped"
+        time.sleep(0.1)
+
+
+def _stop(job: subprocess.Popen[bytes]) -> None:
+    """Ends the job if it still runs; the launcher passes the signal on to the ranks and cleans up after them."""
+    if job.poll() is not None:
+        return
+    job.terminate()
+    try:
+        job.wait(timeout=2 * GRACE)
+    except subprocess.TimeoutExpired:
+        job.kill()  # the launcher's guard ends the ranks
+        job.wait()
+
+
+def _last_lines(output: Path) -> str:
+    lines = output.read_text(errors="replace").splitlines()
+    return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:]) or "  (nothing was printed)"

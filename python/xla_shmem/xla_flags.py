@@ -1,0 +1,107 @@
+"""The switch: ``--xla_gpu_experimental_enable_nvshmem`` in ``XLA_FLAGS``.
+
+The flag is read and taken out of XLA's sight, because current XLA either ignores it or kills the process over
+it. Tokens are cut the way XLA's ``parse_flags_from_env.cc`` cuts them and the value is read the way
+``tsl/util/command_line_flags.cc`` reads a bool, so that we see the flag exactly where XLA would have.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, MutableMapping
+
+FLAG = "--xla_gpu_experimental_enable_nvshmem"
+
+#: Set to "1" when the flag was on, so that child processes inherit the choice though the flag itself is gone.
+MARKER = "XLA_SHMEM_ENABLED"
+
+_WHITESPACE = " \t\r\n"
+_NAME = re.compile(r"[-_A-Za-z0-9]*")
+_UNQUOTED = re.compile(rf"[^{_WHITESPACE}]*")
+# XLA handles backslashes in double quotes only; a quote that is never closed runs to the end.
+_QUOTED = re.compile(r"""=(?:"((?:\\.|[^"\\])*)(?:"|\\?\Z)|'([^']*)(?:'|\Z))""", re.DOTALL)
+
+
+def _tokens(xla_flags: str) -> Iterator[tuple[int, int, str]]:
+    """Yields (begin, end, argument) of each flag; stops where XLA stops, at the first word without a dash."""
+    begin = 0
+    while True:
+        while begin < len(xla_flags) and xla_flags[begin] in _WHITESPACE:
+            begin += 1
+        if begin == len(xla_flags) or xla_flags[begin] != "-":
+            return
+        name = _NAME.match(xla_flags, begin)
+        assert name is not None
+        if quoted := _QUOTED.match(xla_flags, name.end()):
+            end = quoted.end()
+            double, single = quoted.groups()
+            value = single if double is None else re.sub(r"\\(.)", r"\1", double, flags=re.DOTALL)
+            yield begin, end, f"{name.group()}={value}"
+        else:
+            rest = _UNQUOTED.match(xla_flags, name.end())
+            assert rest is not None
+            end = rest.end()
+            yield begin, end, xla_flags[begin:end]
+        begin = end
+
+
+def _value(argument: str) -> bool | None:
+    """Returns what an argument says about our flag, None if it is another flag."""
+    if argument == FLAG:
+        return True
+    name, equals, value = argument.partition("=")
+    if name != FLAG or not equals:
+        return None
+    if value == "1" or value.lower() == "true":
+        return True
+    if value == "0" or value.lower() == "false":
+        return False
+    raise ValueError(f"XLA_FLAGS: {FLAG}={value}: must be true, false, 1 or 0.")
+
+
+def read_flag(environ: Mapping[str, str]) -> bool | None:
+    """Returns the flag's value and changes nothing; None when neither the flag nor the marker is there.
+
+    The last occurrence wins, as in XLA. The marker counts only when ``XLA_FLAGS`` does not hold the flag.
+    Where ``XLA_FLAGS`` names a flag file, that file is not looked into.
+
+    Raises:
+      ValueError: the flag's value is not a bool as XLA reads them (true, false, 1, 0; any case).
+    """
+    value: bool | None = None
+    for _, _, argument in _tokens(environ.get("XLA_FLAGS", "")):
+        found = _value(argument)
+        value = value if found is None else found
+    if value is None and environ.get(MARKER) == "1":
+        return True
+    return value
+
+
+def take_flag(environ: MutableMapping[str, str]) -> bool | None:
+    """Returns the flag's value, takes it out of ``XLA_FLAGS`` and leaves the marker for child processes.
+
+    Every occurrence of the flag is removed; the rest of the string stays byte for byte. When no other flag is
+    left the variable is unset, because XLA would take what remains for the name of a flag file. On: the
+    marker is set. Off: the marker is cleared.
+
+    Raises:
+      ValueError: as :func:`read_flag`. Nothing is changed then.
+    """
+    value = read_flag(environ)
+    xla_flags = environ.get("XLA_FLAGS", "")
+    kept, position = [], 0
+    for begin, end, argument in _tokens(xla_flags):
+        if _value(argument) is not None:
+            kept.append(xla_flags[position:begin])
+            position = end
+    if position:
+        remaining = "".join(kept) + xla_flags[position:]
+        if remaining.lstrip(_WHITESPACE).startswith("-"):
+            environ["XLA_FLAGS"] = remaining
+        else:
+            del environ["XLA_FLAGS"]
+    if value:
+        environ[MARKER] = "1"
+    else:
+        environ.pop(MARKER, None)
+    return value

@@ -1,0 +1,84 @@
+"""HLO modules the tests of the commands share."""
+
+from __future__ import annotations
+
+#: As XLA:CPU compiles it: synchronous ops. A 4 KiB and a 16 MiB all-reduce, a permute in a loop.
+CPU_SYNC = """\
+HloModule jit_step, is_scheduled=true, num_partitions=4
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+
+%body (state: (s32[], f32[1024])) -> (s32[], f32[1024]) {
+  %state = (s32[], f32[1024]{0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %x = f32[1024]{0} get-tuple-element(%state), index=1
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %permute = f32[1024]{0} collective-permute(%x), channel_id=1, \
+source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+  ROOT %result = (s32[], f32[1024]{0}) tuple(%next, %permute)
+}
+
+%condition (state.1: (s32[], f32[1024])) -> pred[] {
+  %state.1 = (s32[], f32[1024]{0}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%state.1), index=0
+  %limit = s32[] constant(8)
+  ROOT %less = pred[] compare(%i.1, %limit), direction=LT
+}
+
+ENTRY %main (p0: f32[1024], p1: f32[4194304]) -> f32[1024] {
+  %p0 = f32[1024]{0} parameter(0)
+  %p1 = f32[4194304]{0} parameter(1)
+  %small = f32[1024]{0} all-reduce(%p0), channel_id=2, replica_groups={{0,1,2,3}}, \
+use_global_device_ids=true, to_apply=%sum
+  %large = f32[4194304]{0} all-reduce(%p1), channel_id=3, replica_groups=[2,2]<=[4], \
+use_global_device_ids=true, to_apply=%sum
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[1024]{0}) tuple(%zero, %small)
+  %loop = (s32[], f32[1024]{0}) while(%init), condition=%condition, body=%body
+  %head = f32[1024]{0} slice(%large), slice={[0:1024]}
+  %looped = f32[1024]{0} get-tuple-element(%loop), index=1
+  ROOT %out = f32[1024]{0} add(%looped, %head)
+}
+"""
+
+
+def gpu_start_done(backend: str | None) -> str:
+    """As XLA:GPU compiles it: start/done pairs. Jax 0.7.2 to 0.10.1 wrote a `backend`, others none."""
+    field = "" if backend is None else f',"backend":"{backend}"'
+    config = (
+        f'{{"collective_backend_config":{{"is_sync":false,"is_pipelined":false{field}}},'
+        '"wait_on_operation_queues":[]}'
+    )
+    return f"""\
+HloModule jit_ring, is_scheduled=true, num_partitions=8
+
+%sum (a: bf16[], b: bf16[]) -> bf16[] {{
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %add = bf16[] add(%a, %b)
+}}
+
+ENTRY %main (p: bf16[8,1024]) -> bf16[8,1024] {{
+  %p = bf16[8,1024]{{1,0}} parameter(0)
+  %permute-start = (bf16[8,1024]{{1,0}}, bf16[8,1024]{{1,0}}) collective-permute-start(%p), channel_id=1, \
+source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,4}},{{4,5}},{{5,6}},{{6,7}},{{7,0}}}}, \
+backend_config={config}
+  %permute-done = bf16[8,1024]{{1,0}} collective-permute-done(%permute-start)
+  %reduce-start = bf16[8,1024]{{1,0}} all-reduce-start(%permute-done), channel_id=2, \
+replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, to_apply=%sum, backend_config={config}
+  ROOT %reduce-done = bf16[8,1024]{{1,0}} all-reduce-done(%reduce-start)
+}}
+"""
+
+
+#: A program as `lowered.as_text()` shows it, which is not HLO.
+STABLEHLO = """\
+module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
+  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> { return %arg0 : tensor<f32> }
+}
+"""

@@ -1,0 +1,175 @@
+"""`xla-shmem assign`: the compiler pass offline."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hlo_samples import CPU_SYNC, gpu_start_done
+
+from xla_shmem.cli import main
+from xla_shmem.hlo_files import read_module, to_text
+
+
+@pytest.fixture(autouse=True)
+def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PROFILE", "THRESHOLD", "NVLINK_DOMAIN"):
+        monkeypatch.delenv(f"XLA_SHMEM_{name}", raising=False)
+
+
+@pytest.fixture
+def cpu(tmp_path: Path) -> Path:
+    path = tmp_path / "cpu.txt"
+    path.write_text(CPU_SYNC)
+    return path
+
+
+@pytest.fixture
+def gpu(tmp_path: Path) -> Path:
+    path = tmp_path / "gpu.txt"
+    path.write_text(gpu_start_done("DEFAULT"))
+    return path
+
+
+def _assign(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["assign", *map(str, arguments)])
+
+
+def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
+    result = _assign(*arguments, "--json")
+    assert result.exit_code == 0, result.stderr
+    return {record["name"]: record for record in json.loads(result.stdout)}
+
+
+def _backends(*arguments: str | Path) -> dict[str, str]:
+    return {name: record["backend"] for name, record in _records(*arguments).items()}
+
+
+def test_default_is_the_published_rule(cpu: Path) -> None:
+    records = _records(cpu)
+    assert {name: record["backend"] for name, record in records.items()} == {
+        "small": "NVSHMEM",
+        "large": "DEFAULT",
+        "permute": "NVSHMEM",
+    }
+    assert records["small"]["rule"] == "single-device"
+    assert records["large"]["rule"] == "size"
+    assert "16.0 MiB" in records["large"]["reason"]
+    assert records["small"]["lowered"] == "NVSHMEM"
+
+
+def test_threshold_is_a_strict_limit(cpu: Path) -> None:
+    assert _backends(cpu, "--threshold", "16777217")["large"] == "NVSHMEM"
+    assert _backends(cpu, "--threshold", "4KiB")["small"] == "DEFAULT"
+    assert _backends(cpu, "--threshold", "4097")["small"] == "NVSHMEM"
+
+
+def test_threshold_and_profile_come_from_the_environment_unless_given(
+    cpu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_SHMEM_THRESHOLD", "1K")
+    assert _backends(cpu)["small"] == "DEFAULT"
+    assert _backends(cpu, "--threshold", "16MiB")["small"] == "NVSHMEM"
+
+
+def test_groups_across_processes_with_several_devices_stay_on_default(gpu: Path) -> None:
+    layout = ("--devices-per-process", "2", "--devices-per-host", "2")
+    assert set(_backends(gpu, *layout).values()) == {"DEFAULT"}
+
+
+def test_nvlink_domain_that_holds_the_module_is_a_place(gpu: Path) -> None:
+    layout = ("--devices-per-process", "2", "--devices-per-host", "2", "--nvlink-domain", "8")
+    records = _records(gpu, *layout)
+    assert {record["rule"] for record in records.values()} == {"nvlink-domain"}
+
+
+def test_domain_profile_asks_of_each_group_by_itself(gpu: Path) -> None:
+    backends = _backends(gpu, "--profile", "domain", "--nvlink-domain", "4")
+    assert backends == {"permute-start": "DEFAULT", "reduce-start": "NVSHMEM"}
+
+
+def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Path) -> None:
+    record = _records(cpu, "--devices-per-host", "2")["small"]
+    assert (record["backend"], record["lowered"]) == ("NVSHMEM", "DEFAULT")
+    assert record["veto"]
+    row = next(
+        line for line in _assign(cpu, "--devices-per-host", "2").stdout.splitlines() if "small" in line
+    )
+    assert "NVSHMEM → DEFAULT" in row
+
+
+@pytest.mark.parametrize("name", ["o.txt", "o.hlo", "o.pb", "o.txt.gz", "o.pb.gz"])
+def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, name: str) -> None:
+    assert _assign(cpu, "-o", tmp_path / name).exit_code == 0
+    text = to_text("m", read_module(str(tmp_path / name)).proto)
+    assert text.count('custom_call_target="xla_shmem.') > 0
+    assert "all-reduce(" in text  # the large one
+    assert "collective-permute(" not in text
+
+
+def test_start_done_pairs_are_lowered_as_pairs(gpu: Path, tmp_path: Path) -> None:
+    _assign(gpu, "-o", tmp_path / "o.txt")
+    text = (tmp_path / "o.txt").read_text()
+    assert "xla_shmem.permute_start" in text
+    assert "xla_shmem.permute_done" in text
+
+
+def test_lowering_none_only_notes_the_decisions(cpu: Path, tmp_path: Path) -> None:
+    records = _records(cpu, "--lowering", "none", "-o", tmp_path / "o.txt")
+    text = (tmp_path / "o.txt").read_text()
+    assert records["small"]["backend"] == "NVSHMEM"
+    assert "custom_call_target" not in text
+    assert "xla_shmem" in text
+
+
+def test_compressed_proto_gives_the_same_answers_as_text(cpu: Path, tmp_path: Path) -> None:
+    (tmp_path / "m.pb.gz").write_bytes(gzip.compress(read_module(str(cpu)).proto))
+    assert _backends(tmp_path / "m.pb.gz") == _backends(cpu)
+
+
+def test_more_devices_than_the_module_names_are_fine(cpu: Path) -> None:
+    records = _records(cpu, "--num-devices", "16", "--devices-per-process", "4")
+    assert records["small"]["rule"] == "single-partition"
+
+
+def _error(*arguments: str | Path) -> str:
+    result = _assign(*arguments)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    return result.stderr
+
+
+def test_fewer_devices_than_the_module_names_are_an_error(cpu: Path) -> None:
+    assert f"{cpu}: names device 3, so --num-devices 2 must be at least 4." in _error(
+        cpu, "--num-devices", "2"
+    )
+
+
+def test_layout_that_does_not_divide_is_an_error(cpu: Path) -> None:
+    assert "4 devices do not divide into processes of 3 devices" in _error(cpu, "--devices-per-process", "3")
+
+
+def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> None:
+    path = tmp_path / "m.txt"
+    path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
+    assert "does not say how many devices it is for; give --num-devices." in _error(path)
+    assert _assign(path, "--num-devices", "2").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [
+        ("--profile", "fast", "profile='fast': must be 'blog' or 'domain'"),
+        ("--threshold", "16MB", "threshold='16MB': must be a size in bytes"),
+        ("--nvlink-domain", "none", "nvlink_domain='none': must be 'host' or a number of devices"),
+        ("-o", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),
+    ],
+)
+def test_bad_option_is_one_sentence(cpu: Path, option: str, value: str, sentence: str) -> None:
+    assert sentence in _error(cpu, option, value)

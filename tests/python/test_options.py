@@ -1,0 +1,140 @@
+"""The table of options."""
+
+from __future__ import annotations
+
+import pytest
+
+from xla_shmem import options
+from xla_shmem.options import OptionError, configure, freeze, markdown_table, parse_size, resolve
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "_overrides", {})
+    monkeypatch.setattr(options, "_frozen", False)
+    for option in options.TABLE:
+        monkeypatch.delenv(option.env, raising=False)
+
+
+def test_defaults_are_those_of_the_write_up() -> None:
+    found = resolve({})
+    assert found.profile == "blog"
+    assert found.threshold == 16 * 1024 * 1024
+    assert found.deadline == 60.0
+    assert found.verbose == 0
+    assert (found.nvlink_domain, found.heap_size, found.spin_us, found.job) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("65536", 65536),
+        ("4K", 4096),
+        ("16MiB", 16 << 20),
+        ("16mib", 16 << 20),
+        ("2 GiB", 2 << 30),
+        ("7B", 7),
+    ],
+)
+def test_sizes_are_read_in_powers_of_1024(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize(
+    "text", ["", "MiB", "16MB", "1.5M", "-1", "+1", "1e6", "0x10", "16 Mi B", "٣", "9223372036854775808"]
+)
+def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="size"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "allowed"),
+    [
+        ("XLA_SHMEM_PROFILE", "fast", "must be 'blog' or 'domain'"),
+        ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
+        ("XLA_SHMEM_NVLINK_DOMAIN", "0", "must be 'host' or a number of devices ≥ 1"),
+        ("XLA_SHMEM_HEAP_SIZE", "1MiB", "must be 'auto' or a size of at least 8MiB"),
+        ("XLA_SHMEM_HEAP_SIZE", "many", "must be 'auto' or a size of at least 8MiB"),
+        ("XLA_SHMEM_DEADLINE", "0", "must be a number of seconds > 0"),
+        ("XLA_SHMEM_DEADLINE", "inf", "must be a number of seconds > 0"),
+        ("XLA_SHMEM_DEADLINE", "soon", "must be a number of seconds > 0"),
+        ("XLA_SHMEM_SPIN_US", "-1", "must be 'auto' or a whole number of microseconds"),
+        ("XLA_SHMEM_VERBOSE", "3", "must be 0, 1 or 2"),
+        ("XLA_SHMEM_JOB", "../../etc", "must be 32 lower-case hexadecimal digits"),
+    ],
+)
+def test_bad_value_names_variable_value_and_what_is_allowed(variable: str, value: str, allowed: str) -> None:
+    with pytest.raises(OptionError) as error:
+        resolve({variable: value})
+    assert str(error.value).startswith(f"{variable}={value!r}: {allowed}")
+
+
+def test_values_are_read_from_the_environment() -> None:
+    found = resolve(
+        {
+            "XLA_SHMEM_PROFILE": "Domain",
+            "XLA_SHMEM_NVLINK_DOMAIN": "4",
+            "XLA_SHMEM_HEAP_SIZE": "256MiB",
+            "XLA_SHMEM_DEADLINE": "2.5",
+            "XLA_SHMEM_SPIN_US": "0",
+            "XLA_SHMEM_VERBOSE": "2",
+            "XLA_SHMEM_JOB": "0123456789abcdef" * 2,
+        }
+    )
+    assert found.profile == "domain"
+    assert found.nvlink_domain == 4
+    assert found.heap_size == 256 << 20
+    assert found.deadline == 2.5
+    assert found.spin_us == 0
+    assert found.verbose == 2
+    assert found.job == "0123456789abcdef" * 2
+
+
+def test_empty_variable_counts_as_unset() -> None:
+    assert resolve({"XLA_SHMEM_THRESHOLD": ""}) == resolve({})
+
+
+def test_configure_beats_the_environment() -> None:
+    configure(threshold="1MiB", deadline=5)
+    found = resolve({"XLA_SHMEM_THRESHOLD": "2MiB", "XLA_SHMEM_PROFILE": "domain"})
+    assert (found.threshold, found.deadline, found.profile) == (1 << 20, 5.0, "domain")
+
+
+def test_configure_takes_a_value_back_with_none() -> None:
+    configure(threshold=4096)
+    configure(threshold=None)
+    assert resolve({}).threshold == 16 << 20
+
+
+def test_configure_changes_nothing_when_one_value_is_bad() -> None:
+    with pytest.raises(OptionError, match="verbose='9': must be 0, 1 or 2"):
+        configure(threshold=1, verbose=9)
+    assert resolve({}).threshold == 16 << 20
+
+
+def test_configure_names_the_options_when_one_is_unknown() -> None:
+    with pytest.raises(TypeError, match="unknown option 'treshold'; the options are profile, threshold"):
+        configure(treshold=1)
+
+
+def test_configure_after_the_plugin_started_says_that_it_is_too_late() -> None:
+    freeze()
+    with pytest.raises(RuntimeError, match=r"configure\(threshold\).*before the first JAX computation"):
+        configure(threshold=1)
+
+
+def test_bad_environment_does_not_freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_SHMEM_VERBOSE", "x")
+    with pytest.raises(OptionError):
+        freeze()
+    configure(verbose=1)
+    assert freeze().verbose == 1
+
+
+def test_markdown_table_has_one_row_per_option() -> None:
+    lines = markdown_table().splitlines()
+    assert len(lines) == 2 + len(options.TABLE)
+    assert all(line.count("|") == 5 for line in lines)
+    assert any("`XLA_SHMEM_THRESHOLD` | `16MiB`" in line for line in lines)
