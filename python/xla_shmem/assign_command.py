@@ -80,7 +80,7 @@ def assign_command(
     transport would not carry keeps its decision but is shown as lowered to DEFAULT, with the reason.
 
     The platform of a module is in the name of its dump (cpu_after_optimizations, gpu_after_optimizations);
-    elsewhere start/done pairs mean GPU, anything else CPU.
+    elsewhere start/done pairs or a collective_backend_config mean GPU, anything else CPU.
 
     \b
     Examples:

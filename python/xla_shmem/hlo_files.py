@@ -18,9 +18,9 @@ from pathlib import Path
 from xla_shmem.hlo_proto import (
     ProtoError,
     device_grid,
+    is_gpu_form,
     module_name,
     unwrap_module,
-    uses_start_done,
     with_device_grid,
 )
 
@@ -53,11 +53,11 @@ class HloInput:
 
     @property
     def platform(self) -> str:
-        """``"gpu"`` or ``"cpu"``: from the dump's file name, else from the ops (start/done pairs: GPU)."""
+        """``"gpu"`` or ``"cpu"``: from the dump's file name, else from the form of the collectives."""
         for platform in ("gpu", "cpu"):
             if f"{platform}_after_optimizations" in Path(self.source).name:
                 return platform
-        return "gpu" if uses_start_done(self.proto) else "cpu"
+        return "gpu" if is_gpu_form(self.proto) else "cpu"
 
 
 def read_modules(path: str) -> Iterator[HloInput]:
@@ -215,7 +215,8 @@ def _proto_of_text(source: str, text: str) -> bytes:
         proto: bytes = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     except RuntimeError as error:
         raise HloFileError(
-            f"{source}: jaxlib {version.__version__} cannot parse it: {_first_line(error)}."
+            f"{source}: jaxlib {version.__version__} cannot parse it ({_first_line(error)}); if a newer XLA "
+            "wrote it, dump with --xla_dump_hlo_as_proto."
         ) from None
     if device_grid(proto) is not None:
         return proto
@@ -239,5 +240,5 @@ def _first_line(error: Exception) -> str:
     """Returns XLA's message without status code, source excerpt and final full stop."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if len(lines) > 1 and lines[1].startswith("was parsing"):
-        return lines[1].removeprefix("was parsing ").rstrip(".")
+        return lines[1].removeprefix("was parsing ").rstrip(".:")
     return lines[0].rstrip(".:") if lines else "no reason given"

@@ -96,10 +96,11 @@ def with_device_grid(module: bytes, replicas: int, partitions: int) -> bytes:
     return module + _submessage(_DEVICE_ASSIGNMENT, assignment)
 
 
-def uses_start_done(module: bytes) -> bool:
-    """Tells whether collectives come as start/done pairs, the form of compiled GPU modules."""
+def is_gpu_form(module: bytes) -> bool:
+    """Tells whether collectives look as XLA:GPU compiles them: start/done pairs, or its backend config."""
     # Opcode is field 2 of an instruction; a name or an operand cannot have the same tag and length before it.
-    return any(b"\x12" + bytes([len(op)]) + op in module for op in _START_OPS)
+    starts = (b"\x12" + bytes([len(op)]) + op for op in _START_OPS)
+    return b'"collective_backend_config"' in module or any(start in module for start in starts)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:

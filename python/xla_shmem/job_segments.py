@@ -1,6 +1,8 @@
 """The shared-memory segments of one job, by name.
 
-A process of a job names its segment ``/dev/shm/xla_shmem.<uid>.<job key>.<process>``.
+A process names its segment ``/dev/shm/xla_shmem.<uid>.<job key>.<process>``. Under `xla-shmem launch` the
+first half of that key, 16 hexadecimal digits, is the first half of the launcher's own key; the second half is
+made up by the program, so that two programs one after the other under one launcher do not meet (``job.py``).
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from pathlib import Path
 
 SHM_DIRECTORY = Path("/dev/shm")
 
+_LAUNCHER_DIGITS = 16
+
 
 def job_segments(job: str) -> list[Path]:
-    """Returns the segments of a job key that belong to the calling user, sorted by name."""
+    """Returns the calling user's segments of everything that ran under a launcher's key, sorted by name."""
     uid = os.getuid()
+    prefix = f"xla_shmem.{uid}.{job[:_LAUNCHER_DIGITS]}"
     found = []
     with contextlib.suppress(FileNotFoundError), os.scandir(SHM_DIRECTORY) as entries:
         for entry in entries:
-            if not entry.name.startswith(f"xla_shmem.{uid}.{job}."):
+            if not entry.name.startswith(prefix):
                 continue
             with contextlib.suppress(FileNotFoundError):
                 if entry.stat(follow_symlinks=False).st_uid == uid:
@@ -27,7 +32,7 @@ def job_segments(job: str) -> list[Path]:
 
 
 def unlink_job_segments(job: str) -> list[Path]:
-    """Unlinks the segments of a job key that belong to the calling user and returns their paths.
+    """Unlinks what :func:`job_segments` finds and returns the paths.
 
     Memory that a process still has mapped stays valid until it unmaps it or ends.
     """

@@ -229,7 +229,9 @@ class Options:
 
     def decision_key(self) -> str:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
-        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
+        return (
+            f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
+        )
 
 
 assert [field.name for field in fields(Options)] == [option.name for option in TABLE]

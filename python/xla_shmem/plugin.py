@@ -6,17 +6,17 @@ from 0.11 do not know it any more and would end the process. With the flag off n
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
+from collections.abc import Iterator
 from typing import Any
-
-logger = logging.getLogger(__name__)
 
 # XLA's HloXlaTransform::PipelineStage.
 _POST_SCHEDULER = 1
 _PASS_NAME = "xla_shmem"
 
 _active: Any = None  # the Job, once initialised
+_paused = 0  # depth of stock_collectives contexts
 
 
 def initialize() -> None:
@@ -42,6 +42,20 @@ def active() -> bool:
     return _active is not None
 
 
+@contextlib.contextmanager
+def stock_collectives() -> Iterator[None]:
+    """Leave modules that are compiled in this context, by any thread, as stock XLA made them: a baseline to measure against.
+
+    All processes of the job must compile the same modules in it.
+    """
+    global _paused
+    _paused += 1
+    try:
+        yield
+    finally:
+        _paused -= 1
+
+
 def _wanted(xla_flags: Any) -> bool:
     if has_native_pass():
         # A patched jaxlib lowers by itself and needs to see the flag.
@@ -65,6 +79,8 @@ def _register(job: Any, resolved: Any) -> None:
     from xla_shmem import _core
 
     def transform(module: bytes) -> bytes | None:
+        if _paused:
+            return None
         topology = job.topology()
         result = _core.run_pass(
             module,
@@ -102,6 +118,8 @@ def _print_assignment(module: bytes, records: Any) -> None:
 def _salt(resolved: Any) -> str:
     from xla_shmem import __version__
 
+    if _paused:
+        return "stock"
     assert _active is not None
     topology = _active.topology()
     return f"xla_shmem {__version__} {resolved.decision_key()} {topology.topology.fingerprint} {topology.transport.reason}"

@@ -76,6 +76,31 @@ replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, to_apply
 """
 
 
+#: As XLA:GPU of jax 0.11.2 and 0.12.0.1 compiles it: a permute in a generic async pair, a synchronous sum.
+GPU_GENERIC_ASYNC = """\
+HloModule jit_body, is_scheduled=true, num_partitions=2
+
+%sum (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %add = f32[] add(%a, %b)
+}
+
+%async_computation (p.1: f32[256]) -> f32[256] {
+  %p.1 = f32[256]{0} parameter(0)
+  ROOT %ppermute = f32[256]{0} collective-permute(%p.1), channel_id=1, source_target_pairs={{0,1},{1,0}}
+}
+
+ENTRY %main (p: f32[256]) -> f32[256] {
+  %p = f32[256]{0} parameter(0)
+  %permute-start = ((f32[256]{0}), f32[256]{0}) async-start(%p), calls=%async_computation, \
+backend_config={"collective_backend_config":{"backend":"DEFAULT"}}
+  %permute-done = f32[256]{0} async-done(%permute-start)
+  ROOT %psum = f32[256]{0} all-reduce(%permute-done), channel_id=2, replica_groups={{0,1}}, \
+use_global_device_ids=true, to_apply=%sum, backend_config={"collective_backend_config":{"backend":"DEFAULT"}}
+}
+"""
+
 #: A program as `lowered.as_text()` shows it, which is not HLO.
 STABLEHLO = """\
 module @jit_f attributes {mhlo.num_partitions = 1 : i32} {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hlo_samples import CPU_SYNC, gpu_start_done
+from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
 
 from xla_shmem.cli import main
 from xla_shmem.collective_report import format_bytes
@@ -69,6 +69,15 @@ def test_backend_of_stock_modules_is_what_their_backend_config_says(
     assert {record["backend"] for record in records.values()} == {backend}
     start = records["permute-start"]
     assert (start["dtype"], start["bytes"]) == ("bf16", 16384)
+
+
+def test_generic_async_pair_is_one_collective_under_the_name_of_its_start(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(GPU_GENERIC_ASYNC)
+    records = _records(tmp_path / "m.txt")
+    assert set(records) == {"permute-start", "psum"}
+    assert records["permute-start"]["op"] == "collective-permute"
+    assert records["permute-start"]["bytes"] == 1024
+    assert records["permute-start"]["computation"] == "main"
 
 
 def test_table_shows_what_the_json_says(tmp_path: Path) -> None:

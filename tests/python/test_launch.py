@@ -235,7 +235,7 @@ def test_sigterm_of_the_launcher_ends_the_job(tmp_path: Path) -> None:
 _SEGMENT = (
     "import os, sys, time\n"
     "job, rank = os.environ['XLA_SHMEM_JOB'], os.environ['XLA_SHMEM_LOCAL_RANK']\n"
-    "name = f'/dev/shm/xla_shmem.{os.getuid()}.{job}.{rank}'\n"
+    "name = f'/dev/shm/xla_shmem.{os.getuid()}.{job[:16]}0123456789abcdef.{rank}'\n"
     "open(name, 'w').close(); print(name, flush=True)\n"
 )
 

@@ -1,7 +1,7 @@
 """Llama-style decoder: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, layers run by `lax.scan`.
 
-Plain functions over a pytree of parameters. How tokens attend to each other is passed in, so the same model runs
-whole on one device (`causal_attention`) or spread over a mesh (`ring_attention`, inside `shard_map`).
+Plain functions over a pytree of parameters. How tokens attend to each other is passed in, so the same model
+runs whole on one device (`causal_attention`) or spread over a mesh (`ring_attention`, inside `shard_map`).
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rotation(positions: jax.Array, head_dim: int, theta: float) -> Rotation:
 
 
 def rotate(x: jax.Array, by: Rotation) -> jax.Array:
-    """Rotates queries or keys [batch, tokens, heads, head_dim]: the first half of the features pairs with the second."""
+    """Rotates x [batch, tokens, heads, head_dim]; the first half of the features pairs with the second."""
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate([first * by.cos - second * by.sin, second * by.cos + first * by.sin], axis=-1)
 
@@ -149,7 +149,8 @@ def logits(
         q = (h @ p.query).reshape(batch, length, config.heads, config.head_dim)
         k = (h @ p.key).reshape(batch, length, config.kv_heads, config.head_dim)
         v = (h @ p.value).reshape(batch, length, config.kv_heads, config.head_dim)
-        x = x + attention(rotate(q, angles), rotate(k, angles), v).reshape(batch, length, config.width) @ p.output
+        mixed = attention(rotate(q, angles), rotate(k, angles), v)
+        x = x + mixed.reshape(batch, length, config.width) @ p.output
         h = rms_norm(x, p.mlp_norm, config.norm_eps)
         return x + (jax.nn.silu(h @ p.gate) * (h @ p.up)) @ p.down, None
 
@@ -165,6 +166,6 @@ def next_token_loss(
     config: LlamaConfig,
     attention: Attention,
 ) -> jax.Array:
-    """Mean cross entropy of `targets` [batch, tokens] in nats per token; arguments otherwise as for `logits`."""
+    """Mean cross entropy of `targets` [batch, tokens], in nats per token; arguments as for `logits`."""
     log_probs = jax.nn.log_softmax(logits(params, tokens, positions, config, attention))
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1).mean()

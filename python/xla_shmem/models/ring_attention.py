@@ -1,12 +1,13 @@
 """Causal ring attention: exact attention over a sequence that is spread over a mesh axis.
 
-Every rank keeps its queries; key/value blocks travel round the ring with `lax.ppermute` while partial softmax results
-are merged online (Liu, Zaharia, Abbeel: "Ring Attention with Blockwise Transformers", arXiv:2310.01889).
+Every rank keeps its queries; key/value blocks travel round the ring with `lax.ppermute` while partial softmax
+results are merged online (Liu, Zaharia, Abbeel: "Ring Attention with Blockwise Transformers",
+arXiv:2310.01889).
 
-Causal attention over contiguous slices would leave the first ranks idle, so the sequence is dealt in zig-zag order: of
-`2 * ring` equal chunks, rank `r` holds chunk `r` (its *low* half) and chunk `2 * ring - 1 - r` (its *high* half), as in
-Llama 3 (arXiv:2407.21783, section 3.3.2). For a block that came from another rank only two of the four pairs of halves
-are visible, both of them completely:
+Causal attention over contiguous slices would leave the first ranks idle, so the sequence is dealt in zig-zag
+order: of `2 * ring` equal chunks, rank `r` holds chunk `r` (its *low* half) and chunk `2 * ring - 1 - r` (its
+*high* half), as in Llama 3 (arXiv:2407.21783, section 3.3.2). For a block that came from another rank only
+two of the four pairs of halves are visible, both of them completely:
 
     block from an earlier rank:   low x low    and   high x low
     block from a later rank:      high x high  and   high x low
@@ -74,7 +75,8 @@ def local_positions(local: int, axis_name: str) -> jax.Array:
 def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, axis_name: str) -> jax.Array:
     """Causal attention over a sequence dealt in zig-zag order along `axis_name`; call it inside `shard_map`.
 
-    Differentiation sends the gradients of the blocks back round the ring, against the direction of the blocks.
+    Differentiation sends the gradients of the blocks back round the ring, against the direction of the
+    blocks.
 
     Args:
       q: [batch, local, heads, head_dim] queries, already rotated.
@@ -105,13 +107,14 @@ def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, axis_name: str) 
     high: _Partial | None = None
     for step in range(ring):
         # Nothing below needs the next block: its transfer may run while this block is attended to.
-        following = lax.ppermute(block, axis_name, to_next_rank) if step + 1 < ring else block
+        following = _send(block, axis_name, to_next_rank) if step + 1 < ring else block
         kv_low, kv_high = _halves(block)
         if low is None or high is None:
             low, high = _attend_both((q_low, kv_low), (q_high, kv_high), causal=True)
             high = _merge(high, _attend(q_high, kv_low))
         else:
-            # This block set out from rank (rank - step) mod ring, which comes earlier unless the ring wrapped round.
+            # This block set out from rank (rank - step) mod ring, which comes earlier unless the ring wrapped
+            # round.
             earlier = rank >= step
             always = (q_high, kv_low)
             other = (jnp.where(earlier, q_low, q_high), _select(earlier, kv_low, kv_high))
@@ -120,9 +123,15 @@ def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, *, axis_name: str) 
             merged = _merge(_select(earlier, low, high), from_other)
             low, high = _select(earlier, merged, low), _select(earlier, high, merged)
         block = following
-    assert low is not None and high is not None
+    assert low is not None
+    assert high is not None
     out = jnp.concatenate([low.weighted / low.total, high.weighted / high.total], axis=3)
     return out.transpose(0, 3, 1, 2, 4).reshape(batch, local, heads, head_dim).astype(q.dtype)
+
+
+def _send(block: _Block, axis_name: str, pairs: list[tuple[int, int]]) -> _Block:
+    received: _Block = lax.ppermute(block, axis_name, pairs)  # type: ignore[no-untyped-call]
+    return received
 
 
 def _halves(block: _Block) -> tuple[_Block, _Block]:
@@ -146,10 +155,11 @@ def _attend_both(
 
 
 def _attend(q: jax.Array, block: _Block, *, causal: bool = False) -> _Partial:
-    """Attention of q [batch, kv_heads, group, query, head_dim] to a block, all of it or up to the diagonal."""
-    scores = jnp.einsum("bkgqd,bksd->bkgqs", q * q.shape[-1] ** -0.5, block.k, preferred_element_type=jnp.float32)
+    """Attention of q [batch, kv_heads, group, query, head_dim] to a block, whole or up to the diagonal."""
+    q = q * q.shape[-1] ** -0.5
+    scores = jnp.einsum("bkgqd,bksd->bkgqs", q, block.k, preferred_element_type=jnp.float32)
     if causal:
-        scores = jnp.where(jnp.tri(*scores.shape[-2:], dtype=bool), scores, -jnp.inf)
+        scores = jnp.where(jnp.tri(scores.shape[-2], scores.shape[-1], dtype=bool), scores, -jnp.inf)
     # The shift by the largest score cancels in weighted / total, so it needs no gradient.
     top = lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     weights = jnp.exp(scores - top)

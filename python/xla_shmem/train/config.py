@@ -54,8 +54,8 @@ class TrainConfig:
             )
         if self.sequence % (2 * self.context):
             raise ValueError(
-                f"sequence {self.sequence} does not divide over context {self.context}: zig-zag ring attention deals "
-                f"two chunks to each rank, so choose a multiple of {2 * self.context}."
+                f"sequence {self.sequence} does not divide over context {self.context}: zig-zag ring "
+                f"attention deals two chunks to each rank, so choose a multiple of {2 * self.context}."
             )
         self.model()
 

@@ -24,7 +24,7 @@ _LINES_SHOWN = 25
 _LAUNCHER = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')", "launch")
 
 # All ranks would write the same dump, so rank 0 alone gets the flags for it.
-_RANK_0_DUMPS = 'if [ "$XLA_SHMEM_LOCAL_RANK" = 0 ]; then XLA_FLAGS="${XLA_FLAGS-} $1"; export XLA_FLAGS; fi; shift; exec "$@"'
+_RANK_0_DUMPS = 'test "$XLA_SHMEM_LOCAL_RANK" = 0 && export XLA_FLAGS="${XLA_FLAGS-} $1"; shift; exec "$@"'
 
 
 class RunError(Exception):
@@ -77,15 +77,15 @@ def run_training(
         stale.unlink(missing_ok=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
     trainer = (sys.executable, "-m", "xla_shmem.train.trainer", *config.arguments(), f"--log={log}")
+    launcher = (*_LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1")
     with output.open("wb") as sink:
         job = subprocess.Popen(
-            [*_LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1", "--"]
-            + ["/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *trainer],
+            [*launcher, "--", "/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *trainer],
             env=rank_environment(transport),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C reaches this process only, which then stops the job in good order
+            start_new_session=True,  # Ctrl-C reaches this process only, which then stops the job
         )
         try:
             problem = _follow(job, log, on_step)
@@ -122,7 +122,7 @@ def _follow(job: subprocess.Popen[bytes], log: Path, on_step: Callable[[StepReco
 
 
 def _stop(job: subprocess.Popen[bytes]) -> None:
-    """Ends the job if it still runs; the launcher passes the signal on to the ranks and cleans up after them."""
+    """Ends the job if it still runs; the launcher passes the signal on to the ranks and cleans up."""
     if job.poll() is not None:
         return
     job.terminate()

@@ -1,4 +1,4 @@
-"""The log of a training job: one JSON object per line and step. Free of JAX, so that other processes can follow it."""
+"""The log of a training job, one JSON object per line and step. Free of JAX, for processes that follow it."""
 
 from __future__ import annotations
 

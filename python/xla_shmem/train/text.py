@@ -1,4 +1,4 @@
-"""Byte-level training data from real text that every machine has: the sources of Python's standard library."""
+"""Byte-level training data from text that every machine has: the sources of Python's standard library."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Not the library's own text, or left out by some distributions' packages.
-_SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"})
+_SKIPPED_FOLDERS = frozenset(
+    {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
+)
 
 
 def standard_library_sources(root: Path | None = None) -> list[Path]:
@@ -40,8 +42,8 @@ def read_bytes(sources: list[Path]) -> NDArray[np.uint8]:
 class Windows:
     """Batches of text windows as a pure function of the step: to resume at step `n`, ask for step `n`.
 
-    The text is cut into windows of `sequence` tokens that do not overlap; each epoch deals all of them once in an order
-    drawn from (`seed`, epoch). An incomplete batch at the end of an epoch is left out.
+    The text is cut into windows of `sequence` tokens that do not overlap; each epoch deals all of them once
+    in an order drawn from (`seed`, epoch). An incomplete batch at the end of an epoch is left out.
 
     Attributes:
       text: [total] tokens.
@@ -61,8 +63,8 @@ class Windows:
     def __post_init__(self) -> None:
         if self.batches_per_epoch < 1:
             raise ValueError(
-                f"the text has {len(self.text)} tokens, one batch of {self.batch} windows of {self.sequence} needs "
-                f"{self.batch * self.sequence + 1}."
+                f"the text has {len(self.text)} tokens, one batch of {self.batch} windows of {self.sequence} "
+                f"needs {self.batch * self.sequence + 1}."
             )
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import click
 import jax
 import numpy as np
-import optax
+import optax  # type: ignore[import-untyped]
 from jax import lax
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -26,7 +26,8 @@ from xla_shmem.train import text
 from xla_shmem.train.config import TrainConfig, config_options, from_options
 from xla_shmem.train.step_log import StepRecord, append_record
 
-_BATCH_SPEC = P("data", "context")
+_SPREAD = P("data", "context")  # type: ignore[no-untyped-call]
+_REPLICATED = P()  # type: ignore[no-untyped-call]
 
 
 class State(NamedTuple):
@@ -67,23 +68,27 @@ def make_train_step(
 ) -> Callable[[State, jax.Array, jax.Array], tuple[State, jax.Array]]:
     """The compiled step: (state, inputs, targets) -> (new state, loss).
 
-    Inputs and targets are [batch, sequence] int32 in zig-zag order, spread over (data, context); the state is replicated and
-    its buffers are reused.
+    Inputs and targets are [batch, sequence] int32 in zig-zag order, spread over (data, context); the state is
+    replicated and its buffers are reused.
     """
     model = config.model()
     optimizer = make_optimizer(config)
     attention = functools.partial(ring_attention, axis_name="context")
 
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), _BATCH_SPEC, _BATCH_SPEC), out_specs=P())
+    @functools.partial(
+        jax.shard_map, mesh=mesh, in_specs=(_REPLICATED, _SPREAD, _SPREAD), out_specs=_REPLICATED
+    )
     def loss_and_gradients(
         params: llama.Params, inputs: jax.Array, targets: jax.Array
     ) -> tuple[jax.Array, llama.Params]:
-        # Each rank differentiates its own tokens' loss, then all agree on the mean: without the cast, gradients of
-        # replicated parameters would be summed inside every layer of the backward scan instead of once at its end.
+        # Each rank differentiates its own tokens' loss, then all agree on the mean: without the cast,
+        # gradients of replicated parameters would be summed inside every layer of the backward scan instead
+        # of once at its end.
         params = lax.pcast(params, mesh.axis_names, to="varying")
         positions = local_positions(inputs.shape[1], "context")
-        local = jax.value_and_grad(llama.next_token_loss)(params, inputs, targets, positions, model, attention)
-        mean: tuple[jax.Array, llama.Params] = lax.pmean(local, mesh.axis_names)
+        loss = jax.value_and_grad(llama.next_token_loss)
+        local = loss(params, inputs, targets, positions, model, attention)
+        mean: tuple[jax.Array, llama.Params] = lax.pmean(local, mesh.axis_names)  # type: ignore[no-untyped-call]
         return mean
 
     @functools.partial(jax.jit, donate_argnums=0)
@@ -99,12 +104,13 @@ def make_state(config: TrainConfig, mesh: Mesh) -> State:
     """Fresh state, replicated; every rank computes the same one from the seed."""
     optimizer = make_optimizer(config)
 
-    @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, P()))
+    @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, _REPLICATED))
     def init(key: jax.Array) -> State:
         params = llama.init_params(config.model(), key)
         return State(params, optimizer.init(params))
 
-    return init(jax.random.key(config.seed))
+    state: State = init(jax.random.key(config.seed))
+    return state
 
 
 def train(config: TrainConfig, windows: text.Windows) -> Iterator[StepRecord]:
@@ -114,10 +120,10 @@ def train(config: TrainConfig, windows: text.Windows) -> Iterator[StepRecord]:
       ValueError: the mesh does not match the job's devices.
     """
     mesh = make_mesh(config)
-    sharding = NamedSharding(mesh, _BATCH_SPEC)
+    sharding = NamedSharding(mesh, _SPREAD)
     order = zigzag_order(config.sequence, config.context)
     train_step = make_train_step(config, mesh)
-    state = jax.block_until_ready(make_state(config, mesh))
+    state = make_state(config, mesh)
 
     def spread(tokens: NDArray[np.int32]) -> jax.Array:
         dealt = tokens[:, order]
@@ -127,7 +133,7 @@ def train(config: TrainConfig, windows: text.Windows) -> Iterator[StepRecord]:
         start = time.perf_counter()
         inputs, targets = windows.at(step)
         state, loss = train_step(state, spread(inputs), spread(targets))
-        jax.block_until_ready((state, loss))
+        jax.block_until_ready((state, loss))  # type: ignore[no-untyped-call]
         seconds = time.perf_counter() - start
         yield StepRecord(step, float(loss), seconds, inputs.size)
 
