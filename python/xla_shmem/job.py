@@ -114,14 +114,18 @@ class Job:
         """Number of this process in the job."""
         return self._process
 
-    def announce(self) -> None:
-        """Create the segment and publish whether that worked. Never raises for want of memory: the others must know too."""
-        error = ""
+    def announce(self, error: str = "") -> None:
+        """Create the segment and publish whether that worked. Want of memory does not raise: the others must know.
+
+        Args:
+          error: why this process cannot take part whatever the segment says, "" if it can.
+        """
         try:
             _core.create_segment(*self._segment_request())
         except RuntimeError as failure:
-            error = str(failure)
-            logger.warning("xla_shmem: %s; collectives stay on the default backend", error)
+            error = error or str(failure)
+        if error:
+            logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
         atexit.register(_core.unlink_segment)
         announcement = Announcement(_host_identity(), error, self._agreement())
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
@@ -180,7 +184,9 @@ class Job:
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],
                 topology.fingerprint,
-                self._options.spin_us if self._options.spin_us is not None else _automatic_spin_us(hosts, own_host),
+                self._options.spin_us
+                if self._options.spin_us is not None
+                else _automatic_spin_us(hosts, own_host),
                 self._options.deadline,
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
@@ -192,9 +198,7 @@ class Job:
         """One sentence, equal in all processes, or "" if all can take part."""
         for process, announcement in enumerate(announcements):
             if announcement is None:
-                return (
-                    f"process {process} runs without xla-shmem: set the flag and install the package in every process"
-                )
+                return f"process {process} runs without xla-shmem: set the flag and install the package in every process"
             if announcement.error:
                 return f"process {process}: {announcement.error}"
         first = announcements[0]

@@ -29,9 +29,13 @@ def initialize() -> None:
     from xla_shmem import cache_key, options
     from xla_shmem.job import Job
 
-    resolved = options.freeze()
+    try:
+        resolved, error = options.freeze(), ""
+    except options.OptionError as failure:
+        # The others must learn that this process cannot take part, or they would wait for it.
+        resolved, error = options.resolve({}, {}), str(failure)
     job = Job(resolved)
-    job.announce()
+    job.announce(error)
     _active = job
     _register(job, resolved)
     cache_key.salt(lambda: _salt(resolved))

@@ -1,0 +1,55 @@
+# Every target sets itself up: all it needs is Python 3.11+, a C++17 compiler and the package registries.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat fuzz wheel clean
+
+# The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
+demo: install
+	$(BIN)/xla-shmem demo
+
+# Everything a change has to pass.
+test: install test-cpp test-tsan test-python test-e2e
+
+# C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer; the rooms that run threads under ThreadSanitizer too.
+test-cpp: install
+	scripts/test_cpp.sh $(BIN) address,undefined
+
+test-tsan: install
+	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks'
+
+test-python: install
+	$(BIN)/python -m pytest -q tests/python tests/hlo
+
+test-e2e: install
+	$(BIN)/python -m pytest -q tests/e2e -m "not slow"
+
+# Deeper suites, not part of `make test`.
+test-e2e-full: install
+	$(BIN)/python -m pytest -q tests/e2e
+
+# The other supported JAX releases, each in an environment of its own (Python 3.12+ for 0.12).
+test-compat:
+	scripts/test_compat.sh
+
+# Mutated modules through the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz for longer.
+fuzz: install
+	scripts/fuzz.sh $(BIN) $${FUZZ_SECONDS:-60}
+
+# Tables of transport and pass speed; see docs/performance.md.
+bench: install
+	$(BIN)/python benchmarks/transport_benchmark.py
+	$(BIN)/python benchmarks/pass_benchmark.py
+
+lint: install
+	scripts/lint.sh $(BIN)
+
+wheel: install
+	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+
+install:
+	@scripts/setup.sh $(PYTHON) $(VENV)
+
+clean:
+	rm -rf build dist out $(VENV)

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Format, lint and types. Usage: scripts/lint.sh VENV_BIN; `scripts/lint.sh VENV_BIN --fix` rewrites what tools can rewrite.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$1 fix=${2:-}
+mapfile -t sources < <(git ls-files '*.cc' '*.h')
+if [ "$fix" = --fix ]; then
+  "$bin/ruff" check --fix python tests benchmarks
+  "$bin/ruff" format python tests benchmarks
+  "$bin/clang-format" -i "${sources[@]}"
+fi
+"$bin/ruff" check python tests benchmarks
+"$bin/ruff" format --check python tests benchmarks
+"$bin/mypy"
+"$bin/clang-format" --dry-run --Werror "${sources[@]}"
+PATH=$(realpath "$bin"):$PATH
+cmake -S . -B build/tidy -G Ninja -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DPython_EXECUTABLE="$(realpath -s "$bin/python")" >/dev/null
+mapfile -t units < <(git ls-files 'xla_patch/*.cc')
+printf '%s\n' "${units[@]}" | xargs -P 2 -n 8 "$bin/clang-tidy" -p build/tidy --quiet

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Creates a virtual environment and installs this checkout into it, with what demo, tests and lint need.
+# Does nothing when the sources have not changed since. Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=$1 venv=$2 jax=${3:-}
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "setup: $python is $("$python" --version 2>&1), xla-shmem needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2
+  exit 1
+}
+command -v c++ >/dev/null || {
+  echo "setup: no C++ compiler (c++) found; install one, for example: apt-get install g++" >&2
+  exit 1
+}
+
+stamp=$venv/.xla-shmem-installed
+current=$({ echo "$jax"; find pyproject.toml CMakeLists.txt xla_patch python -type f \
+  \( -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' -o -name 'pyproject.toml' \) \
+  -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$current" ] && exit 0
+
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
+echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
+"$venv/bin/python" -m pip install --quiet ".[demo,test,lint]" -Cbuild-dir="build/wheel-$(basename "$venv")"
+echo "$current" >"$stamp"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Runs the end-to-end tests on the newest supported JAX releases, each in an environment of its own. A release whose Python
+# is not on this machine is named and left out; that fails only if none could be run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# release, and the Pythons that can run it (0.12 needs 3.12)
+releases=("0.11.2 3.13 3.12" "0.12.0.1 3.12 3.13")
+
+find_python() {
+  local version candidate
+  for version in "$@"; do
+    for candidate in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
+      if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
+        echo "$candidate"
+        return
+      fi
+    done
+  done
+}
+
+ran=0
+for row in "${releases[@]}"; do
+  read -r release pythons <<<"$row"
+  # shellcheck disable=SC2086  # a list of versions
+  python=$(find_python $pythons)
+  if [ -z "$python" ]; then
+    echo "test-compat: jax $release needs Python ${pythons// / or }, which is not here; left out"
+    continue
+  fi
+  venv=.venv-jax-$release
+  scripts/setup.sh "$python" "$venv" "jax==$release"
+  "$venv/bin/python" -c "import jax; assert jax.__version__ == '$release', jax.__version__"
+  "$venv/bin/python" -m pytest -q tests/e2e tests/python tests/ffi -m "not slow"
+  ran=$((ran + 1))
+done
+[ "$ran" -gt 0 ] || { echo "test-compat: no supported Python found" >&2; exit 1; }
