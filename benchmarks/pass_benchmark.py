@@ -2,9 +2,9 @@
 
     python benchmarks/pass_benchmark.py [--instructions 100000] [--collectives 5000] [--runs 15]
 
-Prints the median over the runs in ms for `run_pass` (CPU lowering, and nothing to do), for `inspect_module`, and, for scale, for XLA
-loading the same bytes into its own classes. `added_compile_time` is the second half: it times whole programs with and without the
-plugin, given the commands.
+Prints the median over the runs in ms for `run_pass` (CPU lowering, and nothing to do), for `inspect_module`,
+and, for scale, for XLA loading the same bytes into its own classes. `added_compile_time` is the second half:
+it times whole programs with and without the plugin, given the commands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEVICES = 8
 
 
 def module_text(instructions: int, collectives: int) -> str:
-    """A scheduled module: chains of arithmetic with an all-reduce or a permute now and then, metadata on every line."""
+    """A scheduled module: chains of arithmetic with a collective now and then, metadata on every line."""
     ring = ",".join(f"{{{i},{(i + 1) % DEVICES}}}" for i in range(DEVICES))
     everyone = ",".join(str(i) for i in range(DEVICES))
     lines = [
@@ -34,10 +34,12 @@ def module_text(instructions: int, collectives: int) -> str:
     ]
     every = max(1, instructions // max(1, collectives))
     for i in range(1, instructions):
-        metadata = f'metadata={{op_name="jit(train_step)/transpose/layer_{i % 48}/attention/ring_step/op_{i}" stack_frame_id={i % 97}}}'
+        scope = f"jit(train_step)/transpose/layer_{i % 48}/attention/ring_step/op_{i}"
+        metadata = f'metadata={{op_name="{scope}" stack_frame_id={i % 97}}}'
         shape = "f32[256,512]{1,0}"
         if i % every == 0 and (i // every) % 2 == 0:
-            op = f"all-reduce(v{i - 1}), channel_id={i}, replica_groups={{{{{everyone}}}}}, use_global_device_ids=true, to_apply=add"
+            groups = f"replica_groups={{{{{everyone}}}}}, use_global_device_ids=true"
+            op = f"all-reduce(v{i - 1}), channel_id={i}, {groups}, to_apply=add"
         elif i % every == 0:
             op = f"collective-permute(v{i - 1}), channel_id={i}, source_target_pairs={{{ring}}}"
         else:
@@ -63,9 +65,9 @@ def added_compile_time(
 ) -> list[tuple[str, float, float]]:
     """Compile seconds of real programs without and with the plugin.
 
-    programs: (name, command with the flag off, command with the flag on). Each command compiles one program and prints the seconds
-    that took as its last line. The two run by turns, so that a slow phase of the machine hits both. Returns (name, median off,
-    median on). RuntimeError if a command fails.
+    programs: (name, command with the flag off, command with the flag on). Each command compiles one program
+    and prints the seconds that took as its last line. The two run by turns, so that a slow phase of the
+    machine hits both. Returns (name, median off, median on). RuntimeError if a command fails.
     """
     results = []
     for name, off, on in programs:
@@ -102,9 +104,8 @@ def main() -> None:
     result = run_pass()
     lowered = sum(record["lowered"] == "NVSHMEM" for record in result.records)
     assert result.module is not None
-    print(
-        f"module: {options.instructions} instructions, {len(result.records)} collectives, {len(module) / 1e6:.1f} MB proto"
-    )
+    size = f"{len(result.records)} collectives, {len(module) / 1e6:.1f} MB proto"
+    print(f"module: {options.instructions} instructions, {size}")
     print(f"rewritten: {lowered} collectives, {len(result.module) / 1e6:.1f} MB")
     rows = [
         ("run_pass, CPU lowering, bytes to bytes", lambda: run_pass().module),

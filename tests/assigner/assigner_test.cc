@@ -25,7 +25,9 @@ TEST_CASE("small all-reduce with one device per process uses NVSHMEM") {
 
 TEST_CASE("the threshold is strict and in bytes") {
   const Topology topology = MakeTopology(2, 1, 8);
-  const auto decide = [&](int64_t bytes) { return Decide(AllReduce({{0, 1}}, bytes, topology), topology, kBlogOptions); };
+  const auto decide = [&](int64_t bytes) {
+    return Decide(AllReduce({{0, 1}}, bytes, topology), topology, kBlogOptions);
+  };
   CHECK(decide(16 * kMiB - 4).backend == Backend::kNvshmem);
   CHECK(decide(16 * kMiB - 4).reason ==
         "one device per process (2 processes); all-reduce of 16.0 MiB (16777212 B) < threshold 16.0 MiB (16777216 B)");
@@ -53,8 +55,9 @@ TEST_CASE("groups within one process each are a single partition") {
   const Topology topology = MakeTopology(16, 8, 8);
   const Decision inside = Decide(AllReduce({{0, 1, 2, 3}, {8, 9, 10, 15}}, 4096, topology), topology, kBlogOptions);
   CHECK(inside.rule == "single-partition");
-  CHECK(inside.reason == "all 2 groups within one process each (8 devices per process); "
-                         "all-reduce of 4.0 KiB < threshold 16.0 MiB");
+  CHECK(inside.reason ==
+        "all 2 groups within one process each (8 devices per process); "
+        "all-reduce of 4.0 KiB < threshold 16.0 MiB");
   CHECK(Decide(Permute({{0, 1}, {9, 8}}, 4096, topology), topology, kBlogOptions).rule == "single-partition");
 }
 
@@ -63,8 +66,9 @@ TEST_CASE("groups crossing processes with several devices each stay on DEFAULT")
   const Decision decision = Decide(AllReduce({{0, 1}, {7, 8}}, 4096, topology), topology, kBlogOptions);
   CHECK(decision.backend == Backend::kDefault);
   CHECK(decision.rule == "no-placement");
-  CHECK(decision.reason == "devices 7 and 8 lie in processes 0 and 1 (8 devices per process), and the module's 16 devices "
-                           "span 2 NVLink domains");
+  CHECK(decision.reason ==
+        "devices 7 and 8 lie in processes 0 and 1 (8 devices per process), and the module's 16 devices "
+        "span 2 NVLink domains");
   CHECK(Decide(Permute({{7, 8}}, 4, topology), topology, kBlogOptions).rule == "no-placement");
 }
 

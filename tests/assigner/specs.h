@@ -21,7 +21,8 @@ inline Topology MakeTopology(int devices, int per_process, int per_domain) {
   return topology;
 }
 
-inline CollectiveSpec AllReduce(const std::vector<std::vector<int64_t>>& groups, int64_t bytes, const Topology& topology) {
+inline CollectiveSpec AllReduce(const std::vector<std::vector<int64_t>>& groups, int64_t bytes,
+                                const Topology& topology) {
   CollectiveSpec spec;
   spec.op = OpKind::kAllReduce;
   spec.name = "all-reduce.1";

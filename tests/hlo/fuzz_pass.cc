@@ -1,4 +1,5 @@
-// Drives the whole reader, pass and editor with arbitrary bytes. Built with clang's libFuzzer, or with mutation_driver.cc where there is none.
+// Drives the whole reader, pass and editor with arbitrary bytes. Built with clang's libFuzzer, or with
+// mutation_driver.cc where there is none.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -10,7 +10,8 @@
 
 namespace xla_shmem::test {
 
-// Writes protobuf messages field by field, with an encoder of its own, so that tests do not check the code under test against itself.
+// Writes protobuf messages field by field, with an encoder of its own, so that tests do not check the code under test
+// against itself.
 class Message {
  public:
   Message& Int(uint32_t field, int64_t value) {

@@ -1,5 +1,5 @@
-// Stands in for libFuzzer: mutates the sample modules with a fixed seed and feeds them to LLVMFuzzerTestOneInput. With a directory as first
-// argument it writes the seeds there instead, as a corpus for libFuzzer.
+// Stands in for libFuzzer: mutates the sample modules with a fixed seed and feeds them to LLVMFuzzerTestOneInput. With
+// a directory as first argument it writes the seeds there instead, as a corpus for libFuzzer.
 //
 //   fuzz_pass_standalone [iterations]          default 20000
 //   fuzz_pass_standalone --write-corpus DIR
@@ -22,8 +22,11 @@ std::vector<std::string> Seeds() {
   const auto with_group_form = [&](uint32_t field, const Message& list) {
     return Module({ReductionComputation("add", 1),
                    Computation("main", 2,
-                               {Instruction("p", "parameter", array, 1),
-                                Instruction("ar", "all-reduce", array, 2, {1}).Sub(field, list).Int(26, 1).Int(71, 1).Ints(38, {1})},
+                               {Instruction("p", "parameter", array, 1), Instruction("ar", "all-reduce", array, 2, {1})
+                                                                             .Sub(field, list)
+                                                                             .Int(26, 1)
+                                                                             .Int(71, 1)
+                                                                             .Ints(38, {1})},
                                2)},
                   2)
         .str();

@@ -10,8 +10,8 @@ namespace xla_shmem::test {
 
 inline const std::vector<std::pair<int64_t, int64_t>> kRing = {{0, 1}, {1, 2}, {2, 3}, {3, 0}};
 
-// What stands on instructions besides what the pass knows: metadata, control predecessors, sharding, somebody's attributes, a field of a later
-// release.
+// What stands on instructions besides what the pass knows: metadata, control predecessors, sharding, somebody's
+// attributes, a field of a later release.
 inline Message WithExtras(Message instruction) {
   return instruction.Sub(7, Message().Bytes(2, "jit(f)/psum").Bytes(3, "/home/me/train.py").Int(4, 42))
       .Ints(37, {1})
@@ -25,7 +25,8 @@ inline std::string SyncModule(int64_t elements = 1024) {
   const Message array = ArrayShape({elements});
   const Message main = Computation(
       "main", 2,
-      {Instruction("p0", "parameter", array, 1), WithExtras(WithPairs(Instruction("permute.2", "collective-permute", array, 2, {1}), kRing)),
+      {Instruction("p0", "parameter", array, 1),
+       WithExtras(WithPairs(Instruction("permute.2", "collective-permute", array, 2, {1}), kRing)),
        WithExtras(WithGroups(Instruction("all-reduce.3", "all-reduce", array, 3, {2}), {{0, 1, 2, 3}}).Ints(38, {1})),
        Instruction("add.4", "add", array, 4, {3, 1})},
       4);
@@ -46,12 +47,17 @@ inline std::string AsyncModule() {
               Computation(
                   "main", 2,
                   {Instruction("p0", "parameter", array, 1), Instruction("p1", "parameter", array, 2),
-                   WithExtras(WithPairs(Instruction("cp-start", "collective-permute-start", TupleShape({array, array, context}), 3, {1}), kRing))
+                   WithExtras(WithPairs(Instruction("cp-start", "collective-permute-start",
+                                                    TupleShape({array, array, context}), 3, {1}),
+                                        kRing))
                        .Bytes(43, config),
-                   WithGroups(Instruction("ar-start", "all-reduce-start", pair, 4, {1, 2}), {{0, 1}, {2, 3}}).Ints(38, {1}).Bytes(43, config),
+                   WithGroups(Instruction("ar-start", "all-reduce-start", pair, 4, {1, 2}), {{0, 1}, {2, 3}})
+                       .Ints(38, {1})
+                       .Bytes(43, config),
                    Instruction("cp-done", "collective-permute-done", array, 5, {3}),
                    Instruction("ar-done", "all-reduce-done", pair, 6, {4}),
-                   WithPairs(Instruction("cp2-start", "collective-permute-start", TupleShape({pair, pair}), 7, {1, 2}), kRing),
+                   WithPairs(Instruction("cp2-start", "collective-permute-start", TupleShape({pair, pair}), 7, {1, 2}),
+                             kRing),
                    Instruction("cp2-done", "collective-permute-done", pair, 8, {7}),
                    Instruction("t", "tuple", TupleShape({array, pair, pair}), 9, {5, 6, 8})},
                   9)},
@@ -66,10 +72,13 @@ inline std::string NestedModule() {
                                    {Instruction("p", "parameter", array, 1),
                                     WithPairs(Instruction("permute.9", "collective-permute", array, 2, {1}), kRing)},
                                    2);
-  const Message condition = Computation("cond", 4, {Instruction("p", "parameter", array, 1), Instruction("c", "constant", Message().Int(2, 1), 2)}, 2);
+  const Message condition = Computation(
+      "cond", 4, {Instruction("p", "parameter", array, 1), Instruction("c", "constant", Message().Int(2, 1), 2)}, 2);
   const Message wrapped = Computation(
       "async_rs", 5,
-      {Instruction("p", "parameter", array, 1), WithGroups(Instruction("reduce-scatter.2", "reduce-scatter", ArrayShape({2}), 2, {1}), {{0, 1, 2, 3}}).Ints(38, {1})},
+      {Instruction("p", "parameter", array, 1),
+       WithGroups(Instruction("reduce-scatter.2", "reduce-scatter", ArrayShape({2}), 2, {1}), {{0, 1, 2, 3}})
+           .Ints(38, {1})},
       2);
   const Message main = Computation(
       "main", 6,

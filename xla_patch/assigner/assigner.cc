@@ -76,8 +76,9 @@ Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology) 
   }
   const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::process);
   if (a < 0) {
-    return {Backend::kNvshmem, "single-partition",
-            DescribeGroups(spec) + " within one process each (" + std::to_string(per_process) + " devices per process)"};
+    return {
+        Backend::kNvshmem, "single-partition",
+        DescribeGroups(spec) + " within one process each (" + std::to_string(per_process) + " devices per process)"};
   }
   if (spec.module.num_nvlink_domains == 1) {
     return {Backend::kNvshmem, "nvlink-domain",
@@ -127,7 +128,8 @@ std::string FormatBytes(int64_t bytes) {
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options) {
   const std::string op = OpName(spec.op);
   if (!IsConsidered(spec.op)) {
-    return {Backend::kDefault, "unconsidered-op", op + " is not considered (only all-reduce and collective-permute are)"};
+    return {Backend::kDefault, "unconsidered-op",
+            op + " is not considered (only all-reduce and collective-permute are)"};
   }
   if (!spec.unresolved.empty()) {
     return {Backend::kDefault, "unresolved-groups", spec.unresolved};

@@ -9,7 +9,8 @@
 
 namespace xla_shmem {
 
-// kBlog follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it lies in one NVLink domain.
+// kBlog follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it lies
+// in one NVLink domain.
 enum class Profile { kBlog, kDomain };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.

@@ -6,20 +6,20 @@ namespace xla_shmem {
 namespace {
 
 struct ElementTypeInfo {
-  int32_t number;
   const char* name;
+  int32_t number;
   int32_t bits;
 };
 
 // xla/xla_data.proto, enum PrimitiveType.
 constexpr ElementTypeInfo kElementTypes[] = {
-    {1, "pred", 8},      {2, "s8", 8},           {3, "s16", 16},          {4, "s32", 32},     {5, "s64", 64},
-    {6, "u8", 8},        {7, "u16", 16},         {8, "u32", 32},          {9, "u64", 64},     {10, "f16", 16},
-    {11, "f32", 32},     {12, "f64", 64},        {13, "tuple", 0},        {14, "opaque", 0},  {15, "c64", 64},
-    {16, "bf16", 16},    {17, "token", 0},       {18, "c128", 128},       {19, "f8e5m2", 8},  {20, "f8e4m3fn", 8},
-    {21, "s4", 4},       {22, "u4", 4},          {23, "f8e4m3b11fnuz", 8}, {24, "f8e5m2fnuz", 8}, {25, "f8e4m3fnuz", 8},
-    {26, "s2", 2},       {27, "u2", 2},          {28, "f8e4m3", 8},       {29, "f8e3m4", 8},  {30, "s1", 1},
-    {31, "u1", 1},       {32, "f4e2m1fn", 4},    {33, "f8e8m0fnu", 8},    {34, "buffer", 0},
+    {"pred", 1, 8},   {"s8", 2, 8},        {"s16", 3, 16},           {"s32", 4, 32},        {"s64", 5, 64},
+    {"u8", 6, 8},     {"u16", 7, 16},      {"u32", 8, 32},           {"u64", 9, 64},        {"f16", 10, 16},
+    {"f32", 11, 32},  {"f64", 12, 64},     {"tuple", 13, 0},         {"opaque", 14, 0},     {"c64", 15, 64},
+    {"bf16", 16, 16}, {"token", 17, 0},    {"c128", 18, 128},        {"f8e5m2", 19, 8},     {"f8e4m3fn", 20, 8},
+    {"s4", 21, 4},    {"u4", 22, 4},       {"f8e4m3b11fnuz", 23, 8}, {"f8e5m2fnuz", 24, 8}, {"f8e4m3fnuz", 25, 8},
+    {"s2", 26, 2},    {"u2", 27, 2},       {"f8e4m3", 28, 8},        {"f8e3m4", 29, 8},     {"s1", 30, 1},
+    {"u1", 31, 1},    {"f4e2m1fn", 32, 4}, {"f8e8m0fnu", 33, 8},     {"buffer", 34, 0},
 };
 
 const ElementTypeInfo* FindElementType(int32_t number) {

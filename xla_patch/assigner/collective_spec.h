@@ -40,7 +40,8 @@ struct DeviceGroups {
   int64_t size() const { return static_cast<int64_t>(offsets.size()) - 1; }
 };
 
-// One collective, free of XLA: what the rules and the transport look at. Both readers (wire-level proto and xla::HloInstruction) fill it.
+// One collective, free of XLA: what the rules and the transport look at. Both readers (wire-level proto and
+// xla::HloInstruction) fill it.
 struct CollectiveSpec {
   OpKind op = OpKind::kAllReduce;
   std::string name;                    // HLO name, for sentences only

@@ -42,8 +42,8 @@ bool Topology::Create(std::vector<DeviceLocation> devices, Topology* topology, s
       return false;
     }
     ++devices_of_process[device.process];
-    for (const int64_t value :
-         {device.device_id, int64_t{device.process}, int64_t{device.host}, int64_t{device.nvlink_domain}, int64_t{device.pe}}) {
+    for (const int64_t value : {device.device_id, int64_t{device.process}, int64_t{device.host},
+                                int64_t{device.nvlink_domain}, int64_t{device.pe}}) {
       hash = Fnv1a(hash, value);
     }
   }
@@ -62,9 +62,8 @@ const DeviceLocation* Topology::Find(int64_t device_id) const {
   if (device_id >= 0 && device_id < num_devices() && devices_[device_id].device_id == device_id) {
     return &devices_[device_id];
   }
-  const auto found =
-      std::lower_bound(devices_.begin(), devices_.end(), device_id,
-                       [](const DeviceLocation& device, int64_t id) { return device.device_id < id; });
+  const auto found = std::lower_bound(devices_.begin(), devices_.end(), device_id,
+                                      [](const DeviceLocation& device, int64_t id) { return device.device_id < id; });
   return found != devices_.end() && found->device_id == device_id ? &*found : nullptr;
 }
 

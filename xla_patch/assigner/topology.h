@@ -36,8 +36,8 @@ class Topology {
   // Largest number of devices that one process drives.
   int64_t max_devices_per_process() const { return max_devices_per_process_; }
 
-  // Equal on all ranks and across runs for equal topologies (FNV-1a over all fields in device-id order). Executables carry it so that
-  // one compiled for another topology refuses to run.
+  // Equal on all ranks and across runs for equal topologies (FNV-1a over all fields in device-id order). Executables
+  // carry it so that one compiled for another topology refuses to run.
   uint64_t Fingerprint() const { return fingerprint_; }
 
  private:

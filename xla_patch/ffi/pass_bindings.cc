@@ -143,12 +143,14 @@ nb::list InspectBytes(const nb::bytes& module) {
 }  // namespace
 
 void BindPass(nb::module_& m) {
-  nb::class_<Topology>(m, "Topology", "Where the devices of the job sit, and which PE each one is. The same on every rank.")
+  nb::class_<Topology>(m, "Topology",
+                       "Where the devices of the job sit, and which PE each one is. The same on every rank.")
       .def(
           "__init__",
           [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
           nb::arg("devices"),
-          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice or a "
+          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice "
+          "or a "
           "number is negative.")
       .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
       .def_prop_ro(
@@ -172,7 +174,8 @@ void BindPass(nb::module_& m) {
             new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
           },
           nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
-          "reason: why it is not available. reach: device id -> domain; devices of one domain reach each other, missing "
+          "reason: why it is not available. reach: device id -> domain; devices of one domain reach each other, "
+          "missing "
           "ones nobody; None: all reach all.")
       .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
       .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
@@ -197,12 +200,15 @@ void BindPass(nb::module_& m) {
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("lowering") = "cpu",
-        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: \"blog\" or "
-        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA. lowering: \"cpu\", \"gpu\" or \"none\" "
+        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
+        "\"blog\" or "
+        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA. lowering: \"cpu\", \"gpu\" or "
+        "\"none\" "
         "(attributes only). ValueError if the bytes are not a well-formed module.");
 
   m.def("inspect_module", &InspectBytes, nb::arg("module"),
-        "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; dicts as in "
+        "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
+        "dicts as in "
         "PassResult.records. ValueError if the bytes are not a well-formed module.");
 }
 

@@ -5,8 +5,8 @@
 
 namespace xla_shmem {
 
-// Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass, inspect_module. Bad input raises ValueError with the
-// message of the C++ side.
+// Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass, inspect_module. Bad input raises
+// ValueError with the message of the C++ side.
 void BindPass(nanobind::module_& m);
 
 }  // namespace xla_shmem

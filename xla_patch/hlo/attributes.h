@@ -8,8 +8,8 @@
 
 namespace xla_shmem::hlo {
 
-// Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives it looked at. Dumps show them, and
-// InspectModule reads them back. All keys start with "xla_shmem.".
+// Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives it looked at.
+// Dumps show them, and InspectModule reads them back. All keys start with "xla_shmem.".
 namespace attribute {
 constexpr std::string_view kPrefix = "xla_shmem.";
 constexpr const char* kBackend = "xla_shmem.backend";  // the decision

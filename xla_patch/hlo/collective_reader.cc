@@ -99,7 +99,8 @@ class Finder {
         }
         StartUsers& start = users[operand - module_.instructions.data()];
         const Opcode& opcode = module_.instructions[i].opcode;
-        if (opcode.op_class == OpClass::kCollectiveDone && opcode.kind == operand->opcode.kind && operands.size() == 1) {
+        if (opcode.op_class == OpClass::kCollectiveDone && opcode.kind == operand->opcode.kind &&
+            operands.size() == 1) {
           start.done = static_cast<int64_t>(i);
           ++start.dones;
         } else {
@@ -128,7 +129,8 @@ class Finder {
     spec.op = instruction.opcode.kind;
     CollectiveFields done;
     if (!DecodeCollective(module_, instruction.body, &fields, error) ||
-        (collective->done >= 0 && !DecodeCollective(module_, module_.instructions[collective->done].body, &done, error)) ||
+        (collective->done >= 0 &&
+         !DecodeCollective(module_, module_.instructions[collective->done].body, &done, error)) ||
         !ReadResult(instruction, collective, error)) {
       return false;
     }
@@ -177,8 +179,8 @@ class Finder {
       ResolvePairs(fields.pairs, fields.has_channel_id, assignment_, &spec->pairs, &spec->unresolved);
       return;
     }
-    const bool can_be_global = spec->op == OpKind::kAllReduce || spec->op == OpKind::kAllGather ||
-                               spec->op == OpKind::kReduceScatter;
+    const bool can_be_global =
+        spec->op == OpKind::kAllReduce || spec->op == OpKind::kAllGather || spec->op == OpKind::kReduceScatter;
     GroupMode mode = GroupMode::kCrossReplica;
     if (!GetGroupMode(fields.has_channel_id, can_be_global, fields.use_global_device_ids, &mode, &spec->unresolved)) {
       return;
@@ -238,7 +240,8 @@ class Finder {
   const DeviceAssignment& assignment_;
   std::vector<Collective> found_;
   std::unordered_map<int64_t, Reduction> reductions_;
-  // A compact group form can stand for a million devices, so the total is bounded: 5,000 collectives over 10,000 devices fit.
+  // A compact group form can stand for a million devices, so the total is bounded: 5,000 collectives over 10,000
+  // devices fit.
   int64_t id_budget_ = int64_t{1} << 26;
 };
 

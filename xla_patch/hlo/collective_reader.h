@@ -22,8 +22,8 @@ struct CollectiveFields {
   int64_t source_line = 0;
   bool has_channel_id = false;
   bool use_global_device_ids = false;
-  bool has_slices = false;       // in-place permute of slices (dynamic_slice_sizes)
-  bool has_two_shapes = false;   // legal protobuf (they merge), but nothing XLA writes
+  bool has_slices = false;      // in-place permute of slices (dynamic_slice_sizes)
+  bool has_two_shapes = false;  // legal protobuf (they merge), but nothing XLA writes
   GroupFields groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;
   std::vector<int64_t> operand_ids;
@@ -43,18 +43,18 @@ struct Collective {
   int64_t reported = -1;   // for a wrapped one, the async-start: its name and place are what a user sees
   CollectiveFields fields;
   Shape result;
-  CollectiveSpec spec;  // everything but the module's placement
+  CollectiveSpec spec;   // everything but the module's placement
   std::string obstacle;  // not empty: why its form cannot be replaced in place, whatever the transport
 };
 
-// All collectives in non-fusion computations, in module order; a start/done pair, and an async-start with what it wraps, count once. `assignment`
-// gives the ids their meaning. False if the bytes of a collective are corrupt; one that is merely odd does not spoil the rest: groups that make no
-// sense go to spec.unresolved, other problems to `obstacle`.
+// All collectives in non-fusion computations, in module order; a start/done pair, and an async-start with what it
+// wraps, count once. `assignment` gives the ids their meaning. False if the bytes of a collective are corrupt; one that
+// is merely odd does not spoil the rest: groups that make no sense go to spec.unresolved, other problems to `obstacle`.
 bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
                      std::string* error);
 
-// sum, prod, min, max, and, or for a computation that applies just that to its two parameters (bf16/f16 may detour through f32);
-// kNone for any other.
+// sum, prod, min, max, and, or for a computation that applies just that to its two parameters (bf16/f16 may detour
+// through f32); kNone for any other.
 Reduction MatchReduction(const Module& module, int64_t computation_id);
 
 // False if `body` is malformed.

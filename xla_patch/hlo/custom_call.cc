@@ -14,7 +14,8 @@ std::string BackendConfig(const Module& module, const Collective& collective, co
   const Instruction& instruction = module.instructions[collective.instruction];
   const int64_t computation_id = module.computations[collective.computation].id;
   MlirDictionary dictionary;
-  dictionary.AddInt("op", static_cast<int64_t>(HashInt(HashInt(module.structure_hash, computation_id), instruction.id)));
+  dictionary.AddInt("op",
+                    static_cast<int64_t>(HashInt(HashInt(module.structure_hash, computation_id), instruction.id)));
   dictionary.AddString("module", module.name);
   dictionary.AddString("name", spec.name);
   dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));

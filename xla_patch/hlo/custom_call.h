@@ -8,8 +8,8 @@
 
 namespace xla_shmem::hlo {
 
-// The custom calls that stand for a collective. Their attributes name every participant by PE and nothing rank-local, so that all ranks write the
-// same bytes:
+// The custom calls that stand for a collective. Their attributes name every participant by PE and nothing rank-local,
+// so that all ranks write the same bytes:
 //
 //   op        id of the op, the same on all ranks, different for every op of the module (channel ids are not)
 //   module, name  for error messages
@@ -18,11 +18,12 @@ namespace xla_shmem::hlo {
 //   reduction, group_offsets, groups  all-reduce: group i is groups[group_offsets[i], group_offsets[i + 1])
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The start's result is the final result: a permute writes its own buffer there; an all-reduce works in its operands' buffers, which XLA has already
-// unified with the result (copy insertion runs before the hook).
+// The start's result is the final result: a permute writes its own buffer there; an all-reduce works in its operands'
+// buffers, which XLA has already unified with the result (copy insertion runs before the hook).
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The done returns the start's buffers. A permute's done also takes the sources, so that they stay alive until the wait.
+// The done returns the start's buffers. A permute's done also takes the sources, so that they stay alive until the
+// wait.
 CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology);
 
 }  // namespace xla_shmem::hlo

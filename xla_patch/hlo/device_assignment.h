@@ -8,8 +8,9 @@
 
 namespace xla_shmem::hlo {
 
-// Which device runs replica r of partition p. A module that carries none (offline files) is read with logical id i standing for the i-th
-// of the given devices, and then the split into replicas and partitions is what each collective implies.
+// Which device runs replica r of partition p. A module that carries none (offline files) is read with logical id i
+// standing for the i-th of the given devices, and then the split into replicas and partitions is what each collective
+// implies.
 class DeviceAssignment {
  public:
   // Upper bound for the number of devices of a job: far above any machine, far below what would exhaust memory.

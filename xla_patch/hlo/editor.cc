@@ -107,8 +107,9 @@ std::string WithAttributes(std::string_view body, const Attributes& own) {
 }
 
 std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own) {
+  const std::string merged = MergeAttributes(AttributeFields(body), own);
   std::string out;
-  out.reserve(body.size() + call.backend_config.size() + 1024);
+  out.reserve(body.size() + call.backend_config.size() + merged.size() + 128);
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
     if (!IsReplacedByCustomCall(field.number, call.shape.has_value())) {
@@ -124,7 +125,7 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
   WritePackedInts(kOperandIds, call.extra_operands, &out);
   WriteBytesField(kBackendConfig, call.backend_config, &out);
   WriteIntField(kHasSideEffect, 1, &out);
-  WriteBytesField(kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
+  WriteBytesField(kFrontendAttributes, merged, &out);
   for (const Aliasing& aliasing : call.aliasing) {
     WriteBytesField(kOutputOperandAliasing, EncodeAliasing(aliasing), &out);
   }

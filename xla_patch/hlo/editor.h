@@ -31,8 +31,9 @@ struct CustomCall {
 // The instruction's bytes with our attributes set. Every other field stays as and where it was.
 std::string WithAttributes(std::string_view body, const Attributes& own);
 
-// The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id. Fields a custom call cannot have
-// (groups, pairs, channel, callees, layout constraint) go; all we do not own (metadata, control predecessors, sharding, unknown fields) stays.
+// The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id. Fields a
+// custom call cannot have (groups, pairs, channel, callees, layout constraint) go; all we do not own (metadata, control
+// predecessors, sharding, unknown fields) stays.
 std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
 
 struct InstructionEdit {
@@ -41,8 +42,8 @@ struct InstructionEdit {
   std::string body;
 };
 
-// The module with these instructions replaced, everything else byte for byte in the original order. `edits` in module order, each instruction at
-// most once.
+// The module with these instructions replaced, everything else byte for byte in the original order. `edits` in module
+// order, each instruction at most once.
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits);
 
 }  // namespace xla_shmem::hlo

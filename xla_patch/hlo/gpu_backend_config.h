@@ -12,8 +12,8 @@ namespace xla_shmem::hlo {
 //
 //   {..., "collective_backend_config": {..., "backend": "NVSHMEM", ...}, ...}
 //
-// Releases differ in which other members there are and leave default ones out, so only this path is looked at. Nothing if there is no
-// collective_backend_config, or the text is not JSON.
+// Releases differ in which other members there are and leave default ones out, so only this path is looked at. Nothing
+// if there is no collective_backend_config, or the text is not JSON.
 std::optional<Backend> ReadStockBackend(std::string_view json);
 
 }  // namespace xla_shmem::hlo

@@ -41,7 +41,8 @@ bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>
   }
   const size_t rank = dims.size();
   if (!perm.empty() && perm.size() != rank) {
-    return Fail("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) + " dimensions", error);
+    return Fail("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) + " dimensions",
+                error);
   }
   // strides[i]: step in the original for the i-th dimension of the transposed array.
   std::vector<int64_t> stride_of(rank, 1);

@@ -8,13 +8,15 @@
 
 namespace xla_shmem::hlo {
 
-// Groups as the proto numbers them, before any meaning is given to the numbers: group i is ids[offsets[i], offsets[i + 1]).
+// Groups as the proto numbers them, before any meaning is given to the numbers: group i is ids[offsets[i], offsets[i +
+// 1]).
 struct IdGroups {
   std::vector<int64_t> ids;
   std::vector<int64_t> offsets = {0};
 };
 
-// Decoders of the four encodings. `max_ids` bounds what may be materialised; a compact form that stands for more fails first.
+// Decoders of the four encodings. `max_ids` bounds what may be materialised; a compact form that stands for more fails
+// first.
 bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
 bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
 bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);

@@ -1,4 +1,5 @@
-// Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes form a group.
+// Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes
+// form a group.
 #include <algorithm>
 
 #include "xla_patch/hlo/group_list.h"
@@ -105,7 +106,8 @@ bool MeshDevices(const Mesh& mesh, int64_t max_ids, std::vector<int64_t>* device
   int64_t total = 1;
   for (const int64_t size : mesh.axis_sizes) {
     if (size <= 0 || size > max_ids / total) {
-      return Fail("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) + " devices", error);
+      return Fail("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) + " devices",
+                  error);
     }
     total *= size;
   }
@@ -118,12 +120,14 @@ bool MeshDevices(const Mesh& mesh, int64_t max_ids, std::vector<int64_t>* device
     return false;
   }
   if (static_cast<int64_t>(devices->size()) != total) {
-    return Fail(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions", error);
+    return Fail(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions",
+                error);
   }
   return true;
 }
 
-// Splits mesh axis `axis` so that each of its sub-axes in `refs` is a dimension of its own. dimension_of[i] is set to the position in `dims`.
+// Splits mesh axis `axis` so that each of its sub-axes in `refs` is a dimension of its own. dimension_of[i] is set to
+// the position in `dims`.
 bool SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs, std::vector<int64_t>* dims,
                std::vector<int64_t>* dimension_of, std::string* error) {
   std::vector<size_t> order;

@@ -8,7 +8,8 @@
 
 namespace xla_shmem::hlo {
 
-// Text of an MLIR dictionary attribute: the form in which XLA takes the attributes of a typed-FFI custom call from backend_config.
+// Text of an MLIR dictionary attribute: the form in which XLA takes the attributes of a typed-FFI custom call from
+// backend_config.
 //
 //   {op = 7 : i64, name = "all-reduce.1", pairs = array<i64: 0, 1>}
 class MlirDictionary {

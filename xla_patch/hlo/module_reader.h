@@ -11,7 +11,8 @@
 
 namespace xla_shmem::hlo {
 
-// One instruction as it lies in the module. Only what every instruction is asked for; collectives are decoded by CollectiveReader.
+// One instruction as it lies in the module. Only what every instruction is asked for; collectives are decoded by
+// CollectiveReader.
 struct Instruction {
   std::string_view whole;  // the field inside the computation, tag included
   std::string_view body;   // the HloInstructionProto
@@ -46,13 +47,14 @@ struct Module {
   std::vector<Computation> computations;
   std::vector<Instruction> instructions;
   std::unordered_map<int64_t, size_t> computation_of_id;
-  // Over what is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels, device assignment. Not over module ids,
-  // metadata, stack frames, constants or backend configs, which may hold paths, addresses and local tuning results.
+  // Over what is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels, device
+  // assignment. Not over module ids, metadata, stack frames, constants or backend configs, which may hold paths,
+  // addresses and local tuning results.
   uint64_t structure_hash = 0;
 };
 
-// One pass over the bytes; `module` points into them. False, with the place, on anything that is not a well-formed module whose computations
-// are listed callees first (as XLA demands).
+// One pass over the bytes; `module` points into them. False, with the place, on anything that is not a well-formed
+// module whose computations are listed callees first (as XLA demands).
 bool ReadModule(std::string_view bytes, Module* module, std::string* error);
 
 // Instruction ids of one computation -> index into Module::instructions.

@@ -28,10 +28,10 @@ struct PassOptions {
 
 // One row of the table: one collective, a start/done pair being one.
 struct CollectiveRecord {
-  std::string name;      // HLO name of the op, or of its start
-  std::string op;        // "all-reduce", without "-start"
-  std::string dtype;     // "f32"; "f32,bf16" for a mixed combined one
-  int64_t bytes = 0;     // of the result, tuple elements summed
+  std::string name;        // HLO name of the op, or of its start
+  std::string op;          // "all-reduce", without "-start"
+  std::string dtype;       // "f32"; "f32,bf16" for a mixed combined one
+  int64_t bytes = 0;       // of the result, tuple elements summed
   int64_t num_groups = 0;  // of a permute: sets of devices connected by pairs
   int64_t group_size = 0;  // of the largest group, in devices; 0 where not known
   int64_t num_pairs = 0;
@@ -42,7 +42,7 @@ struct CollectiveRecord {
   std::string rule;
   std::string reason;
   std::string computation;
-  bool in_loop = false;  // runs inside a while loop
+  bool in_loop = false;     // runs inside a while loop
   std::string source_file;  // from inline metadata, else ""
   int64_t source_line = 0;
 };
@@ -53,12 +53,14 @@ struct PassResult {
   std::vector<CollectiveRecord> records;
 };
 
-// Decides for every collective of a serialised HloModuleProto (after scheduling) and rewrites it in place. Bytes of everything not
-// rewritten, and the ids the schedule uses, stay as they are. The result depends on the arguments only, so it is the same on all ranks, and
-// running the pass on its own output changes nothing. Thread-safe; never throws on bad input but returns false with `error`.
+// Decides for every collective of a serialised HloModuleProto (after scheduling) and rewrites it in place. Bytes of
+// everything not rewritten, and the ids the schedule uses, stay as they are. The result depends on the arguments only,
+// so it is the same on all ranks, and running the pass on its own output changes nothing. Thread-safe; never throws on
+// bad input but returns false with `error`.
 bool RunPass(std::string_view module, const PassOptions& options, PassResult* result, std::string* error);
 
-// Lists the collectives of any HloModuleProto as it stands, with what this pass or stock XLA wrote about them. Decides nothing.
+// Lists the collectives of any HloModuleProto as it stands, with what this pass or stock XLA wrote about them. Decides
+// nothing.
 bool InspectModule(std::string_view module, std::vector<CollectiveRecord>* records, std::string* error);
 
 }  // namespace xla_shmem

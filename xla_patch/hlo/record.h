@@ -10,7 +10,8 @@ namespace xla_shmem::hlo {
 // Everything about a collective that does not depend on the decision.
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective);
 
-// Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is missing alone.
+// Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is
+// missing alone.
 Attributes RecordToAttributes(const CollectiveRecord& record);
 void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record);
 

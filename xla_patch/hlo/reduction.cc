@@ -34,8 +34,10 @@ bool DecodeNode(const Instruction* instruction, Node* node) {
   return DecodeOperands(*instruction, &node->operand_ids);
 }
 
+enum class Direction { kWiden, kNarrow };
+
 // Replaces a conversion by what it converts, if the only effect is to compute in f32 what is stored in 16 bits.
-bool SkipConvert(const InstructionIndex& index, Node* node) {
+bool SkipConvert(const InstructionIndex& index, Direction direction, Node* node) {
   if (node->opcode != "convert") {
     return true;
   }
@@ -43,8 +45,8 @@ bool SkipConvert(const InstructionIndex& index, Node* node) {
   if (node->operand_ids.size() != 1 || !DecodeNode(index.Find(node->operand_ids[0]), node)) {
     return false;
   }
-  const int32_t narrow = to == element_type::kF32 ? node->element_type : to;
-  const int32_t wide = to == element_type::kF32 ? to : node->element_type;
+  const int32_t narrow = direction == Direction::kWiden ? node->element_type : to;
+  const int32_t wide = direction == Direction::kWiden ? to : node->element_type;
   return wide == element_type::kF32 && (narrow == element_type::kBF16 || narrow == element_type::kF16);
 }
 
@@ -81,21 +83,21 @@ Reduction MatchReduction(const Module& module, int64_t computation_id) {
   }
   const InstructionIndex index(module, computation);
   Node root;
-  if (!DecodeNode(index.Find(computation.root_id), &root) || !SkipConvert(index, &root) ||
+  if (!DecodeNode(index.Find(computation.root_id), &root) || !SkipConvert(index, Direction::kNarrow, &root) ||
       root.operand_ids.size() != 2) {
     return Reduction::kNone;
   }
   int64_t parameters[2];
   for (int i = 0; i < 2; ++i) {
     Node operand;
-    if (!DecodeNode(index.Find(root.operand_ids[i]), &operand) || !SkipConvert(index, &operand) ||
+    if (!DecodeNode(index.Find(root.operand_ids[i]), &operand) || !SkipConvert(index, Direction::kWiden, &operand) ||
         operand.opcode != "parameter") {
       return Reduction::kNone;
     }
     parameters[i] = operand.parameter_number;
   }
   return parameters[0] + parameters[1] == 1 && parameters[0] * parameters[1] == 0 ? ReductionOf(root.opcode)
-                                                                                    : Reduction::kNone;
+                                                                                  : Reduction::kNone;
 }
 
 }  // namespace xla_shmem::hlo

@@ -92,8 +92,7 @@ bool ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssign
                    std::string* error) {
   *groups = DeviceGroups();
   IdGroups ids;
-  const int64_t num_devices =
-      assignment.is_unknown() ? DeviceAssignment::kMaxDevices : assignment.num_devices();
+  const int64_t num_devices = assignment.is_unknown() ? DeviceAssignment::kMaxDevices : assignment.num_devices();
   if (!ReadGroups(fields, num_devices, &ids, error)) {
     return false;
   }

@@ -65,8 +65,7 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
         break;
       case 4:
         shape->elements.emplace_back();
-        if (field.type != WireType::kBytes ||
-            !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
+        if (field.type != WireType::kBytes || !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
           return false;
         }
         break;

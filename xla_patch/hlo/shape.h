@@ -27,7 +27,8 @@ struct Shape {
 // False on malformed bytes or on nesting deeper than any real module has.
 bool ParseShape(std::string_view proto, Shape* shape, std::string* error);
 
-// Result bytes, tuple elements summed; elements of less than a byte count as one, as XLA counts them. Saturates instead of overflowing.
+// Result bytes, tuple elements summed; elements of less than a byte count as one, as XLA counts them. Saturates instead
+// of overflowing.
 int64_t ShapeBytes(const Shape& shape);
 
 // Same element type, dimensions and physical order: a byte copy from one to the other is right.

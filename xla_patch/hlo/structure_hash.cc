@@ -22,9 +22,7 @@ uint64_t Load(const char* bytes, size_t size) {
 
 }  // namespace
 
-uint64_t HashInt(uint64_t hash, uint64_t value) {
-  return Fold(hash ^ 0xa0761d6478bd642f, value ^ 0xe7037ed1a0b428db);
-}
+uint64_t HashInt(uint64_t hash, uint64_t value) { return Fold(hash ^ 0xa0761d6478bd642f, value ^ 0xe7037ed1a0b428db); }
 
 uint64_t HashBytes(uint64_t hash, std::string_view bytes) {
   hash = HashInt(hash, bytes.size());

@@ -1,22 +1,15 @@
 #include "xla_patch/hlo/wire.h"
 
-#include <cstring>
-
 namespace xla_shmem::hlo {
 
-bool FieldReader::ReadVarint(uint64_t* value) {
-  // Tags and most values fit in one byte.
-  if (next_ < end_ && static_cast<unsigned char>(*next_) < 0x80) {
-    *value = static_cast<unsigned char>(*next_++);
-    return true;
-  }
+bool FieldReader::ReadLongVarint(uint64_t* value) {
   uint64_t result = 0;
-  for (int shift = 0; shift < 70; shift += 7) {
+  for (int shift = 0; shift <= 63; shift += 7) {
     if (next_ == end_) {
       return Fail("truncated varint");
     }
     const uint64_t byte = static_cast<unsigned char>(*next_++);
-    result |= (byte & 0x7f) << (shift < 64 ? shift : 63);
+    result |= (byte & 0x7f) << shift;
     if (byte < 0x80) {
       // The tenth byte holds the last bit of 64.
       if (shift == 63 && byte > 1) {

@@ -21,8 +21,8 @@ struct Field {
   int64_t AsInt() const { return static_cast<int64_t>(value); }
 };
 
-// Walks the top-level fields of one message. Never reads outside it, whatever the bytes are; groups (deprecated, unused by XLA) and
-// malformed fields end the walk with ok() == false.
+// Walks the top-level fields of one message. Never reads outside it, whatever the bytes are; groups (deprecated, unused
+// by XLA) and malformed fields end the walk with ok() == false.
 //
 //   FieldReader reader(message);
 //   for (Field field; reader.Next(&field);) { ... }
@@ -37,7 +37,15 @@ class FieldReader {
   std::string error() const;  // "truncated varint at byte 17"
 
  private:
-  bool ReadVarint(uint64_t* value);
+  // Tags and most values fit in one byte.
+  bool ReadVarint(uint64_t* value) {
+    if (next_ < end_ && static_cast<unsigned char>(*next_) < 0x80) {
+      *value = static_cast<unsigned char>(*next_++);
+      return true;
+    }
+    return ReadLongVarint(value);
+  }
+  bool ReadLongVarint(uint64_t* value);
   bool Fail(const char* problem) {
     problem_ = problem;
     return false;

@@ -1,0 +1,58 @@
+#include <doctest/doctest.h>
+
+#include "xla_patch/hlo/gpu_backend_config.h"
+#include "xla_patch/hlo/mlir_dictionary.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+TEST_CASE("the recorded backend is found with older and newer fields around it") {
+  CHECK(
+      ReadStockBackend(R"({"operation_queue_id":"0","wait_on_operation_queues":[],"collective_backend_config":)"
+                       R"({"is_sync":false,"no_parallel_custom_call":false,"is_pipelined":false,"backend":"NVSHMEM"},)"
+                       R"("force_earliest_schedule":false})") == Backend::kNvshmem);
+  CHECK(ReadStockBackend(R"({ "collective_backend_config" : { "backend" : "DEFAULT" } })") == Backend::kDefault);
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{"backend":1}})") == Backend::kNvshmem);
+}
+
+TEST_CASE("a collective config without the field means DEFAULT, none at all means nothing") {
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{"is_sync":true}})") == Backend::kDefault);
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{}})") == Backend::kDefault);
+  CHECK(ReadStockBackend(R"({"gemm_backend_config":{}})") == std::nullopt);
+  CHECK(ReadStockBackend("") == std::nullopt);
+}
+
+TEST_CASE("look-alikes in strings and other objects do not fool it") {
+  CHECK(ReadStockBackend(R"({"note":"\"collective_backend_config\":{\"backend\":\"NVSHMEM\"}"})") == std::nullopt);
+  CHECK(ReadStockBackend(R"({"a":{"collective_backend_config":{"backend":"NVSHMEM"}}})") == std::nullopt);
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{"x":{"backend":"NVSHMEM"}}})") == Backend::kDefault);
+  CHECK(ReadStockBackend(R"({"backend":"NVSHMEM","collective_backend_config":{}})") == Backend::kDefault);
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{"a":"}\\","backend":"NVSHMEM"}})") == Backend::kNvshmem);
+  CHECK(ReadStockBackend(R"({"collective_backend_config":{"a":"\"","backend":"NVSHMEM"}})") == Backend::kNvshmem);
+}
+
+TEST_CASE("text that is not JSON gives nothing and terminates") {
+  for (const char* text : {"{", "{\"a", "{\"a\":", "{\"a\":}", "[", "{{{{", "{\"collective_backend_config\":",
+                           "{a = 1 : i64}", "{\"collective_backend_config\":\"x\"}", "{\"a\"\\"}) {
+    CHECK(ReadStockBackend(text) == std::nullopt);
+  }
+  CHECK(ReadStockBackend("{\"a\":" + std::string(1000000, '[')) == std::nullopt);
+}
+
+TEST_CASE("dictionaries are MLIR text") {
+  MlirDictionary dictionary;
+  CHECK(dictionary.Text() == "{}");
+  dictionary.AddInt("op", -55);
+  dictionary.AddInts("pairs", {0, 1});
+  dictionary.AddInts("none", {});
+  CHECK(dictionary.Text() == "{op = -55 : i64, pairs = array<i64: 0, 1>, none = array<i64>}");
+}
+
+TEST_CASE("odd characters in names are escaped") {
+  MlirDictionary dictionary;
+  dictionary.AddString("name", "a\"b\\c\nd\xc3\xa9");
+  CHECK(dictionary.Text() == R"({name = "a\22b\5Cc\0Ad\C3\A9"})");
+}
+
+}  // namespace
+}  // namespace xla_shmem::hlo

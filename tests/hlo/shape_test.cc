@@ -1,0 +1,67 @@
+#include "xla_patch/hlo/shape.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/hlo/hlo_builder.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+using test::ArrayShape;
+using test::Message;
+using test::TupleShape;
+
+Shape Parse(const Message& message) {
+  Shape shape;
+  std::string error;
+  REQUIRE_MESSAGE(ParseShape(message.str(), &shape, &error), error);
+  shape.proto = {};
+  return shape;
+}
+
+TEST_CASE("bytes of arrays, scalars, tuples and empty arrays") {
+  CHECK(ShapeBytes(Parse(ArrayShape({8, 16}))) == 512);
+  CHECK(ShapeBytes(Parse(ArrayShape({}))) == 4);
+  CHECK(ShapeBytes(Parse(ArrayShape({8, 0, 1 << 30}))) == 0);
+  CHECK(ShapeBytes(Parse(TupleShape({ArrayShape({2}), ArrayShape({3}, 16)}))) == 14);
+  CHECK(ShapeBytes(Parse(ArrayShape({5}, 21))) == 5);  // s4: a byte an element, as XLA counts
+  CHECK(ShapeBytes(Parse(ArrayShape({}, 17))) == 0);
+}
+
+TEST_CASE("absurd sizes saturate") {
+  const int64_t big = int64_t{1} << 40;
+  CHECK(ShapeBytes(Parse(ArrayShape({big, big}))) == INT64_MAX);
+  CHECK(ShapeBytes(Parse(TupleShape({ArrayShape({big, big}), ArrayShape({big, big})}))) == INT64_MAX);
+}
+
+TEST_CASE("nesting beyond the limit is an error, not a stack overflow") {
+  Message shape = ArrayShape({1});
+  for (int i = 0; i < 10000; ++i) {
+    shape = TupleShape({shape});
+  }
+  Shape parsed;
+  std::string error;
+  CHECK_FALSE(ParseShape(shape.str(), &parsed, &error));
+  CHECK(error == "shape nested more than 32 deep");
+}
+
+TEST_CASE("a byte copy needs the same type, dimensions and order") {
+  const Shape row_major = Parse(ArrayShape({2, 3}));
+  CHECK(SameBytesLayout(row_major, Parse(ArrayShape({2, 3}))));
+  CHECK_FALSE(SameBytesLayout(row_major, Parse(ArrayShape({3, 2}))));
+  CHECK_FALSE(SameBytesLayout(row_major, Parse(ArrayShape({2, 3}, 8))));
+  const Message column_major = Message().Int(2, 11).Ints(3, {2, 3}).Sub(5, Message().Ints(1, {0, 1}));
+  CHECK_FALSE(SameBytesLayout(row_major, Parse(column_major)));
+  const Message tiled =
+      Message().Int(2, 11).Ints(3, {2, 3}).Sub(5, Message().Ints(1, {1, 0}).Sub(6, Message().Ints(1, {8})));
+  CHECK_FALSE(SameBytesLayout(Parse(tiled), Parse(tiled)));
+}
+
+TEST_CASE("dynamic dimensions and host memory are seen") {
+  CHECK(Parse(Message().Int(2, 11).Ints(3, {4}).Ints(6, {1})).is_dynamic);
+  CHECK_FALSE(Parse(Message().Int(2, 11).Ints(3, {4}).Ints(6, {0})).is_dynamic);
+  CHECK(Parse(Message().Int(2, 11).Sub(5, Message().Int(8, 5))).memory_space == 5);
+}
+
+}  // namespace
+}  // namespace xla_shmem::hlo
