@@ -41,6 +41,7 @@ fuzz: install
 bench: install
 	$(BIN)/python benchmarks/transport_benchmark.py
 	$(BIN)/python benchmarks/pass_benchmark.py
+	$(BIN)/python benchmarks/compile_benchmark.py
 
 lint: install
 	scripts/lint.sh $(BIN)

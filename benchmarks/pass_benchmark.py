@@ -3,17 +3,16 @@
     python benchmarks/pass_benchmark.py [--instructions 100000] [--collectives 5000] [--runs 15]
 
 Prints the median over the runs in ms for `run_pass` (CPU lowering, and nothing to do), for `inspect_module`,
-and, for scale, for XLA loading the same bytes into its own classes. `added_compile_time` is the second half:
-it times whole programs with and without the plugin, given the commands.
+and, for scale, for XLA loading the same bytes into its own classes. What the pass adds to whole compilations is
+measured by compile_benchmark.py.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from jaxlib import _hlo
 
@@ -60,34 +59,8 @@ def median_ms(run: Callable[[], object], runs: int) -> float:
     return statistics.median(times)
 
 
-def added_compile_time(
-    programs: Sequence[tuple[str, Sequence[str], Sequence[str]]], runs: int = 5
-) -> list[tuple[str, float, float]]:
-    """Compile seconds of real programs without and with the plugin.
-
-    programs: (name, command with the flag off, command with the flag on). Each command compiles one program
-    and prints the seconds that took as its last line. The two run by turns, so that a slow phase of the
-    machine hits both. Returns (name, median off, median on). RuntimeError if a command fails.
-    """
-    results = []
-    for name, off, on in programs:
-        seconds: dict[str, list[float]] = {"off": [], "on": []}
-        for _ in range(runs):
-            for state, command in (("off", off), ("on", on)):
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                if done.returncode != 0:
-                    raise RuntimeError(
-                        f"{name}, flag {state}: exit code {done.returncode}\n{done.stderr[-2000:]}"
-                    )
-                seconds[state].append(float(done.stdout.strip().splitlines()[-1]))
-        results.append((name, statistics.median(seconds["off"]), statistics.median(seconds["on"])))
-    return results
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--instructions", type=int, default=100_000)
     parser.add_argument("--collectives", type=int, default=5_000)
     parser.add_argument("--runs", type=int, default=15)

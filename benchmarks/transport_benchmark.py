@@ -2,9 +2,9 @@
 
     python benchmarks/transport_benchmark.py [--processes 2 4] [--rounds 9] [--out out/bench]
 
-Each program runs the collective `iterations` times in a `fori_loop`; both versions of it are compiled in the same job, one with the
-pass and one without (`xla_shmem.plugin.stock_collectives`), and their runs alternate. Times are microseconds per
-collective on rank 0: the median over the rounds, with the quartiles beside it.
+Each program runs the collective `iterations` times in a `fori_loop`; both versions of it are compiled in the same job,
+one with the pass and one without (`xla_shmem.plugin.stock_collectives`), and their runs alternate. Times are
+microseconds per collective on rank 0: the median over the rounds, with the quartiles beside it.
 """
 
 from __future__ import annotations
@@ -78,9 +78,7 @@ def run_worker(rounds: int, result: pathlib.Path) -> None:
                 raise SystemExit("the two versions are not what they should be: is the flag on?")
             timed(shmem, x, count), timed(stock, x, count)  # warm up
             times = [(timed(shmem, x, count), timed(stock, x, count)) for _ in range(rounds)]
-            rows.append(
-                {"op": op, "bytes": size, "shmem": [a for a, _ in times], "stock": [b for _, b in times]}
-            )
+            rows.append({"op": op, "bytes": size, "shmem": [a for a, _ in times], "stock": [b for _, b in times]})
     if jax.process_index() == 0:
         result.write_text(json.dumps({"jax": jax.__version__, "rows": rows}))
 

@@ -1,7 +1,8 @@
 """Keep JAX's persistent compilation cache honest.
 
-A transform is not part of JAX's cache key, and for GPU neither is the device assignment, although both are baked into a
-rewritten executable (PE numbers). Without a salt another mesh order, other options, or a run without the flag would load it.
+A transform is not part of JAX's cache key, and for GPU neither is the device assignment, although both are
+baked into a rewritten executable (PE numbers). Without a salt another mesh order, other options, or a run
+without the flag would load it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 
 
 def salt(text: Callable[[], str]) -> None:
-    """Mix `text()` and the ordered device ids of the computation into every cache key from now on."""
+    """Mix `text()` and the ordered device ids into every cache key from now on; "" leaves keys as they are."""
     from jax._src import cache_key
 
     original = cache_key.get
@@ -21,7 +22,10 @@ def salt(text: Callable[[], str]) -> None:
     @functools.wraps(original)
     def get(module: Any, devices: Any, *args: Any, **kwargs: Any) -> str:
         key = original(module, devices, *args, **kwargs)
+        extra = text()
+        if not extra:
+            return key
         ids = ",".join(str(device.id) for device in devices.flat)
-        return f"{key}-{hashlib.sha256(f'{text()};{ids}'.encode()).hexdigest()[:16]}"
+        return f"{key}-{hashlib.sha256(f'{extra};{ids}'.encode()).hexdigest()[:16]}"
 
     cache_key.get = get

@@ -1,9 +1,9 @@
-"""Bring this process into the job: one segment each, an agreement that all can take part, and the map of devices to PEs.
+"""Bring this process into the job: a segment, an agreement that all can take part, and the map of devices to PEs.
 
-Two steps (xla_patch/ffi/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend exists: it creates the
-segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job only comes up once every process
-has reached that point, so when `connect` runs later, whatever is missing from the store will never come. That makes the
-decision "can we lower at all" the same in all processes without another barrier.
+Two steps (xla_patch/ffi/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend exists: it
+creates the segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job only comes
+up once every process has reached that point, so when `topology` runs later, whatever is missing from the store will
+never come. That makes the decision "can we lower at all" the same in all processes without another barrier.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Job:
     def _segment_request(self) -> tuple[str, int, int]:
         key = f"{_KEY_PREFIX}/job"
         if self._process == 0:
-            # The launcher knows the first half and cleans up by it; the second half keeps two jobs under one launcher apart.
+            # The launcher cleans up by the first half; the second keeps two jobs under one launcher apart.
             launcher_half = (self._options.job or secrets.token_hex(16))[:16]
             self._store.set(key, launcher_half + secrets.token_hex(8))
         return self._store.wait(key), self._process, self._segment_bytes()
@@ -184,9 +184,7 @@ class Job:
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],
                 topology.fingerprint,
-                self._options.spin_us
-                if self._options.spin_us is not None
-                else _automatic_spin_us(hosts, own_host),
+                self._options.spin_us if self._options.spin_us is not None else _automatic_spin_us(hosts, own_host),
                 self._options.deadline,
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
@@ -198,7 +196,9 @@ class Job:
         """One sentence, equal in all processes, or "" if all can take part."""
         for process, announcement in enumerate(announcements):
             if announcement is None:
-                return f"process {process} runs without xla-shmem: set the flag and install the package in every process"
+                return (
+                    f"process {process} runs without xla-shmem: set the flag and install the package in every process"
+                )
             if announcement.error:
                 return f"process {process}: {announcement.error}"
         first = announcements[0]
@@ -230,7 +230,8 @@ def _locations(
 ) -> list[tuple[int, int, int, int, int]]:
     """(device id, process, host, NVLink domain, PE) of every device, PEs in order.
 
-    Without `nvlink_domain` (devices a domain) a host is one domain. With it a domain holds that many consecutive PEs of a host.
+    Without `nvlink_domain` (devices a domain) a host is one domain. With it a domain holds that many consecutive
+    PEs of a host.
     """
     locations = []
     on_host: dict[int, int] = {}
@@ -245,7 +246,7 @@ def _locations(
 
 
 def _automatic_spin_us(hosts: Sequence[int], own_host: int) -> float:
-    """How long to poll before sleeping: long where every process has a core to itself, hardly at all where they share."""
+    """How long to poll before sleeping: long where every process has a core, hardly at all where they share."""
     processes_here = sum(host == own_host for host in hosts)
     cores = len(os.sched_getaffinity(0))
     return 50.0 if processes_here <= cores else 5.0
