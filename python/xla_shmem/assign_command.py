@@ -19,13 +19,9 @@ if TYPE_CHECKING:
 
 @click.command("assign")
 @click.argument("path", metavar="IN")
-@click.option(
-    "-o", "output", metavar="OUT", help="Write the module: .txt or .hlo as text, .pb as proto, .gz after."
-)
+@click.option("-o", "output", metavar="OUT", help="Write the module: .txt or .hlo as text, .pb as proto, .gz after.")
 @click.option("--profile", metavar="blog|domain", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]")
-@click.option(
-    "--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]"
-)
+@click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]")
 @click.option(
     "--devices-per-process",
     type=click.IntRange(min=1),
@@ -119,9 +115,7 @@ def _num_devices(module: HloInput, given: int | None) -> int:
     needed = devices_needed(module)
     if given is None:
         if needed is None:
-            raise HloFileError(
-                f"{module.source}: does not say how many devices it is for; give --num-devices."
-            )
+            raise HloFileError(f"{module.source}: does not say how many devices it is for; give --num-devices.")
         return needed
     if needed is not None and given < needed:
         raise HloFileError(
@@ -134,6 +128,4 @@ def _transport(platform: str, places: list[DevicePlace]) -> _core.Transport:
     """Returns the transport as it would be on that platform: CPU reaches its host, GPU its NVLink domain."""
     from xla_shmem import _core
 
-    return _core.cpu_transport(
-        {p.device_id: p.nvlink_domain if platform == "gpu" else p.host for p in places}
-    )
+    return _core.cpu_transport({p.device_id: p.nvlink_domain if platform == "gpu" else p.host for p in places})

@@ -33,9 +33,7 @@ class _LazyGroup(click.Group):
         return command
 
 
-@click.group(
-    cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
-)
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="xla-shmem", prog_name="xla-shmem")
 def main() -> None:
     """Put/signal collectives for stock JAX, chosen per collective by an XLA compiler pass.

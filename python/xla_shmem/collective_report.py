@@ -51,9 +51,7 @@ def format_bytes(count: int) -> str:
 def print_json(reports: Sequence[ModuleReport]) -> None:
     """Prints one JSON list of all records; each also names its module and file."""
     records = [
-        {**record, "module": report.module, "file": report.source}
-        for report in reports
-        for record in report.records
+        {**record, "module": report.module, "file": report.source} for report in reports for record in report.records
     ]
     click.echo(json.dumps(records, indent=2))
 

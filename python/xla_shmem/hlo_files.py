@@ -84,8 +84,7 @@ def read_module(path: str) -> HloInput:
     modules = list(read_modules(path))
     if len(modules) > 1:
         raise HloFileError(
-            f"{path}: holds {len(modules)} modules, one is needed; name a file in it, such as "
-            f"{modules[0].source}."
+            f"{path}: holds {len(modules)} modules, one is needed; name a file in it, such as {modules[0].source}."
         )
     return modules[0]
 
@@ -110,9 +109,7 @@ def write_module(path: str, proto: bytes) -> None:
 def check_output(path: str) -> None:
     """Checks the extension of an output path. Raises: HloFileError."""
     if Path(path.removesuffix(".gz")).suffix not in (".txt", ".hlo", ".pb"):
-        raise HloFileError(
-            f"{path}: the extension must be .txt or .hlo (text) or .pb (proto), with or without .gz."
-        )
+        raise HloFileError(f"{path}: the extension must be .txt or .hlo (text) or .pb (proto), with or without .gz.")
 
 
 def to_text(source: str, proto: bytes) -> str:
@@ -176,9 +173,7 @@ def _parse(source: str, data: bytes) -> HloInput:
         except EOFError:
             raise HloFileError(f"{source}: the gzip data is truncated; copy the file again.") from None
         except (gzip.BadGzipFile, zlib.error) as error:
-            raise HloFileError(
-                f"{source}: the gzip data is damaged ({error}); copy the file again."
-            ) from None
+            raise HloFileError(f"{source}: the gzip data is damaged ({error}); copy the file again.") from None
     if not data.strip():
         raise HloFileError(f"{source}: is empty.")
     text = _as_text(data)
@@ -186,16 +181,14 @@ def _parse(source: str, data: bytes) -> HloInput:
         proto = _proto_of_text(source, text)
     elif text is not None and _MLIR_START.match(text):
         raise HloFileError(
-            f"{source}: holds StableHLO (MLIR), not HLO; give the compiled module, "
-            "lowered.compile().as_text()."
+            f"{source}: holds StableHLO (MLIR), not HLO; give the compiled module, lowered.compile().as_text()."
         )
     else:
         try:
             proto = unwrap_module(data)
         except ProtoError as error:
             raise HloFileError(
-                f"{source}: {error}; give HLO text, an HloModuleProto or HloProto, or an --xla_dump_to "
-                "directory."
+                f"{source}: {error}; give HLO text, an HloModuleProto or HloProto, or an --xla_dump_to directory."
             ) from None
     return HloInput(source, module_name(proto), proto)
 
@@ -225,9 +218,7 @@ def _proto_of_text(source: str, text: str) -> bytes:
     header = text[start.end() if start else 0 :].partition("\n")[0]
     replicas, partitions = (_header_count(header, key) for key in ("replica_count", "num_partitions"))
     if replicas * partitions > _MAX_DEVICES:
-        raise HloFileError(
-            f"{source}: is for {replicas} x {partitions} devices, at most {_MAX_DEVICES} are supported."
-        )
+        raise HloFileError(f"{source}: is for {replicas} x {partitions} devices, at most {_MAX_DEVICES} are supported.")
     return proto if replicas * partitions <= 1 else with_device_grid(proto, replicas, partitions)
 
 

@@ -8,7 +8,6 @@ never come. That makes the decision "can we lower at all" the same in all proces
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import json
 import logging
@@ -126,7 +125,6 @@ class Job:
             error = error or str(failure)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
-        atexit.register(_core.unlink_segment)
         announcement = Announcement(_host_identity(), error, self._agreement())
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
 

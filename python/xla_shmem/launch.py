@@ -77,9 +77,7 @@ class _Job:
         self._seen_exits: set[int] = set()
         self._signals: list[int] = []
 
-    def start(
-        self, command: Sequence[str], environments: Sequence[Mapping[str, str]], guard: JobGuard
-    ) -> None:
+    def start(self, command: Sequence[str], environments: Sequence[Mapping[str, str]], guard: JobGuard) -> None:
         for index, environment in enumerate(environments):
             process = subprocess.Popen(
                 command,

@@ -10,9 +10,7 @@ from xla_shmem.launch import launch
 
 
 @click.command("launch", context_settings={"allow_interspersed_args": False})
-@click.option(
-    "-n", "--num-ranks", type=click.IntRange(min=1), required=True, help="Number of local processes."
-)
+@click.option("-n", "--num-ranks", type=click.IntRange(min=1), required=True, help="Number of local processes.")
 @click.option(
     "--devices-per-process",
     type=click.IntRange(min=1),
@@ -20,13 +18,9 @@ from xla_shmem.launch import launch
     help="Devices of each rank: K CPU devices, or GPUs rank·K to rank·K+K-1.  [default: 1 GPU, or JAX's own "
     "number of CPU devices]",
 )
-@click.option(
-    "--prefix/--no-prefix", default=True, show_default=True, help="Put '[rank] ' before each output line."
-)
+@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Put '[rank] ' before each output line.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def launch_command(
-    num_ranks: int, devices_per_process: int | None, prefix: bool, command: tuple[str, ...]
-) -> None:
+def launch_command(num_ranks: int, devices_per_process: int | None, prefix: bool, command: tuple[str, ...]) -> None:
     """Run COMMAND as N local ranks.
 
     In each rank jax.distributed.initialize() works without arguments. Ranks use the GPUs if JAX finds enough

@@ -149,8 +149,7 @@ TABLE: tuple[Option, ...] = (
         "threshold",
         "16MiB",
         "bytes: `16MiB`, `4K`, `65536`",
-        "All-reduces whose result is this large or larger stay on the default backend; permutes have no "
-        "limit.",
+        "All-reduces whose result is this large or larger stay on the default backend; permutes have no limit.",
         parse_size,
     ),
     Option(
@@ -229,9 +228,7 @@ class Options:
 
     def decision_key(self) -> str:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
-        return (
-            f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
-        )
+        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
 
 
 assert [field.name for field in fields(Options)] == [option.name for option in TABLE]
@@ -244,9 +241,7 @@ def _parse(option: Option, source: str, text: str) -> Any:
         raise OptionError(f"{source}={text!r}: must be {error}.") from None
 
 
-def resolve(
-    environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None
-) -> Options:
+def resolve(environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None) -> Options:
     """Returns the options in force.
 
     Args:

@@ -85,7 +85,5 @@ def rank_environment(
     if devices_per_process is not None:
         first = rank * devices_per_process
         result["JAX_NUM_CPU_DEVICES"] = str(devices_per_process)
-        result.setdefault(
-            "JAX_LOCAL_DEVICE_IDS", ",".join(str(first + i) for i in range(devices_per_process))
-        )
+        result.setdefault("JAX_LOCAL_DEVICE_IDS", ",".join(str(first + i) for i in range(devices_per_process)))
     return result

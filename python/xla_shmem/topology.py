@@ -58,13 +58,10 @@ def regular_places(
         if count < 1:
             raise ValueError(f"{what} is {count}, must be at least 1")
     if num_devices % devices_per_process:
-        raise ValueError(
-            f"{num_devices} devices do not divide into processes of {devices_per_process} devices"
-        )
+        raise ValueError(f"{num_devices} devices do not divide into processes of {devices_per_process} devices")
     if devices_per_host % devices_per_process:
         raise ValueError(
-            f"a host of {devices_per_host} devices does not divide into processes of {devices_per_process} "
-            "devices"
+            f"a host of {devices_per_host} devices does not divide into processes of {devices_per_process} devices"
         )
     return [
         DevicePlace(

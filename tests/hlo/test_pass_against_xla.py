@@ -146,9 +146,7 @@ def test_everything_the_pass_does_not_own_is_untouched(text: str, lowering: str,
     assert rewritten == calls
 
 
-@pytest.mark.parametrize(
-    ("text", "lowering"), [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")]
-)
+@pytest.mark.parametrize(("text", "lowering"), [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")])
 def test_xla_reads_the_rewritten_module_with_its_schedule(text: str, lowering: str) -> None:
     proto = to_proto(text)
     module = run(proto, lowering).module
@@ -184,9 +182,7 @@ def test_xla_prints_aliasing_control_dependencies_and_metadata() -> None:
     assert "= f32[16]{0} custom-call(" in lines["cps"]
 
 
-@pytest.mark.parametrize(
-    ("text", "lowering"), [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")]
-)
+@pytest.mark.parametrize(("text", "lowering"), [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")])
 def test_records_can_be_read_back(text: str, lowering: str) -> None:
     proto = to_proto(text)
     result = run(proto, lowering)
@@ -201,9 +197,7 @@ def test_records_can_be_read_back(text: str, lowering: str) -> None:
 
 def test_records_say_what_the_module_holds() -> None:
     records = {r["name"]: r for r in run(to_proto(CPU_MODULE)).records}
-    assert {
-        n: (r["op"], r["dtype"], r["bytes"], r["num_groups"], r["group_size"]) for n, r in records.items()
-    } == {
+    assert {n: (r["op"], r["dtype"], r["bytes"], r["num_groups"], r["group_size"]) for n, r in records.items()} == {
         "ring": ("collective-permute", "f32", 64, 1, 4),
         "ar": ("all-reduce", "f32", 128, 2, 4),
         "mx": ("all-reduce", "bf16", 64, 1, 8),
@@ -285,9 +279,7 @@ def test_iota_groups_are_numpy_reshape_and_transpose(
         (FLATTENED, [[0, 5], [2, 7]], [[3, 6], [7, 4]]),
     ],
 )
-def test_modes_go_through_the_device_assignment(
-    mode: str, groups: list[list[int]], expected: list[list[int]]
-) -> None:
+def test_modes_go_through_the_device_assignment(mode: str, groups: list[list[int]], expected: list[list[int]]) -> None:
     text = "replica_groups={" + ",".join("{" + ",".join(map(str, g)) + "}" for g in groups) + "}"
     assert lowered_groups(text, mode, PERMUTED) == pes(expected)
 

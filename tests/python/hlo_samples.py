@@ -51,8 +51,7 @@ def gpu_start_done(backend: str | None) -> str:
     """As XLA:GPU compiles it: start/done pairs. Jax 0.7.2 to 0.10.1 wrote a `backend`, others none."""
     field = "" if backend is None else f',"backend":"{backend}"'
     config = (
-        f'{{"collective_backend_config":{{"is_sync":false,"is_pipelined":false{field}}},'
-        '"wait_on_operation_queues":[]}'
+        f'{{"collective_backend_config":{{"is_sync":false,"is_pipelined":false{field}}},"wait_on_operation_queues":[]}}'
     )
     return f"""\
 HloModule jit_ring, is_scheduled=true, num_partitions=8

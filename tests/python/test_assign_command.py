@@ -96,9 +96,7 @@ def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Pat
     record = _records(cpu, "--devices-per-host", "2")["small"]
     assert (record["backend"], record["lowered"]) == ("NVSHMEM", "DEFAULT")
     assert record["veto"]
-    row = next(
-        line for line in _assign(cpu, "--devices-per-host", "2").stdout.splitlines() if "small" in line
-    )
+    row = next(line for line in _assign(cpu, "--devices-per-host", "2").stdout.splitlines() if "small" in line)
     assert "NVSHMEM → DEFAULT" in row
 
 
@@ -146,9 +144,7 @@ def _error(*arguments: str | Path) -> str:
 
 
 def test_fewer_devices_than_the_module_names_are_an_error(cpu: Path) -> None:
-    assert f"{cpu}: names device 3, so --num-devices 2 must be at least 4." in _error(
-        cpu, "--num-devices", "2"
-    )
+    assert f"{cpu}: names device 3, so --num-devices 2 must be at least 4." in _error(cpu, "--num-devices", "2")
 
 
 def test_layout_that_does_not_divide_is_an_error(cpu: Path) -> None:

@@ -20,9 +20,7 @@ def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module
         "heavy = {'jax', 'jaxlib', 'numpy', 'xla_shmem._core'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
-    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == 0, result.stderr
     for command in ("launch", "inspect", "assign", "options"):
         assert f"  {command} " in result.stdout

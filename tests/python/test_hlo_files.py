@@ -82,9 +82,7 @@ def test_device_grid_numbers_devices_as_xla_does() -> None:
         ("module_0001.f.cpu_after_optimizations.txt", gpu_start_done(None), "cpu"),
     ],
 )
-def test_platform_is_that_of_the_dump_or_of_the_ops(
-    tmp_path: Path, name: str, text: str, platform: str
-) -> None:
+def test_platform_is_that_of_the_dump_or_of_the_ops(tmp_path: Path, name: str, text: str, platform: str) -> None:
     (tmp_path / name).write_text(text)
     assert read_module(str(tmp_path / name)).platform == platform
 

@@ -58,9 +58,7 @@ def test_json_names_every_collective_with_all_its_keys(tmp_path: Path) -> None:
     assert (small["module"], small["file"]) == ("jit_step", str(tmp_path / "m.txt"))
 
 
-@pytest.mark.parametrize(
-    ("written", "backend"), [("NVSHMEM", "NVSHMEM"), ("DEFAULT", "DEFAULT"), (None, "DEFAULT")]
-)
+@pytest.mark.parametrize(("written", "backend"), [("NVSHMEM", "NVSHMEM"), ("DEFAULT", "DEFAULT"), (None, "DEFAULT")])
 def test_backend_of_stock_modules_is_what_their_backend_config_says(
     tmp_path: Path, written: str | None, backend: str
 ) -> None:
@@ -93,9 +91,7 @@ def test_table_shows_what_the_json_says(tmp_path: Path) -> None:
 
 def test_rewritten_module_shows_its_decisions(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    decided = CliRunner().invoke(
-        main, ["assign", str(tmp_path / "m.txt"), "-o", str(tmp_path / "o.pb"), "--json"]
-    )
+    decided = CliRunner().invoke(main, ["assign", str(tmp_path / "m.txt"), "-o", str(tmp_path / "o.pb"), "--json"])
     assert decided.exit_code == 0, decided.stderr
     expected = {record["name"]: record for record in json.loads(decided.stdout)}
     records = _records(tmp_path / "o.pb")

@@ -49,9 +49,7 @@ def _launch(num_ranks: int, program: str, *options: str, **environ: str) -> subp
 
 
 @contextlib.contextmanager
-def _launched(
-    num_ranks: int, program: str, *arguments: str, grace: float = 5.0
-) -> Iterator[subprocess.Popen[str]]:
+def _launched(num_ranks: int, program: str, *arguments: str, grace: float = 5.0) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
         [
             sys.executable,
@@ -129,9 +127,7 @@ def test_ranks_have_no_stdin() -> None:
 
 def test_options_of_the_program_are_not_taken_for_ours() -> None:
     result = subprocess.run(
-        _command(
-            "launch", "-n", "1", sys.executable, "-c", "import sys; print(sys.argv[1:])", "-n", "--help"
-        ),
+        _command("launch", "-n", "1", sys.executable, "-c", "import sys; print(sys.argv[1:])", "-n", "--help"),
         env=_environment(),
         capture_output=True,
         text=True,
@@ -155,9 +151,7 @@ def test_first_failure_stops_the_others_and_its_code_is_passed_on() -> None:
 def test_signal_that_kills_a_rank_becomes_128_plus_its_number() -> None:
     result = _launch(
         2,
-        "import os, time\n"
-        "if os.environ['XLA_SHMEM_LOCAL_RANK'] == '0': os.kill(os.getpid(), 9)\n"
-        "time.sleep(60)",
+        "import os, time\nif os.environ['XLA_SHMEM_LOCAL_RANK'] == '0': os.kill(os.getpid(), 9)\ntime.sleep(60)",
     )
     assert result.returncode == 128 + 9
     assert "rank 0 was killed by SIGKILL; stopping the others." in result.stderr
@@ -176,8 +170,7 @@ def test_rank_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> 
 
 def test_grandchildren_die_with_a_failed_job(tmp_path: Path) -> None:
     program = (
-        "import subprocess, sys, time, os\n"
-        f"subprocess.Popen([sys.executable, '-c', {_STAY!r}, sys.argv[1]])\n" + _STAY
+        f"import subprocess, sys, time, os\nsubprocess.Popen([sys.executable, '-c', {_STAY!r}, sys.argv[1]])\n" + _STAY
     )
     with _launched(2, program, str(tmp_path)) as launcher:
         pids = _pids(tmp_path, 4)
@@ -266,9 +259,7 @@ def test_shared_memory_of_other_jobs_is_left_alone() -> None:
 
 def test_killed_launcher_leaves_neither_processes_nor_shared_memory(tmp_path: Path) -> None:
     program = (
-        _SEGMENT
-        + f"import subprocess; subprocess.Popen([sys.executable, '-c', {_STAY!r}, sys.argv[1]])\n"
-        + _STAY
+        _SEGMENT + f"import subprocess; subprocess.Popen([sys.executable, '-c', {_STAY!r}, sys.argv[1]])\n" + _STAY
     )
     with _launched(2, program, str(tmp_path)) as launcher:
         pids = _pids(tmp_path, 4)
@@ -310,9 +301,7 @@ def test_program_that_does_not_exist_is_one_sentence_and_127() -> None:
     assert result.stderr == "xla-shmem launch: cannot run /no/such/program: No such file or directory.\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["-n", "0", "true"], ["-n", "2"], ["true"], ["-n", "2", "--what", "true"]]
-)
+@pytest.mark.parametrize("arguments", [["-n", "0", "true"], ["-n", "2"], ["true"], ["-n", "2", "--what", "true"]])
 def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
     result = subprocess.run(
         _command("launch", *arguments), env=_environment(), capture_output=True, timeout=30, check=False

@@ -103,9 +103,7 @@ def loss_table(runs: Runs, differences: Sequence[float]) -> Table:
     stride = max(1, math.ceil(len(shmem) / 8))
     shown = sorted({*range(0, len(shmem), stride), len(shmem) - 1})
     for step in shown:
-        table.add_row(
-            str(step), f"{shmem[step].loss:.6f}", f"{stock[step].loss:.6f}", f"{differences[step]:.1e}"
-        )
+        table.add_row(str(step), f"{shmem[step].loss:.6f}", f"{stock[step].loss:.6f}", f"{differences[step]:.1e}")
     return table
 
 
@@ -144,7 +142,7 @@ def speed_up_sentence(runs: Runs) -> str:
     spread = (
         f" ({min(single):.2f}x to {max(single):.2f}x in {len(single)} alternating repeats)"
         if len(single) > 1
-        else " (one run each; --repeats alternates several)"
+        else " (one run each: noise of the machine may pass for speed-up, --repeats alternates several)"
     )
     return f"Speed-up of the median step: {ratio:.2f}x{spread}."
 
@@ -186,13 +184,9 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
     floor = 1e-9  # equal losses have no place on a logarithmic axis
     gaps.plot(steps, [max(floor, each) for each in differences], ".", color="0.3", ms=5)
     gaps.axhline(LOSS_TOLERANCE, color="crimson", lw=1, ls="--")
-    gaps.text(
-        config.steps - 1, LOSS_TOLERANCE * 0.6, "tolerance", color="crimson", fontsize=8, ha="right", va="top"
-    )
+    gaps.text(config.steps - 1, LOSS_TOLERANCE * 0.6, "tolerance", color="crimson", fontsize=8, ha="right", va="top")
     gaps.set_yscale("log")
-    gaps.set_ylim(
-        floor / 3, max([LOSS_TOLERANCE * 10, *(each * 3 for each in differences if math.isfinite(each))])
-    )
+    gaps.set_ylim(floor / 3, max([LOSS_TOLERANCE * 10, *(each * 3 for each in differences if math.isfinite(each))]))
     gaps.set_yticks([1e-9, 1e-7, 1e-5, 1e-3], ["equal", "1e-7", "1e-5", "1e-3"])
     gaps.set_ylabel("relative\ndifference")
     gaps.set_xlabel("step")
@@ -213,8 +207,8 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
             lw=2,
             label=label,
         )
-    times.set_ylim(bottom=0)
-    times.margins(y=0.25)
+    shown = [record.seconds * 1e3 for repeats in runs.values() for run in repeats for record in run[1:]]
+    times.set_ylim(0, max(shown) * 1.25)  # room for the legend
     times.set_title(speed_up_sentence(runs).split(" (")[0].rstrip("."), fontsize=10, loc="left")
     times.set_ylabel("step time (ms)")
     times.set_xlabel(f"step (step 0 compiles and is not shown; grey: measured steps {first}-{last})")

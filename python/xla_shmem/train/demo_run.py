@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -72,9 +73,9 @@ def run_training(
       RunError: a rank failed, or no step was finished for `STUCK_AFTER` seconds.
     """
     log, output, dump = folder / "steps.jsonl", folder / "output.log", folder / "hlo"
-    dump.mkdir(parents=True, exist_ok=True)
-    for stale in (log, *dump.glob("*train_step*")):
-        stale.unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    log.unlink(missing_ok=True)
+    shutil.rmtree(dump, ignore_errors=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
     trainer = (sys.executable, "-m", "xla_shmem.train.trainer", *config.arguments(), f"--log={log}")
     launcher = (*_LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1")
@@ -91,6 +92,7 @@ def run_training(
             problem = _follow(job, log, on_step)
         finally:
             _stop(job)
+    _keep_compiled_modules(dump)
     records = read_records(log)
     if problem is None and job.returncode:
         problem = f"ended with exit code {job.returncode}"
@@ -131,6 +133,15 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         job.kill()  # the launcher's guard ends the ranks
         job.wait()
+
+
+def _keep_compiled_modules(dump: Path) -> None:
+    """Removes what else XLA:CPU dumps: hundreds of files of LLVM IR and machine code no flag turns off."""
+    for file in dump.glob("*"):
+        if file.is_dir():
+            shutil.rmtree(file)
+        elif not file.match("*_after_optimizations.hlo.pb"):
+            file.unlink()
 
 
 def _last_lines(output: Path) -> str:

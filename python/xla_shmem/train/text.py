@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Not the library's own text, or left out by some distributions' packages.
-_SKIPPED_FOLDERS = frozenset(
-    {"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"}
-)
+_SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"})
 
 
 def standard_library_sources(root: Path | None = None) -> list[Path]:
@@ -25,9 +23,7 @@ def standard_library_sources(root: Path | None = None) -> list[Path]:
       FileNotFoundError: no `*.py` file under `root`.
     """
     root = root or Path(sysconfig.get_path("stdlib"))
-    sources = [
-        path for path in root.rglob("*.py") if not _SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)
-    ]
+    sources = [path for path in root.rglob("*.py") if not _SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)]
     if not sources:
         raise FileNotFoundError(f"{root} holds no Python sources to train on.")
     return sorted(sources, key=lambda path: path.relative_to(root).as_posix())

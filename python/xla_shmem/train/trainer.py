@@ -75,9 +75,7 @@ def make_train_step(
     optimizer = make_optimizer(config)
     attention = functools.partial(ring_attention, axis_name="context")
 
-    @functools.partial(
-        jax.shard_map, mesh=mesh, in_specs=(_REPLICATED, _SPREAD, _SPREAD), out_specs=_REPLICATED
-    )
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(_REPLICATED, _SPREAD, _SPREAD), out_specs=_REPLICATED)
     def loss_and_gradients(
         params: llama.Params, inputs: jax.Array, targets: jax.Array
     ) -> tuple[jax.Array, llama.Params]:

@@ -1,0 +1,215 @@
+"""Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.
+
+The sources are xla_patch/ffi/module.cc and pass_bindings.cc; tests/ffi/test_core_stub.py compares this file
+with the built module. Classes marked ``type_check_only`` and the aliases with an underscore describe values and
+do not exist at run time.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias, TypedDict, final, type_check_only
+
+from typing_extensions import CapsuleType
+
+#: device_id (XLA's global one), process, host, nvlink_domain, pe (rank in the SHMEM world).
+_Device: TypeAlias = tuple[int, int, int, int, int]
+#: Device id -> reach domain: devices of one domain can put into each other's memory, missing ones reach nobody.
+_Reach: TypeAlias = Mapping[int, int]
+_Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT"]
+
+@type_check_only
+class CollectiveRecord(TypedDict):
+    """One collective of a module; a start/done pair is one.
+
+    Text that is not UTF-8 in the module has U+FFFD in its place.
+    """
+
+    name: str
+    """HLO name of the instruction, of its start for a pair."""
+    op: str
+    """``"all-reduce"``, ``"collective-permute"``, ``"all-gather"``, ...; never with ``-start``."""
+    dtype: str
+    """``"f32"``; ``"f32,bf16"`` for a combined one of several types."""
+    bytes: int
+    """Bytes of the result on one device, tuple elements summed."""
+    group_size: int
+    """Devices of the largest group; 0 where that is not known."""
+    num_groups: int
+    """Replica groups; for a permute the sets of devices that its pairs connect."""
+    num_pairs: int
+    """Source-target pairs of a permute, else 0."""
+    reduction: str
+    """Of an all-reduce ``"sum"``, ``"prod"``, ``"min"``, ``"max"``, ``"and"`` or ``"or"``, ``"none"`` for
+    any other computation; of other ops ``""``."""
+    backend: _Backend
+    """The decision of the rules."""
+    lowered: _Backend
+    """The decision after vetoes of the transport."""
+    veto: str | None
+    """Why a decision for NVSHMEM is not carried out; None if nothing stands against it."""
+    rule: str
+    """Name of the rule that decided; ``"stock"`` for what stock XLA wrote."""
+    reason: str
+    """The rule as a sentence, with its numbers."""
+    computation: str
+    """Name of the computation it is in."""
+    in_loop: bool
+    """Whether it runs inside a while loop."""
+    source_file: str | None
+    """User code that it came from, None where the module does not say."""
+    source_line: int
+    """Line in ``source_file``; 0 where the module does not say."""
+
+@type_check_only
+class HandlerStages(TypedDict):
+    """Capsules named ``xla._CUSTOM_CALL_TARGET``, by stage, as ``jax.ffi.register_ffi_target`` takes them."""
+
+    instantiate: CapsuleType
+    execute: CapsuleType
+
+@type_check_only
+class HandlerState(TypedDict):
+    """Capsules of ``XLA_FFI_TypeId`` and ``XLA_FFI_TypeInfo``."""
+
+    type_id: CapsuleType
+    type_info: CapsuleType
+
+class Topology:
+    """Where the devices of the job sit, and which PE each one is. The same on every rank."""
+
+    def __init__(self, devices: Sequence[_Device]) -> None:
+        """Takes the devices in any order.
+
+        Raises:
+          ValueError: a device id or a PE occurs twice, or a number is negative.
+        """
+
+    @property
+    def num_devices(self) -> int:
+        """Number of devices of the job."""
+
+    @property
+    def fingerprint(self) -> int:
+        """Signed 64-bit hash over all devices; equal topologies have equal ones, on all ranks, in every run."""
+
+    @property
+    def devices(self) -> list[_Device]:
+        """The devices, sorted by device id."""
+
+class Transport:
+    """What the SHMEM runtime can carry, for vetoes."""
+
+    def __init__(self, available: bool, reason: str = "", reach: _Reach | None = None) -> None:
+        """Carries what the runtime's own kernels do.
+
+        Args:
+          available: False vetoes every decision for NVSHMEM with ``reason``.
+          reason: why it is not available, as a sentence.
+          reach: None lets every device reach every other.
+        """
+
+    @property
+    def available(self) -> bool:
+        """False: every decision for NVSHMEM is vetoed with the reason."""
+
+    @property
+    def reason(self) -> str:
+        """Why it is not available."""
+
+@final
+class PassResult:
+    """What :func:`run_pass` did; made by it only."""
+
+    @property
+    def module(self) -> bytes | None:
+        """The rewritten ``HloModuleProto``, or None if nothing had to change."""
+
+    @property
+    def records(self) -> list[CollectiveRecord]:
+        """The collectives of the module."""
+
+def cpu_transport(reach: _Reach) -> Transport:
+    """Returns shared memory between the devices of one host, or whatever domains ``reach`` names."""
+
+def run_pass(
+    module: bytes,
+    topology: Topology,
+    transport: Transport,
+    *,
+    profile: str = "blog",
+    threshold: int = 16777216,
+    lowering: str = "cpu",
+) -> PassResult:
+    """Decides for every collective of a module and rewrites it in place.
+
+    Releases the GIL. The result depends on the arguments only, so it is the same on all ranks.
+
+    Args:
+      module: serialised, scheduled ``HloModuleProto``.
+      profile: the set of rules, ``"blog"`` or ``"domain"``.
+      threshold: bytes; all-reduces of that size and more stay with XLA.
+      lowering: platform to rewrite for, ``"cpu"`` or ``"gpu"``; ``"none"`` only writes the decisions into the
+        attributes.
+
+    Raises:
+      ValueError: the bytes are not a well-formed module, the profile or lowering is unknown, or the threshold
+        is negative.
+    """
+
+def inspect_module(module: bytes) -> list[CollectiveRecord]:
+    """Lists the collectives of a module with what this pass or stock XLA recorded about them.
+
+    Args:
+      module: serialised ``HloModuleProto``.
+
+    Raises:
+      ValueError: the bytes are not a well-formed module.
+    """
+
+def cpu_handlers() -> dict[str, HandlerStages]:
+    """Returns the FFI targets of XLA:CPU by name."""
+
+def cpu_handler_state() -> HandlerState:
+    """Returns the type of the state that the handlers keep, as XLA's ``register_custom_type`` takes it."""
+
+def create_segment(job_key: str, process: int, bytes: int) -> None:
+    """Creates this process's shared-memory segment, after removing those of dead jobs.
+
+    Args:
+      job_key: 32 lower-case hex digits, the same in all processes of the job.
+      process: number of this process.
+      bytes: size of the segment.
+
+    Raises:
+      RuntimeError: the key is malformed, the process has a segment already, or the memory is not to be had.
+    """
+
+def connect(
+    pes: Sequence[tuple[int, int]],
+    process_reachable: Sequence[bool],
+    topology_fingerprint: int,
+    spin_us: float,
+    deadline_s: float,
+) -> None:
+    """Maps the segments of the job, once; later calls return at once.
+
+    Args:
+      pes: (process, global device id) of every PE, in PE order; the PEs of a process are consecutive.
+      process_reachable: for every process, whether its memory can be mapped here.
+      topology_fingerprint: of the job's :class:`Topology`; executables compiled for another one are refused.
+      spin_us: microseconds that a waiting thread polls before it sleeps.
+      deadline_s: seconds after which an operation that does not finish fails.
+
+    Raises:
+      RuntimeError: there is no segment of this process, one of the others cannot be mapped, or the heap is
+        too small.
+    """
+
+def connected() -> bool:
+    """Returns whether :func:`connect` has succeeded."""
+
+def set_connect_hook(hook: Callable[[], str]) -> None:
+    """Sets what is called, on any thread, when an executable is loaded before :func:`connect`.
+
+    Args:
+      hook: returns ``""``, or why the executable cannot be loaded. Kept until the process ends.
+    """
