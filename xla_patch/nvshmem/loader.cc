@@ -66,6 +66,7 @@ bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* lib
     reader.Read("nvshmemx_vendor_get_version_info", &version);
     if (!reader.missing().empty()) {
       *error = path + " is not an NVSHMEM host library we can use: it lacks " + reader.missing() + "; " + kInstallHint;
+      *library = {};
       dlclose(handle);
       return false;
     }
@@ -73,6 +74,7 @@ bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* lib
     if (library->major < kMinimumNvshmemMajor) {
       *error = path + " is NVSHMEM " + std::to_string(library->major) + "." + std::to_string(library->minor) +
                ", at least " + std::to_string(kMinimumNvshmemMajor) + ".0 is needed: " + kInstallHint;
+      *library = {};
       dlclose(handle);
       return false;
     }

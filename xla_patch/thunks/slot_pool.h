@@ -1,7 +1,9 @@
 // Staging memory of one PE: blocks of its arena, pooled by size (powers of two).
 //
-// Blocks are handed out where a message is received and taken back when it has been consumed, so the arena holds what is in
-// flight and not what a program could ever send. Offsets are local knowledge: the receiver publishes them (grant_board.h).
+// Blocks are handed out where a message is received and taken back when it has been consumed, so the arena holds what
+// is in flight and not what a program could ever send. Offsets are local knowledge: the receiver publishes them
+// (grant_board.h). A buddy allocator (Knuth, TAOCP 1, 2.5) that joins buddies only when a request would fail otherwise:
+// the blocks that a program takes again and again stay as they are.
 #ifndef XLA_SHMEM_THUNKS_SLOT_POOL_H_
 #define XLA_SHMEM_THUNKS_SLOT_POOL_H_
 
@@ -14,7 +16,7 @@ namespace xla_shmem {
 
 class SlotPool {
  public:
-  SlotPool(char* arena, size_t bytes) : arena_(arena), bytes_(bytes) {}
+  SlotPool(char* arena, size_t bytes);
 
   // A 64-byte-aligned block of at least `bytes`, or nullptr while the arena is exhausted. Thread-safe.
   char* Take(size_t bytes);
@@ -24,12 +26,14 @@ class SlotPool {
  private:
   static constexpr int kClasses = 48;
   static int ClassOf(size_t bytes);
+  bool TakeFree(int size_class, size_t* offset);
+  void JoinBuddies();
 
   std::mutex mutex_;
   char* const arena_;
   const size_t bytes_;
-  size_t used_ = 0;  // fresh memory handed out so far
-  std::array<std::vector<char*>, kClasses> free_;
+  std::array<std::vector<size_t>, kClasses> free_;  // offsets, each a multiple of its block's size
+  bool returned_since_join_ = false;
 };
 
 }  // namespace xla_shmem

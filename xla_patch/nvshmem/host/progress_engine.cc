@@ -12,9 +12,23 @@ namespace {
 // How often a sleeping poller looks at deadlines and at the lives of other processes.
 constexpr auto kLongestSleep = std::chrono::milliseconds(100);
 
-// Between the busy and the sleeping phase: give the core to a runnable peer a few times. With more ranks than cores the peer
-// we wait for is usually runnable, and a yield is several times cheaper than a futex sleep and wake-up.
-constexpr int kYields = 8;
+// Looks at memory that may change any moment, one turn at a time. Only the first turns are busy: the peer we wait for may be
+// runnable on this very core, and then every further spin delays it. A yield costs little when nobody else wants the core.
+class PoliteWait {
+ public:
+  void Turn() {
+    if (turns_ < kBusyTurns) {
+      ++turns_;
+      CpuRelax();
+    } else {
+      sched_yield();
+    }
+  }
+
+ private:
+  static constexpr int kBusyTurns = 64;  // one to two microseconds
+  int turns_ = 0;
+};
 
 }  // namespace
 
@@ -53,16 +67,11 @@ bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
   }
   if (operation.Poll()) return true;
   const Clock::time_point until = Clock::now() + spin_;
+  PoliteWait wait;
   do {
-    for (int i = 0; i < 16; ++i) {
-      CpuRelax();
-      if (operation.Poll()) return true;
-    }
-  } while (Clock::now() < until);
-  for (int i = 0; i < kYields; ++i) {
-    sched_yield();
+    wait.Turn();
     if (operation.Poll()) return true;
-  }
+  } while (Clock::now() < until);
   return false;
 }
 
@@ -119,14 +128,14 @@ void ProgressEngine::ThreadMain() {
 std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock) {
   std::vector<Pending> finished;
   Clock::time_point spin_until = Clock::now() + spin_;
-  int yields = 0;
+  PoliteWait wait;
   while (!stopping_ && finished.empty()) {
     if (!arrivals_.empty()) {
       pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
                       std::make_move_iterator(arrivals_.end()));
       arrivals_.clear();
       spin_until = Clock::now() + spin_;
-      yields = 0;
+      wait = PoliteWait();
     }
     const std::string failure = failure_;
     lock.unlock();
@@ -134,14 +143,11 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(
       FailAll(failure, &finished);
     } else if (!PollOnce(&finished) && !CheckForTrouble(&finished)) {
       if (Clock::now() < spin_until) {
-        CpuRelax();
-      } else if (yields < kYields) {
-        ++yields;
-        sched_yield();
+        wait.Turn();
       } else {
         SleepOnDoorbell(&finished);
         spin_until = Clock::now() + spin_;
-        yields = 0;
+        wait = PoliteWait();
       }
     }
     lock.lock();

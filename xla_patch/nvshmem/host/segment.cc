@@ -20,7 +20,7 @@ constexpr char kNamePrefix[] = "xla_shmem.";
 
 std::string Errno(int code) { return std::string(strerror(code)) + " (errno " + std::to_string(code) + ")"; }
 
-std::string UserPrefix() { return kNamePrefix + std::to_string(getuid()) + "."; }
+std::string UserPrefix() { return kNamePrefix + std::to_string(geteuid()) + "."; }
 
 class FileDescriptor {
  public:
@@ -160,8 +160,8 @@ std::unique_ptr<Segment> Segment::Attach(const JobKey& job, int process, std::st
   if (file.get() < 0) return refuse(Errno(errno));
   struct stat status;
   if (fstat(file.get(), &status) != 0) return refuse(Errno(errno));
-  if (status.st_uid != getuid()) {
-    return refuse("it belongs to user " + std::to_string(status.st_uid) + ", not to us (" + std::to_string(getuid()) + ")");
+  if (status.st_uid != geteuid()) {
+    return refuse("it belongs to user " + std::to_string(status.st_uid) + ", not to us (" + std::to_string(geteuid()) + ")");
   }
   if ((status.st_mode & 0777) != 0600) {
     return refuse("its mode is not 0600, so others could write into it");
@@ -201,7 +201,7 @@ int SweepStale() {
     if (name.compare(0, prefix.size(), prefix) != 0) continue;
     FileDescriptor file(OpenExisting("/" + name, O_RDONLY));
     struct stat status;
-    if (file.get() < 0 || fstat(file.get(), &status) != 0 || status.st_uid != getuid()) continue;
+    if (file.get() < 0 || fstat(file.get(), &status) != 0 || status.st_uid != geteuid()) continue;
     if (!S_ISREG(status.st_mode) || static_cast<size_t>(status.st_size) < kPageBytes) continue;
     void* address = mmap(nullptr, kPageBytes, PROT_READ, MAP_SHARED, file.get(), 0);
     if (address == MAP_FAILED) continue;
