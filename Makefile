@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat test-bazel fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -17,10 +17,10 @@ test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
 test-tsan: install
-	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks'
+	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo
+	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi
 
 test-e2e: install
 	$(BIN)/python -m pytest -q tests/e2e -m "not slow"
@@ -32,6 +32,10 @@ test-e2e-full: install
 # The other supported JAX releases, each in an environment of its own (Python 3.12+ for 0.12).
 test-compat:
 	scripts/test_compat.sh
+
+# The same C++ core and tests through Bazel.
+test-bazel:
+	scripts/bazel_test.sh
 
 # Mutated modules through the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz for longer.
 fuzz: install

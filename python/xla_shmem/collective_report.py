@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class ModuleReport:
 
     source: str
     module: str
-    records: Sequence[dict[str, Any]]
+    records: Sequence[Mapping[str, Any]]
 
 
 def format_bytes(count: int) -> str:
@@ -90,7 +90,7 @@ def _plural(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def _table(records: Sequence[dict[str, Any]], *, with_reasons: bool) -> Table:
+def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("HLO name", overflow="fold")
     table.add_column("op", no_wrap=True)
@@ -118,7 +118,7 @@ def _table(records: Sequence[dict[str, Any]], *, with_reasons: bool) -> Table:
     return table
 
 
-def _backend(record: dict[str, Any]) -> Text:
+def _backend(record: Mapping[str, Any]) -> Text:
     """The decision, and what was lowered where that is something else."""
     shown = Text(record["backend"], style=_STYLE.get(record["backend"], ""))
     if record["lowered"] != record["backend"]:
@@ -126,6 +126,6 @@ def _backend(record: dict[str, Any]) -> Text:
     return shown
 
 
-def _reason(record: dict[str, Any]) -> str:
+def _reason(record: Mapping[str, Any]) -> str:
     reason: str = record["reason"]
     return f"{reason}; not lowered: {record['veto']}" if record["veto"] else reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax._src.lib import _jax, _xla
+from jax._src.lib import _jax, _xla  # type: ignore[attr-defined]
 
 from xla_shmem import _core
 from xla_shmem.job import Job
