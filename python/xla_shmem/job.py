@@ -182,7 +182,7 @@ class Job:
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],
                 topology.fingerprint,
-                self._options.spin_us if self._options.spin_us is not None else _automatic_spin_us(hosts, own_host),
+                self._options.spin_us,
                 self._options.deadline,
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
@@ -241,10 +241,3 @@ def _locations(
         domain = domains.setdefault((host, index // nvlink_domain if nvlink_domain else 0), len(domains))
         locations.append((device.id, device.process_index, host, domain, pe))
     return locations
-
-
-def _automatic_spin_us(hosts: Sequence[int], own_host: int) -> float:
-    """How long to poll before sleeping: long where every process has a core, hardly at all where they share."""
-    processes_here = sum(host == own_host for host in hosts)
-    cores = len(os.sched_getaffinity(0))
-    return 50.0 if processes_here <= cores else 5.0

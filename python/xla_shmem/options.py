@@ -100,12 +100,6 @@ def _seconds(text: str) -> float:
     return value
 
 
-def _spin(text: str) -> int | None:
-    if text.strip().lower() == "auto":
-        return None
-    return _count(0, 10**6, "'auto' or a whole number of microseconds from 0 to 1000000")(text)
-
-
 def _job(text: str) -> str:
     if not _JOB.fullmatch(text):
         raise ValueError("32 lower-case hexadecimal digits, as set by `xla-shmem launch`")
@@ -175,11 +169,10 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "spin_us",
-        "auto",
-        "`auto`, or microseconds from 0 to 1000000",
-        "How long a waiting collective polls before it hands over to the progress thread; `auto` leaves that "
-        "to the runtime.",
-        _spin,
+        "100",
+        "microseconds from 0 to 1000000",
+        "How long a waiting collective polls, giving way to whoever else wants the core, before it sleeps.",
+        _count(0, 10**6, "a whole number of microseconds from 0 to 1000000"),
     ),
     Option(
         "verbose",
@@ -212,7 +205,7 @@ class Options:
       nvlink_domain: devices per NVLink domain; None means one domain per host.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
-      spin_us: microseconds; None means ``auto``.
+      spin_us: microseconds.
       verbose: 0, 1 or 2.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
@@ -222,7 +215,7 @@ class Options:
     nvlink_domain: int | None
     heap_size: int | None
     deadline: float
-    spin_us: int | None
+    spin_us: int
     verbose: int
     job: str | None
 

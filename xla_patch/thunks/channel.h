@@ -45,7 +45,8 @@ struct BlockSet {
 
 // Slots of a large message: big enough to amortise a handshake, small enough that a few of them stay in the L2 cache, so the
 // receiver's copy reads what the sender's has just written. Measured in benchmarks/ (docs/performance.md).
-inline constexpr size_t kSlotBytes = 256 << 10;
+// Less one line: a block of four such slots and its signal then fills a power of two (slot_pool.h).
+inline constexpr size_t kSlotBytes = (256 << 10) - 64;
 inline constexpr uint32_t kSlotsInFlight = 4;
 
 // Takes `count` blocks for messages of `payload` padded bytes each: the preferred geometry, or smaller ones while the arena is
