@@ -171,8 +171,7 @@ TEST_CASE("Hundreds of barriers back to back, on streams that are never drained 
   pes.Run([&](int) {
     Stream stream;
     for (int i = 0; i < 300; ++i) {
-      Api().stream.launch_host_func(
-          &stream, [](void*) { ++*counter; }, nullptr);
+      Api().stream.launch_host_func(&stream, [](void*) { ++*counter; }, nullptr);
       shmem.barrier_on_stream(kTeamWorld, &stream);
     }
     REQUIRE(Wait(stream));

@@ -107,7 +107,9 @@ TEST_CASE("Shutdown fails what is pending and what completions still submit, exa
 
 TEST_CASE("An engine that was never used, or has only idle threads, shuts down") {
   const auto heap = HeapOfOneProcess(1, kBytes);
-  { ProgressEngine engine(heap.get(), 20us, 10s); }
+  {
+    ProgressEngine engine(heap.get(), 20us, 10s);
+  }
   ProgressEngine engine(heap.get(), 20us, 10s);
   std::atomic<uint64_t> ready{1};
   Outcome outcome;

@@ -21,7 +21,7 @@ std::string DescribeGroups(const CollectiveSpec& spec) {
 
 // Two devices that talk to each other and differ in `field`, or {-1, -1}.
 std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology& topology,
-                                      int32_t DeviceLocation::*field) {
+                                      int32_t DeviceLocation::* field) {
   const auto differ = [&](int64_t a, int64_t b) { return topology.Find(a)->*field != topology.Find(b)->*field; };
   for (const auto& [source, target] : spec.pairs) {
     if (differ(source, target)) {

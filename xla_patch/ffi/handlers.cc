@@ -1,5 +1,7 @@
 #include "xla_patch/ffi/handlers.h"
 
+#include <atomic>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +20,12 @@ namespace xla_shmem {
 struct Outcome {
   std::optional<::xla::ffi::Error> error;
   std::optional<::xla::ffi::Future> future;
+};
+
+// A call of a loaded executable: XLA makes one when it loads the executable and hands it to every execution.
+struct LoadedCall {
+  static ::xla::ffi::TypeId id;
+  uint64_t executable;  // for ExecutionCounter; never used twice, in no other call either
 };
 
 }  // namespace xla_shmem
@@ -141,21 +149,26 @@ const PeContext* FindContext(int32_t device, std::string_view name, std::string*
   return context;
 }
 
-ffi::Error Instantiate(ffi::Dictionary attributes) {
+using LoadedCallResult = ffi::ErrorOr<std::unique_ptr<LoadedCall>>;
+
+LoadedCallResult Refused(const std::string& text) { return ffi::Unexpected(ToError(text)); }
+
+LoadedCallResult Instantiate(ffi::Dictionary attributes) {
   const std::string error = Runtime::Get().EnsureConnected();
-  if (!error.empty()) return ToError("an executable with xla-shmem calls cannot be loaded here: " + error);
+  if (!error.empty()) return Refused("an executable with xla-shmem calls cannot be loaded here: " + error);
   const ffi::ErrorOr<int64_t> topology = attributes.get<int64_t>("topology");
-  if (topology.has_error()) return ToError("a call has no topology; it was not written by this xla-shmem");
+  if (topology.has_error()) return Refused("a call has no topology; it was not written by this xla-shmem");
   if (*topology != Runtime::Get().topology_fingerprint()) {
-    return ToError(
+    return Refused(
         "this executable was compiled for another arrangement of processes, hosts or devices (topology " +
         std::to_string(*topology) + ", here " + std::to_string(Runtime::Get().topology_fingerprint()) +
         ") and would talk to the wrong PEs: compile it again here");
   }
-  return ffi::Error::Success();
+  static std::atomic<uint64_t> loaded{0};
+  return std::make_unique<LoadedCall>(LoadedCall{++loaded});
 }
 
-Outcome CollectivePermute(ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+Outcome CollectivePermute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                           int64_t operation, std::string_view module, std::string_view name, int64_t /*topology*/,
                          ffi::Span<const int64_t> pairs) {
   std::string error;
@@ -169,14 +182,14 @@ Outcome CollectivePermute(ffi::RunId run, int32_t device, ffi::RemainingArgs arg
     if (pairs[i + 1] == context->pe) permute.source = static_cast<int>(pairs[i]);
   }
   const auto id = static_cast<uint64_t>(operation);
-  permute.key = {id, Runtime::Get().executions().Next(id, context->pe, run.run_id)};
+  permute.key = {id, Runtime::Get().executions().Next(id, context->pe, call->executable, run.run_id)};
   permute.operands = std::move(buffers.operands);
   permute.results = std::move(buffers.results);
   permute.bytes = std::move(buffers.bytes);
   return Start(std::make_unique<PermuteOperation>(context, std::move(permute)));
 }
 
-Outcome AllReduce(ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results, int64_t operation,
+Outcome AllReduce(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results, int64_t operation,
                   std::string_view module, std::string_view name, int64_t /*topology*/, std::string_view reduction_name,
                   ffi::Span<const int64_t> group_offsets, ffi::Span<const int64_t> groups) {
   std::string error;
@@ -203,7 +216,7 @@ Outcome AllReduce(ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, 
     return Failed(std::string(name) + ": PE " + std::to_string(context->pe) + " is in none of its replica groups");
   }
   const auto id = static_cast<uint64_t>(operation);
-  all_reduce.key = {id, Runtime::Get().executions().Next(id, context->pe, run.run_id)};
+  all_reduce.key = {id, Runtime::Get().executions().Next(id, context->pe, call->executable, run.run_id)};
   all_reduce.operands = std::move(buffers.operands);
   all_reduce.results = std::move(buffers.results);
   all_reduce.bytes = std::move(buffers.bytes);
@@ -214,6 +227,7 @@ XLA_FFI_DEFINE_HANDLER(kInstantiate, Instantiate, ffi::Ffi::BindInstantiate().At
 
 XLA_FFI_DEFINE_HANDLER(kCollectivePermute, CollectivePermute,
                        ffi::Ffi::Bind()
+                           .Ctx<ffi::State<LoadedCall>>()
                            .Ctx<ffi::RunId>()
                            .Ctx<ffi::DeviceOrdinal>()
                            .RemainingArgs()
@@ -226,6 +240,7 @@ XLA_FFI_DEFINE_HANDLER(kCollectivePermute, CollectivePermute,
 
 XLA_FFI_DEFINE_HANDLER(kAllReduce, AllReduce,
                        ffi::Ffi::Bind()
+                           .Ctx<ffi::State<LoadedCall>>()
                            .Ctx<ffi::RunId>()
                            .Ctx<ffi::DeviceOrdinal>()
                            .RemainingArgs()
@@ -238,7 +253,14 @@ XLA_FFI_DEFINE_HANDLER(kAllReduce, AllReduce,
                            .Attr<ffi::Span<const int64_t>>("group_offsets")
                            .Attr<ffi::Span<const int64_t>>("groups"));
 
+XLA_FFI_TypeInfo kLoadedCallInfo = ffi::MakeTypeInfo<LoadedCall>();
+
 }  // namespace
+
+ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
+
+XLA_FFI_TypeId* LoadedCallTypeId() { return &LoadedCall::id; }
+XLA_FFI_TypeInfo* LoadedCallTypeInfo() { return &kLoadedCallInfo; }
 
 XLA_FFI_Error* InstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
 XLA_FFI_Error* CollectivePermuteHandler(XLA_FFI_CallFrame* frame) { return kCollectivePermute(frame); }

@@ -10,6 +10,10 @@
 
 namespace xla_shmem {
 
+// The type of what the instantiate handler leaves for the execute handlers; to be registered before the handlers.
+XLA_FFI_TypeId* LoadedCallTypeId();
+XLA_FFI_TypeInfo* LoadedCallTypeInfo();
+
 XLA_FFI_Error* InstantiateHandler(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* CollectivePermuteHandler(XLA_FFI_CallFrame* frame);
 XLA_FFI_Error* AllReduceHandler(XLA_FFI_CallFrame* frame);

@@ -38,6 +38,13 @@ nb::dict CpuHandlers() {
   return handlers;
 }
 
+nb::dict CpuHandlerState() {
+  nb::dict type;
+  type["type_id"] = nb::capsule(LoadedCallTypeId());
+  type["type_info"] = nb::capsule(LoadedCallTypeInfo());
+  return type;
+}
+
 void ThrowIf(bool failed, const std::string& error) {
   if (failed) throw std::runtime_error(error);
 }
@@ -96,13 +103,14 @@ NB_MODULE(_core, m) {
   BindPass(m);
   m.def("cpu_handlers", &CpuHandlers,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
+  m.def("cpu_handler_state", &CpuHandlerState,
+        "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
         nb::arg("spin_us"), nb::arg("deadline_s"),
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. Raises RuntimeError.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
-  m.def("unlink_segment", [] { Runtime::Get().UnlinkSegment(); }, "Removes the segment's name if it still exists.");
   m.def("set_connect_hook", &SetConnectHook, nb::arg("hook"),
         "`hook()` is called when an executable is loaded before `connect`; it returns \"\" or why it cannot be loaded.");
 }

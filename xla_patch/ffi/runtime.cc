@@ -1,5 +1,8 @@
 #include "xla_patch/ffi/runtime.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <utility>
 
 #include "xla_patch/nvshmem/host/host_api.h"
@@ -25,7 +28,12 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
   process_ = process;
   segment_ = host::Segment::Create(job_key_, process, bytes, error);
   own_segment_ = segment_.get();
-  return segment_ != nullptr;
+  if (segment_ == nullptr) return false;
+  // Not from Python's atexit, which runs before JAX's shutdown barrier: a rank that is done early would take the name away
+  // from those that have not attached yet.
+  creator_ = getpid();
+  std::atexit([] { Runtime::Get().UnlinkSegment(); });
+  return true;
 }
 
 bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error) {
@@ -84,7 +92,8 @@ bool Runtime::SetUpPes(std::string* error) {
 }
 
 void Runtime::UnlinkSegment() {
-  if (own_segment_ != nullptr) own_segment_->Unlink();
+  // A forked child runs our exit handlers too.
+  if (getpid() == creator_) own_segment_->Unlink();
 }
 
 std::string Runtime::EnsureConnected() {

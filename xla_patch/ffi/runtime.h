@@ -8,6 +8,8 @@
 #ifndef XLA_SHMEM_FFI_RUNTIME_H_
 #define XLA_SHMEM_FFI_RUNTIME_H_
 
+#include <sys/types.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -34,7 +36,7 @@ struct JobLayout {
 };
 
 struct RuntimeOptions {
-  std::chrono::microseconds spin{20};
+  std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
 };
 
@@ -42,12 +44,11 @@ class Runtime {
  public:
   static Runtime& Get();
 
-  // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot.
+  // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot. Its name goes
+  // when all have attached, at the latest when this process exits.
   bool CreateSegment(const std::string& job_key_hex, int process, size_t bytes, std::string* error);
   // Maps the others. Called once; later calls return true at once.
   bool Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error);
-  // Removes the segment's name if it is still there. Safe at any time; the memory stays mapped.
-  void UnlinkSegment();
 
   bool connected() const { return connected_.load(std::memory_order_acquire); }
   // Called (from any thread, without locks held) when an executable is loaded before Connect; returns "" or an error.
@@ -63,6 +64,7 @@ class Runtime {
  private:
   Runtime() = default;
   bool SetUpPes(std::string* error);
+  void UnlinkSegment();
 
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
@@ -71,6 +73,7 @@ class Runtime {
   int process_ = 0;
   std::unique_ptr<host::Segment> segment_;  // until Connect moves it into heap_
   host::Segment* own_segment_ = nullptr;
+  pid_t creator_ = 0;  // of own_segment_
   JobLayout layout_;
   std::unique_ptr<host::Heap> heap_;
   std::unique_ptr<host::ProgressEngine> engine_;

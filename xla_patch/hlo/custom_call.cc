@@ -43,6 +43,7 @@ std::vector<Aliasing> AliasFirstOperand(const Shape& result) {
     return {Aliasing()};
   }
   std::vector<Aliasing> aliasing;
+  aliasing.reserve(result.elements.size());
   for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) {
     aliasing.push_back({{i}, 0, {i}});
   }
@@ -55,6 +56,7 @@ std::vector<Aliasing> AliasEachOperand(const Shape& result) {
     return {Aliasing()};
   }
   std::vector<Aliasing> aliasing;
+  aliasing.reserve(result.elements.size());
   for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) {
     aliasing.push_back({{i}, i, {}});
   }

@@ -1,8 +1,9 @@
 // The table of NVSHMEM host calls that xla-shmem uses, and of the stream operations that go with them.
 //
-// Names, argument orders and constants are those of NVSHMEM 3.8 (OpenSHMEM 1.5 chapter 9 for signals, 9.4 for teams), so one
-// table can point at libnvshmem_host.so.3 (loader.h) or at our implementation over POSIX shared memory (host/host_api.h).
-// Everything in thunks/ is written against these two tables and nothing else; what holds for one holds for the other.
+// Names, argument orders and constants are those of NVSHMEM 3.8 (OpenSHMEM 1.5 chapter 9 for signals, 9.4 for teams),
+// so one table can point at libnvshmem_host.so.3 (loader.h) or at our implementation over POSIX shared memory
+// (host/host_api.h). Everything in thunks/ is written against these two tables and nothing else; what holds for one
+// holds for the other.
 //
 // Contract shared by both implementations:
 //   * A `dest` or `sig_addr` is the LOCAL address of a symmetric object; the call reaches the same object on `pe`.

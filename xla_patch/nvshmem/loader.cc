@@ -5,7 +5,8 @@
 namespace xla_shmem {
 namespace {
 
-constexpr char kInstallHint[] = "install it with `pip install nvidia-nvshmem-cu12` or `pip install nvidia-nvshmem-cu13`";
+constexpr char kInstallHint[] =
+    "install it with `pip install nvidia-nvshmem-cu12` or `pip install nvidia-nvshmem-cu13`";
 
 class SymbolReader {
  public:

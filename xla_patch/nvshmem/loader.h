@@ -1,8 +1,9 @@
 // Opens libnvshmem_host.so.3 with dlopen and fills the table of api.h from it.
 //
-// Nothing links against NVSHMEM and nothing of it is shipped: its licence is NVIDIA's and most machines do not have it. Opening
-// works on machines without a GPU (initialising does not). The init calls are kept beside the table because only the GPU road
-// makes them. Argument structs are opaque here: sizes as in NVSHMEM 3.x, checked against the version the library reports.
+// Nothing links against NVSHMEM and nothing of it is shipped: its licence is NVIDIA's and most machines do not have it.
+// Opening works on machines without a GPU (initialising does not). The init calls are kept beside the table because
+// only the GPU road makes them. Argument structs are opaque here: sizes as in NVSHMEM 3.x, checked against the version
+// the library reports.
 #ifndef XLA_SHMEM_NVSHMEM_LOADER_H_
 #define XLA_SHMEM_NVSHMEM_LOADER_H_
 
@@ -28,8 +29,8 @@ struct NvshmemLibrary {
 // Oldest release whose host API the table was written against.
 inline constexpr int kMinimumNvshmemMajor = 3;
 
-// Tries `candidates` in order (paths or sonames). False, with a sentence naming what was tried and the pip line that installs
-// it, when none opens, a symbol is missing, or the release is too old.
+// Tries `candidates` in order (paths or sonames). False, with a sentence naming what was tried and the pip line that
+// installs it, when none opens, a symbol is missing, or the release is too old.
 bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* library, std::string* error);
 
 }  // namespace xla_shmem

@@ -13,10 +13,11 @@ class Operation {
   virtual bool Poll() = 0;
   // One sentence on what is waited for, counters seen and expected included: the text of a deadline error.
   virtual std::string Describe() const = 0;
-  // True if this operation, looked at now, cannot finish unless `pe` does something more. Asked about PEs whose process is gone, so
-  // a yes must be certain: a PE may exit as soon as its own part is done.
+  // True if this operation, looked at now, cannot finish unless `pe` does something more. Asked about PEs whose process
+  // is gone, so a yes must be certain: a PE may exit as soon as its own part is done.
   virtual bool WaitsFor(int pe) const = 0;
-  // The job failed: drops what has not run. Memory that a peer may still write to is not given back. Poll is not called again.
+  // The job failed: drops what has not run. Memory that a peer may still write to is not given back. Poll is not called
+  // again.
   virtual void Abandon() = 0;
 };
 

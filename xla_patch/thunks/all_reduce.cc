@@ -149,8 +149,8 @@ void AllReduceOperation::EnqueueTwoShot() {
     steps = std::max(steps, chunks[i].size());
   }
   const std::vector<const char*> results(arguments_.results.begin(), arguments_.results.end());
-  // Step t: contribute chunk t, reduce chunk t - lag, collect chunk t - 2 lag. A channel then holds at most 2 lag + 1 messages
-  // that its receiver cannot consume without us, hence this lag (proof in docs/protocol.md).
+  // Step t: contribute chunk t, reduce chunk t - lag, collect chunk t - 2 lag. A channel then holds at most 2 lag + 1
+  // messages that its receiver cannot consume without us, hence this lag (proof in docs/protocol.md).
   const size_t lag = (num_slots - 1) / 2;
   for (size_t t = 0; t < steps + 2 * lag; ++t) {
     for (int i = 0; i < members(); ++i) {
@@ -178,7 +178,8 @@ std::string AllReduceOperation::Describe() const {
   if (blocks_.blocks.empty()) return text + "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
   std::string missing;
   for (int i = 0; i < members(); ++i) {
-    if (i != my_index_ && !sends_[i].open()) missing += (missing.empty() ? "" : ", ") + std::to_string(arguments_.group[i]);
+    if (i != my_index_ && !sends_[i].open())
+      missing += (missing.empty() ? "" : ", ") + std::to_string(arguments_.group[i]);
   }
   if (!missing.empty()) return text + "; not arrived at this operation: PE " + missing;
   for (int i = 0; i < members(); ++i) {

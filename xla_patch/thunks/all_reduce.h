@@ -1,9 +1,9 @@
 // All-reduce over put and signal (docs/protocol.md, "All-reduce").
 //
 // Small messages, one-shot: everybody puts everything to everybody and reduces for itself, in group order.
-// Larger ones, two-shot: every member owns one part of the buffers; the parts are put to their owners, which reduce them in group
-// order and put the results to everybody (reduce-scatter, then all-gather), in chunks that overlap with each other.
-// Either way all members compute the same bits. Result i may be operand i itself.
+// Larger ones, two-shot: every member owns one part of the buffers; the parts are put to their owners, which reduce
+// them in group order and put the results to everybody (reduce-scatter, then all-gather), in chunks that overlap with
+// each other. Either way all members compute the same bits. Result i may be operand i itself.
 #ifndef XLA_SHMEM_THUNKS_ALL_REDUCE_H_
 #define XLA_SHMEM_THUNKS_ALL_REDUCE_H_
 
@@ -29,8 +29,8 @@ struct AllReduceArguments {
   std::vector<size_t> bytes;
 };
 
-// Up to this many padded bytes one-shot is used. It moves (n-1) times the message a PE instead of 2(n-1)/n times, for one
-// exchange of signals instead of two.
+// Up to this many padded bytes one-shot is used. It moves (n-1) times the message a PE instead of 2(n-1)/n times, for
+// one exchange of signals instead of two.
 size_t OneShotLimitBytes(size_t group_size);
 
 class AllReduceOperation : public Operation {

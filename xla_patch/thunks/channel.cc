@@ -13,7 +13,8 @@ constexpr Geometry kSmallest{4 << 10, 1};
 uint64_t Load(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
 Geometry Preferred(size_t payload) {
-  const size_t padded = std::max<size_t>((payload + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment, kPieceAlignment);
+  const size_t padded =
+      std::max<size_t>((payload + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment, kPieceAlignment);
   if (padded <= kSlotBytes) return {padded, 1};
   const size_t chunks = (padded + kSlotBytes - 1) / kSlotBytes;
   return {kSlotBytes, static_cast<uint32_t>(std::min<size_t>(chunks, kSlotsInFlight))};
@@ -112,8 +113,8 @@ void SendChannel::EnqueueMessage(const PeContext& context, const std::vector<con
   }
   char* slot = block_ + kSignalLine + message % geometry_.num_slots * geometry_.slot_bytes;
   for (const Piece& piece : pieces) {
-    shmem.putmem_on_stream(slot + piece.slot_offset, buffers[piece.buffer] + piece.buffer_offset, piece.bytes, receiver_,
-                           stream);
+    shmem.putmem_on_stream(slot + piece.slot_offset, buffers[piece.buffer] + piece.buffer_offset, piece.bytes,
+                           receiver_, stream);
   }
   shmem.signal_op_on_stream(reinterpret_cast<uint64_t*>(block_), message + 1, kSignalSet, receiver_, stream);
 }

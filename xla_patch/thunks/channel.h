@@ -1,4 +1,5 @@
-// A channel carries the messages of one operation from one PE to another: the handshake of docs/protocol.md on two streams.
+// A channel carries the messages of one operation from one PE to another: the handshake of docs/protocol.md on two
+// streams.
 //
 //   receiver's block:  [arrived: one signal line][slot 0]...[slot n-1]
 //   sender,   message m: wait credit > m - n;  put pieces into slot m mod n;  signal arrived := m + 1
@@ -43,14 +44,15 @@ struct BlockSet {
   std::vector<char*> blocks;
 };
 
-// Slots of a large message: big enough to amortise a handshake, small enough that a few of them stay in the L2 cache, so the
-// receiver's copy reads what the sender's has just written. Measured in benchmarks/ (docs/performance.md).
-// Less one line: a block of four such slots and its signal then fills a power of two (slot_pool.h).
+// Slots of a large message: big enough to amortise a handshake, small enough that a few of them stay in the L2 cache,
+// so the receiver's copy reads what the sender's has just written. Measured in benchmarks/ (docs/performance.md). Less
+// one line: a block of four such slots and its signal then fills a power of two (slot_pool.h).
 inline constexpr size_t kSlotBytes = (256 << 10) - 64;
 inline constexpr uint32_t kSlotsInFlight = 4;
 
-// Takes `count` blocks for messages of `payload` padded bytes each: the preferred geometry, or smaller ones while the arena is
-// nearly used up (docs/protocol.md, "No deadlock"). False if not even the smallest is to be had: call again later.
+// Takes `count` blocks for messages of `payload` padded bytes each: the preferred geometry, or smaller ones while the
+// arena is nearly used up (docs/protocol.md, "No deadlock"). False if not even the smallest is to be had: call again
+// later.
 bool TakeBlocks(const PeContext& context, size_t payload, size_t count, BlockSet* set);
 void ReturnBlocks(const BlockSet& set);
 
@@ -93,11 +95,11 @@ class SendChannel {
   const Geometry& geometry() const { return geometry_; }
 
   // Enqueues one message: `pieces` of `buffers`, in stream order behind the slot's credit.
-  void EnqueueMessage(const PeContext& context, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
-                      StreamHandle stream);
+  void EnqueueMessage(const PeContext& context, const std::vector<const char*>& buffers,
+                      const std::vector<Piece>& pieces, StreamHandle stream);
 
-  // True, looked at now, while credits that were enqueued for have not come. False once the receiver has withdrawn its grant: it
-  // has everything then, and the credit word may already count for another channel.
+  // True, looked at now, while credits that were enqueued for have not come. False once the receiver has withdrawn its
+  // grant: it has everything then, and the credit word may already count for another channel.
   bool Waiting() const;
   std::string Counters() const;
 

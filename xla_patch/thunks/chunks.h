@@ -1,8 +1,8 @@
 // How a message of several buffers is cut into chunks that fit a slot.
 //
-// Both ends walk the same ranges with the same slot size and so agree on every chunk without a word being exchanged. A chunk may
-// hold pieces of several buffers (combined collectives carry many small tensors); pieces start at 64-byte offsets of the slot,
-// so reductions run on aligned memory and no element is ever split.
+// Both ends walk the same ranges with the same slot size and so agree on every chunk without a word being exchanged. A
+// chunk may hold pieces of several buffers (combined collectives carry many small tensors); pieces start at 64-byte
+// offsets of the slot, so reductions run on aligned memory and no element is ever split.
 #ifndef XLA_SHMEM_THUNKS_CHUNKS_H_
 #define XLA_SHMEM_THUNKS_CHUNKS_H_
 

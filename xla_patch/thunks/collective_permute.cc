@@ -25,7 +25,8 @@ PermuteOperation::~PermuteOperation() {
 bool PermuteOperation::OpenReceive() {
   if (!needs_receive_ || receive_.open()) return true;
   if (blocks_.blocks.empty() && !TakeBlocks(*context_, payload_, 1, &blocks_)) return false;
-  return receive_.Open(*context_, arguments_.source, arguments_.key, blocks_.blocks[0], blocks_.geometry, receive_stream_);
+  return receive_.Open(*context_, arguments_.source, arguments_.key, blocks_.blocks[0], blocks_.geometry,
+                       receive_stream_);
 }
 
 bool PermuteOperation::OpenSend() {
@@ -102,8 +103,8 @@ void PermuteOperation::EnqueueInPlace(StreamHandle stream) {
     EnqueueReceives(stream);
     return;
   }
-  // A chunk is received once every byte before its end has been sent. Around a ring of such PEs the one that has sent least can
-  // always go on, so this cannot deadlock whatever slot sizes the receivers chose (docs/protocol.md).
+  // A chunk is received once every byte before its end has been sent. Around a ring of such PEs the one that has sent
+  // least can always go on, so this cannot deadlock whatever slot sizes the receivers chose (docs/protocol.md).
   ChunkCursor send_cursor(&ranges_, send_.geometry().slot_bytes);
   ChunkCursor receive_cursor(&ranges_, blocks_.geometry.slot_bytes);
   auto end_of = [](const std::vector<Piece>& pieces) {
@@ -124,15 +125,17 @@ void PermuteOperation::EnqueueInPlace(StreamHandle stream) {
 
 std::string PermuteOperation::Describe() const {
   std::string text = "collective-permute " + arguments_.name + " (" + std::to_string(payload_) + " bytes) on PE " +
-                     std::to_string(context_->pe) + ", execution " + std::to_string(arguments_.key.execution & 0xffffffff);
+                     std::to_string(context_->pe) + ", execution " +
+                     std::to_string(arguments_.key.execution & 0xffffffff);
   if (needs_receive_) {
     text += receive_.open() ? "; from its source: " + receive_.Counters()
                             : "; no free slot for PE " + std::to_string(arguments_.source) +
                                   " to put into (raise XLA_SHMEM_HEAP_SIZE)";
   }
   if (needs_send_) {
-    text += send_.open() ? "; to its target: " + send_.Counters()
-                         : "; its target PE " + std::to_string(arguments_.target) + " has not arrived at this operation";
+    text += send_.open()
+                ? "; to its target: " + send_.Counters()
+                : "; its target PE " + std::to_string(arguments_.target) + " has not arrived at this operation";
   }
   return text;
 }

@@ -1,8 +1,9 @@
 // Collective-permute over put and signal (docs/protocol.md, "Permute").
 //
-// Each PE sends its operands to at most one PE and receives its results from at most one: open chains, self-edges and PEs without
-// a source (their results become zeros, as XLA defines it) are ordinary cases. There is no barrier, only the pairwise handshake.
-// Several operands (combined permutes) travel as one message. Results may share memory with operands in any way.
+// Each PE sends its operands to at most one PE and receives its results from at most one: open chains, self-edges and
+// PEs without a source (their results become zeros, as XLA defines it) are ordinary cases. There is no barrier, only
+// the pairwise handshake. Several operands (combined permutes) travel as one message. Results may share memory with
+// operands in any way.
 #ifndef XLA_SHMEM_THUNKS_COLLECTIVE_PERMUTE_H_
 #define XLA_SHMEM_THUNKS_COLLECTIVE_PERMUTE_H_
 

@@ -33,7 +33,8 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant, StreamHandle strea
   std::atomic<bool>* used = &used_[static_cast<size_t>(sender) * kRecords];
   for (int probe = 0; probe < kWindow; ++probe) {
     const int record = static_cast<int>((home + probe) % kRecords);
-    if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire)) continue;
+    if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire))
+      continue;
     GrantRecord* mine = &Row(pe_)[record];
     auto* remote = static_cast<GrantRecord*>(api_->shmem.ptr(mine, sender));
     Store(remote->key.operation, grant.key.operation);

@@ -1,11 +1,13 @@
 // How a sender on CPU learns where to put: grants that receivers publish on a board in the sender's heap.
 //
-// XLA:CPU runs independent collectives in different orders in different processes, so nothing may depend on the order in which
-// operations arrive: a grant carries the key of the message it is for, and the sender picks the one it needs. A board has a few
-// records for every receiver; a record is written only by that receiver, and its `state` word (0, or a generation that is never
-// used twice) makes reading it safe at any moment:
-//   publish: store body, signal state := generation   |   read: state, body, state again   |   withdraw: signal state := 0
-// A receiver with no free record in the probe window of a key tries again later; it holds nothing others wait for meanwhile.
+// XLA:CPU runs independent collectives in different orders in different processes, so nothing may depend on the order
+// in which operations arrive: a grant carries the key of the message it is for, and the sender picks the one it needs.
+// A board has a few records for every receiver; a record is written only by that receiver, and its `state` word (0, or
+// a generation that is never used twice) makes reading it safe at any moment:
+//   publish: store body, signal state := generation   |   read: state, body, state again   |   withdraw: signal state
+//   := 0
+// A receiver with no free record in the probe window of a key tries again later; it holds nothing others wait for
+// meanwhile.
 #ifndef XLA_SHMEM_THUNKS_GRANT_BOARD_H_
 #define XLA_SHMEM_THUNKS_GRANT_BOARD_H_
 
@@ -18,8 +20,8 @@
 
 namespace xla_shmem {
 
-// Names one message of the job, the same at both ends: the operation (unique over modules and parts of combined collectives),
-// and which execution of it (XLA's run id and the count within that run).
+// Names one message of the job, the same at both ends: the operation (unique over modules and parts of combined
+// collectives), and which execution of it (XLA's run id and the count within that run).
 struct MessageKey {
   uint64_t operation;
   uint64_t execution;
@@ -45,8 +47,8 @@ class GrantBoard {
   // `symmetric` is the address of the board in `pe`'s heap, of `n_pes` PEs.
   GrantBoard(const TransportApi* api, void* symmetric, int pe, int n_pes);
 
-  // Receiver: publishes `grant` (state and credit are set here) on `sender`'s board. Record number, or -1 if none is free.
-  // `stream` must be idle.
+  // Receiver: publishes `grant` (state and credit are set here) on `sender`'s board. Record number, or -1 if none is
+  // free. `stream` must be idle.
   int Publish(int sender, const GrantRecord& grant, StreamHandle stream);
   void Withdraw(int sender, int record, StreamHandle stream);
   // Local address standing for the credit word of a published grant (to be signalled on the sender).
@@ -56,8 +58,8 @@ class GrantBoard {
   GrantRecord* Find(int receiver, const MessageKey& key, GrantRecord* grant) const;
 
  private:
-  // For each receiver: as many operations as may be waiting for one sender at a time. XLA:CPU issues every collective whose
-  // inputs are ready, so a step with hundreds of uncombined gradients needs hundreds.
+  // For each receiver: as many operations as may be waiting for one sender at a time. XLA:CPU issues every collective
+  // whose inputs are ready, so a step with hundreds of uncombined gradients needs hundreds.
   static constexpr int kRecords = 1024;
   static constexpr int kWindow = 16;  // records a key may be found in
   GrantRecord* Row(int receiver) const { return board_ + static_cast<size_t>(receiver) * kRecords; }

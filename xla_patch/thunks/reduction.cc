@@ -48,7 +48,7 @@ Bf16 NarrowBf16(float value) {
 float Widen(F16 value) {
   const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
   const float scaled = FromBits(magnitude) * FromBits(0x77800000);  // 2^112 = 2^(127-15)
-  const uint32_t special = magnitude | 0x7f800000;                   // infinities and NaNs keep an all-ones exponent
+  const uint32_t special = magnitude | 0x7f800000;                  // infinities and NaNs keep an all-ones exponent
   const uint32_t bits = magnitude >= 0x0f800000 ? special : ToBits(scaled);
   return FromBits(bits | static_cast<uint32_t>(value.bits & 0x8000) << 16);
 }
@@ -202,7 +202,8 @@ size_t ElementBytes(ElementType type) {
   return 0;
 }
 
-void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements, char* output) {
+void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements,
+            char* output) {
   const ScopedIeeeDenormals ieee;
   switch (type) {
     case ElementType::kF32:

@@ -1,8 +1,9 @@
 // Doorbells: how a PE that sleeps is woken by a signal from another process.
 //
-// The cost model: a signal to a busy PE is a store, a fence and a load; only a sleeping PE costs a system call. A sleeper first
-// announces itself, then looks at its signals once more, then sleeps on the word it had read before looking: a signal that
-// arrives in between changes the word and the kernel refuses to sleep (the classic eventcount; Linux futex(2)).
+// The cost model: a signal to a busy PE is a store, a fence and a load; only a sleeping PE costs a system call. A
+// sleeper first announces itself, then looks at its signals once more, then sleeps on the word it had read before
+// looking: a signal that arrives in between changes the word and the kernel refuses to sleep (the classic eventcount;
+// Linux futex(2)).
 #ifndef XLA_SHMEM_NVSHMEM_HOST_FUTEX_H_
 #define XLA_SHMEM_NVSHMEM_HOST_FUTEX_H_
 

@@ -1,8 +1,8 @@
 // The symmetric heaps of all PEs of a job, as this process sees them.
 //
-// Every PE owns `bytes()` bytes; an object at offset o of one heap is "the same object" at offset o of every other. A process may
-// own several PEs (one a device), so a symmetric address is recognised by the local heap it lies in. Heaps of processes on other
-// hosts are not mapped: `Reaches(pe)` is false and nothing may be sent there.
+// Every PE owns `bytes()` bytes; an object at offset o of one heap is "the same object" at offset o of every other. A
+// process may own several PEs (one a device), so a symmetric address is recognised by the local heap it lies in. Heaps
+// of processes on other hosts are not mapped: `Reaches(pe)` is false and nothing may be sent there.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_HEAP_H_
 #define XLA_SHMEM_NVSHMEM_HOST_HEAP_H_
 
@@ -20,8 +20,9 @@ namespace xla_shmem::host {
 
 class Heap {
  public:
-  // `segments[p]` is process p's segment, or null when p is not on this host; `process_of_pe[pe]` says where each PE lives (PEs of
-  // one process in ascending order). `own_process` indexes both. Returns nullptr and fills `error` if a heap would be too small.
+  // `segments[p]` is process p's segment, or null when p is not on this host; `process_of_pe[pe]` says where each PE
+  // lives (PEs of one process in ascending order). `own_process` indexes both. Returns nullptr and fills `error` if a
+  // heap would be too small.
   static std::unique_ptr<Heap> Create(std::vector<std::unique_ptr<Segment>> segments, std::vector<int> process_of_pe,
                                       int own_process, std::string* error);
 
@@ -37,8 +38,9 @@ class Heap {
   char* Translate(const void* address, int pe) const { return homes_[pe].base + OffsetOf(address); }
   size_t OffsetOf(const void* address) const;
 
-  // Takes `bytes` at the same offset of every heap. Collective: all PEs ask for the same sizes in the same order. Returns the
-  // offset, or SIZE_MAX when the heap is exhausted. Never freed: the runtime allocates once (docs/protocol.md, "One arena").
+  // Takes `bytes` at the same offset of every heap. Collective: all PEs ask for the same sizes in the same order.
+  // Returns the offset, or SIZE_MAX when the heap is exhausted. Never freed: the runtime allocates once
+  // (docs/protocol.md, "One arena").
   size_t Allocate(size_t bytes);
   size_t Used() const { return allocated_; }
 

@@ -18,7 +18,8 @@ int MyPe() { return bound_pe >= 0 ? bound_pe : current_heap->local_pes().front()
 
 int NumPes() { return current_heap->n_pes(); }
 
-// What `Malloc` has handed out. The n-th call of every PE gets the n-th block, and several PEs may live in this process.
+// What `Malloc` has handed out. The n-th call of every PE gets the n-th block, and several PEs may live in this
+// process.
 struct Allocations {
   struct Block {
     size_t offset;
@@ -51,9 +52,7 @@ void* Malloc(size_t bytes) {
 
 void Free(void*) {}  // the heap lives as long as the job
 
-void* Ptr(const void* dest, int pe) {
-  return current_heap->Reaches(pe) ? current_heap->Translate(dest, pe) : nullptr;
-}
+void* Ptr(const void* dest, int pe) { return current_heap->Reaches(pe) ? current_heap->Translate(dest, pe) : nullptr; }
 
 void PutmemOnStream(void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
   Command command{Command::Kind::kCopy};

@@ -12,8 +12,9 @@ namespace {
 // How often a sleeping poller looks at deadlines and at the lives of other processes.
 constexpr auto kLongestSleep = std::chrono::milliseconds(100);
 
-// Looks at memory that may change any moment, one turn at a time. Only the first turns are busy: the peer we wait for may be
-// runnable on this very core, and then every further spin delays it. A yield costs little when nobody else wants the core.
+// Looks at memory that may change any moment, one turn at a time. Only the first turns are busy: the peer we wait for
+// may be runnable on this very core, and then every further spin delays it. A yield costs little when nobody else wants
+// the core.
 class PoliteWait {
  public:
   void Turn() {

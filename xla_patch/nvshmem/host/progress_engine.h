@@ -1,9 +1,9 @@
 // Drives operations that could not finish where they were started.
 //
-// One thread at a time polls the pending operations: for `spin` busily, then asleep on the process's doorbell. When operations
-// finish, that thread hands the polling to another one before it runs their completions, because a completion may run any
-// amount of the user's program (XLA continues right where a future is set). So transfers keep moving however long a
-// completion takes; threads are started when none is free for polling.
+// One thread at a time polls the pending operations: for `spin` busily, then asleep on the process's doorbell. When
+// operations finish, that thread hands the polling to another one before it runs their completions, because a
+// completion may run any amount of the user's program (XLA continues right where a future is set). So transfers keep
+// moving however long a completion takes; threads are started when none is free for polling.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 #define XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 
@@ -28,8 +28,8 @@ class ProgressEngine {
   using Completion = std::function<void(const std::string& error)>;
 
   ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline);
-  // Fails what is pending, and what its completions still submit ("the process is shutting down"), and joins the threads. Not to
-  // be called from a completion.
+  // Fails what is pending, and what its completions still submit ("the process is shutting down"), and joins the
+  // threads. Not to be called from a completion.
   ~ProgressEngine();
 
   // Polls `operation` here for up to `spin`. True if it finished. False, `error` empty: it has to be submitted.
@@ -55,7 +55,8 @@ class ProgressEngine {
   void FailAll(const std::string& why, std::vector<Pending>* finished);
   // At most every 100 ms: fails everything if another process gave up, or if something pending can never finish.
   bool CheckForTrouble(std::vector<Pending>* finished);
-  // Why something pending can never finish: past its deadline, or waiting for a process that has exited. Empty otherwise.
+  // Why something pending can never finish: past its deadline, or waiting for a process that has exited. Empty
+  // otherwise.
   std::string Trouble(Clock::time_point now) const;
   void SleepOnDoorbell(std::vector<Pending>* finished);
 

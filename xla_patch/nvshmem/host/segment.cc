@@ -47,7 +47,8 @@ int OpenExisting(const std::string& name, int access) {
   return shm_open(name.c_str(), access | O_CLOEXEC | O_NONBLOCK, 0);
 }
 
-// Backs the first `bytes` with memory now; ftruncate alone would only fail later, with SIGBUS. tmpfs gives up on any signal.
+// Backs the first `bytes` with memory now; ftruncate alone would only fail later, with SIGBUS. tmpfs gives up on any
+// signal.
 int Back(int file, size_t bytes) {
   int status;
   do {
@@ -117,8 +118,9 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   const std::string name = SegmentName(job, process);
   FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) {
-    *error = "cannot create shared memory " + name + ": " + Errno(errno) +
-             (errno == EEXIST ? "; another job uses the same XLA_SHMEM_JOB key: unset it or give each job its own" : "");
+    *error =
+        "cannot create shared memory " + name + ": " + Errno(errno) +
+        (errno == EEXIST ? "; another job uses the same XLA_SHMEM_JOB key: unset it or give each job its own" : "");
     return nullptr;
   }
   auto not_backed = [&](int status) {
@@ -136,7 +138,8 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   }
   std::unique_ptr<Segment> segment(new Segment(name, address, bytes, /*owner=*/true));
   SegmentHeader& header = segment->header();
-  // Backing gigabytes takes seconds, and we may be killed meanwhile: say first whose segment it is, so that SweepStale knows.
+  // Backing gigabytes takes seconds, and we may be killed meanwhile: say first whose segment it is, so that SweepStale
+  // knows.
   header.pid_start_time = ProcessStartTime(getpid());
   header.pid_namespace = PidNamespace();
   header.pid.store(getpid(), std::memory_order_release);
@@ -161,7 +164,8 @@ std::unique_ptr<Segment> Segment::Attach(const JobKey& job, int process, std::st
   struct stat status;
   if (fstat(file.get(), &status) != 0) return refuse(Errno(errno));
   if (status.st_uid != geteuid()) {
-    return refuse("it belongs to user " + std::to_string(status.st_uid) + ", not to us (" + std::to_string(geteuid()) + ")");
+    return refuse("it belongs to user " + std::to_string(status.st_uid) + ", not to us (" + std::to_string(geteuid()) +
+                  ")");
   }
   if ((status.st_mode & 0777) != 0600) {
     return refuse("its mode is not 0600, so others could write into it");

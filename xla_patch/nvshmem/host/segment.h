@@ -1,12 +1,13 @@
 // POSIX shared-memory segments: one a process, holding the symmetric heaps of the PEs that live in it.
 //
-// A segment is named `/xla_shmem.<uid>.<job key>.<process>`, created with O_EXCL and mode 0600, fully backed when created (so
-// that a full /dev/shm is an error here and not a SIGBUS later), and never followed through a symlink. Whoever attaches checks
-// owner, mode, size, magic, layout version and the job key in the header before trusting a byte of it.
+// A segment is named `/xla_shmem.<uid>.<job key>.<process>`, created with O_EXCL and mode 0600, fully backed when
+// created (so that a full /dev/shm is an error here and not a SIGBUS later), and never followed through a symlink.
+// Whoever attaches checks owner, mode, size, magic, layout version and the job key in the header before trusting a byte
+// of it.
 //
-// Unlinking: `NoteAttached` counts the processes that mapped a segment; the last one unlinks its name, so nothing is left
-// behind however the job dies after that. Before that the owner unlinks in its destructor, and `SweepStale` removes segments
-// whose owner no longer runs.
+// Unlinking: `NoteAttached` counts the processes that mapped a segment; the last one unlinks its name, so nothing is
+// left behind however the job dies after that. Before that the owner unlinks in its destructor, and `SweepStale`
+// removes segments whose owner no longer runs.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_SEGMENT_H_
 #define XLA_SHMEM_NVSHMEM_HOST_SEGMENT_H_
 
@@ -34,9 +35,10 @@ struct SegmentHeader {
   int32_t process;
   uint64_t job_key[2];
   uint64_t bytes;
-  std::atomic<int64_t> pid;  // stored after the next two, before the segment is backed: 0 means nobody knows whose it is yet
-  uint64_t pid_start_time;   // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
-  uint64_t pid_namespace;    // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
+  std::atomic<int64_t>
+      pid;  // stored after the next two, before the segment is backed: 0 means nobody knows whose it is yet
+  uint64_t pid_start_time;  // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
+  uint64_t pid_namespace;   // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
   std::atomic<uint32_t> attached;
   // 0, or 1 once `failure_text` says why this process gave up (see Heap::Fail).
   std::atomic<uint32_t> failed;

@@ -1,8 +1,10 @@
-// A stream of the host implementation: commands that run in the order they were enqueued, on whichever thread advances it.
+// A stream of the host implementation: commands that run in the order they were enqueued, on whichever thread advances
+// it.
 //
-// A command whose predecessors have all run is executed where it is enqueued, so a transfer that nothing holds up costs no
-// hand-over. The first unsatisfied wait stops the stream; `Advance` tries again. A stream belongs to one thread at a time.
-// `BeginCapture`/`EndCapture`/`Launch` mirror CUDA graphs: captured commands do not run, and can be launched any number of times.
+// A command whose predecessors have all run is executed where it is enqueued, so a transfer that nothing holds up costs
+// no hand-over. The first unsatisfied wait stops the stream; `Advance` tries again. A stream belongs to one thread at a
+// time. `BeginCapture`/`EndCapture`/`Launch` mirror CUDA graphs: captured commands do not run, and can be launched any
+// number of times.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_STREAM_H_
 #define XLA_SHMEM_NVSHMEM_HOST_STREAM_H_
 

@@ -124,14 +124,15 @@ int TeamTranslatePe(TeamHandle source_handle, int source_pe, TeamHandle destinat
   return IndexOf(*destination, source->members[source_pe]);
 }
 
-int TeamSplitStrided(TeamHandle parent_handle, int start, int stride, int size, const void*, long, TeamHandle* new_team) {
+int TeamSplitStrided(TeamHandle parent_handle, int start, int stride, int size, const void*, long,
+                     TeamHandle* new_team) {
   *new_team = kTeamInvalid;
   const Team* parent = Find(parent_handle);
   if (parent == nullptr) return 1;
   const int parent_size = static_cast<int>(parent->members.size());
   const int64_t last = start + static_cast<int64_t>(size - 1) * stride;
-  const bool valid = size > 0 && start >= 0 && start < parent_size && last >= 0 && last < parent_size &&
-                     (stride != 0 || size == 1);
+  const bool valid =
+      size > 0 && start >= 0 && start < parent_size && last >= 0 && last < parent_size && (stride != 0 || size == 1);
   const uint64_t rows = FreeRowsEverywhere(parent_handle, *parent) & ((uint64_t{1} << kMaxTeams) - 1);
   if (!valid || rows == 0) return 1;
   std::vector<int> members;

@@ -1,8 +1,9 @@
 // Teams of the host implementation (OpenSHMEM 1.5, chapter 9.4): strided and 2-D splits, rank translation, barriers.
 //
-// A team owns one row of sync words in the symmetric heap; the PEs of the parent agree on a row that is free at all of them (as
-// NVSHMEM does), so two teams never share words they could both be using. Splits and `TeamDestroy` are collective over the
-// parent and block; barriers are stream commands. All answer for the PE the calling thread is bound to (host_api.h).
+// A team owns one row of sync words in the symmetric heap; the PEs of the parent agree on a row that is free at all of
+// them (as NVSHMEM does), so two teams never share words they could both be using. Splits and `TeamDestroy` are
+// collective over the parent and block; barriers are stream commands. All answer for the PE the calling thread is bound
+// to (host_api.h).
 #ifndef XLA_SHMEM_NVSHMEM_HOST_TEAM_H_
 #define XLA_SHMEM_NVSHMEM_HOST_TEAM_H_
 
@@ -17,7 +18,8 @@ bool ResetTeams(Heap* heap);
 int TeamMyPe(TeamHandle team);
 int TeamNumPes(TeamHandle team);
 int TeamTranslatePe(TeamHandle source_team, int source_pe, TeamHandle destination_team);
-// 0 on success; non-zero for a bad range, or when no sync row is free at all PEs. PEs outside the new team get kTeamInvalid.
+// 0 on success; non-zero for a bad range, or when no sync row is free at all PEs. PEs outside the new team get
+// kTeamInvalid.
 int TeamSplitStrided(TeamHandle parent, int start, int stride, int size, const void* config, long config_mask,
                      TeamHandle* new_team);
 int TeamSplit2d(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
