@@ -146,7 +146,8 @@ TEST_CASE("A source that stops half way is named with the messages seen and expe
   Job job(options);
   PermuteTransfer transfer({5, 3}, 0, {-1, 0}, {6 * kSlotBytes}, Placement::kApart);
   const std::string error = job.Finish(transfer.Begin(job.context(0)));
-  CHECK(error.find("from its source: PE 1 has put 0 of 6 messages into slots of 262144 bytes") != std::string::npos);
+  CHECK(error.find("from its source: PE 1 has put 0 of 6 messages into slots of " + std::to_string(kSlotBytes) +
+                   " bytes") != std::string::npos);
 }
 
 TEST_CASE("Blocks of a failed operation are never given to another one") {
