@@ -29,7 +29,7 @@ class DemoError(Exception):
     """The demo did not show what it is there to show; the message says why."""
 
 
-def run_demo(config: TrainConfig, out: Path, repeats: int = 2) -> None:
+def run_demo(config: TrainConfig, out: Path, repeats: int = 1) -> None:
     """Runs the job on both transports in turn, prints the comparison and saves it under `out`.
 
     Args:
@@ -148,7 +148,7 @@ def _check_moved(reports: list[ModuleReport]) -> None:
 
 @click.command("demo")
 @config_options
-@click.option("--repeats", default=2, show_default=True, help="Runs on each transport, in turn.")
+@click.option("--repeats", default=1, show_default=True, help="Runs on each transport, in turn.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),

@@ -142,7 +142,7 @@ def speed_up_sentence(runs: Runs) -> str:
     spread = (
         f" ({min(single):.2f}x to {max(single):.2f}x in {len(single)} alternating repeats)"
         if len(single) > 1
-        else " (one run each: noise of the machine may pass for speed-up, --repeats alternates several)"
+        else " (one run each; against noise, --repeats alternates several)"
     )
     return f"Speed-up of the median step: {ratio:.2f}x{spread}."
 

@@ -130,7 +130,7 @@ def _stop(job: subprocess.Popen[bytes]) -> None:
     job.terminate()
     try:
         job.wait(timeout=2 * GRACE)
-    except subprocess.TimeoutExpired:
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
         job.kill()  # the launcher's guard ends the ranks
         job.wait()
 

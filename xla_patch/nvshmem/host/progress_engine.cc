@@ -51,6 +51,8 @@ ProgressEngine::~ProgressEngine() {
     arrivals_.clear();
     std::vector<Pending> left;
     FailAll("the process is shutting down", &left);
+    left.insert(left.end(), std::make_move_iterator(finished_.begin()), std::make_move_iterator(finished_.end()));
+    finished_.clear();
     for (Pending& entry : left) {
       entry.operation.reset();
       entry.completion(entry.error);
@@ -101,29 +103,39 @@ std::string ProgressEngine::Fail(const std::string& why) {
 
 void ProgressEngine::ThreadMain() {
   std::unique_lock<std::mutex> lock(mutex_);
-  while (!stopping_) {
-    if (polling_ || (arrivals_.empty() && pending_.empty())) {
+  while (true) {
+    if (!finished_.empty()) {
+      RunOneCompletion(lock);
+    } else if (stopping_) {
+      return;
+    } else if (polling_ || (arrivals_.empty() && pending_.empty())) {
       ++idle_threads_;
       wake_.wait(lock);
       --idle_threads_;
-      continue;
+    } else {
+      polling_ = true;
+      std::vector<Pending> finished = PollUntilSomethingFinished(lock);
+      polling_ = false;
+      finished_.insert(finished_.end(), std::make_move_iterator(finished.begin()),
+                       std::make_move_iterator(finished.end()));
     }
-    polling_ = true;
-    std::vector<Pending> finished = PollUntilSomethingFinished(lock);
-    polling_ = false;
-    if (finished.empty()) continue;
-    if (!stopping_ && (!arrivals_.empty() || !pending_.empty())) {
+  }
+}
+
+void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
+  {
+    Pending entry = std::move(finished_.front());
+    finished_.pop_front();
+    const bool to_poll = !polling_ && (!arrivals_.empty() || !pending_.empty());
+    if (!stopping_ && (to_poll || !finished_.empty())) {
       if (idle_threads_ == 0) threads_.emplace_back([this] { ThreadMain(); });
       wake_.notify_one();
     }
     lock.unlock();
-    for (Pending& entry : finished) {
-      entry.operation.reset();
-      entry.completion(entry.error);
-    }
-    finished.clear();
-    lock.lock();
+    entry.operation.reset();
+    entry.completion(entry.error);
   }
+  lock.lock();
 }
 
 std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock) {

@@ -1,14 +1,16 @@
 // Drives operations that could not finish where they were started.
 //
 // One thread at a time polls the pending operations: for `spin` busily, then asleep on the process's doorbell. When
-// operations finish, that thread hands the polling to another one before it runs their completions, because a
-// completion may run any amount of the user's program (XLA continues right where a future is set). So transfers keep
-// moving however long a completion takes; threads are started when none is free for polling.
+// an operation finishes, that thread hands the polling, and what else has finished, to another one before it runs the
+// completion, because a completion may run any amount of the user's program (XLA continues right where a future is
+// set), and may block there until other completions have run (in a rendezvous of gloo with the other devices of this
+// process). So everything keeps moving however long a completion takes; threads are started when none is free.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 #define XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 
 #include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -48,6 +50,9 @@ class ProgressEngine {
   };
 
   void ThreadMain();
+  // Takes the first of `finished_`, sees to it that the rest has a thread, and completes it. Called and left with
+  // `lock` held.
+  void RunOneCompletion(std::unique_lock<std::mutex>& lock);
   // Polls until something finished or shutdown; returns what finished. Called and left with `lock` held.
   std::vector<Pending> PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock);
   // One pass over `pending_`: moves finished entries to `finished`. True if any finished.
@@ -67,6 +72,7 @@ class ProgressEngine {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::vector<Pending> arrivals_;  // guarded by mutex_
+  std::deque<Pending> finished_;   // guarded by mutex_; to be completed
   std::vector<std::thread> threads_;
   int idle_threads_ = 0;
   bool polling_ = false;  // some thread owns pending_

@@ -1,0 +1,20 @@
+"""The list of all cases, filled by importing the files that define them."""
+
+from __future__ import annotations
+
+import cases_all_reduce
+import cases_devices
+import cases_overlap
+import cases_permute
+import cases_transformations
+from case_world import CASES, Case
+
+__all__ = [
+    "CASES",
+    "Case",
+    "cases_all_reduce",
+    "cases_devices",
+    "cases_overlap",
+    "cases_permute",
+    "cases_transformations",
+]

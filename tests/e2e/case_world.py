@@ -1,0 +1,127 @@
+"""What the cases share: their list, the devices of the job, and the checks against NumPy and across ranks.
+
+A case is a function of a `World`. It runs on every rank of a job, and in the same order on all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+# Processes x devices a process.
+SHAPES = ("1x1", "2x1", "4x1", "8x1", "2x4", "1x4")
+
+_SHARDED = PartitionSpec("x")
+_OURS = re.compile(r'custom_call_target="xla_shmem\.(\w+)"')
+_LEFT = re.compile(r" (all-reduce|collective-permute)(?:-start)?\(")
+
+
+class World:
+    """The devices of the job, and what one case found out."""
+
+    def __init__(self) -> None:
+        self.devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        self.n = len(self.devices)
+        self.rank = jax.process_index()
+        self.ranks = jax.process_count()
+        self.mesh = self.mesh_of(range(self.n))
+        self.random = np.random.default_rng(7)  # equal on all ranks
+        self.digests: list[str] = []
+
+    def mesh_of(self, order: Sequence[int] | range, *shape: int, axes: Sequence[str] = ("x",)) -> Mesh:
+        """A mesh of these devices, by their place in the job, in this order."""
+        devices = np.array([self.devices[i] for i in order])
+        return Mesh(devices.reshape(shape or (len(devices),)), tuple(axes))
+
+    def put(self, values: np.ndarray, *spec: Any, mesh: Mesh | None = None) -> jax.Array:
+        """`values` (equal on all ranks) on a mesh; sharded over the mesh's first axis where no spec is given."""
+        mesh = self.mesh if mesh is None else mesh
+        sharding = NamedSharding(mesh, PartitionSpec(*(spec or mesh.axis_names[:1])))
+        return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
+
+    def shard_map(
+        self,
+        body: Callable[..., Any],
+        in_specs: Any = _SHARDED,
+        out_specs: Any = None,
+        mesh: Mesh | None = None,
+    ) -> Any:
+        """`jit(shard_map(body))`; results are sharded as the operands where nothing is said."""
+        out = in_specs if out_specs is None else out_specs
+        mapped = jax.shard_map(
+            body, mesh=self.mesh if mesh is None else mesh, in_specs=in_specs, out_specs=out, check_vma=False
+        )
+        return jax.jit(mapped)
+
+    def uses_shmem(self, function: Any, *arguments: Any, calls: int | None = None, left: Sequence[str] = ()) -> None:
+        """Checks what `function` is compiled to: `calls` calls of ours (default: some), no other permute or all-reduce.
+
+        `left`: the op of each all-reduce or permute that stays on gloo.
+        """
+        text = function.lower(*arguments).compile().as_text()
+        ours, others = _OURS.findall(text), _LEFT.findall(text)
+        if self.n > 1:
+            assert ours if calls is None else len(ours) == calls, f"{len(ours)} calls of ours in:\n{text}"
+        assert others == list(left), f"left on gloo: {others} in:\n{text}"
+
+    def equals(self, result: jax.Array, expected: np.ndarray) -> None:
+        """Checks every local shard bit for bit."""
+        for shard in result.addressable_shards:
+            got, want = np.asarray(shard.data), np.asarray(expected[shard.index], result.dtype)
+            assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
+            if got.tobytes() != want.tobytes():
+                wrong = np.flatnonzero(_bits(got) != _bits(want))
+                at = int(wrong[0]) // max(got.dtype.itemsize, 1)
+                raise AssertionError(f"element {at} of {shard.index} is {got.ravel()[at]}, expected {want.ravel()[at]}")
+
+    def sums_to(self, result: jax.Array, terms: np.ndarray) -> None:
+        """Checks sums over axis 0 of `terms` within (n-1) eps sum|x|, and notes their bits to compare across ranks."""
+        wide = terms.astype(np.longdouble)
+        bound = (len(terms) - 1) * np.finfo(terms.dtype).eps * np.abs(wide).sum(0)
+        for shard in result.addressable_shards:
+            error = np.abs(np.asarray(shard.data).astype(np.longdouble) - wide.sum(0)[shard.index])
+            assert (error <= bound[shard.index]).all(), f"off by {error.max()}, allowed {bound[shard.index].max()}"
+        self.same_on_all_ranks(result)
+
+    def same_on_all_ranks(self, result: jax.Array) -> None:
+        """Notes the bits of a replicated result: all its local shards must agree, and later all ranks."""
+        digests = {
+            hashlib.sha256(np.asarray(shard.data).tobytes()).hexdigest()[:16] for shard in result.addressable_shards
+        }
+        assert len(digests) == 1, "the devices of one process do not agree"
+        self.digests += digests
+
+
+def _bits(values: np.ndarray) -> np.ndarray:
+    return np.frombuffer(values.tobytes(), np.uint8)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A case and the job shapes it runs on."""
+
+    run: Callable[[World], None]
+    fast: tuple[str, ...]
+    slow: tuple[str, ...]
+
+
+CASES: dict[str, Case] = {}
+
+
+def case(fast: Sequence[str] = ("2x1",), slow: Sequence[str] = SHAPES, name: str = "") -> Callable[..., Any]:
+    """Puts a function on the list: in `make test` on the shapes `fast`, in `make test-e2e-full` also on `slow`."""
+
+    def add(run: Callable[[World], None]) -> Callable[[World], None]:
+        key = name or run.__name__
+        assert key not in CASES, key
+        CASES[key] = Case(run, tuple(fast), tuple(shape for shape in slow if shape not in fast))
+        return run
+
+    return add

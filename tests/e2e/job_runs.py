@@ -1,0 +1,116 @@
+"""Runs a worker program as a job of several local ranks, the way a user does: `xla-shmem launch`."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
+SHM = Path("/dev/shm")
+
+_LAUNCH = (
+    "import sys; from xla_shmem.launch import launch; "
+    "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=1.0))"
+)
+# Chatter of gloo and of gRPC, whose lines come in the middle of ours.
+_NOISE = re.compile(r"\[Gloo\]|gloo/|^\s*$")
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """What a job left behind.
+
+    Attributes:
+      exit_code: of the launcher; -9 if the job ran into its time limit.
+      output: lines of all ranks, stdout and stderr, each with its rank in front.
+      seconds: wall clock, from start to end.
+      results: what each rank that got so far wrote with `report`.
+      segments: names left in /dev/shm that were not there before.
+    """
+
+    exit_code: int
+    output: str
+    seconds: float
+    results: dict[int, list[dict[str, object]]]
+    segments: list[str]
+
+    def result(self, rank: int) -> dict[str, object]:
+        """The only report of a rank."""
+        assert rank in self.results, f"rank {rank} reported nothing:\n{self.output}"
+        (only,) = self.results[rank]
+        return only
+
+    def line_with(self, words: str) -> str:
+        """The first line of output with these words in it."""
+        for line in self.output.splitlines():
+            if words in line:
+                return line
+        raise AssertionError(f"no line with {words!r} in:\n{self.output}")
+
+
+def shm_names() -> set[str]:
+    """The segments of xla-shmem that exist now."""
+    return {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
+
+
+def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a job: ours without what an outer run may have set, CPU only."""
+    dropped = ("XLA_SHMEM_", "JAX_", "OMPI_")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(dropped) and k != "XLA_FLAGS"}
+    set_by_job = {name: value for name, value in extra.items() if value}
+    return environ | {"JAX_PLATFORMS": "cpu", "E2E_RESULTS": str(results)} | set_by_job
+
+
+def run_job(
+    worker: str,
+    arguments: Sequence[str] = (),
+    *,
+    ranks: int,
+    devices: int = 1,
+    results: Path,
+    flag: bool = True,
+    timeout: float = 150,
+    **environ: str,
+) -> JobRun:
+    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` devices each."""
+    results.mkdir(parents=True, exist_ok=True)
+    if flag:
+        environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
+    before = shm_names()
+    begin = time.monotonic()
+    # To a file: a test that is stopped by its time limit must not leave us reading a pipe.
+    log = results / "output.txt"
+    with log.open("wb") as sink:
+        launcher = subprocess.Popen(
+            [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), sys.executable, str(HERE / worker), *arguments],
+            env=environment(results, environ),
+            stdout=sink,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            launcher.wait(timeout)
+        except subprocess.TimeoutExpired:
+            log.write_text(f"{log.read_text(errors='replace')}\nstopped after {timeout} s")
+        finally:
+            launcher.kill()
+            launcher.wait()
+    output = "\n".join(line for line in log.read_text(errors="replace").splitlines() if not _NOISE.search(line))
+    found = {
+        int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
+        for file in sorted(results.glob("*.jsonl"))
+    }
+    return JobRun(launcher.returncode, output, time.monotonic() - begin, found, sorted(shm_names() - before))
+
+
+def report(values: Mapping[str, object]) -> None:
+    """Called in a rank: adds one result for `JobRun.results`."""
+    with open(Path(os.environ["E2E_RESULTS"]) / f"{os.environ['XLA_SHMEM_LOCAL_RANK']}.jsonl", "a") as file:
+        file.write(json.dumps(dict(values)) + "\n")

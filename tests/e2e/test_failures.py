@@ -1,0 +1,87 @@
+"""What goes wrong ends in an error with operation, peer and limit in it; nothing hangs, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_runs import SHM, JobRun, environment, run_job
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def _fail(way: str, results: Path, ranks: int = 2, deadline: str = "2") -> JobRun:
+    run = run_job("worker_failures.py", [way], ranks=ranks, results=results, timeout=40, XLA_SHMEM_DEADLINE=deadline)
+    assert run.exit_code != 0, run.output
+    assert run.segments == []
+    return run
+
+
+def test_rank_that_never_comes_to_a_sum_is_named_after_the_deadline_and_ever_after(tmp_path: Path) -> None:
+    facts = _fail("absent_from_a_sum", tmp_path).result(0)
+    error = str(facts["error"])
+    assert "all-reduce jit" in error
+    assert "psum" in error
+    assert "(448 bytes, 2 PEs) on PE 0" in error or "(400 bytes, 2 PEs) on PE 0" in error
+    assert "not arrived at this operation: PE 1" in error
+    assert "gave up after the deadline of 2 s (XLA_SHMEM_DEADLINE)" in error
+    assert 2 <= float(str(facts["seconds"])) < 4
+    # A failed job stays failed, and says so at once.
+    assert "not arrived at this operation: PE 1" in str(facts["again"])
+    assert float(str(facts["again_seconds"])) < 1
+
+
+@pytest.mark.slow
+def test_two_of_three_ranks_both_name_the_one_that_never_comes(tmp_path: Path) -> None:
+    run = _fail("absent_from_a_sum", tmp_path, ranks=3)
+    for rank in (0, 1):
+        assert "not arrived at this operation: PE 2" in str(run.result(rank)["error"])
+
+
+def test_rank_that_never_comes_to_a_permute_is_named_after_the_deadline(tmp_path: Path) -> None:
+    error = str(_fail("absent_from_a_permute", tmp_path).result(0)["error"])
+    assert "collective-permute jit" in error
+    assert "PE 1" in error
+    assert "deadline of 2 s" in error
+
+
+def test_rank_killed_in_a_collective_is_named_long_before_the_deadline(tmp_path: Path) -> None:
+    run = _fail("killed_in_a_collective", tmp_path, deadline="30")
+    assert run.exit_code == 128 + 9
+    facts = run.result(0)
+    assert "process 1 (PE 1) has exited" in str(facts["error"])
+    assert "all-reduce jit" in str(facts["error"])
+    assert float(str(facts["seconds"])) < 10
+
+
+def test_rank_that_ends_with_an_exception_does_not_leave_the_others_hanging(tmp_path: Path) -> None:
+    run = _fail("exits_with_an_exception", tmp_path)
+    assert "rank 1 has had enough" in run.output
+    error = str(run.result(0)["error"])
+    assert "PE 1" in error
+    assert "all-reduce jit" in error
+
+
+def test_ranks_that_run_different_programs_both_get_an_error(tmp_path: Path) -> None:
+    run = _fail("runs_another_shape", tmp_path)
+    for rank in (0, 1):
+        error = str(run.result(rank)["error"])
+        assert "all-reduce jit" in error
+        assert f"not arrived at this operation: PE {1 - rank}" in error
+        assert "deadline of 2 s" in error
+
+
+def test_segments_of_dead_jobs_are_swept_by_the_next(tmp_path: Path) -> None:
+    key = secrets.token_hex(16)
+    die = f"import os; from xla_shmem import _core; _core.create_segment({key!r}, 0, 8 << 20); os.kill(os.getpid(), 9)"
+    dead = subprocess.run([sys.executable, "-c", die], env=environment(tmp_path, {}), check=False, timeout=30)
+    assert dead.returncode == -9
+    left = SHM / f"xla_shmem.{os.getuid()}.{key}.0"
+    assert left.exists()
+    run = run_job("worker_flag.py", ["{}"], ranks=1, devices=2, results=tmp_path)
+    assert run.exit_code == 0, run.output
+    assert not left.exists()

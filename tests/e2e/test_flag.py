@@ -1,0 +1,92 @@
+"""The switch: off is stock JAX, on works for children too, ranks that do not agree all stay on the default backend."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_runs import FLAG, JobRun, run_job
+
+pytestmark = pytest.mark.timeout(60)
+
+
+def _run(results: Path, *words: str, of_rank: dict[int, dict[str, str]] | None = None, **job: Any) -> JobRun:
+    run = run_job("worker_flag.py", [json.dumps(of_rank or {}), *words], results=results, **({"ranks": 2} | job))
+    assert run.exit_code == 0, run.output
+    assert run.segments == []
+    return run
+
+
+def test_off_loads_nothing_and_compiles_what_stock_jax_compiles(tmp_path: Path) -> None:
+    off = _run(tmp_path / "off", flag=False).result(0)
+    stock = _run(tmp_path / "stock", "uninstalled", flag=False).result(0)
+    assert not off["core"]
+    assert "xla_shmem" not in str(off["text"])
+    assert off["text"] == stock["text"]
+
+
+def test_on_lowers_both_and_takes_only_its_own_flag_away(tmp_path: Path) -> None:
+    other = "--xla_cpu_enable_fast_math=false"
+    run = _run(tmp_path, XLA_FLAGS=other)
+    for rank in (0, 1):
+        facts = run.result(rank)
+        assert facts["lowered"] == 2
+        assert facts["vetoes"] == []
+        assert str(facts["xla_flags"] or "").strip() == other
+        assert facts["marker"] == "1"
+
+
+@pytest.mark.slow
+def test_set_to_false_is_off(tmp_path: Path) -> None:
+    facts = _run(tmp_path, flag=False, XLA_FLAGS=FLAG.replace("true", "false")).result(0)
+    assert facts["lowered"] == 0
+    assert not facts["core"]
+
+
+def test_children_inherit_the_choice_and_configure_comes_too_late_after_the_start(tmp_path: Path) -> None:
+    facts = _run(tmp_path, "children", "configure", ranks=1, devices=2).result(0)
+    assert facts["children"] == [True, True]
+    assert "configure(threshold): xla-shmem has already initialised" in str(facts["configure"])
+    assert "before the first JAX computation" in str(facts["configure"])
+
+
+def test_patched_jaxlib_keeps_the_flag_and_the_plugin_stands_back(tmp_path: Path) -> None:
+    # This jaxlib is not patched, so nothing lowers; what counts is what the plugin leaves alone. A release that does
+    # not know the flag ends the process over it, as a patched one would not.
+    run = run_job("worker_flag.py", ["{}", "patched"], ranks=2, results=tmp_path)
+    if run.exit_code != 0:
+        assert "xla_gpu_experimental_enable_nvshmem" in run.line_with("Unknown flag")
+        return
+    facts = run.result(0)
+    assert facts["xla_flags"] == FLAG
+    assert facts["marker"] is None
+    assert not facts["core"]
+    assert facts["lowered"] == 0
+
+
+CANNOT_TAKE_PART = {
+    "flag": ({"XLA_FLAGS": ""}, "", ["process 1 runs without xla-shmem", "install the package in every process"]),
+    "threshold": ({"XLA_SHMEM_THRESHOLD": "1MiB"}, "", ["process 1 has", "threshold=1048576", "must be equal"]),
+    "option": ({"XLA_SHMEM_THRESHOLD": "much"}, "", ["process 1: XLA_SHMEM_THRESHOLD='much'", "a size in bytes"]),
+    "heap": (
+        {"XLA_SHMEM_HEAP_SIZE": "900G"},
+        "",
+        ["process 1: cannot back shared memory", "lower XLA_SHMEM_HEAP_SIZE"],
+    ),
+    "name": ({}, "taken", ["process 1: cannot create shared memory", "File exists", "XLA_SHMEM_JOB"]),
+}
+
+
+@pytest.mark.parametrize("what", CANNOT_TAKE_PART)
+def test_one_rank_that_cannot_take_part_leaves_all_on_the_default_backend(tmp_path: Path, what: str) -> None:
+    of_rank_1, word, reasons = CANNOT_TAKE_PART[what]
+    run = _run(tmp_path, word, of_rank={1: of_rank_1})
+    for rank in (0, 1):
+        assert run.result(rank)["lowered"] == 0
+    (veto,) = (text.replace("\\'", "'") for text in run.result(0)["vetoes"])  # type: ignore[attr-defined]
+    for reason in reasons:
+        assert reason in veto, veto
+    if "XLA_FLAGS" not in of_rank_1:
+        assert run.result(1)["vetoes"] == run.result(0)["vetoes"]

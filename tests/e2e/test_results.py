@@ -1,0 +1,81 @@
+"""Results on SHMEM equal NumPy's, on jobs of every shape. One job a shape runs all its cases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from _pytest.mark import ParameterSet
+from all_cases import CASES
+from case_world import SHAPES
+from job_runs import JobRun, run_job
+
+Reports = dict[int, dict[str, object]]
+
+
+def _parameters() -> list[ParameterSet]:
+    found = []
+    for shape in SHAPES:
+        for name, case in CASES.items():
+            if shape in case.fast + case.slow:
+                marks = () if shape in case.fast else (pytest.mark.slow,)
+                found.append(pytest.param(shape, name, id=f"{shape}-{name}", marks=marks))
+    return found
+
+
+@pytest.fixture(scope="module")
+def reports(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], tuple[JobRun, Reports]]:
+    """Runs the job of a shape once, with the cases that were selected for it."""
+    jobs: dict[str, JobRun] = {}
+
+    def reports_of(shape: str, name: str) -> tuple[JobRun, Reports]:
+        if shape not in jobs:
+            calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
+            names = [call["name"] for call in calls if call.get("shape") == shape]
+            results = tmp_path_factory.mktemp(shape)
+            (results / "cases.txt").write_text("\n".join(names))
+            ranks, devices = (int(part) for part in shape.split("x"))
+            jobs[shape] = run_job(
+                "worker_cases.py",
+                [str(results / "cases.txt")],
+                ranks=ranks,
+                devices=devices,
+                results=results,
+                JAX_ENABLE_X64="1",
+                XLA_SHMEM_THRESHOLD="2MiB",
+                XLA_SHMEM_DEADLINE="20",
+                # XLA:CPU holds one thread of its pool per device and run; with no more threads than devices, stock jobs
+                # too hang as soon as several runs are in flight.
+                NPROC="64" if devices > 1 else "",
+            )
+        job = jobs[shape]
+        of_rank = {
+            rank: next((report for report in reports if report["case"] == name), {})
+            for rank, reports in job.results.items()
+        }
+        return job, of_rank
+
+    return reports_of
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("shape", "name"), _parameters())
+def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]) -> None:
+    job, of_rank = reports(shape, name)
+    ranks = int(shape.split("x")[0])
+    for rank in range(ranks):
+        assert of_rank.get(rank), f"rank {rank} did not get to this case:\n{job.output[-6000:]}"
+        assert not of_rank[rank]["error"], f"rank {rank}: {of_rank[rank]['error']}"
+        assert of_rank[rank]["digests"] == of_rank[0]["digests"], f"ranks 0 and {rank} have other bits"
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize(("shape", "name"), [("2x1", "ring_passes_each_block_to_the_next")], ids=["2x1"])
+def test_job_ends_well_and_leaves_nothing_behind(
+    shape: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]
+) -> None:
+    job, _ = reports(shape, name)
+    assert job.exit_code == 0, job.output[-6000:]
+    assert job.segments == []

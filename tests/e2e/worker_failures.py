@@ -1,0 +1,92 @@
+"""Jobs that go wrong, one way each. The ranks that notice report the error and how long it took to come.
+
+Argument: the way (a function below).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import jax
+import numpy as np
+from case_world import World
+from jax import lax
+from job_runs import report
+
+
+def _total(world: World, size: int = 100) -> jax.Array:
+    function = world.shard_map(lambda x: lax.psum(x, "x"))
+    return function(world.put(np.ones((world.n, size), np.float32)))
+
+
+def _shifted(world: World) -> jax.Array:
+    function = world.shard_map(lambda x: lax.ppermute(x, "x", [(i, (i + 1) % world.n) for i in range(world.n)]))
+    return function(world.put(np.ones((world.n, 10), np.float32)))
+
+
+def _report_error_of(run: Callable[[], object], again: Callable[[], object] | None = None) -> None:
+    begin = time.monotonic()
+    facts: dict[str, object] = {}
+    try:
+        jax.block_until_ready(run())
+    except Exception as error:
+        facts = {"error": str(error), "seconds": time.monotonic() - begin}
+    if again is not None:
+        begin = time.monotonic()
+        try:
+            jax.block_until_ready(again())
+        except Exception as error:
+            facts |= {"again": str(error), "again_seconds": time.monotonic() - begin}
+    report(facts)
+
+
+def absent_from_a_sum(world: World) -> None:
+    if world.rank == world.ranks - 1:
+        time.sleep(60)
+    _report_error_of(lambda: _total(world), lambda: _shifted(world))
+
+
+def absent_from_a_permute(world: World) -> None:
+    if world.rank == world.ranks - 1:
+        time.sleep(60)
+    _report_error_of(lambda: _shifted(world))
+
+
+def killed_in_a_collective(world: World) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher stops us as soon as it sees the death
+    if world.rank == 1:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    def forever() -> None:
+        while True:
+            jax.block_until_ready(_total(world, 1 << 20))
+
+    _report_error_of(forever)
+
+
+def exits_with_an_exception(world: World) -> None:
+    if world.rank == 1:
+        raise RuntimeError("rank 1 has had enough")
+    _report_error_of(lambda: _total(world))
+
+
+def runs_another_shape(world: World) -> None:
+    _report_error_of(lambda: _total(world, 100 + world.rank))
+
+
+def main() -> None:
+    jax.distributed.initialize()
+    world = World()
+    jax.block_until_ready(_total(world, 7))  # all have come up
+    globals()[sys.argv[1]](world)
+    time.sleep(0.5)  # the launcher stops the job at the first exit: let the others report
+    os._exit(3)  # JAX's shutdown would wait for the rank that is gone
+
+
+if __name__ == "__main__":
+    main()
