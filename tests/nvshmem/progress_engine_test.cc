@@ -139,6 +139,23 @@ TEST_CASE("Completions that run long do not stop operations that come later eith
   CHECK(all.Get() == "");
 }
 
+TEST_CASE("Completions of operations that finish together may wait for each other") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 30s);
+  std::atomic<uint64_t> ready{0};
+  Outcome entered[2], left[2];
+  for (int i = 0; i < 2; ++i) {
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&entered, &left, i](const std::string&) {
+      entered[i].Set("");
+      left[i].Set(entered[1 - i].Get());
+    });
+  }
+  ready = 1;
+  Ring(heap->OwnBell());
+  CHECK(left[0].Get() == "");
+  CHECK(left[1].Get() == "");
+}
+
 TEST_CASE("Completions may submit further operations, thousands deep") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 5us, 30s);

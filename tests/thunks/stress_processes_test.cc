@@ -16,6 +16,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// ThreadSanitizer sees one process. When two threads of it write to a peer's block one after the other, what orders
+// them is that peer's grant, which it cannot see, so it would report a race. PEs as threads (stress_test.cc) are what
+// it checks.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kBlindToOtherProcesses = true;
+#else
+constexpr bool kBlindToOtherProcesses = false;
+#endif
+
 uint64_t Milliseconds() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }
@@ -34,7 +43,8 @@ JobOptions OptionsFor(const StormPlan& plan, int processes) {
   return options;
 }
 
-TEST_CASE("Real processes end a storm with the right bytes and leave nothing in /dev/shm") {
+TEST_CASE("Real processes end a storm with the right bytes and leave nothing in /dev/shm" *
+          doctest::skip(kBlindToOtherProcesses)) {
   for (int processes : {2, 4}) {
     const host::JobKey key = RandomJobKey();
     const StormPlan plan = PlanFor(processes, 25);
@@ -50,7 +60,8 @@ TEST_CASE("Real processes end a storm with the right bytes and leave nothing in 
   }
 }
 
-TEST_CASE("When a process is killed, the others name operation, PE and process within two seconds and leave nothing") {
+TEST_CASE("When a process is killed, the others name operation, PE and process within two seconds and leave nothing" *
+          doctest::skip(kBlindToOtherProcesses)) {
   constexpr int kProcesses = 3;
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int victim = attempt % kProcesses;

@@ -85,8 +85,7 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
     arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, ""});
     if (stopping_) return;  // by a completion that shutdown waits for: it fails this one afterwards
     if (!polling_) {
-      if (idle_threads_ == 0) threads_.emplace_back([this] { ThreadMain(); });
-      wake_.notify_one();
+      SummonThread();
     } else {
       ring = true;
     }
@@ -101,8 +100,20 @@ std::string ProgressEngine::Fail(const std::string& why) {
   return failure_;
 }
 
+void ProgressEngine::SummonThread() {
+  if (idle_threads_ > 0) {
+    wake_.notify_one();
+  } else if (!thread_starting_) {
+    // One at a time: hundreds of operations may finish together, and most completions are shorter than a thread's
+    // start.
+    thread_starting_ = true;
+    threads_.emplace_back([this] { ThreadMain(); });
+  }
+}
+
 void ProgressEngine::ThreadMain() {
   std::unique_lock<std::mutex> lock(mutex_);
+  thread_starting_ = false;
   while (true) {
     if (!finished_.empty()) {
       RunOneCompletion(lock);
@@ -127,10 +138,7 @@ void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
     Pending entry = std::move(finished_.front());
     finished_.pop_front();
     const bool to_poll = !polling_ && (!arrivals_.empty() || !pending_.empty());
-    if (!stopping_ && (to_poll || !finished_.empty())) {
-      if (idle_threads_ == 0) threads_.emplace_back([this] { ThreadMain(); });
-      wake_.notify_one();
-    }
+    if (!stopping_ && (to_poll || !finished_.empty())) SummonThread();
     lock.unlock();
     entry.operation.reset();
     entry.completion(entry.error);

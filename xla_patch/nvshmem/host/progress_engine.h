@@ -50,6 +50,8 @@ class ProgressEngine {
   };
 
   void ThreadMain();
+  // Sees to it that a thread other than the caller's looks for work. Called with mutex_ held.
+  void SummonThread();
   // Takes the first of `finished_`, sees to it that the rest has a thread, and completes it. Called and left with
   // `lock` held.
   void RunOneCompletion(std::unique_lock<std::mutex>& lock);
@@ -75,6 +77,7 @@ class ProgressEngine {
   std::deque<Pending> finished_;   // guarded by mutex_; to be completed
   std::vector<std::thread> threads_;
   int idle_threads_ = 0;
+  bool thread_starting_ = false;
   bool polling_ = false;  // some thread owns pending_
   bool stopping_ = false;
   std::string failure_;

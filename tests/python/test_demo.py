@@ -1,0 +1,95 @@
+"""The demo's own parts: what it reads, compares and refuses. The job itself is run by `make demo`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from xla_shmem.cli import main
+from xla_shmem.train import demo_report
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.demo_run import Transport, rank_environment
+from xla_shmem.train.step_log import StepRecord, append_record, read_records
+from xla_shmem.xla_flags import FLAG, MARKER
+
+
+def _run(*losses: float, seconds: float = 0.5) -> list[StepRecord]:
+    return [StepRecord(step, loss, seconds, 64) for step, loss in enumerate(losses)]
+
+
+def test_equal_losses_agree() -> None:
+    runs = {Transport.SHMEM: [_run(4.0, 3.0)], Transport.STOCK: [_run(4.0, 3.0)]}
+    assert demo_report.loss_differences(runs) == [0.0, 0.0]
+    assert demo_report.disagreement([0.0, 0.0]) is None
+
+
+def test_a_loss_beyond_the_tolerance_is_named_by_its_step() -> None:
+    runs = {Transport.SHMEM: [_run(4.0, 3.003)], Transport.STOCK: [_run(4.0, 3.0)]}
+    sentence = demo_report.disagreement(demo_report.loss_differences(runs))
+    assert sentence is not None
+    assert "step 1" in sentence
+    assert "1.0e-03" in sentence
+
+
+def test_the_worst_repeat_counts() -> None:
+    runs = {Transport.SHMEM: [_run(2.0), _run(2.1)], Transport.STOCK: [_run(2.0), _run(2.0)]}
+    assert demo_report.loss_differences(runs) == [pytest.approx(0.05)]
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_loss_that_is_not_finite_never_agrees(bad: float) -> None:
+    runs = {Transport.SHMEM: [_run(bad)], Transport.STOCK: [_run(bad)]}
+    assert demo_report.disagreement(demo_report.loss_differences(runs)) == "The loss of step 0 is not a finite number."
+
+
+def test_speed_up_is_stock_over_shmem_of_the_medians() -> None:
+    steps = [5.0] * 30
+    runs = {Transport.SHMEM: [_run(*steps, seconds=0.2)], Transport.STOCK: [_run(*steps, seconds=0.5)]}
+    assert demo_report.speed_ups(runs) == [pytest.approx(2.5)]
+
+
+def test_the_log_is_read_without_its_unfinished_last_line(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    assert read_records(log) == []
+    append_record(log, StepRecord(0, 5.5, 1.0, 64))
+    with log.open("a") as file:
+        file.write('{"step": 1, "lo')
+    assert read_records(log) == [StepRecord(0, 5.5, 1.0, 64)]
+
+
+def test_only_the_shmem_run_has_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", f"--xla_cpu_enable_fast_math=false {FLAG}=true")
+    monkeypatch.setenv(MARKER, "1")
+    shmem, stock = rank_environment(Transport.SHMEM), rank_environment(Transport.STOCK)
+    assert f"{FLAG}=true" in shmem["XLA_FLAGS"]
+    assert FLAG not in stock.get("XLA_FLAGS", "")
+    assert stock.get(MARKER) != "1"
+    assert "--xla_cpu_enable_fast_math=false" in stock["XLA_FLAGS"]
+
+
+def test_a_picture_is_written(tmp_path: Path) -> None:
+    steps = [5.0 - 0.1 * step for step in range(30)]
+    runs = {Transport.SHMEM: [_run(*steps)], Transport.STOCK: [_run(*steps)]}
+    picture = tmp_path / "demo.png"
+    demo_report.save_picture(picture, TrainConfig(), runs, demo_report.loss_differences(runs))
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--heads", "3"], "3"),
+        (["--sequence", "1000", "--context", "3"], "1000"),
+        (["--context", "1"], "at least 2 ranks"),
+        (["--steps", "2"], "steps"),
+        (["--repeats", "0"], "repeats is 0"),
+    ],
+)
+def test_options_that_cannot_work_get_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path), *options])
+    assert result.exit_code in (1, 2)
+    assert words in result.stderr
+    assert "Traceback" not in result.output
