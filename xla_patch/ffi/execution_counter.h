@@ -1,10 +1,11 @@
 // Numbers the executions of each operation, so that all processes give one execution the same number.
 //
-// XLA's run ids tell the runs of this process apart, but they are not equal in all processes: they count up from a hash of the
-// executable, which differs between one that was compiled and one that came from the compilation cache, and they start anew when an
-// executable is made again (jax.clear_caches() on one rank). What is equal everywhere is the order in which the runs of one program
-// are launched. So the runs of an executable are numbered by the distance of their run ids, which also keeps runs apart that
-// several threads have in flight, and every new executable goes on where the one before it stopped.
+// XLA's run ids tell the runs of this process apart, but they are not equal in all processes: they count up from a hash
+// of the executable, which differs between one that was compiled and one that came from the compilation cache, and they
+// start anew when an executable is made again (jax.clear_caches() on one rank). What is equal everywhere is the order
+// in which the runs of one program are launched. So the runs of an executable are numbered by the distance of their run
+// ids, which also keeps runs apart that several threads have in flight, and every new executable goes on where the one
+// before it stopped.
 #ifndef XLA_SHMEM_FFI_EXECUTION_COUNTER_H_
 #define XLA_SHMEM_FFI_EXECUTION_COUNTER_H_
 
@@ -18,8 +19,8 @@ namespace xla_shmem {
 
 class ExecutionCounter {
  public:
-  // Run number in the high half, number of this execution of `operation` on `pe` within the run in the low half. `executable` is
-  // equal for all runs of one loaded executable and different for any other. Thread-safe.
+  // Run number in the high half, number of this execution of `operation` on `pe` within the run in the low half.
+  // `executable` is equal for all runs of one loaded executable and different for any other. Thread-safe.
   uint64_t Next(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
 
  private:

@@ -16,7 +16,8 @@
 
 namespace xla_shmem {
 
-// What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no allocation.
+// What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no
+// allocation.
 struct Outcome {
   std::optional<::xla::ffi::Error> error;
   std::optional<::xla::ffi::Future> future;
@@ -91,7 +92,8 @@ bool ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, Buffe
     ffi::ErrorOr<ffi::AnyBuffer> operand = arguments.get<ffi::AnyBuffer>(i);
     ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
     if (operand.has_error() || result.has_error() || (*operand).size_bytes() != (**result).size_bytes()) {
-      *error = "operand and result " + std::to_string(i) + " of a call do not match; it was not written by this xla-shmem";
+      *error =
+          "operand and result " + std::to_string(i) + " of a call do not match; it was not written by this xla-shmem";
       return false;
     }
     buffers->operands.push_back(static_cast<const char*>((*operand).untyped_data()));
@@ -144,7 +146,8 @@ std::optional<ReductionKind> ToReduction(std::string_view name) {
 const PeContext* FindContext(int32_t device, std::string_view name, std::string* error) {
   const PeContext* context = Runtime::Get().ContextOfDevice(device);
   if (context == nullptr) {
-    *error = std::string(name) + " runs on device " + std::to_string(device) + ", which is not one of this process's PEs";
+    *error =
+        std::string(name) + " runs on device " + std::to_string(device) + ", which is not one of this process's PEs";
   }
   return context;
 }
@@ -159,18 +162,17 @@ LoadedCallResult Instantiate(ffi::Dictionary attributes) {
   const ffi::ErrorOr<int64_t> topology = attributes.get<int64_t>("topology");
   if (topology.has_error()) return Refused("a call has no topology; it was not written by this xla-shmem");
   if (*topology != Runtime::Get().topology_fingerprint()) {
-    return Refused(
-        "this executable was compiled for another arrangement of processes, hosts or devices (topology " +
-        std::to_string(*topology) + ", here " + std::to_string(Runtime::Get().topology_fingerprint()) +
-        ") and would talk to the wrong PEs: compile it again here");
+    return Refused("this executable was compiled for another arrangement of processes, hosts or devices (topology " +
+                   std::to_string(*topology) + ", here " + std::to_string(Runtime::Get().topology_fingerprint()) +
+                   ") and would talk to the wrong PEs: compile it again here");
   }
   static std::atomic<uint64_t> loaded{0};
   return std::make_unique<LoadedCall>(LoadedCall{++loaded});
 }
 
-Outcome CollectivePermute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                          int64_t operation, std::string_view module, std::string_view name, int64_t /*topology*/,
-                         ffi::Span<const int64_t> pairs) {
+Outcome CollectivePermute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments,
+                          ffi::RemainingRets results, int64_t operation, std::string_view module, std::string_view name,
+                          int64_t /*topology*/, ffi::Span<const int64_t> pairs) {
   std::string error;
   const PeContext* context = FindContext(device, name, &error);
   Buffers buffers;
@@ -189,9 +191,10 @@ Outcome CollectivePermute(const LoadedCall* call, ffi::RunId run, int32_t device
   return Start(std::make_unique<PermuteOperation>(context, std::move(permute)));
 }
 
-Outcome AllReduce(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments, ffi::RemainingRets results, int64_t operation,
-                  std::string_view module, std::string_view name, int64_t /*topology*/, std::string_view reduction_name,
-                  ffi::Span<const int64_t> group_offsets, ffi::Span<const int64_t> groups) {
+Outcome AllReduce(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments,
+                  ffi::RemainingRets results, int64_t operation, std::string_view module, std::string_view name,
+                  int64_t /*topology*/, std::string_view reduction_name, ffi::Span<const int64_t> group_offsets,
+                  ffi::Span<const int64_t> groups) {
   std::string error;
   const PeContext* context = FindContext(device, name, &error);
   Buffers buffers;
@@ -199,7 +202,8 @@ Outcome AllReduce(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::R
   AllReduceArguments all_reduce;
   all_reduce.name = FullName(module, name);
   const std::optional<ReductionKind> reduction = ToReduction(reduction_name);
-  if (!reduction.has_value()) return Failed(std::string(name) + ": unknown reduction \"" + std::string(reduction_name) + "\"");
+  if (!reduction.has_value())
+    return Failed(std::string(name) + ": unknown reduction \"" + std::string(reduction_name) + "\"");
   all_reduce.reduction = *reduction;
   for (ffi::DataType type : buffers.types) {
     const std::optional<ElementType> element = ToElementType(type);

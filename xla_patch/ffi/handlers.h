@@ -1,8 +1,8 @@
 // XLA FFI handlers of the custom calls that the pass emits for XLA:CPU (xla_patch/hlo/pass.h).
 //
-// `xla_shmem.collective_permute` and `xla_shmem.all_reduce` never block: what cannot finish within a short poll becomes an
-// ffi::Future that the progress engine completes. Their instantiate handlers refuse an executable that was compiled for
-// another topology, or that is loaded where the runtime cannot run.
+// `xla_shmem.collective_permute` and `xla_shmem.all_reduce` never block: what cannot finish within a short poll becomes
+// an ffi::Future that the progress engine completes. Their instantiate handlers refuse an executable that was compiled
+// for another topology, or that is loaded where the runtime cannot run.
 #ifndef XLA_SHMEM_FFI_HANDLERS_H_
 #define XLA_SHMEM_FFI_HANDLERS_H_
 

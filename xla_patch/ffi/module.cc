@@ -107,12 +107,14 @@ NB_MODULE(_core, m) {
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
-  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
-        nb::arg("spin_us"), nb::arg("deadline_s"),
-        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. Raises RuntimeError.");
+  m.def(
+      "connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
+      nb::arg("spin_us"), nb::arg("deadline_s"),
+      "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. Raises RuntimeError.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
-  m.def("set_connect_hook", &SetConnectHook, nb::arg("hook"),
-        "`hook()` is called when an executable is loaded before `connect`; it returns \"\" or why it cannot be loaded.");
+  m.def(
+      "set_connect_hook", &SetConnectHook, nb::arg("hook"),
+      "`hook()` is called when an executable is loaded before `connect`; it returns \"\" or why it cannot be loaded.");
 }
 
 }  // namespace xla_shmem

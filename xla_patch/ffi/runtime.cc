@@ -29,8 +29,8 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
   segment_ = host::Segment::Create(job_key_, process, bytes, error);
   own_segment_ = segment_.get();
   if (segment_ == nullptr) return false;
-  // Not from Python's atexit, which runs before JAX's shutdown barrier: a rank that is done early would take the name away
-  // from those that have not attached yet.
+  // Not from Python's atexit, which runs before JAX's shutdown barrier: a rank that is done early would take the name
+  // away from those that have not attached yet.
   creator_ = getpid();
   std::atexit([] { Runtime::Get().UnlinkSegment(); });
   return true;
@@ -68,7 +68,8 @@ bool Runtime::SetUpPes(std::string* error) {
   const int n_pes = heap_->n_pes();
   const bool teams = host::SetHeap(heap_.get());
   const size_t board = heap_->Allocate(GrantBoard::Bytes(n_pes));
-  // What is left is the arena: three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No deadlock").
+  // What is left is the arena: three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No
+  // deadlock").
   const size_t left = heap_->bytes() - heap_->Used();
   const size_t reserve_bytes = left / 4 / host::kPageBytes * host::kPageBytes;
   const size_t arena_bytes = left / host::kPageBytes * host::kPageBytes - reserve_bytes;
@@ -85,8 +86,8 @@ bool Runtime::SetUpPes(std::string* error) {
     pools_.push_back(std::make_unique<SlotPool>(base + arena, arena_bytes));
     SlotPool* slots = pools_.back().get();
     pools_.push_back(std::make_unique<SlotPool>(base + reserve, reserve_bytes));
-    context_of_device_.emplace(layout_.device_of_pe[pe], PeContext{&host::Api(), pe, base, boards_.back().get(), slots,
-                                                                  pools_.back().get()});
+    context_of_device_.emplace(layout_.device_of_pe[pe],
+                               PeContext{&host::Api(), pe, base, boards_.back().get(), slots, pools_.back().get()});
   }
   return true;
 }

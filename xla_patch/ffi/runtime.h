@@ -1,10 +1,11 @@
 // The runtime of this process: its segment, the heaps of the job, and what each local PE needs to run collectives.
 //
-// Coming up takes two steps, because every process must know whether all others can take part before any module is rewritten:
+// Coming up takes two steps, because every process must know whether all others can take part before any module is
+// rewritten:
 //   1. CreateSegment, before the backend exists; the outcome is published through JAX's key-value store (bootstrap.py);
 //   2. Connect, once the devices of the job are known. It maps the segments of the other processes on this host.
-// There is one Runtime a process and it is never destroyed: XLA's threads may be inside it until the very end. All errors are
-// sentences for the user.
+// There is one Runtime a process and it is never destroyed: XLA's threads may be inside it until the very end. All
+// errors are sentences for the user.
 #ifndef XLA_SHMEM_FFI_RUNTIME_H_
 #define XLA_SHMEM_FFI_RUNTIME_H_
 
@@ -44,8 +45,8 @@ class Runtime {
  public:
   static Runtime& Get();
 
-  // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot. Its name goes
-  // when all have attached, at the latest when this process exits.
+  // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot.
+  // Its name goes when all have attached, at the latest when this process exits.
   bool CreateSegment(const std::string& job_key_hex, int process, size_t bytes, std::string* error);
   // Maps the others. Called once; later calls return true at once.
   bool Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error);
