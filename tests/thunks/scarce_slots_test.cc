@@ -155,7 +155,7 @@ TEST_CASE("Many large permutes at once share an arena that holds two of them") {
   options.n_pes = 3;
   options.reserve_bytes = 2 << 20;
   Job job(options);
-  constexpr int kOperations = 60;
+  constexpr int kOperations = 30;
   RunPes(3, [&](int pe) {
     std::vector<std::unique_ptr<PermuteTransfer>> transfers;
     std::vector<Outcome> outcomes(kOperations);
