@@ -257,14 +257,15 @@ XLA_FFI_DEFINE_HANDLER(kAllReduce, AllReduce,
                            .Attr<ffi::Span<const int64_t>>("group_offsets")
                            .Attr<ffi::Span<const int64_t>>("groups"));
 
-XLA_FFI_TypeInfo kLoadedCallInfo = ffi::MakeTypeInfo<LoadedCall>();
-
 }  // namespace
 
 ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 XLA_FFI_TypeId* LoadedCallTypeId() { return &LoadedCall::id; }
-XLA_FFI_TypeInfo* LoadedCallTypeInfo() { return &kLoadedCallInfo; }
+XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
+  static XLA_FFI_TypeInfo info = ffi::MakeTypeInfo<LoadedCall>();
+  return &info;
+}
 
 XLA_FFI_Error* InstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
 XLA_FFI_Error* CollectivePermuteHandler(XLA_FFI_CallFrame* frame) { return kCollectivePermute(frame); }

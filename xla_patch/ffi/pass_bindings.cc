@@ -87,6 +87,7 @@ Lowering ParseLowering(const std::string& name) {
 
 Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
   std::vector<DeviceLocation> locations;
+  locations.reserve(devices.size());
   for (const auto& [device_id, process, host, nvlink_domain, pe] : devices) {
     locations.push_back({device_id, process, host, nvlink_domain, pe});
   }

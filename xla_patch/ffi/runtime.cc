@@ -94,7 +94,7 @@ bool Runtime::SetUpPes(std::string* error) {
 
 void Runtime::UnlinkSegment() {
   // A forked child runs our exit handlers too.
-  if (getpid() == creator_) own_segment_->Unlink();
+  if (own_segment_ != nullptr && getpid() == creator_) own_segment_->Unlink();
 }
 
 std::string Runtime::EnsureConnected() {

@@ -37,6 +37,7 @@ size_t PaddedBytes(const std::vector<ByteRange>& ranges) {
 
 std::vector<ByteRange> WholeBuffers(const std::vector<size_t>& buffer_bytes) {
   std::vector<ByteRange> ranges;
+  ranges.reserve(buffer_bytes.size());
   for (size_t buffer = 0; buffer < buffer_bytes.size(); ++buffer) ranges.push_back({buffer, 0, buffer_bytes[buffer]});
   return ranges;
 }

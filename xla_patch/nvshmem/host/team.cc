@@ -136,6 +136,7 @@ int TeamSplitStrided(TeamHandle parent_handle, int start, int stride, int size, 
   const uint64_t rows = FreeRowsEverywhere(parent_handle, *parent) & ((uint64_t{1} << kMaxTeams) - 1);
   if (!valid || rows == 0) return 1;
   std::vector<int> members;
+  members.reserve(size);
   for (int i = 0; i < size; ++i) members.push_back(parent->members[start + i * stride]);
   *new_team = Install(__builtin_ctzll(rows), std::move(members));
   // Nobody may signal a row before its owner has cleared it.
