@@ -45,7 +45,7 @@ struct BlockSet {
 };
 
 // Slots of a large message: big enough to amortise a handshake, small enough that a few of them stay in the L2 cache,
-// so the receiver's copy reads what the sender's has just written. Measured in benchmarks/ (docs/performance.md). Less
+// so the receiver's copy reads what the sender's has just written. A first guess, not tuned (docs/performance.md). Less
 // one line: a block of four such slots and its signal then fills a power of two (slot_pool.h).
 inline constexpr size_t kSlotBytes = (256 << 10) - 64;
 inline constexpr uint32_t kSlotsInFlight = 4;
