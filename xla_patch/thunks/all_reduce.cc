@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "xla_patch/thunks/aliasing.h"
+#include "xla_patch/thunks/two_shot.h"
 
 namespace xla_shmem {
 
@@ -137,38 +138,19 @@ void AllReduceOperation::EnqueueTwoShot() {
     slot_bytes = std::min(slot_bytes, sends_[i].geometry().slot_bytes);
     num_slots = std::min(num_slots, sends_[i].geometry().num_slots);
   }
-  // chunks[i]: what member i owns. All members have all lists, so nobody needs to be told anything.
-  std::vector<std::vector<std::vector<Piece>>> chunks(members());
-  size_t steps = 0;
-  for (int i = 0; i < members(); ++i) {
-    const std::vector<ByteRange> part = PartOfBuffers(arguments_.bytes, i, members());
-    ChunkCursor cursor(&part, slot_bytes);
-    for (std::vector<Piece> pieces = cursor.Next(); !pieces.empty(); pieces = cursor.Next()) {
-      chunks[i].push_back(std::move(pieces));
-    }
-    steps = std::max(steps, chunks[i].size());
-  }
   const std::vector<const char*> results(arguments_.results.begin(), arguments_.results.end());
-  // Step t: contribute chunk t, reduce chunk t - lag, collect chunk t - 2 lag. A channel then holds at most 2 lag + 1
-  // messages that its receiver cannot consume without us, hence this lag (proof in docs/protocol.md).
-  const size_t lag = (num_slots - 1) / 2;
-  for (size_t t = 0; t < steps + 2 * lag; ++t) {
+  TwoShotActions actions;
+  actions.contribute = [&](int owner, const std::vector<Piece>& pieces) {
+    sends_[owner].EnqueueMessage(*context_, arguments_.operands, pieces, stream_);
+  };
+  actions.reduce_and_share = [&](const std::vector<Piece>& pieces) {
+    EnqueueReduce(pieces);
     for (int i = 0; i < members(); ++i) {
-      if (i == my_index_ || t >= chunks[i].size()) continue;
-      sends_[i].EnqueueMessage(*context_, arguments_.operands, chunks[i][t], stream_);
+      if (i != my_index_) sends_[i].EnqueueMessage(*context_, results, pieces, stream_);
     }
-    if (t >= lag && t - lag < chunks[my_index_].size()) {
-      const std::vector<Piece>& mine = chunks[my_index_][t - lag];
-      EnqueueReduce(mine);
-      for (int i = 0; i < members(); ++i) {
-        if (i != my_index_) sends_[i].EnqueueMessage(*context_, results, mine, stream_);
-      }
-    }
-    for (int i = 0; i < members(); ++i) {
-      if (i == my_index_ || t < 2 * lag || t - 2 * lag >= chunks[i].size()) continue;
-      EnqueueResults(i, chunks[i][t - 2 * lag]);
-    }
-  }
+  };
+  actions.collect = [&](int owner, const std::vector<Piece>& pieces) { EnqueueResults(owner, pieces); };
+  RunTwoShot(arguments_.bytes, {members(), my_index_, slot_bytes, num_slots}, actions);
 }
 
 std::string AllReduceOperation::Describe() const {

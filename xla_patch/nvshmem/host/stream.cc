@@ -58,18 +58,20 @@ void Stream::Append(const Command& command) {
     captured_.push_back(command);
     return;
   }
-  if (Idle() && Run(command)) return;
+  if (eager_ && Idle() && Run(command)) return;
   commands_.push_back(command);
 }
 
-bool Stream::Advance() {
-  while (next_ < commands_.size()) {
-    if (!Run(commands_[next_])) return false;
-    ++next_;
-  }
-  commands_.clear();
-  next_ = 0;
+bool Stream::Step() {
+  if (Idle() || !Run(commands_[next_])) return false;
+  if (++next_ == commands_.size()) Abandon();
   return true;
+}
+
+bool Stream::Advance() {
+  while (Step()) {
+  }
+  return Idle();
 }
 
 void Stream::Abandon() {

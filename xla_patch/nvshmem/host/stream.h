@@ -34,13 +34,16 @@ struct Command {
 
 class Stream {
  public:
-  Stream() = default;
+  // `eager`: a command that nothing holds up runs where it is enqueued. Otherwise nothing runs but in Advance and Step.
+  explicit Stream(bool eager = true) : eager_(eager) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void Append(const Command& command);
   // Runs what can run; true when nothing is left.
   bool Advance();
+  // Runs one command if it can; false if the stream is idle or blocked.
+  bool Step();
   bool Idle() const { return next_ == commands_.size(); }
   // The wait that holds the stream up, or null.
   const Command* BlockedOn() const { return Idle() ? nullptr : &commands_[next_]; }
@@ -52,6 +55,7 @@ class Stream {
   void Launch(const std::vector<Command>& graph);
 
  private:
+  const bool eager_;
   std::vector<Command> commands_;
   size_t next_ = 0;
   bool capturing_ = false;

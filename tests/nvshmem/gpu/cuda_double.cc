@@ -1,0 +1,335 @@
+#include "tests/nvshmem/gpu/cuda_double.h"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "xla_patch/nvshmem/host/host_api.h"
+#include "xla_patch/nvshmem/host/stream.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using gpu::CudaContext;
+using gpu::CudaEvent;
+using gpu::CudaFunction;
+using gpu::CudaModule;
+using gpu::CudaStream;
+using gpu::DeviceAddress;
+using host::Command;
+
+constexpr int kInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE
+constexpr int kLaunchFailed = 719;  // CUDA_ERROR_LAUNCH_FAILED
+constexpr int kNotFound = 500;      // CUDA_ERROR_NOT_FOUND
+
+struct Event {
+  uint64_t recorded = 0;
+  uint64_t reached = 0;  // by a stream
+};
+
+}  // namespace
+
+struct CudaDouble::Device {
+  explicit Device(unsigned seed) : random(seed), thread([this] { Run(); }) {}
+
+  struct Stream : host::Stream {
+    explicit Stream(Device* of) : host::Stream(/*eager=*/false), device(of) {}
+    Device* const device;
+    bool capturing = false;
+    std::vector<Command> graph;
+  };
+
+  void Run();
+
+  std::mutex mutex;
+  std::deque<Stream> streams;
+  std::deque<Event> events;
+  std::deque<std::function<void()>> launches;  // kept: graphs run them again
+  bool trapped = false;
+  bool paused = false;
+  bool stop = false;
+  std::mt19937 random;
+  std::thread thread;
+};
+
+void CudaDouble::Device::Run() {
+  for (;;) {
+    bool moved = false;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      if (stop) return;
+      if (!paused && !streams.empty()) {
+        const size_t first = random() % streams.size();
+        for (size_t i = 0; i < streams.size() && !trapped; ++i) {
+          moved |= streams[(first + i) % streams.size()].Step();
+        }
+      }
+      if (trapped) {
+        for (Stream& stream : streams) stream.Abandon();
+      }
+    }
+    if (!moved) usleep(20);
+  }
+}
+
+namespace {
+
+thread_local std::vector<CudaContext> current;
+
+}  // namespace
+
+// The calls of the table. Streams and events find their device by themselves, as they do on a GPU.
+struct DoubleCalls {
+  using Device = CudaDouble::Device;
+
+  static Device& Current() { return *static_cast<Device*>(current.back()); }
+  static Device::Stream& StreamOf(CudaStream stream) {
+    return *static_cast<Device::Stream*>(static_cast<host::Stream*>(stream));
+  }
+
+  static int Enqueue(CudaStream handle, const Command& command) {
+    Device::Stream& stream = StreamOf(handle);
+    std::lock_guard<std::mutex> lock(stream.device->mutex);
+    if (stream.device->trapped) return kLaunchFailed;
+    stream.Append(command);
+    return 0;
+  }
+
+  static int PushCurrent(CudaContext context) {
+    current.push_back(context);
+    return 0;
+  }
+  static int PopCurrent(CudaContext* context) {
+    *context = current.back();
+    current.pop_back();
+    return 0;
+  }
+  static int PriorityRange(int* least, int* greatest) {
+    *least = 0;
+    *greatest = -5;
+    return 0;
+  }
+  static int StreamCreate(CudaStream* stream, unsigned, int) {
+    Device& device = Current();
+    std::lock_guard<std::mutex> lock(device.mutex);
+    *stream = static_cast<host::Stream*>(&device.streams.emplace_back(&device));
+    return device.trapped ? kLaunchFailed : 0;
+  }
+  static int StreamDestroy(CudaStream) { return 0; }
+  static int IsCapturing(CudaStream handle, int* status) {
+    *status = StreamOf(handle).capturing ? 1 : 0;
+    return 0;
+  }
+  static int WaitEvent(CudaStream stream, CudaEvent handle, unsigned) {
+    auto* event = static_cast<Event*>(handle);
+    Command command{Command::Kind::kWait, kCmpGe};
+    command.word = &event->reached;
+    command.value = __atomic_load_n(&event->recorded, __ATOMIC_ACQUIRE);
+    return Enqueue(stream, command);
+  }
+  static int WaitValue(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags) {
+    if (flags > gpu::kWaitEqual || address % 8 != 0) return kInvalidValue;
+    Command command{Command::Kind::kWait, static_cast<uint8_t>(flags == gpu::kWaitEqual ? kCmpEq : kCmpGe)};
+    command.word = reinterpret_cast<uint64_t*>(address);
+    command.value = value;
+    return Enqueue(stream, command);
+  }
+  static int WriteValue(CudaStream stream, DeviceAddress address, uint64_t value, unsigned) {
+    Command command{Command::Kind::kSignal, kSignalSet};
+    command.word = reinterpret_cast<uint64_t*>(address);
+    command.value = value;
+    return Enqueue(stream, command);
+  }
+  static int EventCreate(CudaEvent* event, unsigned) {
+    Device& device = Current();
+    std::lock_guard<std::mutex> lock(device.mutex);
+    *event = &device.events.emplace_back();
+    return 0;
+  }
+  static int EventDestroy(CudaEvent) { return 0; }
+  static int EventRecord(CudaEvent handle, CudaStream stream) {
+    auto* event = static_cast<Event*>(handle);
+    Command command{Command::Kind::kSignal, kSignalSet};
+    command.word = &event->reached;
+    command.value = __atomic_add_fetch(&event->recorded, 1, __ATOMIC_ACQ_REL);
+    return Enqueue(stream, command);
+  }
+  static int EventQuery(CudaEvent handle) {
+    const auto* event = static_cast<Event*>(handle);
+    Device& device = Current();
+    {
+      std::lock_guard<std::mutex> lock(device.mutex);
+      if (device.trapped) return kLaunchFailed;
+    }
+    const uint64_t recorded = __atomic_load_n(&event->recorded, __ATOMIC_ACQUIRE);
+    return __atomic_load_n(&event->reached, __ATOMIC_ACQUIRE) >= recorded ? 0 : gpu::kCudaNotReady;
+  }
+  static int Memcpy(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
+    Command command{Command::Kind::kCopy};
+    command.destination = reinterpret_cast<void*>(destination);
+    command.source = reinterpret_cast<const void*>(source);
+    command.bytes = bytes;
+    return Enqueue(stream, command);
+  }
+  static int Memset(DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream) {
+    Command command{Command::Kind::kFill, value};
+    command.destination = reinterpret_cast<void*>(destination);
+    command.bytes = bytes;
+    return Enqueue(stream, command);
+  }
+  static int ModuleLoad(CudaModule* module, const void* image) {
+    *module = const_cast<void*>(image);
+    return image == nullptr ? kInvalidValue : 0;
+  }
+  static int GetFunction(CudaFunction* function, CudaModule, const char* name) {
+    *function = reinterpret_cast<void*>(FindKernel(name));
+    return *function == nullptr ? kNotFound : 0;
+  }
+  static int Launch(CudaFunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
+                    unsigned, CudaStream handle, void** parameters, void**) {
+    // The parameters of a launch are copied when it is made. The largest are those of a reduction.
+    constexpr size_t kParameterBytes = 128 * sizeof(void*) + 24;
+    Device* device = StreamOf(handle).device;
+    std::vector<char> argument(parameters == nullptr ? 0 : kParameterBytes);
+    if (parameters != nullptr) memcpy(argument.data(), parameters[0], kParameterBytes);
+    Command command{Command::Kind::kHostFunc};
+    command.function = [](void* launch) { (*static_cast<std::function<void()>*>(launch))(); };
+    {
+      std::lock_guard<std::mutex> lock(device->mutex);
+      command.destination = &device->launches.emplace_back([=]() mutable {
+        const auto kernel = reinterpret_cast<KernelFunction>(function);
+        if (kernel == FindKernel("trap")) device->trapped = true;
+        kernel(argument.data(), grid, block);
+      });
+    }
+    return Enqueue(handle, command);
+  }
+  static int ErrorName(int error, const char** name) {
+    *name = error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
+    return 0;
+  }
+};
+
+CudaDouble::CudaDouble(unsigned seed) : device_(std::make_unique<Device>(seed)) {}
+
+CudaDouble::~CudaDouble() {
+  {
+    std::lock_guard<std::mutex> lock(device_->mutex);
+    device_->stop = true;
+  }
+  device_->thread.join();
+}
+
+const gpu::CudaDriver& CudaDouble::Driver() {
+  static const gpu::CudaDriver driver = [] {
+    gpu::CudaDriver table{};
+    table.ctx_push_current = DoubleCalls::PushCurrent;
+    table.ctx_pop_current = DoubleCalls::PopCurrent;
+    table.ctx_get_stream_priority_range = DoubleCalls::PriorityRange;
+    table.stream_create_with_priority = DoubleCalls::StreamCreate;
+    table.stream_destroy = DoubleCalls::StreamDestroy;
+    table.stream_is_capturing = DoubleCalls::IsCapturing;
+    table.stream_wait_event = DoubleCalls::WaitEvent;
+    table.stream_wait_value64 = DoubleCalls::WaitValue;
+    table.stream_write_value64 = DoubleCalls::WriteValue;
+    table.event_create = DoubleCalls::EventCreate;
+    table.event_destroy = DoubleCalls::EventDestroy;
+    table.event_record = DoubleCalls::EventRecord;
+    table.event_query = DoubleCalls::EventQuery;
+    table.memcpy_async = DoubleCalls::Memcpy;
+    table.memset_d8_async = DoubleCalls::Memset;
+    table.module_load_data = DoubleCalls::ModuleLoad;
+    table.module_get_function = DoubleCalls::GetFunction;
+    table.launch_kernel = DoubleCalls::Launch;
+    table.get_error_name = DoubleCalls::ErrorName;
+    return table;
+  }();
+  return driver;
+}
+
+const NvshmemApi& CudaDouble::Shmem() {
+  // Streams of a double are host streams that another thread runs, so each call takes its lock.
+  static const NvshmemApi api = [] {
+    NvshmemApi table = host::Api().shmem;
+    using Lock = std::lock_guard<std::mutex>;
+    table.putmem_on_stream = [](void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
+      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
+      host::Api().shmem.putmem_on_stream(dest, source, bytes, pe, stream);
+    };
+    table.putmem_signal_on_stream = [](void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t signal,
+                                       int op, int pe, StreamHandle stream) {
+      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
+      host::Api().shmem.putmem_signal_on_stream(dest, source, bytes, word, signal, op, pe, stream);
+    };
+    table.signal_op_on_stream = [](uint64_t* word, uint64_t signal, int op, int pe, StreamHandle stream) {
+      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
+      host::Api().shmem.signal_op_on_stream(word, signal, op, pe, stream);
+    };
+    table.signal_wait_until_on_stream = [](uint64_t* word, int compare, uint64_t value, StreamHandle stream) {
+      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
+      host::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
+    };
+    return table;
+  }();
+  return api;
+}
+
+gpu::CudaContext CudaDouble::context() const { return device_.get(); }
+
+gpu::CudaStream CudaDouble::CreateStream() {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  return static_cast<host::Stream*>(&device_->streams.emplace_back(device_.get()));
+}
+
+void CudaDouble::BeginCapture(gpu::CudaStream handle) {
+  Device::Stream& stream = DoubleCalls::StreamOf(handle);
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  stream.capturing = true;
+  stream.BeginCapture();
+}
+
+void CudaDouble::EndCapture(gpu::CudaStream handle) {
+  Device::Stream& stream = DoubleCalls::StreamOf(handle);
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  stream.capturing = false;
+  stream.graph = stream.EndCapture();
+}
+
+void CudaDouble::LaunchGraph(gpu::CudaStream handle) {
+  Device::Stream& stream = DoubleCalls::StreamOf(handle);
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  stream.Launch(stream.graph);
+}
+
+bool CudaDouble::Synchronize(double seconds) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (;;) {
+    {
+      std::lock_guard<std::mutex> lock(device_->mutex);
+      bool idle = true;
+      for (const Device::Stream& stream : device_->streams) idle &= stream.Idle();
+      if (idle) return true;
+    }
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    usleep(50);
+  }
+}
+
+bool CudaDouble::trapped() const {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  return device_->trapped;
+}
+
+void CudaDouble::Pause(bool paused) {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  device_->paused = paused;
+}
+
+}  // namespace xla_shmem::testing

@@ -1,0 +1,49 @@
+// kernels.cu for the CPU: threads of a launch run one after the other.
+#include <cstring>
+#include <string>
+#include <unordered_map>
+
+#include "tests/nvshmem/gpu/cuda_double.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+struct Index {
+  unsigned x;
+};
+thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names them
+
+#define __global__
+#define __device__
+#include "xla_patch/nvshmem/gpu/kernels.cu"
+
+template <void (*kKernel)(ReduceArguments)>
+void Run(void* argument, unsigned grid, unsigned block) {
+  ReduceArguments arguments;
+  memcpy(&arguments, argument, sizeof(arguments));
+  gridDim.x = grid;
+  blockDim.x = block;
+  for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
+    for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) kKernel(arguments);
+  }
+}
+
+void RunTrap(void*, unsigned, unsigned) { trap(); }
+
+}  // namespace
+
+KernelFunction FindKernel(const char* name) {
+#define XLA_SHMEM_NAMED(kernel) {#kernel, Run<kernel>}
+#define XLA_SHMEM_KINDS(type)                                                         \
+  XLA_SHMEM_NAMED(reduce_##type##_sum), XLA_SHMEM_NAMED(reduce_##type##_prod), \
+      XLA_SHMEM_NAMED(reduce_##type##_min), XLA_SHMEM_NAMED(reduce_##type##_max)
+  static const std::unordered_map<std::string, KernelFunction> kernels = {
+      XLA_SHMEM_KINDS(f32), XLA_SHMEM_KINDS(f64), XLA_SHMEM_KINDS(f16), XLA_SHMEM_KINDS(bf16),
+      XLA_SHMEM_KINDS(s8),  XLA_SHMEM_KINDS(s16), XLA_SHMEM_KINDS(s32), XLA_SHMEM_KINDS(s64),
+      XLA_SHMEM_KINDS(u8),  XLA_SHMEM_KINDS(u16), XLA_SHMEM_KINDS(u32), XLA_SHMEM_KINDS(u64),
+      {"trap", RunTrap}};
+  const auto found = kernels.find(name);
+  return found == kernels.end() ? nullptr : found->second;
+}
+
+}  // namespace xla_shmem::testing

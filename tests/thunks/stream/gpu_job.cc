@@ -1,0 +1,52 @@
+#include "tests/thunks/stream/gpu_job.h"
+
+#include <cstdlib>
+
+#include "tests/nvshmem/test_heap.h"
+#include "xla_patch/nvshmem/host/host_api.h"
+
+namespace xla_shmem::testing {
+
+GpuJob::GpuJob(const GpuJobOptions& options) {
+  const size_t heap_bytes = options.arena_bytes + (512 << 10);
+  heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / host::kPageBytes * host::kPageBytes);
+  std::string error;
+  if (!host::SetHeap(heap_.get()) ||
+      !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
+    abort();
+  }
+  const size_t arena = heap_->Allocate(options.arena_bytes);
+  if (arena == SIZE_MAX) abort();
+  for (int number = 0; number < options.n_pes; ++number) {
+    auto pe = std::make_unique<Pe>();
+    pe->cuda = std::make_unique<CudaDouble>(number + 1);
+    pe->device = std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts,
+                                               pe->cuda->context());
+    if (!pe->device->LoadKernels("kernels.cu", &error)) abort();
+    const gpu::ScopedContext context(*pe->device);
+    Pe* raw = pe.get();
+    pe->watchdog = std::make_unique<gpu::Watchdog>(
+        pe->device.get(), options.deadline,
+        [raw](const std::string& reason, bool stuck) { raw->failures.push_back((stuck ? "stuck: " : "") + reason); });
+    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->watchdog.get());
+    pe->compute = pe->cuda->CreateStream();
+    pes_.push_back(std::move(pe));
+  }
+}
+
+GpuJob::~GpuJob() {
+  // Watchdogs ask devices, devices run on doubles.
+  for (auto& pe : pes_) pe->transfers.reset();
+  for (auto& pe : pes_) pe->watchdog.reset();
+  pes_.clear();
+  host::SetHeap(nullptr);
+}
+
+bool GpuJob::Synchronize() {
+  bool idle = true;
+  for (auto& pe : pes_) idle &= pe->cuda->Synchronize();
+  return idle;
+}
+
+}  // namespace xla_shmem::testing

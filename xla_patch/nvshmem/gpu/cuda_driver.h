@@ -1,0 +1,77 @@
+// The CUDA driver calls that transfers need, as a table: libcuda.so.1 on a GPU machine, a double in tests
+// (tests/nvshmem/cuda_double.h). Nothing is linked: the same wheel runs where there is no driver.
+//
+// Signatures and constants are those of the CUDA driver API (cuda.h of CUDA 12 and 13, versioned symbols where the API
+// has them). Every call returns a CUresult, 0 for success. Device addresses are plain pointers: with unified addressing
+// they and host pointers never overlap.
+#ifndef XLA_SHMEM_NVSHMEM_GPU_CUDA_DRIVER_H_
+#define XLA_SHMEM_NVSHMEM_GPU_CUDA_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace xla_shmem::gpu {
+
+using CudaStream = void*;    // CUstream
+using CudaEvent = void*;     // CUevent
+using CudaContext = void*;   // CUcontext
+using CudaModule = void*;    // CUmodule
+using CudaFunction = void*;  // CUfunction
+using DeviceAddress = uint64_t;
+
+inline constexpr int kCudaSuccess = 0;
+inline constexpr int kCudaNotReady = 600;            // CUDA_ERROR_NOT_READY
+inline constexpr unsigned kStreamNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
+inline constexpr unsigned kEventDisableTiming = 2;   // CU_EVENT_DISABLE_TIMING
+inline constexpr unsigned kWaitGreaterOrEqual = 0;   // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
+inline constexpr unsigned kWaitEqual = 1;            // CU_STREAM_WAIT_VALUE_EQ
+inline constexpr int kCaptureNone = 0;               // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kAttributeComputeMajor = 75;    // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+inline constexpr int kAttributeComputeMinor = 76;    // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+inline constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+
+struct CudaDriver {
+  int (*init)(unsigned flags);
+  int (*driver_get_version)(int* version);  // 1000 * major + 10 * minor
+  int (*device_get_count)(int* count);
+  int (*device_get)(int* device, int ordinal);
+  int (*device_get_attribute)(int* value, int attribute, int device);
+  int (*device_primary_ctx_retain)(CudaContext* context, int device);
+  int (*ctx_push_current)(CudaContext context);
+  int (*ctx_pop_current)(CudaContext* context);
+  int (*ctx_get_stream_priority_range)(int* least, int* greatest);
+
+  int (*stream_create_with_priority)(CudaStream* stream, unsigned flags, int priority);
+  int (*stream_destroy)(CudaStream stream);
+  int (*stream_is_capturing)(CudaStream stream, int* status);
+  int (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
+  int (*stream_wait_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
+  int (*stream_write_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
+
+  int (*event_create)(CudaEvent* event, unsigned flags);
+  int (*event_destroy)(CudaEvent event);
+  int (*event_record)(CudaEvent event, CudaStream stream);
+  int (*event_query)(CudaEvent event);
+
+  int (*memcpy_async)(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream);
+  int (*memset_d8_async)(DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream);
+
+  int (*module_load_data)(CudaModule* module, const void* image);
+  int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
+  int (*launch_kernel)(CudaFunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                       unsigned block_y, unsigned block_z, unsigned shared_bytes, CudaStream stream, void** parameters,
+                       void** extra);
+
+  int (*get_error_name)(int error, const char** name);
+};
+
+// Opens `library` ("libcuda.so.1" as a rule) and fills the table. False, with a sentence, if it does not open or a
+// symbol is missing. Does not call into the driver.
+bool LoadCudaDriver(const std::string& library, CudaDriver* driver, std::string* error);
+
+inline DeviceAddress AddressOf(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_CUDA_DRIVER_H_

@@ -1,0 +1,215 @@
+#include "xla_patch/nvshmem/gpu/device.h"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+namespace xla_shmem::gpu {
+namespace {
+
+constexpr unsigned kBlock = 256;
+
+// The parameter of the reduction kernels, laid out as in kernels.cu.
+struct ReduceArguments {
+  const void* inputs[Device::kMaxReduceInputs];
+  void* output;
+  unsigned long long elements;
+  int count;
+};
+
+}  // namespace
+
+void Device::Check(int result, const char* call) {
+  if (result == kCudaSuccess) return;
+  const char* name = nullptr;
+  cuda_->get_error_name(result, &name);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (error_.empty()) {
+    error_ = std::string(call) + " failed with " + (name != nullptr ? name : "error " + std::to_string(result));
+  }
+}
+
+bool Device::failed() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !error_.empty();
+}
+
+std::string Device::TakeError() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::exchange(error_, {});
+}
+
+bool Device::LoadKernels(const void* image, std::string* error) {
+  const ScopedContext context(*this);
+  Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
+  *error = TakeError();
+  return error->empty();
+}
+
+CudaStream Device::CreateStream() {
+  int least = 0;
+  int greatest = 0;
+  Check(cuda_->ctx_get_stream_priority_range(&least, &greatest), "cuCtxGetStreamPriorityRange");
+  CudaStream stream = nullptr;
+  Check(cuda_->stream_create_with_priority(&stream, kStreamNonBlocking, greatest), "cuStreamCreateWithPriority");
+  return stream;
+}
+
+void Device::Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream) {
+  if (bytes == 0 || failed()) return;
+  if (puts_ == Puts::kNvshmem) {
+    shmem_->putmem_on_stream(dest, source, bytes, pe, stream);
+  } else {
+    Check(cuda_->memcpy_async(AddressOf(PeerAddress(dest, pe)), AddressOf(source), bytes, stream), "cuMemcpyAsync");
+  }
+}
+
+void Device::PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
+                       CudaStream stream) {
+  if (puts_ == Puts::kNvshmem && bytes != 0 && !failed()) {
+    shmem_->putmem_signal_on_stream(dest, source, bytes, word, value, kSignalSet, pe, stream);
+  } else {
+    Put(dest, source, bytes, pe, stream);
+    Signal(word, value, pe, stream);
+  }
+}
+
+void Device::Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream) {
+  if (failed()) return;
+  if (puts_ == Puts::kNvshmem) {
+    shmem_->signal_op_on_stream(word, value, kSignalSet, pe, stream);
+  } else {
+    Check(cuda_->stream_write_value64(stream, AddressOf(PeerAddress(word, pe)), value, 0), "cuStreamWriteValue64");
+  }
+}
+
+void Device::Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream) {
+  if (failed()) return;
+  if (puts_ == Puts::kNvshmem) {
+    shmem_->signal_wait_until_on_stream(word, compare, value, stream);
+  } else {
+    Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, flags), "cuStreamWaitValue64");
+  }
+}
+
+void Device::WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream) {
+  Wait(word, value, kCmpGe, kWaitGreaterOrEqual, stream);
+}
+
+void Device::WaitEqual(uint64_t* word, uint64_t value, CudaStream stream) {
+  Wait(word, value, kCmpEq, kWaitEqual, stream);
+}
+
+void Device::Copy(void* destination, const void* source, size_t bytes, CudaStream stream) {
+  if (bytes == 0 || failed()) return;
+  Check(cuda_->memcpy_async(AddressOf(destination), AddressOf(source), bytes, stream), "cuMemcpyAsync");
+}
+
+void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream) {
+  if (bytes == 0 || failed()) return;
+  Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
+}
+
+void Device::Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs,
+                    size_t elements, void* output, CudaStream stream) {
+  if (elements == 0 || failed()) return;
+  ReduceArguments arguments{};
+  std::copy(inputs.begin(), inputs.end(), arguments.inputs);
+  arguments.output = output;
+  arguments.elements = elements;
+  arguments.count = static_cast<int>(inputs.size());
+  // Sixteen bytes a thread at a time; a few blocks saturate the memory and leave the SMs to XLA's kernels.
+  constexpr size_t kMaxBlocks = 32;
+  const size_t blocks = std::clamp<size_t>(elements / (16 * kBlock), 1, kMaxBlocks);
+  Launch("reduce_" + type + "_" + kind, static_cast<unsigned>(blocks), kBlock, &arguments, stream);
+}
+
+void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream) {
+  CudaFunction function = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = functions_.find(kernel);
+    if (found != functions_.end()) function = found->second;
+  }
+  if (function == nullptr) {
+    const int result = cuda_->module_get_function(&function, module_, kernel.c_str());
+    if (result != kCudaSuccess) return Check(result, ("cuModuleGetFunction of " + kernel).c_str());
+    std::lock_guard<std::mutex> lock(mutex_);
+    functions_[kernel] = function;
+  }
+  void* parameters[] = {argument};
+  Check(cuda_->launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, argument == nullptr ? nullptr : parameters,
+                             nullptr),
+        "cuLaunchKernel");
+}
+
+CudaEvent Device::Mark(CudaStream stream) {
+  CudaEvent event = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!idle_events_.empty()) {
+      event = idle_events_.back();
+      idle_events_.pop_back();
+    }
+  }
+  if (event == nullptr) Check(cuda_->event_create(&event, kEventDisableTiming), "cuEventCreate");
+  if (event != nullptr) Check(cuda_->event_record(event, stream), "cuEventRecord");
+  return event;
+}
+
+void Device::WaitFor(CudaEvent event, CudaStream stream) {
+  if (event != nullptr) Check(cuda_->stream_wait_event(stream, event, 0), "cuStreamWaitEvent");
+}
+
+void Device::Recycle(CudaEvent event) {
+  if (event == nullptr) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  idle_events_.push_back(event);
+}
+
+void Device::Order(CudaStream stream, CudaStream other) {
+  const CudaEvent event = Mark(other);
+  WaitFor(event, stream);
+  // A wait is bound to the record that was there when it was enqueued, so the event may be recorded anew at once.
+  Recycle(event);
+}
+
+bool Device::Capturing(CudaStream stream) {
+  int status = kCaptureNone;
+  Check(cuda_->stream_is_capturing(stream, &status), "cuStreamIsCapturing");
+  return status != kCaptureNone;
+}
+
+Device::Progress Device::ToProgress(int result) const {
+  if (result == kCudaSuccess) return Progress::kDone;
+  return result == kCudaNotReady ? Progress::kRunning : Progress::kFailed;
+}
+
+Device::Progress Device::Query(CudaEvent event) const { return ToProgress(cuda_->event_query(event)); }
+
+bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
+  const CudaStream stream = CreateStream();
+  // Static, because a copy that does not come in time may still come later.
+  static uint64_t landing = 0;
+  if (cuda_->memcpy_async(AddressOf(&landing), AddressOf(word), sizeof(landing), stream) != kCudaSuccess) return false;
+  const CudaEvent event = Mark(stream);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (Query(event) == Progress::kRunning && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const bool done = Query(event) == Progress::kDone;
+  Recycle(event);
+  if (done) {
+    *value = landing;
+    cuda_->stream_destroy(stream);
+  }
+  return done;
+}
+
+void Device::Trap(CudaStream stream) {
+  const ScopedContext context(*this);
+  Launch("trap", 1, 1, nullptr, stream);
+}
+
+}  // namespace xla_shmem::gpu

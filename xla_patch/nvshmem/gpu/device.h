@@ -1,0 +1,113 @@
+// One GPU as transfers see it: stream commands over the CUDA driver and NVSHMEM, with the bookkeeping both leave to the
+// caller (contexts, events, errors).
+//
+// Everything but the queries enqueues and returns. The first failure of a driver call is kept and everything after it is
+// skipped, so callers enqueue a whole transfer and ask once (TakeError).
+#ifndef XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
+#define XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "xla_patch/nvshmem/api.h"
+#include "xla_patch/nvshmem/gpu/cuda_driver.h"
+
+namespace xla_shmem::gpu {
+
+// Who carries puts, signals and waits.
+//
+//   kNvshmem  NVSHMEM's on-stream calls. Between GPUs that reach each other by loads and stores these are copies by the
+//             copy engines, and stream memory operations.
+//   kDriver   the same copies and stream memory operations, made here on the addresses that nvshmem_ptr gives. For PEs
+//             that share a GPU, where NVSHMEM refuses its own without MPS.
+enum class Puts { kNvshmem, kDriver };
+
+class Device {
+ public:
+  // `context` is the primary context of the GPU; the tables must outlive the device.
+  Device(const CudaDriver* cuda, const NvshmemApi* shmem, Puts puts, CudaContext context)
+      : cuda_(cuda), shmem_(shmem), puts_(puts), context_(context) {}
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  // `image`: kernels.cu compiled for this GPU (cubin or PTX). False with `error` if the driver refuses it.
+  bool LoadKernels(const void* image, std::string* error);
+  // Of the highest priority, so that transfers are not queued behind compute. Null, with the error kept, on failure.
+  CudaStream CreateStream();
+
+  // `dest` and `word` are local addresses of symmetric objects, meaning those of `pe`; `source` must stay as it is until
+  // the command has run. A signal is seen after all that this stream put before it.
+  void Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream);
+  void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
+                 CudaStream stream);
+  void Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream);
+  void WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream);
+  void WaitEqual(uint64_t* word, uint64_t value, CudaStream stream);
+  void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
+  void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
+  // Runs kernel reduce_<type>_<kind>; all pointers are aligned to 16 bytes.
+  void Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs, size_t elements,
+              void* output, CudaStream stream);
+  static constexpr int kMaxReduceInputs = 128;
+
+  // An event behind everything `stream` has now. Give it back with Recycle once nobody asks about it any more.
+  CudaEvent Mark(CudaStream stream);
+  void WaitFor(CudaEvent event, CudaStream stream);
+  void Recycle(CudaEvent event);
+  // `stream` goes on behind everything `other` has now.
+  void Order(CudaStream stream, CudaStream other);
+
+  bool Capturing(CudaStream stream);
+  enum class Progress { kRunning, kDone, kFailed };
+  Progress Query(CudaEvent event) const;
+  // Reads a word of device memory from the host, past everything that is enqueued. Waits for the copy, a second at most.
+  bool ReadWord(const uint64_t* word, uint64_t* value);
+  // Ends all streams of the context with an error, stuck waits included.
+  void Trap(CudaStream stream);
+
+  // "" or the first failure since the last call.
+  std::string TakeError();
+  void* PeerAddress(const void* local, int pe) const { return shmem_->ptr(local, pe); }
+
+ private:
+  friend class ScopedContext;
+  void Check(int result, const char* call);
+  bool failed() const;
+  void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
+  void Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream);
+  Progress ToProgress(int result) const;
+
+  const CudaDriver* const cuda_;
+  const NvshmemApi* const shmem_;
+  const Puts puts_;
+  const CudaContext context_;
+  CudaModule module_ = nullptr;
+
+  mutable std::mutex mutex_;  // the rest
+  std::string error_;
+  std::vector<CudaEvent> idle_events_;
+  std::unordered_map<std::string, CudaFunction> functions_;
+};
+
+// Makes the device's context current on this thread.
+class ScopedContext {
+ public:
+  explicit ScopedContext(const Device& device) : cuda_(device.cuda_) { cuda_->ctx_push_current(device.context_); }
+  ~ScopedContext() {
+    CudaContext popped;
+    cuda_->ctx_pop_current(&popped);
+  }
+  ScopedContext(const ScopedContext&) = delete;
+  ScopedContext& operator=(const ScopedContext&) = delete;
+
+ private:
+  const CudaDriver* const cuda_;
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
