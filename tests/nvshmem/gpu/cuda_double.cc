@@ -9,6 +9,7 @@
 #include <functional>
 #include <mutex>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "xla_patch/nvshmem/host/host_api.h"
@@ -29,9 +30,10 @@ constexpr int kInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE
 constexpr int kLaunchFailed = 719;  // CUDA_ERROR_LAUNCH_FAILED
 constexpr int kNotFound = 500;      // CUDA_ERROR_NOT_FOUND
 
+// Each record has a word of its own: waits are bound to the record that was the last when they were enqueued.
 struct Event {
-  uint64_t recorded = 0;
-  uint64_t reached = 0;  // by a stream
+  uint64_t never_recorded = 1;
+  uint64_t* reached = &never_recorded;
 };
 
 }  // namespace
@@ -51,11 +53,13 @@ struct CudaDouble::Device {
   std::mutex mutex;
   std::deque<Stream> streams;
   std::deque<Event> events;
+  std::deque<uint64_t> records;
   std::deque<std::function<void()>> launches;  // kept: graphs run them again
   bool trapped = false;
   bool paused = false;
   bool stop = false;
   std::mt19937 random;
+  size_t slow = 0;
   std::thread thread;
 };
 
@@ -67,8 +71,11 @@ void CudaDouble::Device::Run() {
       if (stop) return;
       if (!paused && !streams.empty()) {
         const size_t first = random() % streams.size();
+        // One stream stands still for a while, so that the others get ahead of it as far as they may.
+        if (random() % 256 == 0) slow = random() % streams.size();
         for (size_t i = 0; i < streams.size() && !trapped; ++i) {
-          moved |= streams[(first + i) % streams.size()].Step();
+          const size_t chosen = (first + i) % streams.size();
+          if (chosen != slow || random() % 64 == 0) moved |= streams[chosen].Step();
         }
       }
       if (trapped) {
@@ -128,10 +135,9 @@ struct DoubleCalls {
     return 0;
   }
   static int WaitEvent(CudaStream stream, CudaEvent handle, unsigned) {
-    auto* event = static_cast<Event*>(handle);
-    Command command{Command::Kind::kWait, kCmpGe};
-    command.word = &event->reached;
-    command.value = __atomic_load_n(&event->recorded, __ATOMIC_ACQUIRE);
+    Command command{Command::Kind::kWait, kCmpEq};
+    command.word = __atomic_load_n(&static_cast<Event*>(handle)->reached, __ATOMIC_ACQUIRE);
+    command.value = 1;
     return Enqueue(stream, command);
   }
   static int WaitValue(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags) {
@@ -155,10 +161,14 @@ struct DoubleCalls {
   }
   static int EventDestroy(CudaEvent) { return 0; }
   static int EventRecord(CudaEvent handle, CudaStream stream) {
-    auto* event = static_cast<Event*>(handle);
     Command command{Command::Kind::kSignal, kSignalSet};
-    command.word = &event->reached;
-    command.value = __atomic_add_fetch(&event->recorded, 1, __ATOMIC_ACQ_REL);
+    command.value = 1;
+    {
+      Device* device = StreamOf(stream).device;
+      std::lock_guard<std::mutex> lock(device->mutex);
+      command.word = &device->records.emplace_back(0);
+    }
+    __atomic_store_n(&static_cast<Event*>(handle)->reached, command.word, __ATOMIC_RELEASE);
     return Enqueue(stream, command);
   }
   static int EventQuery(CudaEvent handle) {
@@ -168,8 +178,7 @@ struct DoubleCalls {
       std::lock_guard<std::mutex> lock(device.mutex);
       if (device.trapped) return kLaunchFailed;
     }
-    const uint64_t recorded = __atomic_load_n(&event->recorded, __ATOMIC_ACQUIRE);
-    return __atomic_load_n(&event->reached, __ATOMIC_ACQUIRE) >= recorded ? 0 : gpu::kCudaNotReady;
+    return host::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE)) == 1 ? 0 : gpu::kCudaNotReady;
   }
   static int Memcpy(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
     Command command{Command::Kind::kCopy};
@@ -320,6 +329,20 @@ bool CudaDouble::Synchronize(double seconds) {
     if (std::chrono::steady_clock::now() > give_up) return false;
     usleep(50);
   }
+}
+
+std::string CudaDouble::Blocked() const {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  std::ostringstream text;
+  for (size_t i = 0; i < device_->streams.size(); ++i) {
+    const Command* command = device_->streams[i].BlockedOn();
+    if (command == nullptr) continue;
+    text << " stream " << i << ": kind " << static_cast<int>(command->kind);
+    if (command->kind != Command::Kind::kWait) continue;
+    text << " word " << static_cast<void*>(command->word) << " has " << host::LoadSignal(command->word)
+         << ", compare " << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
+  }
+  return text.str();
 }
 
 bool CudaDouble::trapped() const {

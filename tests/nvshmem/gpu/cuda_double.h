@@ -8,6 +8,7 @@
 #define XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "xla_patch/nvshmem/api.h"
@@ -34,6 +35,8 @@ class CudaDouble {
 
   // False if the streams of the device have not become idle in `seconds`.
   bool Synchronize(double seconds = 20);
+  // What each stream that is not idle waits for, for a failed test's log.
+  std::string Blocked() const;
   bool trapped() const;
   // Streams go on only while this is not set.
   void Pause(bool paused);

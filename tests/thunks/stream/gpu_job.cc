@@ -1,5 +1,6 @@
 #include "tests/thunks/stream/gpu_job.h"
 
+#include <cstdio>
 #include <cstdlib>
 
 #include "tests/nvshmem/test_heap.h"
@@ -46,6 +47,9 @@ GpuJob::~GpuJob() {
 bool GpuJob::Synchronize() {
   bool idle = true;
   for (auto& pe : pes_) idle &= pe->cuda->Synchronize();
+  for (size_t pe = 0; pe < pes_.size() && !idle; ++pe) {
+    fprintf(stderr, "PE %zu:%s\n", pe, pes_[pe]->cuda->Blocked().c_str());
+  }
   return idle;
 }
 
