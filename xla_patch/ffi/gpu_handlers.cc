@@ -1,0 +1,169 @@
+#include "xla_patch/ffi/gpu_handlers.h"
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "xla/ffi/api/ffi.h"
+#include "xla_patch/ffi/call_arguments.h"
+#include "xla_patch/ffi/gpu_runtime.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace ffi = ::xla::ffi;
+using gpu::CudaStream;
+using gpu::Transfers;
+
+ffi::Error ToStatus(const std::string& error) { return error.empty() ? ffi::Error::Success() : ToError(error); }
+
+template <typename T>
+bool Read(ffi::Dictionary attributes, const char* name, T* value, std::string* error) {
+  const ffi::ErrorOr<T> read = attributes.get<T>(name);
+  if (read.has_error()) {
+    *error = std::string("a call has no ") + name + "; it was not written by this xla-shmem";
+    return false;
+  }
+  *value = *read;
+  return true;
+}
+
+// What all calls carry.
+struct Call {
+  std::string name;
+  uint64_t operation = 0;
+};
+
+bool ReadCall(ffi::Dictionary attributes, Call* call, std::string* error) {
+  int64_t operation = 0;
+  std::string_view module, name;
+  if (!Read(attributes, "op", &operation, error) || !Read(attributes, "module", &module, error) ||
+      !Read(attributes, "name", &name, error)) {
+    return false;
+  }
+  call->operation = static_cast<uint64_t>(operation);
+  call->name = FullName(module, name);
+  return true;
+}
+
+bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
+                 gpu::StreamPermute* permute, std::string* error) {
+  Buffers buffers;
+  ffi::Span<const int64_t> pairs;
+  if (!ReadCall(attributes, call, error) || !Read(attributes, "pairs", &pairs, error) ||
+      !ReadBuffers(arguments, results, &buffers, error)) {
+    return false;
+  }
+  const Neighbours neighbours = FindNeighbours(pairs, GpuRuntime::Get().pe());
+  *permute = {call->name, neighbours.source, neighbours.target,
+              {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
+  return true;
+}
+
+bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
+                   gpu::StreamAllReduce* all_reduce, std::string* error) {
+  Buffers buffers;
+  std::string_view reduction;
+  ffi::Span<const int64_t> offsets, groups;
+  AllReduceAttributes read;
+  if (!ReadCall(attributes, call, error) || !Read(attributes, "reduction", &reduction, error) ||
+      !Read(attributes, "group_offsets", &offsets, error) || !Read(attributes, "groups", &groups, error) ||
+      !ReadBuffers(arguments, results, &buffers, error) ||
+      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().pe(), &read, error)) {
+    return false;
+  }
+  *all_reduce = {call->name, read.reduction, std::move(read.group), std::move(read.types),
+                 {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
+  return true;
+}
+
+ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                        ffi::Dictionary attributes) {
+  Call call;
+  gpu::StreamPermute permute;
+  std::string error;
+  if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(
+      GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, std::move(permute), stream));
+}
+
+ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                          ffi::Dictionary attributes) {
+  Call call;
+  gpu::StreamAllReduce all_reduce;
+  std::string error;
+  if (!ReadReduction(attributes, arguments, results, &call, &all_reduce, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(
+      GpuRuntime::Get().transfers().StartAllReduce({call.operation, run.run_id}, std::move(all_reduce), stream));
+}
+
+// The buffers only tell XLA how long things live.
+ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs /*arguments*/, ffi::RemainingRets /*results*/,
+                ffi::Dictionary attributes) {
+  Call call;
+  std::string error;
+  if (!ReadCall(attributes, &call, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(GpuRuntime::Get().transfers().Finish({call.operation, run.run_id}, call.name, stream));
+}
+
+ffi::Error Permute(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                   ffi::Dictionary attributes) {
+  Call call;
+  gpu::StreamPermute permute;
+  std::string error;
+  if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(GpuRuntime::Get().transfers().ReplayPermute(permute, stream));
+}
+
+ffi::Error AllReduce(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                     ffi::Dictionary attributes) {
+  Call call;
+  gpu::StreamAllReduce all_reduce;
+  std::string error;
+  if (!ReadReduction(attributes, arguments, results, &call, &all_reduce, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(GpuRuntime::Get().transfers().ReplayAllReduce(all_reduce, stream));
+}
+
+ffi::Error Instantiate(ffi::Dictionary attributes) {
+  const std::string error = GpuRuntime::Get().WhyNotReady();
+  if (!error.empty()) return ToError("an executable with xla-shmem calls cannot be loaded here: " + error);
+  return ToStatus(CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
+}
+
+auto Binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::PlatformStream<CudaStream>>()
+      .Ctx<ffi::RunId>()
+      .RemainingArgs()
+      .RemainingRets()
+      .Attrs();
+}
+
+XLA_FFI_DEFINE_HANDLER(kInstantiate, Instantiate, ffi::Ffi::BindInstantiate().Attrs());
+XLA_FFI_DEFINE_HANDLER(kPermuteStart, PermuteStart, Binding());
+XLA_FFI_DEFINE_HANDLER(kAllReduceStart, AllReduceStart, Binding());
+XLA_FFI_DEFINE_HANDLER(kDone, Done, Binding());
+XLA_FFI_DEFINE_HANDLER(kPermute, Permute, Binding(), {ffi::Traits::kCmdBufferCompatible});
+XLA_FFI_DEFINE_HANDLER(kAllReduce, AllReduce, Binding(), {ffi::Traits::kCmdBufferCompatible});
+
+}  // namespace
+
+XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
+
+std::vector<GpuHandler> GpuHandlers() {
+  return {
+      {"xla_shmem.permute_start", [](XLA_FFI_CallFrame* frame) { return kPermuteStart(frame); }},
+      {"xla_shmem.permute_done", [](XLA_FFI_CallFrame* frame) { return kDone(frame); }},
+      {"xla_shmem.all_reduce_start", [](XLA_FFI_CallFrame* frame) { return kAllReduceStart(frame); }},
+      {"xla_shmem.all_reduce_done", [](XLA_FFI_CallFrame* frame) { return kDone(frame); }},
+      {"xla_shmem.collective_permute", [](XLA_FFI_CallFrame* frame) { return kPermute(frame); }},
+      {"xla_shmem.all_reduce", [](XLA_FFI_CallFrame* frame) { return kAllReduce(frame); }},
+  };
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,91 @@
+// The GPU road of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
+//
+// Coming up takes two steps, both before XLA's GPU client exists, so that the arena is taken before XLA reserves most of
+// the memory (python/xla_shmem/gpu/job.py drives them and sees to it that all processes take each):
+//   1. Open: libraries, driver and device; process 0 also makes the unique id of the world;
+//   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
+// Nothing may be put before all processes have started. There is one GpuRuntime a process and it is never destroyed.
+#ifndef XLA_SHMEM_FFI_GPU_RUNTIME_H_
+#define XLA_SHMEM_FFI_GPU_RUNTIME_H_
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu/watchdog.h"
+#include "xla_patch/nvshmem/loader.h"
+#include "xla_patch/thunks/stream/transfers.h"
+
+namespace xla_shmem {
+
+struct GpuOpenOptions {
+  std::string cuda_library = "libcuda.so.1";
+  std::vector<std::string> nvshmem_candidates;
+  int device = 0;  // CUDA ordinal of this process's device
+};
+
+// What Open found, for messages and for compiling the kernels.
+struct GpuFacts {
+  std::string nvshmem_path;
+  std::string nvshmem_version;
+  int driver_version = 0;  // 1000 * major + 10 * minor
+  int compute_major = 0;
+  int compute_minor = 0;
+};
+
+struct GpuStartOptions {
+  int pe = 0;
+  int n_pes = 1;
+  std::string unique_id;  // of UniqueId in process 0
+  size_t arena_bytes = 0;
+  std::string kernels;  // image of nvshmem/gpu/kernels.cu for this device
+  gpu::Puts puts = gpu::Puts::kNvshmem;
+  std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+};
+
+class GpuRuntime {
+ public:
+  static GpuRuntime& Get();
+
+  bool Open(const GpuOpenOptions& options, GpuFacts* facts, std::string* error);
+  bool UniqueId(std::string* id, std::string* error);
+  bool Start(const GpuStartOptions& options, std::string* error);
+  // From here on executables for this topology may run: PE of this process, and what its topology hashes to.
+  void Admit(int64_t topology_fingerprint);
+
+  // "" or why executables with our calls cannot run here.
+  std::string WhyNotReady() const;
+  int64_t topology_fingerprint() const { return fingerprint_; }
+  int pe() const { return pe_; }
+  // Only after Start.
+  gpu::Transfers& transfers() { return *transfers_; }
+  gpu::Device& device() { return *device_; }
+
+ private:
+  GpuRuntime() = default;
+  bool InitialiseNvshmem(const GpuStartOptions& options, std::string* error);
+  bool ZeroArena(char* arena, size_t bytes, std::string* error);
+
+  std::mutex mutex_;
+  gpu::CudaDriver cuda_{};
+  NvshmemLibrary nvshmem_;
+  gpu::CudaContext context_ = nullptr;
+  bool opened_ = false;
+  int pe_ = -1;
+  std::unique_ptr<gpu::Device> device_;
+  std::unique_ptr<gpu::Watchdog> watchdog_;
+  std::unique_ptr<gpu::PairRings> rings_;
+  std::unique_ptr<gpu::Transfers> transfers_;
+  std::atomic<bool> ready_{false};
+  int64_t fingerprint_ = 0;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_FFI_GPU_RUNTIME_H_

@@ -1,0 +1,80 @@
+#include "xla_patch/nvshmem/gpu/bootstrap.h"
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace xla_shmem::gpu {
+namespace {
+
+constexpr unsigned kInitWithUniqueId = 1 << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
+constexpr size_t kHeapMargin = 64 << 20;        // of NVSHMEM's own: teams, workspaces, alignment
+
+// Argument structs of NVSHMEM 3 in their first version, which every 3.x takes. A version is 1 << 16 plus the size.
+constexpr int VersionOf(size_t bytes) { return (1 << 16) + static_cast<int>(bytes); }
+
+struct UniqueId {
+  int32_t version = VersionOf(kUniqueIdBytes);
+  char content[kUniqueIdBytes - sizeof(int32_t)] = {};
+};
+static_assert(sizeof(UniqueId) == kUniqueIdBytes);
+
+struct UniqueIdArguments {
+  int32_t version = VersionOf(24);
+  UniqueId* id = nullptr;
+  int32_t rank = -1;
+  int32_t ranks = -1;
+};
+static_assert(sizeof(UniqueIdArguments) == 24);
+
+struct InitArguments {
+  int32_t version = VersionOf(128);
+  UniqueIdArguments unique_id;
+  char padding[96] = {};
+};
+static_assert(sizeof(InitArguments) == 128);
+
+struct InitAttributes {
+  int32_t version = VersionOf(144);
+  void* mpi_comm = nullptr;
+  InitArguments arguments;
+};
+static_assert(sizeof(InitAttributes) == 144);
+
+}  // namespace
+
+bool MakeUniqueId(const NvshmemLibrary& library, std::string* id, std::string* error) {
+  UniqueId unique;
+  const int status = library.get_uniqueid(&unique);
+  if (status != 0) {
+    *error = "NVSHMEM could not make a unique id (status " + std::to_string(status) +
+             "): NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME names the network interface to use";
+    return false;
+  }
+  id->assign(reinterpret_cast<const char*>(&unique), sizeof(unique));
+  return true;
+}
+
+bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t arena_bytes,
+               std::string* error) {
+  if (unique_id.size() != kUniqueIdBytes) {
+    *error = "the unique id has " + std::to_string(unique_id.size()) + " bytes, not " + std::to_string(kUniqueIdBytes);
+    return false;
+  }
+  setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
+  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(arena_bytes + kHeapMargin).c_str(), /*overwrite=*/0);
+  UniqueId id;
+  memcpy(&id, unique_id.data(), sizeof(id));
+  InitAttributes attributes;
+  int status = library.set_attr_uniqueid_args(pe, n_pes, &id, &attributes);
+  if (status == 0) status = library.hostlib_init_attr(kInitWithUniqueId, &attributes);
+  if (status != 0) {
+    *error = "NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
+             " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (status " +
+             std::to_string(status) + "): NVSHMEM_DEBUG=INFO shows why";
+    return false;
+  }
+  return true;
+}
+
+}  // namespace xla_shmem::gpu
