@@ -95,6 +95,15 @@ inline Message ReductionComputation(std::string_view opcode, int64_t id, int typ
                      3);
 }
 
+// A schedule in which the computations run as listed: {id, {instruction ids}}, ...
+inline Message ScheduleProto(const std::vector<std::pair<int64_t, std::vector<int64_t>>>& sequences) {
+  Message schedule;
+  for (const auto& [computation, ids] : sequences) {
+    schedule.Sub(1, Message().Int(1, computation).Sub(2, Message().Ints(1, ids)));
+  }
+  return schedule;
+}
+
 inline Message DeviceAssignmentProto(const std::vector<std::vector<int64_t>>& by_partition) {
   Message message;
   message.Int(1, static_cast<int64_t>(by_partition[0].size())).Int(2, static_cast<int64_t>(by_partition.size()));

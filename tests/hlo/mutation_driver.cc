@@ -34,6 +34,7 @@ std::vector<std::string> Seeds() {
   const Message mesh = Message().Sub(1, Message().Bytes(1, "x").Int(2, 2)).Sub(1, Message().Bytes(1, "y").Int(2, 2));
   return {SyncModule(),
           AsyncModule(),
+          WrappedModule(),
           NestedModule(),
           with_group_form(92, Message().Int(1, 2).Int(2, 2).Ints(3, {2, 2}).Ints(4, {1, 0})),
           with_group_form(93, Message().Sub(1, mesh).Sub(2, Message().Int(1, 1))),

@@ -65,6 +65,61 @@ inline std::string AsyncModule() {
       .str();
 }
 
+// One of the two parts of a generic pair as XLA:GPU writes it.
+inline Message AsyncStart(std::string_view name, const std::vector<Message>& operands, const Message& result,
+                          int64_t id, const std::vector<int64_t>& operand_ids, int64_t computation) {
+  return Instruction(name, "async-start", TupleShape({TupleShape(operands), result}), id, operand_ids)
+      .Ints(38, {computation});
+}
+inline Message AsyncDone(std::string_view name, const Message& result, int64_t id, int64_t start) {
+  return Instruction(name, "async-done", result, id, {start});
+}
+
+// The computation that an async-start calls: `op`, with id 9, on as many parameters (ids 1, 2, ...).
+inline Message AsyncComputation(std::string_view name, int64_t id, const std::vector<Message>& operands,
+                                const Message& op) {
+  std::vector<Message> instructions;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const auto number = static_cast<int64_t>(i);
+    instructions.push_back(
+        Instruction("param_" + std::to_string(i), "parameter", operands[i], number + 1).Int(9, number));
+  }
+  instructions.push_back(op);
+  return Computation(name, id, instructions, 9);
+}
+
+// GPU at POST_SCHEDULER on newer releases: a permute with work beside it, a combined all-reduce in place with work
+// beside it, and an all-reduce with none.
+inline std::string WrappedModule() {
+  const Message array = ArrayShape({256});
+  const Message pair = TupleShape({array, array});
+  const auto all_reduce = [&](const Message& shape, const std::vector<int64_t>& operands) {
+    return WithGroups(Instruction("psum", "all-reduce", shape, 9, operands), {{0, 1}, {2, 3}}).Ints(38, {1});
+  };
+  const Message in_place = Message().Ints(1, {1});
+  return Module({ReductionComputation("add", 1),
+                 AsyncComputation("async_cp", 3, {array},
+                                  WithPairs(Instruction("ppermute", "collective-permute", array, 9, {1}), kRing)),
+                 AsyncComputation("async_ar", 4, {array, array}, all_reduce(pair, {1, 2})),
+                 AsyncComputation("async_ar1", 5, {array}, all_reduce(array, {1})),
+                 Computation("main", 2,
+                             {Instruction("p0", "parameter", array, 1), Instruction("p1", "parameter", array, 2),
+                              WithExtras(AsyncStart("cp-start", {array}, array, 3, {1}, 3)).Bytes(79, "collectives"),
+                              AsyncStart("ar-start", {array, array}, pair, 4, {1, 2}, 4)
+                                  .Sub(74, Message().Ints(1, {1, 0}))
+                                  .Sub(74, Message().Ints(1, {1, 1}).Int(2, 1)),
+                              Instruction("work", "add", array, 5, {1, 2}), AsyncDone("cp-done", array, 6, 3),
+                              AsyncDone("ar-done", pair, 7, 4),
+                              AsyncStart("ar1-start", {array}, array, 8, {5}, 5).Sub(74, in_place),
+                              Instruction("first", "get-tuple-element", array, 9, {7}).Int(13, 0),
+                              AsyncDone("ar1-done", array, 10, 8),
+                              Instruction("t", "tuple", TupleShape({array, array, array}), 11, {6, 9, 10})},
+                             11)},
+                2)
+      .Sub(7, ScheduleProto({{2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}}))
+      .str();
+}
+
 // A while loop whose body permutes, and an async-start around a reduce-scatter.
 inline std::string NestedModule() {
   const Message array = ArrayShape({8});

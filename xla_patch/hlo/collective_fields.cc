@@ -92,6 +92,9 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
       case 36:
         well_formed = AppendRepeatedInts(field, &fields->operand_ids);
         break;
+      case 37:
+        fields->has_control_predecessors = true;
+        break;
       case 38:
         well_formed = AppendRepeatedInts(field, &fields->callees);
         break;
@@ -108,6 +111,10 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
       case 68:
         fields->frontend_attributes.push_back(field.bytes);
         well_formed = field.type == WireType::kBytes && AreWellFormed(field.bytes);
+        break;
+      case 74:
+        fields->aliasing.emplace_back();
+        well_formed = field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields->aliasing.back());
         break;
       case 71:
         fields->use_global_device_ids = field.value != 0;

@@ -1,21 +1,16 @@
 #include "xla_patch/hlo/collective_reader.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
-#include "xla_patch/hlo/wire.h"
+#include "xla_patch/hlo/async_pairs.h"
+#include "xla_patch/hlo/schedule.h"
 
 namespace xla_shmem::hlo {
 namespace {
 
 constexpr int64_t kHostMemorySpace = 5;  // Layout::kHostMemorySpace in xla/layout.h
-
-// What is found per start in its computation: who consumes it.
-struct StartUsers {
-  int64_t done = -1;
-  int32_t dones = 0;
-  int32_t others = 0;
-};
 
 bool SameLeaves(const Shape& a, const Shape& b) {
   const std::vector<const Shape*> left = a.Leaves();
@@ -31,7 +26,17 @@ class Finder {
 
   bool Run(std::vector<Collective>* collectives, std::string* error) {
     for (size_t i = 0; i < module_.computations.size(); ++i) {
-      if (!module_.computations[i].is_fusion && !VisitComputation(i, error)) {
+      if (!module_.computations[i].is_fusion && module_.computations[i].is_reachable) {
+        Collect(i);
+      }
+    }
+    std::map<size_t, std::vector<Collective*>> by_computation;
+    for (Collective& collective : found_) {
+      by_computation[collective.computation].push_back(&collective);
+    }
+    const Schedule schedule(found_.empty() ? std::string_view() : module_.schedule);
+    for (const auto& [computation, issued] : by_computation) {
+      if (!DescribeAll(module_.computations[computation], schedule, issued, error)) {
         return false;
       }
     }
@@ -40,9 +45,8 @@ class Finder {
   }
 
  private:
-  bool VisitComputation(size_t computation_index, std::string* error) {
+  void Collect(size_t computation_index) {
     const Computation& computation = module_.computations[computation_index];
-    const size_t first_found = found_.size();
     for (size_t i = computation.first; i < computation.last; ++i) {
       const Instruction& instruction = module_.instructions[i];
       const OpClass op_class = instruction.opcode.op_class;
@@ -50,90 +54,63 @@ class Finder {
         continue;
       }
       Collective collective;
-      collective.computation = computation_index;
-      collective.instruction = i;
+      collective.computation = collective.op_computation = computation_index;
+      collective.instruction = collective.op = i;
       if (instruction.is_lowered) {
         collective.form = CollectiveForm::kLowered;
       } else if (op_class == OpClass::kCollectiveStart) {
         collective.form = CollectiveForm::kStartDone;
       } else if (computation.async_start >= 0) {
         collective.form = CollectiveForm::kWrapped;
-        collective.reported = computation.async_start;
+        collective.computation = computation.async_computation;
+        collective.instruction = static_cast<size_t>(computation.async_start);
       }
       found_.push_back(std::move(collective));
     }
-    if (found_.size() == first_found) {
-      return true;
-    }
+  }
+
+  bool DescribeAll(const Computation& computation, const Schedule& schedule, const std::vector<Collective*>& issued,
+                   std::string* error) {
     const InstructionIndex index(module_, computation);
-    FindUsers(computation, index, first_found);
-    for (size_t i = first_found; i < found_.size(); ++i) {
-      if (!Describe(index, &found_[i], error)) {
-        *error = "not a well-formed HloModuleProto: " + std::string(found_[i].fields.name) + ": " + *error;
+    std::vector<Collective*> pairs;
+    for (Collective* collective : issued) {
+      if (collective->form == CollectiveForm::kStartDone || collective->form == CollectiveForm::kWrapped) {
+        pairs.push_back(collective);
+      }
+    }
+    if (!pairs.empty()) {
+      LinkDones(module_, computation, index, schedule, pairs);
+    }
+    for (Collective* collective : issued) {
+      if (!Describe(index, collective, error)) {
+        *error = "not a well-formed HloModuleProto: " + std::string(collective->fields.name) + ": " + *error;
         return false;
       }
     }
     return true;
   }
 
-  // Links starts to their dones.
-  void FindUsers(const Computation& computation, const InstructionIndex& index, size_t first_found) {
-    std::unordered_map<size_t, StartUsers> users;
-    for (size_t i = first_found; i < found_.size(); ++i) {
-      if (found_[i].form == CollectiveForm::kStartDone) {
-        users[found_[i].instruction];
-      }
-    }
-    if (users.empty()) {
-      return;
-    }
-    std::vector<int64_t> operands;
-    for (size_t i = computation.first; i < computation.last; ++i) {
-      if (!DecodeOperands(module_.instructions[i], &operands)) {
-        continue;
-      }
-      for (const int64_t id : operands) {
-        const Instruction* operand = index.Find(id);
-        if (operand == nullptr || operand->opcode.op_class != OpClass::kCollectiveStart) {
-          continue;
-        }
-        StartUsers& start = users[operand - module_.instructions.data()];
-        const Opcode& opcode = module_.instructions[i].opcode;
-        if (opcode.op_class == OpClass::kCollectiveDone && opcode.kind == operand->opcode.kind &&
-            operands.size() == 1) {
-          start.done = static_cast<int64_t>(i);
-          ++start.dones;
-        } else {
-          ++start.others;
-        }
-      }
-    }
-    for (size_t i = first_found; i < found_.size(); ++i) {
-      Collective& collective = found_[i];
-      if (collective.form != CollectiveForm::kStartDone) {
-        continue;
-      }
-      const StartUsers& start = users[collective.instruction];
-      collective.done = start.done;
-      if (start.dones != 1 || start.others != 0 ||
-          computation.root_id == module_.instructions[collective.instruction].id) {
-        collective.obstacle = "its start is not used by exactly one done in the same computation";
-      }
-    }
-  }
-
   bool Describe(const InstructionIndex& index, Collective* collective, std::string* error) {
-    const Instruction& instruction = module_.instructions[collective->instruction];
+    const Instruction& op = module_.instructions[collective->op];
     CollectiveSpec& spec = collective->spec;
     CollectiveFields& fields = collective->fields;
-    spec.op = instruction.opcode.kind;
+    spec.op = op.opcode.kind;
     CollectiveFields done;
-    if (!DecodeCollective(module_, instruction.body, &fields, error) ||
+    if (!DecodeCollective(module_, op.body, &fields, error) ||
         (collective->done >= 0 &&
          !DecodeCollective(module_, module_.instructions[collective->done].body, &done, error)) ||
-        !ReadResult(instruction, collective, error)) {
+        !ReadResult(op, collective, error)) {
       return false;
     }
+    if (collective->form == CollectiveForm::kWrapped) {
+      if (!Unwrap(module_, collective, error)) {
+        return false;
+      }
+    } else if (collective->form == CollectiveForm::kStartDone) {
+      // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
+      collective->in_place.assign(fields.operand_ids.size(), spec.op == OpKind::kAllReduce);
+    }
+    collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
     spec.name = std::string(fields.name);
     spec.bytes = ShapeBytes(collective->result);
     for (const Shape* leaf : collective->result.Leaves()) {
@@ -152,25 +129,24 @@ class Finder {
     return true;
   }
 
-  // A start's own shape also holds operands and context: the result is what its done returns.
-  bool ReadResult(const Instruction& instruction, Collective* collective, std::string* error) {
+  // The own shape of a start also holds operands and context: the result is what its done returns.
+  bool ReadResult(const Instruction& op, Collective* collective, std::string* error) {
     Shape own;
-    if (!ParseShape(instruction.shape, &own, error)) {
+    if (!ParseShape(op.shape, &own, error)) {
       return false;
     }
-    const bool is_all_reduce = instruction.opcode.kind == OpKind::kAllReduce;
-    if (collective->done >= 0) {
-      if (!ParseShape(module_.instructions[collective->done].shape, &collective->result, error)) {
-        return false;
-      }
-      if (is_all_reduce && !SameLeaves(own, collective->result)) {
-        collective->obstacle = "its start and done differ in shape";
-      }
+    const bool is_start = collective->form == CollectiveForm::kStartDone;
+    const bool holds_operands = is_start && op.opcode.kind != OpKind::kAllReduce;
+    if (collective->done < 0) {
+      collective->result = holds_operands && own.elements.size() >= 2 ? Shape(own.elements[1]) : std::move(own);
       return true;
     }
-    const bool holds_operands =
-        collective->form == CollectiveForm::kStartDone && !is_all_reduce && own.elements.size() >= 2;
-    collective->result = holds_operands ? Shape(own.elements[1]) : std::move(own);
+    if (!ParseShape(module_.instructions[collective->done].shape, &collective->result, error)) {
+      return false;
+    }
+    if (!holds_operands && !SameLeaves(own, collective->result)) {
+      collective->obstacle = "its start and done differ in shape";
+    }
     return true;
   }
 
@@ -209,7 +185,7 @@ class Finder {
     if (fields.has_slices) {
       return "it permutes slices in place";
     }
-    if (module_.computations[collective.computation].has_many_callers) {
+    if (module_.computations[collective.op_computation].has_many_callers) {
       return "its computation is called from more than one place, so it could run twice at once";
     }
     const std::vector<const Shape*> leaves = collective.result.Leaves();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/aliasing.h"
 #include "xla_patch/hlo/module_reader.h"
 #include "xla_patch/hlo/replica_groups.h"
 #include "xla_patch/hlo/shape.h"
@@ -24,32 +25,43 @@ struct CollectiveFields {
   bool use_global_device_ids = false;
   bool has_slices = false;      // in-place permute of slices (dynamic_slice_sizes)
   bool has_two_shapes = false;  // legal protobuf (they merge), but nothing XLA writes
+  bool has_control_predecessors = false;
   GroupFields groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;
   std::vector<int64_t> operand_ids;
   std::vector<int64_t> callees;
+  std::vector<Aliasing> aliasing;
   std::vector<std::string_view> frontend_attributes;  // one entry unless the field is repeated
   std::string_view backend_config;                    // payloads resolved
 };
 
+// How a collective is written.
+//
+//   kSync       one instruction
+//   kStartDone  a pair of instructions of its own opcode
+//   kWrapped    a generic async-start/async-done pair around a computation that holds nothing but the collective
+//   kLowered    a custom call that this pass wrote
 enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
 
-// A collective of the module, or a custom-call this pass wrote for one.
 struct Collective {
   CollectiveForm form = CollectiveForm::kSync;
-  size_t computation = 0;  // where it is written
-  size_t instruction = 0;  // the op itself, its start, or the op inside the async computation
-  int64_t done = -1;       // index of the done of a start
-  int64_t reported = -1;   // for a wrapped one, the async-start: its name and place are what a user sees
-  CollectiveFields fields;
+  size_t computation = 0;  // where it is issued: what a user sees
+  size_t instruction = 0;  // there: the collective itself, its start, or the async-start
+  int64_t done = -1;       // there: what waits for it, if it has exactly one
+  size_t op_computation = 0;
+  size_t op = 0;            // what has groups or pairs: `instruction`, or the collective in the async computation
+  CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
-  CollectiveSpec spec;   // everything but the module's placement
-  std::string obstacle;  // not empty: why its form cannot be replaced in place, whatever the transport
+  CollectiveSpec spec;           // everything but the module's placement
+  std::vector<bool> in_place;    // result i is in the buffer of operand i, by XLA's own choice; not for kSync
+  bool has_work_between = true;  // something runs between start and done that takes time
+  std::string obstacle;          // not empty: why its form cannot be replaced in place, whatever the transport
 };
 
-// All collectives in non-fusion computations, in module order; a start/done pair, and an async-start with what it
-// wraps, count once. `assignment` gives the ids their meaning. False if the bytes of a collective are corrupt; one that
-// is merely odd does not spoil the rest: groups that make no sense go to spec.unresolved, other problems to `obstacle`.
+// All collectives that the entry leads to, outside of fusions, in module order; a start/done pair, and an async-start
+// with what it wraps, count once. `assignment` gives the ids their meaning. False if the bytes of a collective are
+// corrupt; one that is merely odd does not spoil the rest: groups that make no sense go to spec.unresolved, other
+// problems to `obstacle`.
 bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
                      std::string* error);
 

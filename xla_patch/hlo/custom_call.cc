@@ -50,50 +50,50 @@ std::vector<Aliasing> AliasFirstOperand(const Shape& result) {
   return aliasing;
 }
 
-// Leaf i of the result is operand i.
-std::vector<Aliasing> AliasEachOperand(const Shape& result) {
-  if (!result.IsTuple()) {
-    return {Aliasing()};
-  }
+// Result i is operand i where XLA had it so. No copy insertion follows the hook, so neither more nor less will do.
+std::vector<Aliasing> AliasInPlaceOperands(const Collective& collective) {
   std::vector<Aliasing> aliasing;
-  aliasing.reserve(result.elements.size());
-  for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) {
-    aliasing.push_back({{i}, i, {}});
+  for (int64_t i = 0; i < static_cast<int64_t>(collective.in_place.size()); ++i) {
+    if (collective.in_place[i]) {
+      aliasing.push_back({collective.result.IsTuple() ? std::vector<int64_t>{i} : std::vector<int64_t>{}, i, {}});
+    }
   }
   return aliasing;
+}
+
+CustomCall CallThatWrites(const char* target, const Module& module, const Collective& collective,
+                          const Topology& topology) {
+  CustomCall call;
+  call.target = target;
+  call.backend_config = BackendConfig(module, collective, topology);
+  if (collective.done >= 0) {
+    call.shape = collective.result.proto;  // a start's own may hold more
+  }
+  call.aliasing = AliasInPlaceOperands(collective);
+  return call;
 }
 
 }  // namespace
 
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology) {
-  CustomCall call;
-  call.target = IsPermute(collective) ? "xla_shmem.collective_permute" : "xla_shmem.all_reduce";
-  call.backend_config = BackendConfig(module, collective, topology);
-  return call;
+  return CallThatWrites(IsPermute(collective) ? "xla_shmem.collective_permute" : "xla_shmem.all_reduce", module,
+                        collective, topology);
 }
 
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology) {
-  CustomCall call;
-  call.backend_config = BackendConfig(module, collective, topology);
-  if (IsPermute(collective)) {
-    call.target = "xla_shmem.permute_start";
-    call.shape = collective.result.proto;
-  } else {
-    call.target = "xla_shmem.all_reduce_start";
-    call.aliasing = AliasEachOperand(collective.result);
-  }
-  return call;
+  return CallThatWrites(IsPermute(collective) ? "xla_shmem.permute_start" : "xla_shmem.all_reduce_start", module,
+                        collective, topology);
 }
 
 CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology) {
   CustomCall call;
+  call.target = IsPermute(collective) ? "xla_shmem.permute_done" : "xla_shmem.all_reduce_done";
   call.backend_config = BackendConfig(module, collective, topology);
   call.aliasing = AliasFirstOperand(collective.result);
-  if (IsPermute(collective)) {
-    call.target = "xla_shmem.permute_done";
-    call.extra_operands = collective.fields.operand_ids;
-  } else {
-    call.target = "xla_shmem.all_reduce_done";
+  for (size_t i = 0; i < collective.in_place.size(); ++i) {
+    if (!collective.in_place[i]) {
+      call.extra_operands.push_back(collective.fields.operand_ids[i]);
+    }
   }
   return call;
 }

@@ -16,14 +16,15 @@ namespace xla_shmem::hlo {
 //   topology  fingerprint of the topology the PEs belong to
 //   pairs     permute: source, target, source, target, ...
 //   reduction, group_offsets, groups  all-reduce: group i is groups[group_offsets[i], group_offsets[i + 1])
+
+// Does the whole transfer. In the place of a pair it stands where the start was.
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The start's result is the final result: a permute writes its own buffer there; an all-reduce works in its operands'
-// buffers, which XLA has already unified with the result (copy insertion runs before the hook).
+// The start's result is the final result, in its own buffer or in its operand's, whichever XLA had chosen.
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The done returns the start's buffers. A permute's done also takes the sources, so that they stay alive until the
-// wait.
+// The done returns the start's buffers. It also takes the operands that the start does not work in, so that they stay
+// alive until the wait.
 CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology);
 
 }  // namespace xla_shmem::hlo

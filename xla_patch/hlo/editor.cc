@@ -24,6 +24,7 @@ enum InstructionField : uint32_t {
   kUseGlobalDeviceIds = 71,
   kOutputOperandAliasing = 74,
   kApiVersion = 77,
+  kAsyncExecutionThread = 79,
   kCollectiveDeviceList = 87,
   kIotaDeviceList = 92,
   kMeshAxesDeviceList = 93,
@@ -32,7 +33,8 @@ enum InstructionField : uint32_t {
 
 constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 
-bool IsReplacedByCustomCall(uint32_t field, bool has_new_shape) {
+// What only the collective had, or its successor brings along.
+bool IsReplaced(uint32_t field, bool has_new_shape) {
   switch (field) {
     case kOpcode:
     case kChannelId:
@@ -49,6 +51,7 @@ bool IsReplacedByCustomCall(uint32_t field, bool has_new_shape) {
     case kUseGlobalDeviceIds:
     case kOutputOperandAliasing:
     case kApiVersion:
+    case kAsyncExecutionThread:
     case kCollectiveDeviceList:
     case kIotaDeviceList:
     case kMeshAxesDeviceList:
@@ -61,25 +64,13 @@ bool IsReplacedByCustomCall(uint32_t field, bool has_new_shape) {
   }
 }
 
-void WritePackedInts(uint32_t number, const std::vector<int64_t>& values, std::string* out) {
-  if (values.empty()) {
-    return;
+void CopyKeptFields(std::string_view body, bool has_new_shape, std::string* out) {
+  FieldReader reader(body);
+  for (Field field; reader.Next(&field);) {
+    if (!IsReplaced(field.number, has_new_shape)) {
+      out->append(field.whole);
+    }
   }
-  std::string packed;
-  for (const int64_t value : values) {
-    WriteVarint(static_cast<uint64_t>(value), &packed);
-  }
-  WriteBytesField(number, packed, out);
-}
-
-std::string EncodeAliasing(const Aliasing& aliasing) {
-  std::string proto;
-  WritePackedInts(1, aliasing.output_index, &proto);
-  if (aliasing.operand != 0) {
-    WriteIntField(2, aliasing.operand, &proto);
-  }
-  WritePackedInts(3, aliasing.operand_index, &proto);
-  return proto;
 }
 
 size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
@@ -110,12 +101,7 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
   const std::string merged = MergeAttributes(AttributeFields(body), own);
   std::string out;
   out.reserve(body.size() + call.backend_config.size() + merged.size() + 128);
-  FieldReader reader(body);
-  for (Field field; reader.Next(&field);) {
-    if (!IsReplacedByCustomCall(field.number, call.shape.has_value())) {
-      out.append(field.whole);
-    }
-  }
+  CopyKeptFields(body, call.shape.has_value(), &out);
   WriteBytesField(kOpcode, "custom-call", &out);
   if (call.shape.has_value()) {
     WriteBytesField(kShape, *call.shape, &out);
@@ -130,6 +116,14 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
     WriteBytesField(kOutputOperandAliasing, EncodeAliasing(aliasing), &out);
   }
   WriteIntField(kApiVersion, kTypedFfi, &out);
+  return out;
+}
+
+std::string AsBarrier(std::string_view body, const Attributes& own) {
+  std::string out;
+  CopyKeptFields(body, /*has_new_shape=*/false, &out);
+  WriteBytesField(kOpcode, "opt-barrier", &out);
+  WriteBytesField(kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
   return out;
 }
 

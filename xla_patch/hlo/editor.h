@@ -7,17 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "xla_patch/hlo/aliasing.h"
 #include "xla_patch/hlo/attributes.h"
 #include "xla_patch/hlo/module_reader.h"
 
 namespace xla_shmem::hlo {
-
-// One pair of xla.OutputOperandAliasing: this part of the result is the same buffer as that part of an operand.
-struct Aliasing {
-  std::vector<int64_t> output_index;
-  int64_t operand = 0;
-  std::vector<int64_t> operand_index;
-};
 
 // How an instruction becomes a custom call.
 struct CustomCall {
@@ -32,9 +26,13 @@ struct CustomCall {
 std::string WithAttributes(std::string_view body, const Attributes& own);
 
 // The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id. Fields a
-// custom call cannot have (groups, pairs, channel, callees, layout constraint) go; all we do not own (metadata, control
-// predecessors, sharding, unknown fields) stays.
+// custom call cannot have (groups, pairs, channel, callees, thread, layout constraint) go; all we do not own (metadata,
+// control predecessors, sharding, unknown fields) stays.
 std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
+
+// The same as an instruction that hands its operand on and does nothing else. XLA:GPU's OptimizationBarrierExpander,
+// which runs after the hook, takes it out of module and schedule.
+std::string AsBarrier(std::string_view body, const Attributes& own);
 
 struct InstructionEdit {
   size_t computation;

@@ -15,10 +15,10 @@ bool EndsWith(std::string_view text, std::string_view ending) {
 
 void ReadStock(const hlo::Module& module, const hlo::Collective& collective, CollectiveRecord* record) {
   std::optional<Backend> backend = hlo::ReadStockBackend(collective.fields.backend_config);
-  if (!backend.has_value() && collective.reported >= 0) {
+  if (!backend.has_value() && collective.form == hlo::CollectiveForm::kWrapped) {
     hlo::CollectiveFields start;
     std::string ignored;
-    hlo::DecodeCollective(module, module.instructions[collective.reported].body, &start, &ignored);
+    hlo::DecodeCollective(module, module.instructions[collective.instruction].body, &start, &ignored);
     backend = hlo::ReadStockBackend(start.backend_config);
   }
   if (!backend.has_value() && !IsConsidered(collective.spec.op)) {

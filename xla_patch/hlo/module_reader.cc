@@ -32,6 +32,12 @@ class Scanner {
             return Explain("computation");
           }
           break;
+        case 6:
+          entry_id_ = field.AsInt();
+          break;
+        case 7:
+          module_->schedule = field.bytes;
+          break;
         case 15:
           module_->device_assignment = field.bytes;
           break;
@@ -163,7 +169,8 @@ class Scanner {
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered =
         instruction.opcode.op_class == OpClass::kCustomCall && target.substr(0, 10) == "xla_shmem.";
-    if (instruction.opcode.op_class != OpClass::kAsyncContinue) {
+    const OpClass op_class = instruction.opcode.op_class;
+    if (op_class != OpClass::kAsyncUpdate && op_class != OpClass::kAsyncDone) {
       for (const int64_t callee : callees_) {
         calls_.push_back({computation, module_->instructions.size() - 1, callee});
       }
@@ -181,6 +188,9 @@ class Scanner {
         return Explain("module");
       }
     }
+    // Callees come first, so the entry is last if the module does not name it.
+    const auto entry = by_id.find(entry_id_);
+    module_->computations[entry == by_id.end() ? by_id.size() - 1 : entry->second].is_reachable = true;
     std::vector<int32_t> callers(module_->computations.size(), 0);
     for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
       const auto found = by_id.find(call->callee_id);
@@ -189,8 +199,12 @@ class Scanner {
         return Explain("module");
       }
       const Computation& caller = module_->computations[call->caller];
+      if (!caller.is_reachable) {
+        continue;
+      }
       Computation& callee = module_->computations[found->second];
       const OpClass op_class = module_->instructions[call->instruction].opcode.op_class;
+      callee.is_reachable = true;
       callee.has_many_callers = callee.has_many_callers || caller.has_many_callers || ++callers[found->second] > 1;
       callee.loop_depth = std::max(callee.loop_depth, caller.loop_depth + (op_class == OpClass::kWhile ? 1 : 0));
       callee.is_fusion = callee.is_fusion || caller.is_fusion || op_class == OpClass::kFusion;
@@ -204,6 +218,7 @@ class Scanner {
 
   Module* module_;
   std::string* error_;
+  int64_t entry_id_ = 0;
   std::vector<CallEdge> calls_;
   std::vector<int64_t> callees_;  // of the instruction being scanned
 };

@@ -33,6 +33,7 @@ struct Computation {
   size_t first = 0;  // instructions()[first, last)
   size_t last = 0;
   bool is_fusion = false;
+  bool is_reachable = false;      // it is the entry, or the entry leads to it; XLA drops the others
   int32_t loop_depth = 0;         // how many while loops it runs inside of
   bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
   int64_t async_start = -1;       // index of the async-start that wraps it
@@ -43,6 +44,7 @@ struct Module {
   std::string_view bytes;
   std::string_view name;
   std::string_view device_assignment;      // empty if the module has none
+  std::string_view schedule;               // xla.HloScheduleProto; empty if the module has none
   std::vector<std::string_view> payloads;  // HloModuleProto.payloads, which backend configs may refer to
   std::vector<Computation> computations;
   std::vector<Instruction> instructions;

@@ -14,8 +14,9 @@ enum class OpClass : uint8_t {
   kCollective,  // sync form, or the only instruction of an async computation
   kCollectiveStart,
   kCollectiveDone,
-  kAsyncStart,     // generic: wraps a called computation
-  kAsyncContinue,  // async-update, async-done: name the same computation again
+  kAsyncStart,  // generic: wraps a called computation
+  kAsyncUpdate,
+  kAsyncDone,  // it and the update may name the same computation again
   kWhile,
   kFusion,
   kCustomCall,

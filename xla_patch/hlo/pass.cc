@@ -15,16 +15,14 @@ using hlo::Collective;
 using hlo::CollectiveForm;
 using hlo::CustomCall;
 
+bool IsPair(const Collective& collective) {
+  return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
+}
+
 // Why this lowering cannot replace this form, or "".
 std::string FormVeto(const Collective& collective, Lowering lowering) {
-  if (collective.form == CollectiveForm::kWrapped) {
-    return "it is wrapped in a generic async-start";
-  }
-  if (lowering == Lowering::kCpu && collective.form == CollectiveForm::kStartDone) {
+  if (lowering == Lowering::kCpu && IsPair(collective)) {
     return "start/done pairs are lowered for GPU only";
-  }
-  if (lowering == Lowering::kGpu && collective.form == CollectiveForm::kSync) {
-    return "on GPU only start/done pairs are lowered";
   }
   return collective.obstacle;
 }
@@ -54,9 +52,13 @@ class Pass {
       Replace(collective, attributes);
       return;
     }
-    Annotate(collective, collective.instruction, attributes);
+    Annotate(collective.op_computation, collective.op, attributes);
     if (collective.done >= 0) {
-      Annotate(collective, collective.done, attributes);
+      // XLA takes the attributes of one or the other along when it makes a pair sync again.
+      Annotate(collective.computation, collective.done, attributes);
+      if (collective.instruction != collective.op) {
+        Annotate(collective.computation, collective.instruction, attributes);
+      }
     }
   }
 
@@ -79,23 +81,29 @@ class Pass {
   }
 
   // Leaves an instruction that already says the same alone, so that a second run changes nothing.
-  void Annotate(const Collective& collective, size_t instruction, const Attributes& attributes) {
+  void Annotate(size_t computation, size_t instruction, const Attributes& attributes) {
     const std::string_view body = module_.instructions[instruction].body;
     if (hlo::ReadOwnAttributes(hlo::AttributeFields(body)) != attributes) {
-      edits_.push_back({collective.computation, instruction, hlo::WithAttributes(body, attributes)});
+      edits_.push_back({computation, instruction, hlo::WithAttributes(body, attributes)});
     }
   }
 
   void Replace(const Collective& collective, const Attributes& attributes) {
-    const auto replace = [&](size_t instruction, const CustomCall& call) {
-      const std::string_view body = module_.instructions[instruction].body;
-      edits_.push_back({collective.computation, instruction, hlo::AsCustomCall(body, call, attributes)});
+    const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
+    const auto replace = [&](size_t instruction, std::string new_body) {
+      edits_.push_back({collective.computation, instruction, std::move(new_body)});
     };
-    if (collective.form == CollectiveForm::kSync) {
-      replace(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+    const auto call = [&](size_t instruction, const CustomCall& call) {
+      replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
+    };
+    if (!IsPair(collective)) {
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+    } else if (!collective.has_work_between) {
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+      replace(collective.done, hlo::AsBarrier(body(collective.done), attributes));
     } else {
-      replace(collective.instruction, hlo::StartCall(module_, collective, options_.topology));
-      replace(collective.done, hlo::DoneCall(module_, collective, options_.topology));
+      call(collective.instruction, hlo::StartCall(module_, collective, options_.topology));
+      call(collective.done, hlo::DoneCall(module_, collective, options_.topology));
     }
   }
 

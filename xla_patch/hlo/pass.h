@@ -16,7 +16,8 @@ namespace xla_shmem {
 //
 //   kNone  nothing: only the attributes are written. `lowered` then says what would be.
 //   kCpu   collective-permute -> xla_shmem.collective_permute, all-reduce -> xla_shmem.all_reduce
-//   kGpu   -start/-done -> xla_shmem.permute_start/_done, xla_shmem.all_reduce_start/_done
+//   kGpu   the same, and for a start and a done with work between them, native or generic (async-start), the pairs
+//          xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done
 enum class Lowering { kNone, kCpu, kGpu };
 
 struct PassOptions {

@@ -39,14 +39,6 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
   const CollectiveSpec& spec = collective.spec;
   CollectiveRecord record;
   record.name = spec.name;
-  size_t computation = collective.computation;
-  if (collective.reported >= 0) {
-    CollectiveFields start;
-    std::string ignored;
-    DecodeCollective(module, module.instructions[collective.reported].body, &start, &ignored);
-    record.name = std::string(start.name);
-    computation = module.computations[computation].async_computation;
-  }
   record.op = OpName(spec.op);
   record.dtype = ElementTypeNames(spec.element_types);
   record.bytes = spec.bytes;
@@ -64,8 +56,8 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
   if (spec.op == OpKind::kAllReduce && collective.form != CollectiveForm::kLowered) {
     record.reduction = ReductionName(spec.reduction);
   }
-  record.computation = std::string(module.computations[computation].name);
-  record.in_loop = module.computations[computation].loop_depth > 0;
+  record.computation = std::string(module.computations[collective.computation].name);
+  record.in_loop = module.computations[collective.computation].loop_depth > 0;
   record.source_file = std::string(collective.fields.source_file);
   record.source_line = collective.fields.source_line;
   return record;

@@ -136,4 +136,15 @@ void WriteBytesField(uint32_t number, std::string_view bytes, std::string* out) 
   out->append(bytes);
 }
 
+void WritePackedInts(uint32_t number, const std::vector<int64_t>& values, std::string* out) {
+  if (values.empty()) {
+    return;
+  }
+  std::string packed;
+  for (const int64_t value : values) {
+    WriteVarint(static_cast<uint64_t>(value), &packed);
+  }
+  WriteBytesField(number, packed, out);
+}
+
 }  // namespace xla_shmem::hlo

@@ -64,6 +64,8 @@ bool AppendRepeatedInts(const Field& field, std::vector<int64_t>* values);
 void WriteVarint(uint64_t value, std::string* out);
 void WriteIntField(uint32_t number, int64_t value, std::string* out);
 void WriteBytesField(uint32_t number, std::string_view bytes, std::string* out);
+// A packed repeated field; nothing if it is empty.
+void WritePackedInts(uint32_t number, const std::vector<int64_t>& values, std::string* out);
 int VarintSize(uint64_t value);
 
 }  // namespace xla_shmem::hlo

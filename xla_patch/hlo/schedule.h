@@ -1,0 +1,26 @@
+#ifndef XLA_SHMEM_HLO_SCHEDULE_H_
+#define XLA_SHMEM_HLO_SCHEDULE_H_
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace xla_shmem::hlo {
+
+// The order that the scheduler chose, by computation: an xla.HloScheduleProto. What is malformed in it counts as
+// absent, since it only says where waiting could overlap with work.
+class Schedule {
+ public:
+  explicit Schedule(std::string_view proto);
+
+  // Ids of the computation's instructions as they run; empty if it is not scheduled.
+  std::vector<int64_t> Sequence(int64_t computation_id) const;
+
+ private:
+  std::unordered_map<int64_t, std::string_view> sequences_;
+};
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_SCHEDULE_H_
