@@ -165,6 +165,84 @@ def inspect_module(module: bytes) -> list[CollectiveRecord]:
       ValueError: the bytes are not a well-formed module.
     """
 
+class GpuPlugin:
+    """A loaded PJRT plugin of XLA:GPU, to register the pass and its handlers with."""
+
+    def __init__(self, api: CapsuleType) -> None:
+        """Takes the capsule of the plugin's ``PJRT_Api``, as JAX passes it to plugin callbacks.
+
+        Raises:
+          RuntimeError: the plugin is too old or lacks an extension; the message says which and what to install.
+        """
+
+    @property
+    def version(self) -> str:
+        """Version of the plugin's C API, such as ``"0.112"``."""
+
+    def register_pass(self, name: str) -> None:
+        """Runs the pass on every module after scheduling, in C++.
+
+        Raises:
+          RuntimeError: the plugin refuses.
+        """
+
+    def clear_pass(self, name: str) -> None:
+        """Undoes :meth:`register_pass`.
+
+        Raises:
+          RuntimeError: the plugin refuses.
+        """
+
+    def register_type(self, name: str, type: HandlerState) -> None:
+        """Makes the type of a handler's state known, before the handlers that need it.
+
+        Raises:
+          RuntimeError: the plugin refuses.
+          ValueError: a capsule is missing.
+        """
+
+    def register_handler(self, target: str, stages: Mapping[str, object]) -> None:
+        """Makes an FFI handler known under the name that custom calls use.
+
+        Args:
+          target: name of the custom call.
+          stages: capsules by stage: ``instantiate``, ``prepare``, ``initialize``, ``execute``.
+
+        Raises:
+          RuntimeError: the plugin refuses.
+        """
+
+def set_gpu_pass(topology: Topology, transport: Transport, *, profile: str = "blog", threshold: int = 16777216) -> None:
+    """Sets what the registered pass decides by, for modules compiled from now on.
+
+    Args:
+      profile: the set of rules, ``"blog"`` or ``"domain"``.
+      threshold: bytes; all-reduces of that size and more stay with XLA.
+
+    Raises:
+      ValueError: the profile is unknown, or the threshold is negative.
+    """
+
+def reset_gpu_pass() -> None:
+    """Forgets :func:`set_gpu_pass`, so that the next module calls ``connect``."""
+
+def set_gpu_pass_hooks(
+    connect: Callable[[], str], observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None
+) -> None:
+    """Sets what the registered pass calls, on any thread. Both are kept until the process ends.
+
+    Args:
+      connect: called at the first module unless :func:`set_gpu_pass` has been. It calls that and returns ``""``,
+        or why it cannot, which fails the compilation.
+      observe: told of every module with collectives. What it raises fails the compilation.
+    """
+
+def cuda_handlers() -> dict[str, HandlerStages]:
+    """Returns the FFI targets of XLA:GPU by name; empty in a build without GPU runtime."""
+
+def cuda_handler_states() -> dict[str, HandlerState]:
+    """Returns the types of the states that those handlers keep, by name."""
+
 def cpu_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:CPU by name."""
 

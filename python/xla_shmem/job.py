@@ -139,6 +139,16 @@ class Job:
                 self._topology = self._connect()
             return self._topology
 
+    def gpu_topology(self) -> JobTopology:
+        """The topology of the job's GPUs, with the transport between them. Needs the GPU backend to be up."""
+        import jax
+
+        devices = sorted(jax.devices("cuda"), key=lambda device: (device.process_index, device.id))
+        announcements = self._announcements()
+        locations = _locations(devices, _number_hosts(announcements), self._options.nvlink_domain)
+        reason = self._why_unavailable(announcements) or "this release of xla-shmem has no transport between GPUs"
+        return JobTopology(_core.Topology(locations), _core.Transport(False, reason, None))
+
     def _segment_request(self) -> tuple[str, int, int]:
         key = f"{_KEY_PREFIX}/job"
         if self._process == 0:

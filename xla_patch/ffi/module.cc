@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/ffi/gpu_plugin_bindings.h"
 #include "xla_patch/ffi/handlers.h"
 #include "xla_patch/ffi/pass_bindings.h"
 #include "xla_patch/ffi/runtime.h"
@@ -101,10 +102,13 @@ NB_MODULE(_core, m) {
   // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
   nb::set_leak_warnings(false);
   BindPass(m);
+  BindGpuPlugin(m);
   m.def("cpu_handlers", &CpuHandlers,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
+  m.def("cuda_handlers", [] { return nb::dict(); }, "FFI targets of XLA:GPU by name, as cpu_handlers.");
+  m.def("cuda_handler_states", [] { return nb::dict(); }, "Types of the states that those handlers keep, by name.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
   m.def(

@@ -54,14 +54,6 @@ nb::dict ToDict(const CollectiveRecord& record) {
   return dict;
 }
 
-nb::list ToList(const std::vector<CollectiveRecord>& records) {
-  nb::list list;
-  for (const CollectiveRecord& record : records) {
-    list.append(ToDict(record));
-  }
-  return list;
-}
-
 Profile ParseProfile(const std::string& name) {
   if (name == "blog") {
     return Profile::kBlog;
@@ -110,10 +102,7 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const std::string& lowering) {
-  if (threshold < 0) {
-    throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
-  }
-  PassOptions options{{ParseProfile(profile), threshold}, topology, transport, ParseLowering(lowering)};
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, lowering);
   PassResult result;
   std::string error;
   bool ok = false;
@@ -138,10 +127,26 @@ nb::list InspectBytes(const nb::bytes& module) {
   if (!ok) {
     throw nb::value_error(error.c_str());
   }
-  return ToList(records);
+  return RecordList(records);
 }
 
 }  // namespace
+
+PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
+                            int64_t threshold, const std::string& lowering) {
+  if (threshold < 0) {
+    throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
+  }
+  return {{ParseProfile(profile), threshold}, topology, transport, ParseLowering(lowering)};
+}
+
+nb::list RecordList(const std::vector<CollectiveRecord>& records) {
+  nb::list list;
+  for (const CollectiveRecord& record : records) {
+    list.append(ToDict(record));
+  }
+  return list;
+}
 
 void BindPass(nb::module_& m) {
   nb::class_<Topology>(m, "Topology",
@@ -195,7 +200,7 @@ void BindPass(nb::module_& m) {
           },
           "The rewritten HloModuleProto, or None if nothing had to change.")
       .def_prop_ro(
-          "records", [](const PassResult& self) { return ToList(self.records); },
+          "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
           "lowered, veto, rule, reason, computation, in_loop, source_file, source_line.");
 

@@ -3,11 +3,24 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xla_patch/hlo/pass.h"
+
 namespace xla_shmem {
 
 // Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass, inspect_module. Bad input raises
 // ValueError with the message of the C++ side.
 void BindPass(nanobind::module_& m);
+
+// What Python passes as keywords; ValueError if a name is unknown or the threshold is negative.
+PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
+                            int64_t threshold, const std::string& lowering);
+
+// One dict per record.
+nanobind::list RecordList(const std::vector<CollectiveRecord>& records);
 
 }  // namespace xla_shmem
 

@@ -1,0 +1,201 @@
+"""The programs that are compiled for GPUs: unchanged user code, with shapes for 8 devices.
+
+Each is a function without arguments that returns what `jax.jit` is given and the arguments to lower it with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+DEVICES = 8
+RING = [(i, (i + 1) % DEVICES) for i in range(DEVICES)]
+
+Program = tuple[Any, Sequence[jax.ShapeDtypeStruct]]
+PROGRAMS: dict[str, Callable[[Sequence[Any]], Program]] = {}
+
+
+def program(build: Callable[[Sequence[Any]], Program]) -> Callable[[Sequence[Any]], Program]:
+    PROGRAMS[build.__name__] = build
+    return build
+
+
+def line(devices: Sequence[Any]) -> Mesh:
+    return Mesh(np.array(devices), ("x",))
+
+
+def on_devices(
+    name: str, mesh: Mesh, body: Callable[..., Any], shapes: Sequence[Any], out: Any, **options: Any
+) -> Program:
+    """`body` under shard_map; `shapes` are (shape, dtype, spec) of the global arguments."""
+    specs = tuple(spec for _, _, spec in shapes)
+    body.__name__ = name
+    mapped = jax.shard_map(body, mesh=mesh, in_specs=specs, out_specs=out, check_vma=False)
+    arguments = [
+        jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec)) for shape, dtype, spec in shapes
+    ]
+    return jax.jit(mapped, **options), arguments
+
+
+X = ((4096, 1024), jnp.bfloat16, P("x"))
+Y = ((4096, 512), jnp.bfloat16, P("x"))
+W = ((1024, 1024), jnp.bfloat16, P())
+
+
+@program
+def permute_overlap(devices: Sequence[Any]) -> Program:
+    def body(x: Any, w: Any) -> Any:
+        return lax.ppermute(x, "x", RING), x @ w
+
+    return on_devices("permute_overlap", line(devices), body, [X, W], (P("x"), P("x")))
+
+
+@program
+def permute_scan(devices: Sequence[Any]) -> Program:
+    """A ring step beside a matmul, as in ring attention."""
+
+    def body(x: Any, w: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            x, total = carry
+            return (lax.ppermute(x, "x", RING), total + x @ w), None
+
+        return lax.scan(step, (x, jnp.zeros((x.shape[0], w.shape[1]), x.dtype)), None, length=DEVICES)[0][1]
+
+    return on_devices("permute_scan", line(devices), body, [X, W], P("x"))
+
+
+@program
+def permutes_combined(devices: Sequence[Any]) -> Program:
+    def body(x: Any, y: Any, w: Any) -> Any:
+        return lax.ppermute(x, "x", RING), lax.ppermute(y, "x", RING), x @ w
+
+    return on_devices("permutes_combined", line(devices), body, [X, Y, W], (P("x"), P("x"), P("x")))
+
+
+@program
+def permute_alone(devices: Sequence[Any]) -> Program:
+    def body(x: Any) -> Any:
+        return lax.ppermute(x * 2, "x", RING) + 1
+
+    return on_devices("permute_alone", line(devices), body, [X], P("x"))
+
+
+@program
+def permute_mesh_order(devices: Sequence[Any]) -> Program:
+    """The devices of the mesh in reverse order."""
+
+    def body(x: Any, w: Any) -> Any:
+        return lax.ppermute(x, "x", RING), x @ w
+
+    return on_devices("permute_mesh_order", line(devices[::-1]), body, [X, W], (P("x"), P("x")))
+
+
+@program
+def permutes_both_ways(devices: Sequence[Any]) -> Program:
+    """Two transfers at once with nothing to compute: only each other to overlap with."""
+
+    def body(x: Any, y: Any) -> Any:
+        return lax.ppermute(x, "x", RING), lax.ppermute(y, "x", [(b, a) for a, b in RING])
+
+    return on_devices("permutes_both_ways", line(devices), body, [X, Y], (P("x"), P("x")))
+
+
+@program
+def psum_overlap(devices: Sequence[Any]) -> Program:
+    def body(x: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), x @ w
+
+    return on_devices("psum_overlap", line(devices), body, [X, W], (P(), P("x")))
+
+
+@program
+def psum_scan(devices: Sequence[Any]) -> Program:
+    def body(x: Any, w: Any) -> Any:
+        def step(carry: Any, _: Any) -> Any:
+            x, total = carry
+            return (lax.psum(x, "x") * jnp.bfloat16(0.125), total + x @ w), None
+
+        return lax.scan(step, (x, jnp.zeros((x.shape[0], w.shape[1]), x.dtype)), None, length=4)[0][1]
+
+    return on_devices("psum_scan", line(devices), body, [X, W], P("x"))
+
+
+@program
+def psums_combined(devices: Sequence[Any]) -> Program:
+    """Several gradients: XLA combines them into one all-reduce."""
+
+    def body(x: Any, y: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), lax.psum(y, "x"), x @ w
+
+    return on_devices("psums_combined", line(devices), body, [X, Y, W], (P(), P(), P("x")))
+
+
+@program
+def psum_alone(devices: Sequence[Any]) -> Program:
+    def body(x: Any) -> Any:
+        return lax.psum(x * 2, "x") + 1
+
+    return on_devices("psum_alone", line(devices), body, [((4096, 1024), jnp.float32, P("x"))], P())
+
+
+@program
+def psum_groups(devices: Sequence[Any]) -> Program:
+    """Sums over one axis of a 2 x 4 mesh."""
+    mesh = Mesh(np.array(devices).reshape(2, 4), ("a", "b"))
+
+    def body(x: Any, w: Any) -> Any:
+        return lax.psum(x, "b"), x @ w
+
+    x = ((4096, 1024), jnp.float32, P(("a", "b")))
+    return on_devices("psum_groups", mesh, body, [x, ((1024, 1024), jnp.float32, P())], (P("a"), P(("a", "b"))))
+
+
+@program
+def psum_large(devices: Sequence[Any]) -> Program:
+    """32 MiB a device: over the threshold. The permute beside it has none."""
+
+    def body(x: Any, y: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), lax.ppermute(y, "x", RING), y @ w
+
+    x = ((DEVICES * 16384, 1024), jnp.bfloat16, P("x"))
+    return on_devices("psum_large", line(devices), body, [x, X, W], (P(), P("x"), P("x")))
+
+
+@program
+def psum_large_only(devices: Sequence[Any]) -> Program:
+    def body(x: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), x @ w
+
+    x = ((DEVICES * 16384, 1024), jnp.bfloat16, P("x"))
+    return on_devices("psum_large_only", line(devices), body, [x, W], (P(), P("x")))
+
+
+@program
+def partitioned(devices: Sequence[Any]) -> Program:
+    """No collective in the user's code: the partitioner inserts the all-reduce."""
+    mesh = line(devices)
+
+    def partitioned(x: Any, w: Any, y: Any, v: Any) -> Any:
+        return x @ w, y @ v
+
+    def like(shape: tuple[int, ...], *spec: Any) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, jnp.bfloat16, sharding=NamedSharding(mesh, P(*spec)))
+
+    arguments = [like((512, 1024), None, "x"), like((1024, 1024), "x"), like((4096, 1024)), like((1024, 1024))]
+    replicated = NamedSharding(mesh, P())
+    return jax.jit(partitioned, out_shardings=(replicated, replicated)), arguments
+
+
+@program
+def no_collective(devices: Sequence[Any]) -> Program:
+    def body(x: Any, w: Any) -> Any:
+        return jnp.tanh(x @ w)
+
+    return on_devices("no_collective", line(devices), body, [X, W], P("x"))

@@ -1,0 +1,49 @@
+#ifndef XLA_SHMEM_PJRT_PLUGIN_H_
+#define XLA_SHMEM_PJRT_PLUGIN_H_
+
+#include <cstdint>
+#include <string>
+
+#include "xla_patch/pjrt/c_api.h"
+
+namespace xla_shmem::pjrt {
+
+// The stages of one FFI handler; XLA_FFI_Handler* each, nullptr where it has none.
+struct HandlerStages {
+  void* instantiate = nullptr;
+  void* prepare = nullptr;
+  void* initialize = nullptr;
+  void* execute = nullptr;
+};
+
+// A loaded GPU plugin, as far as the compiler pass registers with it. Registration is with the plugin's process-wide
+// tables, so it works before any client exists, and copies of this object mean the same plugin. All methods return ""
+// or why not, as a sentence.
+class Plugin {
+ public:
+  // `api`: the plugin's PJRT_Api, which lives as long as the process. Finds the extensions that are needed.
+  std::string Open(const void* api);
+
+  // "0.112": version of the plugin's C API.
+  std::string version() const;
+
+  // `callbacks` must stay where they are for ever: a compilation under way may use them after ClearTransform.
+  std::string RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const;
+  std::string ClearTransform(const std::string& name) const;
+
+  // The type of a handler's state; `type_id` 0 is replaced by the one it is given.
+  std::string RegisterType(const std::string& name, int64_t* type_id, void (*deleter)(void*)) const;
+  std::string RegisterHandler(const std::string& target, const HandlerStages& stages) const;
+
+ private:
+  std::string Message(Error* error, const std::string& what) const;
+
+  const Api* api_ = nullptr;
+  const TransformExtension* transform_ = nullptr;
+  const FfiExtension* ffi_ = nullptr;
+  const CustomCallExtension* custom_call_ = nullptr;
+};
+
+}  // namespace xla_shmem::pjrt
+
+#endif  // XLA_SHMEM_PJRT_PLUGIN_H_
