@@ -1,8 +1,8 @@
 """Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.
 
-The sources are xla_patch/ffi/module.cc and pass_bindings.cc; tests/ffi/test_core_stub.py compares this file
-with the built module. Classes marked ``type_check_only`` and the aliases with an underscore describe values and
-do not exist at run time.
+The sources are module.cc, pass_bindings.cc and nvshmem_bindings.cc in xla_patch/ffi; tests/ffi/test_core_stub.py
+compares this file with the built module. Classes marked ``type_check_only`` and the aliases with an underscore
+describe values and do not exist at run time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -72,6 +72,15 @@ class HandlerState(TypedDict):
 
     type_id: CapsuleType
     type_info: CapsuleType
+
+@type_check_only
+class NvshmemLibrary(TypedDict):
+    """An NVSHMEM host library that was opened."""
+
+    path: str
+    """The candidate that opened."""
+    version: tuple[int, int, int]
+    """Major, minor, patch, as the library says."""
 
 class Topology:
     """Where the devices of the job sit, and which PE each one is. The same on every rank."""
@@ -290,4 +299,13 @@ def set_connect_hook(hook: Callable[[], str]) -> None:
 
     Args:
       hook: returns ``""``, or why the executable cannot be loaded. Kept until the process ends.
+    """
+
+def nvshmem_library(candidates: Sequence[str]) -> NvshmemLibrary:
+    """Opens the first of ``candidates`` (paths or sonames) that ``dlopen`` takes, and keeps it open.
+
+    Initialises nothing, so it works without a GPU. Releases the GIL.
+
+    Raises:
+      RuntimeError: none opens, or the one that does lacks a call or is too old; says what was tried.
     """

@@ -12,6 +12,7 @@
 
 #include "xla_patch/ffi/gpu_plugin_bindings.h"
 #include "xla_patch/ffi/handlers.h"
+#include "xla_patch/ffi/nvshmem_bindings.h"
 #include "xla_patch/ffi/pass_bindings.h"
 #include "xla_patch/ffi/runtime.h"
 
@@ -103,6 +104,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   BindPass(m);
   BindGpuPlugin(m);
+  BindNvshmem(m);
   m.def("cpu_handlers", &CpuHandlers,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
