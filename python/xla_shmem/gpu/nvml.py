@@ -1,0 +1,203 @@
+"""GPUs and driver as NVIDIA's management library (NVML) describes them; reading needs no CUDA context.
+
+NVML sees every GPU of the machine or container, whatever ``CUDA_VISIBLE_DEVICES`` says, in PCI bus order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+T = TypeVar("T")
+
+#: State of a GPU's registration with the NVLink fabric manager, in NVML's order.
+FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
+
+#: NVML_NVLINK_MAX_LINKS: no GPU has more.
+_MAX_LINKS = 36
+
+Link = Literal["nvlink", "pcie"]
+
+
+class _FabricInfo(ctypes.Structure):
+    """nvmlGpuFabricInfo_v2_t of nvml.h. Releases of nvidia-ml-py before 13 have it with a wrong layout."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint),
+        ("cluster", ctypes.c_uint8 * 16),
+        ("status", ctypes.c_uint),
+        ("clique", ctypes.c_uint32),
+        ("state", ctypes.c_uint),
+        ("health", ctypes.c_uint32),
+    )
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """Where a GPU sits in an NVLink fabric that can span hosts (GB200 NVL72 and the like).
+
+    Attributes:
+      cluster: UUID of the fabric; all zero on machines whose NVLink ends at the host.
+      clique: GPUs of one cluster reach each other only within one clique.
+      state: one of :data:`FABRIC_STATES`; cluster and clique mean something only when ``completed``.
+    """
+
+    cluster: str
+    clique: int
+    state: str
+
+    @property
+    def joined(self) -> bool:
+        """Whether the GPU belongs to a fabric that may reach beyond its host (NVSHMEM asks the same two things)."""
+        return self.state == "completed" and uuid.UUID(self.cluster).int != 0
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """One GPU.
+
+    Attributes:
+      bus_id: PCI address as NVML writes it, ``00000000:1B:00.0``.
+      compute_capability: major and minor.
+      memory: bytes; 0 where the GPU has none of its own to count.
+      mig: whether it is split into MIG instances, which have neither NVLink nor peer access.
+      switch_links: active NVLinks that end at an NVSwitch.
+      peer_links: bus ids at the other end of active NVLinks that end at a GPU, one entry a link.
+      peers: bus id → how the other GPUs that NVML shows can be written and read directly, None if they cannot.
+      fabric: None if the driver does not tell.
+    """
+
+    index: int
+    name: str
+    uuid: str
+    bus_id: str
+    compute_capability: tuple[int, int]
+    memory: int
+    mig: bool
+    switch_links: int
+    peer_links: tuple[str, ...]
+    peers: dict[str, Link | None]
+    fabric: Fabric | None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """What NVML says, or why it says nothing.
+
+    Attributes:
+      error: why nothing is known, "" otherwise. ``version`` and ``gpus`` are empty then.
+      version: of the kernel driver, ``"580.65.06"``.
+      cuda: newest CUDA that the driver runs, (major, minor); None with an error.
+    """
+
+    error: str
+    version: str = ""
+    cuda: tuple[int, int] | None = None
+    gpus: tuple[Gpu, ...] = ()
+
+
+def read_driver() -> Driver:
+    """Returns what NVML knows of this machine. Never raises: without a driver the error says so."""
+    try:
+        import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
+    except ImportError:
+        return Driver("the Python package nvidia-ml-py is missing: pip install nvidia-ml-py")
+    try:
+        with _session(pynvml):
+            version = _text(pynvml.nvmlSystemGetDriverVersion())
+            cuda = int(pynvml.nvmlSystemGetCudaDriverVersion_v2())
+            handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+            bus_ids = [_text(pynvml.nvmlDeviceGetPciInfo(handle).busId) for handle in handles]
+            gpus = tuple(_gpu(pynvml, index, handles, bus_ids) for index in range(len(handles)))
+            return Driver("", version, (cuda // 1000, cuda % 1000 // 10), gpus)
+    except pynvml.NVMLError_LibraryNotFound:
+        return Driver("no NVIDIA driver: libnvidia-ml.so.1 is not on this machine")
+    except pynvml.NVMLError as error:
+        return Driver(f"the NVIDIA driver's libnvidia-ml.so.1 answers: {error}")
+
+
+@contextmanager
+def _session(nvml: Any) -> Iterator[None]:
+    nvml.nvmlInit()
+    try:
+        yield
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _ask(nvml: Any, call: Callable[..., T], *arguments: Any) -> T | None:
+    """The answer, or None from a driver or GPU that does not have this question."""
+    try:
+        return call(*arguments)
+    except nvml.NVMLError:
+        return None
+
+
+def _gpu(nvml: Any, index: int, handles: list[Any], bus_ids: list[str]) -> Gpu:
+    handle = handles[index]
+    mig = _ask(nvml, nvml.nvmlDeviceGetMigMode, handle)
+    switch_links, peer_links = _links(nvml, handle)
+    peers = {
+        bus_ids[other]: _peer_link(nvml, handle, handles[other]) for other in range(len(handles)) if other != index
+    }
+    major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    return Gpu(
+        index=index,
+        name=_text(nvml.nvmlDeviceGetName(handle)),
+        uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
+        bus_id=bus_ids[index],
+        compute_capability=(int(major), int(minor)),
+        memory=0 if memory is None else int(memory.total),
+        mig=mig is not None and mig[0] == 1,
+        switch_links=switch_links,
+        peer_links=peer_links,
+        peers=peers,
+        fabric=_fabric(nvml, handle),
+    )
+
+
+def _links(nvml: Any, handle: Any) -> tuple[int, tuple[str, ...]]:
+    """Active links to switches, and bus ids behind active links to GPUs."""
+    switches, gpus = 0, []
+    for link in range(_MAX_LINKS):
+        if not _ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link):
+            continue
+        remote = _ask(nvml, nvml.nvmlDeviceGetNvLinkRemoteDeviceType, handle, link)
+        if remote == nvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
+            switches += 1
+        elif remote == nvml.NVML_NVLINK_DEVICE_TYPE_GPU:
+            pci = _ask(nvml, nvml.nvmlDeviceGetNvLinkRemotePciInfo, handle, link)
+            if pci is not None:
+                gpus.append(_text(pci.busId))
+    return switches, tuple(gpus)
+
+
+def _peer_link(nvml: Any, handle: Any, other: Any) -> Link | None:
+    def has(capability: int) -> bool:
+        return bool(_ask(nvml, nvml.nvmlDeviceGetP2PStatus, handle, other, capability) == nvml.NVML_P2P_STATUS_OK)
+
+    # nvidia-ml-py has this one constant as a tuple, by a stray comma: the number itself, from nvml.h.
+    read = 0
+    if not (has(read) and has(nvml.NVML_P2P_CAPS_INDEX_WRITE)):
+        return None
+    return "nvlink" if has(nvml.NVML_P2P_CAPS_INDEX_NVLINK) else "pcie"
+
+
+def _fabric(nvml: Any, handle: Any) -> Fabric | None:
+    info = _FabricInfo(version=ctypes.sizeof(_FabricInfo) | 2 << 24)
+    if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
+        return None
+    state = FABRIC_STATES[info.state] if info.state < len(FABRIC_STATES) else f"unknown ({info.state})"
+    # The fabric manager's own result; "completed" may also mean "completed with an error".
+    if state == "completed" and info.status != nvml.NVML_SUCCESS:
+        state = f"failed (NVML error {info.status})"
+    return Fabric(str(uuid.UUID(bytes=bytes(info.cluster))), int(info.clique), state)

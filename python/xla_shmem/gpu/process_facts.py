@@ -1,0 +1,109 @@
+"""What one process tells the others about its GPUs, as JSON in JAX's key-value store."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import socket
+from collections.abc import Sequence
+
+from xla_shmem.gpu.cuda_driver import VisibleGpus, same_bus_id_form, visible_gpus
+from xla_shmem.gpu.nvml import Driver, Fabric, Gpu, Link, read_driver
+
+
+@dataclasses.dataclass(frozen=True)
+class GpuFacts:
+    """One GPU that a process uses; as :class:`~xla_shmem.gpu.nvml.Gpu`, bus ids in one form."""
+
+    bus_id: str
+    mig: bool = False
+    switch_links: int = 0
+    peer_links: tuple[str, ...] = ()
+    peers: dict[str, Link | None] = dataclasses.field(default_factory=dict)
+    fabric: Fabric | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessFacts:
+    """One process.
+
+    Attributes:
+      host: equal in processes that NVSHMEM takes to be on one host: same kernel and same host name (NVSHMEM goes by
+        the host name, so two pods of one machine are two hosts).
+      gpus: its GPUs in the order of its local devices; empty with an error.
+      error: why nothing is known of its GPUs, "" otherwise.
+    """
+
+    host: str
+    gpus: tuple[GpuFacts, ...]
+    error: str = ""
+
+    def to_json(self) -> str:
+        """Returns text for the key-value store."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> ProcessFacts:
+        """Reads what :meth:`to_json` wrote.
+
+        Raises:
+          ValueError, TypeError, KeyError: the text is not that.
+        """
+        value = json.loads(text)
+        gpus = [
+            GpuFacts(
+                **gpu
+                | {
+                    "peer_links": tuple(gpu["peer_links"]),
+                    "fabric": None if gpu["fabric"] is None else Fabric(**gpu["fabric"]),
+                }
+            )
+            for gpu in value["gpus"]
+        ]
+        return ProcessFacts(value["host"], tuple(gpus), value["error"])
+
+
+def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
+    """Returns the facts of this process. Never raises.
+
+    Args:
+      ordinals: CUDA ordinals of the GPUs it uses (JAX's ``local_device_ids``); all visible ones when None.
+    """
+    return process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
+
+
+def host_identity() -> str:
+    """Kernel boot id and host name."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}/{socket.gethostname()}"
+
+
+def process_facts(
+    host: str, driver: Driver, visible: VisibleGpus, ordinals: Sequence[int] | None = None
+) -> ProcessFacts:
+    """The facts of a process on ``host`` that uses ``ordinals`` of the visible GPUs. Pure."""
+    if error := driver.error or visible.error:
+        return ProcessFacts(host, (), error)
+    chosen = range(len(visible.bus_ids)) if ordinals is None else ordinals
+    by_bus_id = {same_bus_id_form(gpu.bus_id): gpu for gpu in driver.gpus}
+    gpus = []
+    for ordinal in chosen:
+        if not 0 <= ordinal < len(visible.bus_ids):
+            return ProcessFacts(host, (), f"CUDA shows {len(visible.bus_ids)} GPUs, there is no device {ordinal}")
+        bus_id = same_bus_id_form(visible.bus_ids[ordinal])
+        if bus_id not in by_bus_id:
+            return ProcessFacts(host, (), f"NVML does not show the GPU at {bus_id}, which CUDA does")
+        gpus.append(_facts(bus_id, by_bus_id[bus_id]))
+    return ProcessFacts(host, tuple(gpus))
+
+
+def _facts(bus_id: str, gpu: Gpu) -> GpuFacts:
+    return GpuFacts(
+        bus_id=bus_id,
+        mig=gpu.mig,
+        switch_links=gpu.switch_links,
+        peer_links=tuple(sorted({same_bus_id_form(other) for other in gpu.peer_links})),
+        peers={same_bus_id_form(other): link for other, link in gpu.peers.items()},
+        fabric=gpu.fabric,
+    )
