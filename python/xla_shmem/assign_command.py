@@ -93,7 +93,7 @@ def assign_command(
     module = read_module(path)
     try:
         places = regular_places(
-            _num_devices(module, num_devices), devices_per_process, devices_per_host, options.nvlink_domain
+            _num_devices(module, num_devices), devices_per_process, devices_per_host, options.nvlink_domain or None
         )
         platform = module.platform if lowering == "auto" else lowering
         result = _core.run_pass(

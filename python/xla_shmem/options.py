@@ -85,9 +85,16 @@ def _count(minimum: int, maximum: int, what: str) -> Callable[[str], int]:
 
 
 def _domain(text: str) -> int | None:
-    if text.strip().lower() == "host":
-        return None
-    return _count(1, 2**31 - 1, "'host' or a number of devices ≥ 1")(text)
+    names = {"auto": None, "host": 0}
+    if (name := text.strip().lower()) in names:
+        return names[name]
+    return _count(1, 2**31 - 1, "'auto', 'host' or a number of devices ≥ 1")(text)
+
+
+def _library(text: str) -> str:
+    if "/" not in text:
+        raise ValueError("a path with a / in it, such as /opt/nvshmem/lib/libnvshmem_host.so.3")
+    return text
 
 
 def _seconds(text: str) -> float:
@@ -148,9 +155,10 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "nvlink_domain",
-        "host",
-        "`host`, or a number of devices ≥ 1",
-        "Devices per NVLink domain, counted in device order; `host` means one domain per host.",
+        "auto",
+        "`auto`, `host`, or a number of devices ≥ 1",
+        "Devices per NVLink domain, counted in device order; `host` means one domain per host. `auto` does too on CPU; "
+        "on GPUs it goes by what the driver says of NVLink and its fabric.",
         _domain,
     ),
     Option(
@@ -183,6 +191,13 @@ TABLE: tuple[Option, ...] = (
         _count(0, 2, "0, 1 or 2"),
     ),
     Option(
+        "nvshmem_library",
+        "",
+        "a path",
+        "NVSHMEM's host library; unset, NVIDIA's wheels, `LD_LIBRARY_PATH` and the CUDA toolkit are searched.",
+        _library,
+    ),
+    Option(
         "job",
         "",
         "32 hexadecimal digits",
@@ -202,11 +217,12 @@ class Options:
     Attributes:
       profile: ``"blog"`` or ``"domain"``.
       threshold: bytes.
-      nvlink_domain: devices per NVLink domain; None means one domain per host.
+      nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
       spin_us: microseconds.
       verbose: 0, 1 or 2.
+      nvshmem_library: path; None when it is to be looked for.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
 
@@ -217,11 +233,13 @@ class Options:
     deadline: float
     spin_us: int
     verbose: int
+    nvshmem_library: str | None
     job: str | None
 
     def decision_key(self) -> str:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
-        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={self.nvlink_domain or 'host'}"
+        domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
+        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={domain}"
 
 
 assert [field.name for field in fields(Options)] == [option.name for option in TABLE]

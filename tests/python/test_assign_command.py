@@ -81,6 +81,11 @@ def test_groups_across_processes_with_several_devices_stay_on_default(gpu: Path)
     assert set(_backends(gpu, *layout).values()) == {"DEFAULT"}
 
 
+def test_automatic_nvlink_domain_is_a_host_offline(gpu: Path) -> None:
+    layout = ("--devices-per-process", "2", "--devices-per-host", "2")
+    assert _records(gpu, *layout, "--nvlink-domain", "host") == _records(gpu, *layout, "--nvlink-domain", "auto")
+
+
 def test_nvlink_domain_that_holds_the_module_is_a_place(gpu: Path) -> None:
     layout = ("--devices-per-process", "2", "--devices-per-host", "2", "--nvlink-domain", "8")
     records = _records(gpu, *layout)
@@ -163,7 +168,7 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
     [
         ("--profile", "fast", "profile='fast': must be 'blog' or 'domain'"),
         ("--threshold", "16MB", "threshold='16MB': must be a size in bytes"),
-        ("--nvlink-domain", "none", "nvlink_domain='none': must be 'host' or a number of devices"),
+        ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),
         ("-o", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),
     ],
 )

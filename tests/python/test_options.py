@@ -23,6 +23,7 @@ def test_defaults_are_those_of_the_write_up() -> None:
     assert found.deadline == 60.0
     assert found.verbose == 0
     assert (found.nvlink_domain, found.heap_size, found.spin_us, found.job) == (None, None, 100, None)
+    assert found.nvshmem_library is None
 
 
 @pytest.mark.parametrize(
@@ -54,7 +55,8 @@ def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
     [
         ("XLA_SHMEM_PROFILE", "fast", "must be 'blog' or 'domain'"),
         ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
-        ("XLA_SHMEM_NVLINK_DOMAIN", "0", "must be 'host' or a number of devices ≥ 1"),
+        ("XLA_SHMEM_NVLINK_DOMAIN", "0", "must be 'auto', 'host' or a number of devices ≥ 1"),
+        ("XLA_SHMEM_NVSHMEM_LIBRARY", "libnvshmem_host.so.3", "must be a path with a / in it"),
         ("XLA_SHMEM_HEAP_SIZE", "1MiB", "must be 'auto' or a size of at least 8MiB"),
         ("XLA_SHMEM_HEAP_SIZE", "many", "must be 'auto' or a size of at least 8MiB"),
         ("XLA_SHMEM_DEADLINE", "0", "must be a number of seconds > 0"),
@@ -90,6 +92,16 @@ def test_values_are_read_from_the_environment() -> None:
     assert found.spin_us == 0
     assert found.verbose == 2
     assert found.job == "0123456789abcdef" * 2
+
+
+@pytest.mark.parametrize(("text", "value"), [("auto", None), ("", None), ("Host", 0), ("72", 72)])
+def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | None) -> None:
+    assert resolve({"XLA_SHMEM_NVLINK_DOMAIN": text}).nvlink_domain == value
+
+
+def test_decision_key_tells_automatic_host_and_number_apart() -> None:
+    keys = {resolve({"XLA_SHMEM_NVLINK_DOMAIN": text}).decision_key() for text in ("auto", "host", "1", "8")}
+    assert len(keys) == 4
 
 
 def test_empty_variable_counts_as_unset() -> None:
