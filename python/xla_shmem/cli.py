@@ -16,6 +16,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "inspect": ("xla_shmem.inspect_command", "inspect_command"),
         "assign": ("xla_shmem.assign_command", "assign_command"),
         "demo": ("xla_shmem.train.demo", "demo_command"),
+        "doctor": ("xla_shmem.doctor_command", "doctor_command"),
         "options": ("xla_shmem.options_command", "options_command"),
     }
 )
@@ -40,6 +41,6 @@ def main() -> None:
     """Put/signal collectives for stock JAX, chosen per collective by an XLA compiler pass.
 
     Programs need no command of this tool: install the package and set
-    XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs and show what was
-    decided.
+    XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs, show what was
+    decided, and what stands in the way.
     """

@@ -20,6 +20,10 @@ FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
 #: NVML_NVLINK_MAX_LINKS: no GPU has more.
 _MAX_LINKS = 36
 
+#: Errors of :class:`Driver` that others tell apart.
+MISSING_PACKAGE = "the Python package nvidia-ml-py is missing"
+NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 is not on this machine"
+
 Link = Literal["nvlink", "pcie"]
 
 
@@ -105,7 +109,7 @@ def read_driver() -> Driver:
     try:
         import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
-        return Driver("the Python package nvidia-ml-py is missing: pip install nvidia-ml-py")
+        return Driver(MISSING_PACKAGE)
     try:
         with _session(pynvml):
             version = _text(pynvml.nvmlSystemGetDriverVersion())
@@ -115,7 +119,7 @@ def read_driver() -> Driver:
             gpus = tuple(_gpu(pynvml, index, handles, bus_ids) for index in range(len(handles)))
             return Driver("", version, (cuda // 1000, cuda % 1000 // 10), gpus)
     except pynvml.NVMLError_LibraryNotFound:
-        return Driver("no NVIDIA driver: libnvidia-ml.so.1 is not on this machine")
+        return Driver(NO_DRIVER)
     except pynvml.NVMLError as error:
         return Driver(f"the NVIDIA driver's libnvidia-ml.so.1 answers: {error}")
 

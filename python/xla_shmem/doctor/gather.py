@@ -1,0 +1,152 @@
+"""Gathers the facts. Nothing here starts JAX, and nothing raises because something is missing."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from xla_shmem.doctor.facts import CudaPlugin, Environment, Facts, Installation, Library, SharedMemory
+from xla_shmem.gpu import libraries
+from xla_shmem.gpu.cuda_driver import VisibleGpus, visible_gpus
+from xla_shmem.gpu.nvlink_domains import place_gpus
+from xla_shmem.gpu.nvml import Driver, read_driver
+from xla_shmem.gpu.process_facts import ProcessFacts, process_facts
+from xla_shmem.options import OptionError, resolve
+from xla_shmem.xla_flags import read_flag
+
+_SHM = "/dev/shm"
+#: Set by a launcher under which JAX takes one device per process (jax/_src/clusters).
+_LOCAL_RANKS = (("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_RANK"), ("SLURM_JOB_ID", "SLURM_LOCALID"))
+
+
+def gather(environ: Mapping[str, str] | None = None) -> Facts:
+    """Returns the facts of this machine as a process with this environment (``os.environ``) has them."""
+    environ = os.environ if environ is None else environ
+    driver, visible = read_driver(), visible_gpus()
+    installation = _installation()
+    plugin_cuda = installation.cuda_plugins[0].cuda if installation.cuda_plugins else None
+    return Facts(
+        system=platform.system(),
+        machine=platform.machine(),
+        python=platform.python_version(),
+        cores=len(os.sched_getaffinity(0)),
+        shared_memory=_shared_memory(),
+        installation=installation,
+        environment=_environment(environ, visible),
+        driver=driver,
+        visible=visible,
+        domains=_domains(driver, visible),
+        nvshmem=_nvshmem(plugin_cuda, environ),
+        nvrtc=_nvrtc(plugin_cuda, environ),
+        nccl=_nccl(plugin_cuda),
+    )
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _installation() -> Installation:
+    plugins = [
+        CudaPlugin(cuda, version, _version(f"jax-cuda{cuda}-pjrt"))
+        for cuda in (13, 12)
+        if (version := _version(f"jax-cuda{cuda}-plugin")) is not None
+    ]
+    lowers_gpu, core_error = False, ""
+    try:
+        from xla_shmem import _core
+
+        # The handlers of the GPU road; a build without them leaves GPU programs alone.
+        lowers_gpu = hasattr(_core, "gpu_handlers")
+    except ImportError as error:
+        core_error = str(error)
+    entry_points = importlib.metadata.entry_points(group="jax_plugins")
+    return Installation(
+        xla_shmem=_version("xla-shmem") or "unknown",
+        jax=_version("jax"),
+        jaxlib=_version("jaxlib"),
+        cuda_plugins=tuple(plugins),
+        core_error=core_error,
+        entry_point=any(entry.value == "xla_shmem.plugin" for entry in entry_points),
+        lowers_gpu=lowers_gpu,
+    )
+
+
+def _shared_memory() -> SharedMemory:
+    limit = None
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        text = Path(path).read_text().strip() if Path(path).is_file() else ""
+        # Version 1 writes "no limit" as the largest multiple of a page.
+        if text.isdecimal() and int(text) < 2**62:
+            limit = int(text)
+            break
+    try:
+        state = os.statvfs(_SHM)
+        with tempfile.TemporaryFile(dir=_SHM):
+            pass
+    except OSError as error:
+        return SharedMemory(0, 0, f"{_SHM}: {error.strerror}", limit)
+    return SharedMemory(state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize, "", limit)
+
+
+def _environment(environ: Mapping[str, str], visible: VisibleGpus) -> Environment:
+    flag, error = None, ""
+    try:
+        flag = read_flag(environ)
+        resolve(environ)
+    except (OptionError, ValueError) as failure:
+        error = str(failure)
+    gpus = len(visible.bus_ids)
+    if chosen := environ.get("JAX_LOCAL_DEVICE_IDS"):
+        gpus = len(chosen.split(","))
+    elif any(all(name in environ for name in names) for names in _LOCAL_RANKS):
+        gpus = min(gpus, 1)
+    return Environment(flag, error, environ.get("JAX_PLATFORMS", ""), gpus)
+
+
+def _domains(driver: Driver, visible: VisibleGpus) -> tuple[tuple[int, str], ...]:
+    processes: list[ProcessFacts] = [
+        process_facts("here", driver, visible, [ordinal]) for ordinal in range(len(visible.bus_ids))
+    ]
+    return tuple((place.domain, place.reason) for place in place_gpus(processes, [1] * len(processes)))
+
+
+def _nvshmem(cuda: int | None, environ: Mapping[str, str]) -> Library:
+    try:
+        chosen = resolve(environ).nvshmem_library
+    except OptionError as error:
+        return Library("", "", str(error), "option")
+    search = libraries.nvshmem(cuda, chosen, environ)
+    if search.rejected and not search.candidates:
+        return Library("", "", "; ".join(f"{path}: {reason}" for path, reason in search.rejected), "other CUDA")
+    try:
+        from xla_shmem import _core
+
+        found = _core.nvshmem_library(search.paths)
+    except (ImportError, RuntimeError) as error:
+        return Library("", "", str(error), "missing" if chosen is None else "option")
+    return Library(found["path"], ".".join(map(str, found["version"])), "")
+
+
+def _nvrtc(cuda: int | None, environ: Mapping[str, str]) -> Library:
+    if cuda is None:
+        return Library("", "", "no CUDA plugin of JAX, so no CUDA release to look for")
+    found = [candidate for candidate in libraries.nvrtc(cuda, environ).candidates if "/" in candidate.path]
+    if not found:
+        return Library("", "", f"libnvrtc.so.{cuda} is in no wheel, library path or toolkit")
+    return Library(found[0].path, found[0].source, "")
+
+
+def _nccl(cuda: int | None) -> Library:
+    """NCCL by its wheel; a copy elsewhere is not opened for its version, it is hundreds of megabytes."""
+    for release in [cuda] if cuda else [13, 12]:
+        if version := _version(f"nvidia-nccl-cu{release}"):
+            return Library(f"nvidia-nccl-cu{release}", version, "")
+    return Library("", "", "no wheel nvidia-nccl-cu12 or -cu13")
