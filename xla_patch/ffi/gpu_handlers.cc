@@ -54,8 +54,9 @@ bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::
       !ReadBuffers(arguments, results, &buffers, error)) {
     return false;
   }
-  const Neighbours neighbours = FindNeighbours(pairs, GpuRuntime::Get().pe());
-  *permute = {call->name, neighbours.source, neighbours.target,
+  const GpuRuntime& runtime = GpuRuntime::Get();
+  const Neighbours neighbours = FindNeighbours(pairs, runtime.job_pe());
+  *permute = {call->name, runtime.WorldPe(neighbours.source), runtime.WorldPe(neighbours.target),
               {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
@@ -69,9 +70,11 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   if (!ReadCall(attributes, call, error) || !Read(attributes, "reduction", &reduction, error) ||
       !Read(attributes, "group_offsets", &offsets, error) || !Read(attributes, "groups", &groups, error) ||
       !ReadBuffers(arguments, results, &buffers, error) ||
-      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().pe(), &read, error)) {
+      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().job_pe(), &read,
+                     error)) {
     return false;
   }
+  for (int& pe : read.group) pe = GpuRuntime::Get().WorldPe(pe);
   *all_reduce = {call->name, read.reduction, std::move(read.group), std::move(read.types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;

@@ -1,8 +1,8 @@
 #include "xla_patch/ffi/gpu_runtime.h"
 
-#include <cstdlib>
-#include <cstring>
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
 
@@ -100,7 +100,13 @@ bool GpuRuntime::ZeroArena(char* arena, size_t bytes, std::string* error) {
   return error->empty();
 }
 
-void GpuRuntime::Admit(int64_t topology_fingerprint) {
+int GpuRuntime::WorldPe(int job_pe) const {
+  const auto found = std::find(world_.begin(), world_.end(), job_pe);
+  return found == world_.end() ? -1 : static_cast<int>(found - world_.begin());
+}
+
+void GpuRuntime::Admit(std::vector<int> world, int64_t topology_fingerprint) {
+  world_ = std::move(world);
   fingerprint_ = topology_fingerprint;
   ready_.store(true, std::memory_order_release);
 }

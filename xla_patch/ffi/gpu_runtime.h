@@ -56,13 +56,16 @@ class GpuRuntime {
   bool Open(const GpuOpenOptions& options, GpuFacts* facts, std::string* error);
   bool UniqueId(std::string* id, std::string* error);
   bool Start(const GpuStartOptions& options, std::string* error);
-  // From here on executables for this topology may run: PE of this process, and what its topology hashes to.
-  void Admit(int64_t topology_fingerprint);
+  // From here on executables for this topology may run. `world`: the job's PE of each PE of this NVSHMEM world.
+  void Admit(std::vector<int> world, int64_t topology_fingerprint);
 
   // "" or why executables with our calls cannot run here.
   std::string WhyNotReady() const;
   int64_t topology_fingerprint() const { return fingerprint_; }
-  int pe() const { return pe_; }
+  // This process's PE as the compiled modules number it.
+  int job_pe() const { return world_[pe_]; }
+  // PE of the NVSHMEM world for a PE of the job; -1 for -1 and for one of another world.
+  int WorldPe(int job_pe) const;
   // Only after Start.
   gpu::Transfers& transfers() { return *transfers_; }
   gpu::Device& device() { return *device_; }
@@ -83,6 +86,7 @@ class GpuRuntime {
   std::unique_ptr<gpu::PairRings> rings_;
   std::unique_ptr<gpu::Transfers> transfers_;
   std::atomic<bool> ready_{false};
+  std::vector<int> world_;
   int64_t fingerprint_ = 0;
 };
 

@@ -10,7 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/ffi/gpu_bindings.h"
 #include "xla_patch/ffi/gpu_plugin_bindings.h"
+#include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/ffi/handlers.h"
 #include "xla_patch/ffi/nvshmem_bindings.h"
 #include "xla_patch/ffi/pass_bindings.h"
@@ -21,22 +23,10 @@ namespace nb = nanobind;
 namespace xla_shmem {
 namespace {
 
-// The name XLA expects on capsules that hold typed FFI handlers.
-nb::capsule HandlerCapsule(XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*)) {
-  return nb::capsule(reinterpret_cast<void*>(handler), "xla._CUSTOM_CALL_TARGET");
-}
-
-nb::dict HandlerStages(XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*)) {
-  nb::dict stages;
-  stages["instantiate"] = HandlerCapsule(InstantiateHandler);
-  stages["execute"] = HandlerCapsule(execute);
-  return stages;
-}
-
 nb::dict CpuHandlers() {
   nb::dict handlers;
-  handlers["xla_shmem.collective_permute"] = HandlerStages(CollectivePermuteHandler);
-  handlers["xla_shmem.all_reduce"] = HandlerStages(AllReduceHandler);
+  handlers["xla_shmem.collective_permute"] = HandlerStages(InstantiateHandler, CollectivePermuteHandler);
+  handlers["xla_shmem.all_reduce"] = HandlerStages(InstantiateHandler, AllReduceHandler);
   return handlers;
 }
 
@@ -104,12 +94,12 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   BindPass(m);
   BindGpuPlugin(m);
+  BindGpuRuntime(m);
   BindNvshmem(m);
   m.def("cpu_handlers", &CpuHandlers,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
-  m.def("cuda_handlers", [] { return nb::dict(); }, "FFI targets of XLA:GPU by name, as cpu_handlers.");
   m.def("cuda_handler_states", [] { return nb::dict(); }, "Types of the states that those handlers keep, by name.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");

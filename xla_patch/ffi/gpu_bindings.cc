@@ -1,0 +1,102 @@
+#include "xla_patch/ffi/gpu_bindings.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/ffi/gpu_handlers.h"
+#include "xla_patch/ffi/gpu_runtime.h"
+#include "xla_patch/ffi/handler_capsules.h"
+#include "xla_patch/nvshmem/gpu/kernel_source.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace nb = nanobind;
+
+// Runs `call(&error)` without the GIL: it may wait for other processes.
+template <typename Call>
+void Run(Call call) {
+  std::string error;
+  bool ok;
+  {
+    nb::gil_scoped_release release;
+    ok = call(&error);
+  }
+  if (!ok) throw std::runtime_error(error);
+}
+
+nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library) {
+  GpuFacts facts;
+  Run([&](std::string* error) {
+    return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}, &facts, error);
+  });
+  nb::dict dict;
+  dict["nvshmem_path"] = facts.nvshmem_path;
+  dict["nvshmem_version"] = facts.nvshmem_version;
+  dict["driver_version"] = facts.driver_version;
+  dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
+  return dict;
+}
+
+nb::bytes UniqueId() {
+  std::string id;
+  Run([&](std::string* error) { return GpuRuntime::Get().UniqueId(&id, error); });
+  return nb::bytes(id.data(), id.size());
+}
+
+gpu::Puts ParsePuts(const std::string& name) {
+  if (name == "nvshmem") return gpu::Puts::kNvshmem;
+  if (name == "driver") return gpu::Puts::kDriver;
+  throw nb::value_error(("unknown puts \"" + name + "\": nvshmem or driver").c_str());
+}
+
+void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const nb::bytes& kernels,
+           const std::string& puts, double deadline_s) {
+  GpuStartOptions options;
+  options.pe = pe;
+  options.n_pes = n_pes;
+  options.unique_id.assign(unique_id.c_str(), unique_id.size());
+  options.arena_bytes = arena_bytes;
+  options.kernels.assign(kernels.c_str(), kernels.size());
+  options.puts = ParsePuts(puts);
+  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  Run([&](std::string* error) { return GpuRuntime::Get().Start(options, error); });
+}
+
+nb::dict CudaHandlers() {
+  nb::dict handlers;
+  for (const GpuHandler& handler : GpuHandlers()) {
+    handlers[handler.target] = HandlerStages(GpuInstantiateHandler, handler.execute);
+  }
+  return handlers;
+}
+
+}  // namespace
+
+void BindGpuRuntime(nb::module_& m) {
+  m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
+        "Opens driver, NVSHMEM and CUDA device `device`. Returns what was found. Raises RuntimeError.");
+  m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
+  m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
+        nb::arg("kernels"), nb::arg("puts"), nb::arg("deadline_s"),
+        "Joins the NVSHMEM world and takes the symmetric arena. Collective over the world. Raises RuntimeError.");
+  m.def(
+      "gpu_admit",
+      [](std::vector<int> world, int64_t topology_fingerprint) {
+        GpuRuntime::Get().Admit(std::move(world), topology_fingerprint);
+      },
+      nb::arg("world"), nb::arg("topology_fingerprint"),
+      "Lets executables for this topology run. `world`: the job's PE of each PE of the NVSHMEM world.");
+  m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
+        "Bytes of symmetric memory that `n_pes` PEs have use for, each.");
+  m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
+  m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
+}
+
+}  // namespace xla_shmem
