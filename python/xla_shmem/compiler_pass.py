@@ -9,6 +9,7 @@ from jax._src import xla_bridge
 
 from xla_shmem import _core, gpu_platform
 from xla_shmem.cpu_platform import CpuPlatform
+from xla_shmem.gpu.job import GpuJob
 from xla_shmem.gpu_platform import GpuPlatform
 from xla_shmem.job import Job
 from xla_shmem.options import Options
@@ -21,8 +22,9 @@ _NAME = "xla_shmem"
 class CompilerPass:
     """The transforms of this process and what their custom calls need. One a process."""
 
-    def __init__(self, job: Job, options: Options) -> None:
+    def __init__(self, job: Job, gpu_job: GpuJob | None, options: Options) -> None:
         self._job = job
+        self._gpu_job = gpu_job
         self._options = options
         self._platforms: list[CpuPlatform | GpuPlatform] = []
         self._paused = 0
@@ -66,7 +68,7 @@ class CompilerPass:
         if not gpu_platform.is_gpu_plugin(c_api):
             return
         try:
-            self._add(GpuPlatform(_NAME, _core.GpuPlugin(c_api), self._job.gpu_topology, self._options))
+            self._add(GpuPlatform(_NAME, _core.GpuPlugin(c_api), self._gpu_job, self._options))
         except RuntimeError as error:
             logger.error("xla_shmem: %s; all collectives on GPUs stay on the default backend", error)
 

@@ -9,7 +9,7 @@ import jax
 from jax._src.lib import _jax, _xla  # type: ignore[attr-defined]
 
 from xla_shmem import _core
-from xla_shmem.job import JobTopology
+from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import Options
 
 # XLA's HloXlaTransform::PipelineStage.

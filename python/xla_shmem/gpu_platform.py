@@ -11,7 +11,8 @@ from typing import Any
 from jax._src import xla_bridge
 
 from xla_shmem import _core
-from xla_shmem.job import JobTopology
+from xla_shmem.gpu.job import GpuJob
+from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import Options
 
 #: Name of the plugin among JAX's backends.
@@ -27,10 +28,10 @@ def is_gpu_plugin(c_api: Any) -> bool:
 class GpuPlatform:
     """Handlers and transform of XLA:GPU. One a process."""
 
-    def __init__(self, name: str, plugin: _core.GpuPlugin, topology: Callable[[], JobTopology], options: Options):
+    def __init__(self, name: str, plugin: _core.GpuPlugin, job: GpuJob | None, options: Options) -> None:
         self._name = name
         self._plugin = plugin
-        self._topology = topology
+        self._job = job
         self._options = options
 
     def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
@@ -62,6 +63,12 @@ class GpuPlatform:
             return ""
         job = self._topology()
         return f"{BACKEND} {job.topology.fingerprint} {job.transport.reason}"
+
+    def _topology(self) -> JobTopology:
+        if self._job is None or BACKEND not in xla_bridge.backends():
+            # XLA compiles for GPUs that are described, not there. Its modules are decided on, not rewritten.
+            return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no GPUs", None))
+        return self._job.topology(xla_bridge.devices(BACKEND))
 
     def _connect(self) -> str:
         try:

@@ -19,12 +19,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from xla_shmem import _core
+from xla_shmem.job_store import open_store
+from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, Options
 
 logger = logging.getLogger(__name__)
 
 _KEY_PREFIX = "xla_shmem/1"
-_STORE_TIMEOUT_S = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,69 +43,12 @@ class Announcement:
     agreement: str
 
 
-@dataclasses.dataclass(frozen=True)
-class JobTopology:
-    """The devices of the job and how far the transport reaches.
-
-    Attributes:
-      topology: device, process, host, NVLink domain and PE of every device.
-      transport: what can be carried between them.
-    """
-
-    topology: _core.Topology
-    transport: _core.Transport
-
-
-class _LocalStore:
-    """The key-value store of a job with one process."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, str] = {}
-
-    def set(self, key: str, value: str) -> None:
-        self._values[key] = value
-
-    def wait(self, key: str) -> str:
-        return self._values[key]
-
-    def get(self, key: str) -> str | None:
-        return self._values.get(key)
-
-
-class _DistributedStore:
-    """JAX's distributed key-value store."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def set(self, key: str, value: str) -> None:
-        self._client.key_value_set(key, value)
-
-    def wait(self, key: str) -> str:
-        return str(self._client.blocking_key_value_get(key, _STORE_TIMEOUT_S * 1000))
-
-    def get(self, key: str) -> str | None:
-        try:
-            return str(self._client.key_value_try_get(key))
-        except Exception as error:
-            if "NOT_FOUND" in str(error):
-                return None
-            raise
-
-
 class Job:
     """This process's part in the job. One a process; see the module's docstring for the order of calls."""
 
     def __init__(self, options: Options) -> None:
-        from jax._src import distributed
-
-        state = distributed.global_state
         self._options = options
-        self._process = int(state.process_id or 0)
-        self._processes = int(state.num_processes or 1)
-        self._store: _LocalStore | _DistributedStore = (
-            _DistributedStore(state.client) if state.client is not None else _LocalStore()
-        )
+        self._store, self._process, self._processes = open_store()
         self._lock = threading.Lock()
         self._topology: JobTopology | None = None
 
@@ -138,16 +82,6 @@ class Job:
             if self._topology is None:
                 self._topology = self._connect()
             return self._topology
-
-    def gpu_topology(self) -> JobTopology:
-        """The topology of the job's GPUs, with the transport between them. Needs the GPU backend to be up."""
-        import jax
-
-        devices = sorted(jax.devices("cuda"), key=lambda device: (device.process_index, device.id))
-        announcements = self._announcements()
-        locations = _locations(devices, _number_hosts(announcements), self._options.nvlink_domain)
-        reason = self._why_unavailable(announcements) or "this release of xla-shmem has no transport between GPUs"
-        return JobTopology(_core.Topology(locations), _core.Transport(False, reason, None))
 
     def _segment_request(self) -> tuple[str, int, int]:
         key = f"{_KEY_PREFIX}/job"

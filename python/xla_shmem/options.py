@@ -165,7 +165,8 @@ TABLE: tuple[Option, ...] = (
         "heap_size",
         "auto",
         "`auto`, or bytes ≥ 8MiB",
-        "Symmetric heap of each process; `auto` is 64 MiB, shrunk to what /dev/shm holds, down to 8 MiB.",
+        "Symmetric heap of each process; `auto` is 64 MiB on CPU, shrunk to what /dev/shm holds, down to 8 MiB; on GPU 36 MiB "
+        "for each other PE, 20 MiB in jobs of more than eight.",
         _heap_size,
     ),
     Option(
@@ -198,6 +199,14 @@ TABLE: tuple[Option, ...] = (
         _library,
     ),
     Option(
+        "gpu_puts",
+        "auto",
+        "`auto`, `nvshmem`, `driver`",
+        "Who carries puts and signals between GPUs: NVSHMEM's on-stream calls, or the same copies and stream memory "
+        "operations made through the CUDA driver. `auto` takes the driver where processes share a GPU.",
+        _one_of("auto", "nvshmem", "driver"),
+    ),
+    Option(
         "job",
         "",
         "32 hexadecimal digits",
@@ -223,6 +232,7 @@ class Options:
       spin_us: microseconds.
       verbose: 0, 1 or 2.
       nvshmem_library: path; None when it is to be looked for.
+      gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
 
@@ -234,6 +244,7 @@ class Options:
     spin_us: int
     verbose: int
     nvshmem_library: str | None
+    gpu_puts: str
     job: str | None
 
     def decision_key(self) -> str:

@@ -28,6 +28,7 @@ def initialize() -> None:
         return
     from xla_shmem import cache_key, options
     from xla_shmem.compiler_pass import CompilerPass
+    from xla_shmem.gpu.start import start_gpu_job
     from xla_shmem.job import Job
 
     try:
@@ -37,7 +38,7 @@ def initialize() -> None:
         resolved, error = options.resolve({}, {}), str(failure)
     job = Job(resolved)
     job.announce(error)
-    _pass = CompilerPass(job, resolved)
+    _pass = CompilerPass(job, start_gpu_job(resolved, error), resolved)
     _pass.register()
     cache_key.salt(_pass.cache_salt)
 

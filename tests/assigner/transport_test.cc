@@ -82,5 +82,20 @@ TEST_CASE("an unavailable transport vetoes everything with its reason") {
   CHECK(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
 }
 
+TEST_CASE("A group larger than a GPU reduction can take is vetoed with both numbers") {
+  std::unordered_map<int64_t, int32_t> reach;
+  std::vector<int64_t> devices;
+  for (int64_t device = 0; device < 129; ++device) {
+    reach[device] = 0;
+    devices.push_back(device);
+  }
+  const Topology topology = MakeTopology(129, 1, 129);
+  CollectiveSpec spec = AllReduce({devices}, 4, topology);
+  CHECK(Veto(spec, topology, GpuTransport(reach)) == "a replica group of 129 devices, at most 128 can be reduced");
+  devices.pop_back();
+  spec = AllReduce({devices}, 4, topology);
+  CHECK(Veto(spec, topology, GpuTransport(reach)).empty());
+}
+
 }  // namespace
 }  // namespace xla_shmem

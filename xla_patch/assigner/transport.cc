@@ -45,6 +45,17 @@ std::string VetoPairs(const CollectiveSpec& spec) {
   return "";
 }
 
+std::string VetoGroupSize(const CollectiveSpec& spec, int64_t limit) {
+  for (int64_t group = 0; limit > 0 && group < spec.groups.size(); ++group) {
+    const int64_t members = spec.groups.offsets[group + 1] - spec.groups.offsets[group];
+    if (members > limit) {
+      return "a replica group of " + std::to_string(members) + " devices, at most " + std::to_string(limit) +
+             " can be reduced";
+    }
+  }
+  return "";
+}
+
 std::string VetoGroups(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> seen;
   for (const int64_t device : spec.groups.devices) {
@@ -103,6 +114,12 @@ Transport CpuTransport(std::unordered_map<int64_t, int32_t> reach) {
   return transport;
 }
 
+Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
+  Transport transport = CpuTransport(std::move(reach));
+  transport.max_reduced_group = 128;  // pointers that fit a kernel's parameters (nvshmem/gpu/kernels.cu)
+  return transport;
+}
+
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
@@ -119,6 +136,8 @@ std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Tra
       veto = "the reduction is not a plain sum, prod, min or max";
     } else if (std::find(reductions.begin(), reductions.end(), spec.reduction) == reductions.end()) {
       veto = std::string("no SHMEM reduction \"") + ReductionName(spec.reduction) + "\"";
+    } else {
+      veto = VetoGroupSize(spec, transport.max_reduced_group);
     }
   }
   if (veto.empty()) {

@@ -26,6 +26,8 @@ struct Transport {
   bool available = false;
   std::string unavailable_reason;  // shown to the user when not available
   std::vector<Carried> carried;
+  // Members of the largest group that a reduction can take; 0 for any number.
+  int64_t max_reduced_group = 0;
   // Device id -> reach domain: devices of one domain can put into each other's memory. A device that is missing reaches
   // nobody; no map at all means every device reaches every other.
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
@@ -37,6 +39,9 @@ std::vector<Transport::Carried> StandardCarried();
 
 // Shared memory on one host (or whatever `reach` says).
 Transport CpuTransport(std::unordered_map<int64_t, int32_t> reach);
+
+// What the GPU runtime carries between GPUs of equal `reach`.
+Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 
 // Empty if the transport carries `spec`; otherwise a sentence naming the op, the value and the limit.
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);

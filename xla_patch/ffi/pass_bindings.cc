@@ -186,6 +186,8 @@ void BindPass(nb::module_& m) {
       .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
       .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
 
+  m.def("gpu_transport", &GpuTransport, nb::arg("reach"),
+        "Transport between GPUs. `reach`: device id -> number; devices of equal number reach each other.");
   m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
         "Shared memory between the devices of one host. reach: device id -> domain.");
 

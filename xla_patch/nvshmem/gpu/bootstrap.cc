@@ -62,6 +62,7 @@ bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::stri
     return false;
   }
   setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
+  setenv("NVSHMEM_REMOTE_TRANSPORT", "none", /*overwrite=*/0);
   setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(arena_bytes + kHeapMargin).c_str(), /*overwrite=*/0);
   UniqueId id;
   memcpy(&id, unique_id.data(), sizeof(id));

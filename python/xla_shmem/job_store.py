@@ -1,0 +1,84 @@
+"""Where the processes of a job leave notes for each other: JAX's distributed key-value store."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+#: How long a process waits for a note that every process leaves on its way up.
+STORE_TIMEOUT_S = 60.0
+
+
+class Store(Protocol):
+    """Text by key, written once."""
+
+    def set(self, key: str, value: str) -> None:
+        """Leave a note."""
+
+    def wait(self, key: str, timeout_s: float = STORE_TIMEOUT_S) -> str:
+        """Return a note once it is there.
+
+        Raises:
+          TimeoutError: it has not come in time.
+        """
+
+    def get(self, key: str) -> str | None:
+        """Return a note, None while there is none."""
+
+
+class LocalStore:
+    """The store of processes that are one: a job of one process, or threads in a test."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._changed = threading.Condition()
+
+    def set(self, key: str, value: str) -> None:
+        with self._changed:
+            self._values[key] = value
+            self._changed.notify_all()
+
+    def wait(self, key: str, timeout_s: float = STORE_TIMEOUT_S) -> str:
+        with self._changed:
+            if not self._changed.wait_for(lambda: key in self._values, timeout_s):
+                raise TimeoutError(key)
+            return self._values[key]
+
+    def get(self, key: str) -> str | None:
+        with self._changed:
+            return self._values.get(key)
+
+
+class DistributedStore:
+    """JAX's store, in a job that called ``jax.distributed.initialize``."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def set(self, key: str, value: str) -> None:
+        self._client.key_value_set(key, value)
+
+    def wait(self, key: str, timeout_s: float = STORE_TIMEOUT_S) -> str:
+        try:
+            return str(self._client.blocking_key_value_get(key, int(timeout_s * 1000)))
+        except Exception as error:
+            if "DEADLINE_EXCEEDED" in str(error):
+                raise TimeoutError(key) from None
+            raise
+
+    def get(self, key: str) -> str | None:
+        try:
+            return str(self._client.key_value_try_get(key))
+        except Exception as error:
+            if "NOT_FOUND" in str(error):
+                return None
+            raise
+
+
+def open_store() -> tuple[Store, int, int]:
+    """Returns the store, this process's number, and how many there are, as ``jax.distributed`` has them."""
+    from jax._src import distributed
+
+    state = distributed.global_state
+    store = DistributedStore(state.client) if state.client is not None else LocalStore()
+    return store, int(state.process_id or 0), int(state.num_processes or 1)
