@@ -1,17 +1,20 @@
-"""The README says what the code does."""
+"""README and docs say what the code does."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from click.testing import CliRunner
+import click
+import pytest
 
 from xla_shmem.cli import main
-from xla_shmem.options import markdown_table
+from xla_shmem.options import TABLE, markdown_table
+from xla_shmem.xla_flags import MARKER
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def test_option_table_is_the_generated_one() -> None:
@@ -20,12 +23,13 @@ def test_option_table_is_the_generated_one() -> None:
     assert between.group(1) == markdown_table()
 
 
-def test_every_command_it_names_exists() -> None:
-    listed = CliRunner().invoke(main, ["--help"]).output
-    code = re.findall(r"```.*?```|`[^`\n]+`", README, re.DOTALL)
-    named = {command for piece in code for command in re.findall(r"xla-shmem (\w+)", piece)}
-    assert named
-    assert all(re.search(rf"^  {command}\b", listed, re.MULTILINE) for command in named)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_and_variable_it_names_exists(page: Path) -> None:
+    code = re.findall(r"```.*?```|`[^`\n]+`", page.read_text(), re.DOTALL)
+    commands = {command for piece in code for command in re.findall(r"xla-shmem (\w+)", piece)}
+    variables = {variable for piece in code for variable in re.findall(r"\bXLA_SHMEM_\w+", piece)}
+    assert commands <= set(main.list_commands(click.Context(main)))
+    assert variables <= {option.env for option in TABLE} | {MARKER}
 
 
 def test_every_make_target_it_names_exists() -> None:
@@ -33,6 +37,7 @@ def test_every_make_target_it_names_exists() -> None:
     assert set(re.findall(r"\bmake ([\w-]+)", README)) <= targets
 
 
-def test_every_page_it_links_exists() -> None:
-    for link in re.findall(r"\]\(([^)#]+)\)", README):
-        assert (ROOT / link).is_file(), link
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_page_it_links_exists(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / link).is_file(), link

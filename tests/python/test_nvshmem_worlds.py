@@ -1,0 +1,38 @@
+"""Which processes start NVSHMEM together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xla_shmem.gpu.nvlink_domains import GpuPlace
+from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds
+
+
+def places(reach_and_host: Sequence[tuple[int, int]]) -> list[GpuPlace]:
+    """One process a GPU, which is in another domain than its reach says."""
+    return [GpuPlace(i, 0, host, 99, reach, "") for i, (reach, host) in enumerate(reach_and_host)]
+
+
+def test_one_nvlink_domain_is_one_world_in_process_order() -> None:
+    assert nvshmem_worlds(places([(0, 0), (0, 0), (0, 1), (0, 1)])) == [World(0, (0, 1, 2, 3), "")]
+
+
+def test_each_group_that_reaches_one_another_is_a_world_of_its_own() -> None:
+    worlds = nvshmem_worlds(places([(0, 0), (1, 1), (0, 0), (1, 1)]))
+    assert worlds == [World(0, (0, 2), ""), World(1, (1, 3), "")]
+
+
+def test_uneven_hosts_are_refused_with_the_numbers_and_only_in_their_world() -> None:
+    uneven, even = nvshmem_worlds(places([(0, 0), (0, 0), (0, 1), (1, 2)]))
+    assert uneven.error == (
+        "NVSHMEM needs equally many PEs on every host; hosts of this NVLink domain have from 1 to 2"
+    )
+    assert even.error == ""
+
+
+def test_process_with_several_gpus_is_refused_by_name_in_every_world_it_touches() -> None:
+    job = [GpuPlace(0, 0, 0, 0, 0, ""), GpuPlace(0, 1, 0, 0, 1, ""), GpuPlace(1, 0, 0, 0, 1, "")]
+    first, second = nvshmem_worlds(job)
+    assert (first.processes, second.processes) == ((0,), (0, 1))
+    for world in (first, second):
+        assert world.error.startswith("process 0 has 2 GPUs and NVSHMEM one PE a process")
