@@ -80,7 +80,7 @@ def test_bad_flag_or_option_exits_with_1_and_names_it(variable: str, value: str,
     assert word in result.stdout.split("First to fix:")[1]
 
 
-def test_gpus_without_a_cuda_plugin_are_shown_with_the_pip_line(double: Path, tmp_path: Path) -> None:
+def test_gpus_without_a_cuda_plugin_are_shown_with_the_pip_line(double: Path) -> None:
     value = answer(double, "hgx")
     if value["facts"]["installation"]["cuda_plugins"]:
         pytest.skip("this environment has a CUDA plugin")
