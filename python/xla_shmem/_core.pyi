@@ -1,6 +1,6 @@
 """Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.
 
-The sources are module.cc, pass_bindings.cc and nvshmem_bindings.cc in xla_patch/ffi; tests/ffi/test_core_stub.py
+The sources are module.cc and *_bindings.cc in xla_patch/ffi; tests/ffi/test_core_stub.py
 compares this file with the built module. Classes marked ``type_check_only`` and the aliases with an underscore
 describe values and do not exist at run time.
 """
@@ -82,6 +82,19 @@ class NvshmemLibrary(TypedDict):
     version: tuple[int, int, int]
     """Major, minor, patch, as the library says."""
 
+@type_check_only
+class GpuFacts(TypedDict):
+    """What :func:`gpu_open` found."""
+
+    nvshmem_path: str
+    """The candidate that opened."""
+    nvshmem_version: str
+    """Such as ``"3.8.0"``."""
+    driver_version: int
+    """CUDA release that the driver supports: 1000 * major + 10 * minor."""
+    compute_capability: tuple[int, int]
+    """Major, minor."""
+
 class Topology:
     """Where the devices of the job sit, and which PE each one is. The same on every rank."""
 
@@ -135,6 +148,13 @@ class PassResult:
     @property
     def records(self) -> list[CollectiveRecord]:
         """The collectives of the module."""
+
+def gpu_transport(reach: _Reach) -> Transport:
+    """Returns the transport between GPUs.
+
+    Args:
+      reach: device id -> number; devices of equal number can write into each other's memory.
+    """
 
 def cpu_transport(reach: _Reach) -> Transport:
     """Returns shared memory between the devices of one host, or whatever domains ``reach`` names."""
@@ -246,11 +266,59 @@ def set_gpu_pass_hooks(
       observe: told of every module with collectives. What it raises fails the compilation.
     """
 
-def cuda_handlers() -> dict[str, HandlerStages]:
-    """Returns the FFI targets of XLA:GPU by name; empty in a build without GPU runtime."""
+def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "libcuda.so.1") -> GpuFacts:
+    """Opens the driver, a CUDA device and NVSHMEM; joins nothing yet.
 
-def cuda_handler_states() -> dict[str, HandlerState]:
-    """Returns the types of the states that those handlers keep, by name."""
+    Args:
+      nvshmem_candidates: paths or sonames of NVSHMEM's host library, in the order to try.
+      device: CUDA ordinal.
+      cuda_library: the driver's library.
+
+    Raises:
+      RuntimeError: one of them is missing or too old; the message says what to install.
+    """
+
+def gpu_unique_id() -> bytes:
+    """Makes the id of an NVSHMEM world, 128 bytes, for one process to hand to the others.
+
+    Raises:
+      RuntimeError: :func:`gpu_open` has not succeeded, or NVSHMEM cannot listen on a network interface.
+    """
+
+def gpu_start(
+    pe: int, n_pes: int, unique_id: bytes, arena_bytes: int, kernels: bytes, puts: str, deadline_s: float
+) -> None:
+    """Joins the NVSHMEM world and takes the symmetric arena, zeroed. Collective over the world; once a process.
+
+    Args:
+      pe, n_pes: this process in the world.
+      unique_id: of :func:`gpu_unique_id`, the same on all PEs.
+      arena_bytes: of symmetric memory, the same on all PEs.
+      kernels: :func:`kernel_source` compiled for this GPU, cubin or PTX.
+      puts: ``"nvshmem"`` or ``"driver"``.
+      deadline_s: seconds after which a transfer that the GPU has come to fails the job.
+
+    Raises:
+      RuntimeError: NVSHMEM does not start, a PE is out of reach, or memory is short.
+      ValueError: ``puts`` is unknown.
+    """
+
+def gpu_admit(world: list[int], topology_fingerprint: int) -> None:
+    """Lets executables compiled for a topology run.
+
+    Args:
+      world: the job's PE of each PE of the NVSHMEM world.
+      topology_fingerprint: of the topology they were compiled for.
+    """
+
+def gpu_arena_bytes(n_pes: int) -> int:
+    """Returns the bytes of symmetric memory that each of ``n_pes`` PEs has use for."""
+
+def kernel_source() -> str:
+    """Returns the CUDA source of the device code."""
+
+def cuda_handlers() -> dict[str, HandlerStages]:
+    """Returns the FFI targets of XLA:GPU by name."""
 
 def cpu_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:CPU by name."""

@@ -43,8 +43,6 @@ class GpuPlatform:
         Raises:
           RuntimeError: the plugin refuses.
         """
-        for name, state in _core.cuda_handler_states().items():
-            self._plugin.register_type(name, state)
         for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
         _core.set_gpu_pass_hooks(self._connect, observe)

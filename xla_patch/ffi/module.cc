@@ -100,7 +100,6 @@ NB_MODULE(_core, m) {
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
-  m.def("cuda_handler_states", [] { return nb::dict(); }, "Types of the states that those handlers keep, by name.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
   m.def(

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xla_shmem.doctor.facts import CudaPlugin, Facts
+from xla_shmem.doctor.facts import Facts
+from xla_shmem.gpu.jax_plugin import CudaPlugin
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG

@@ -6,22 +6,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from xla_shmem.gpu.cuda_driver import VisibleGpus
+from xla_shmem.gpu.jax_plugin import CudaPlugin
 from xla_shmem.gpu.nvml import Driver
-
-
-@dataclass(frozen=True)
-class CudaPlugin:
-    """JAX's plugin for one CUDA release.
-
-    Attributes:
-      cuda: 12 or 13.
-      version: of ``jax-cuda<N>-plugin``.
-      pjrt: of ``jax-cuda<N>-pjrt``, which holds the compiler; None if missing.
-    """
-
-    cuda: int
-    version: str
-    pjrt: str | None
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from xla_shmem.doctor.facts import CudaPlugin, Environment, Facts, Installation, Library, SharedMemory
+from xla_shmem.doctor.facts import Environment, Facts, Installation, Library, SharedMemory
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.cuda_driver import VisibleGpus, visible_gpus
+from xla_shmem.gpu.jax_plugin import distribution_version, installed_plugins
 from xla_shmem.gpu.nvlink_domains import place_gpus
 from xla_shmem.gpu.nvml import Driver, read_driver
 from xla_shmem.gpu.process_facts import ProcessFacts, process_facts
@@ -46,33 +47,21 @@ def gather(environ: Mapping[str, str] | None = None) -> Facts:
     )
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _installation() -> Installation:
-    plugins = [
-        CudaPlugin(cuda, version, _version(f"jax-cuda{cuda}-pjrt"))
-        for cuda in (13, 12)
-        if (version := _version(f"jax-cuda{cuda}-plugin")) is not None
-    ]
     lowers_gpu, core_error = False, ""
     try:
         from xla_shmem import _core
 
         # The handlers of the GPU road; a build without them leaves GPU programs alone.
-        lowers_gpu = hasattr(_core, "gpu_handlers")
+        lowers_gpu = hasattr(_core, "cuda_handlers")
     except ImportError as error:
         core_error = str(error)
     entry_points = importlib.metadata.entry_points(group="jax_plugins")
     return Installation(
-        xla_shmem=_version("xla-shmem") or "unknown",
-        jax=_version("jax"),
-        jaxlib=_version("jaxlib"),
-        cuda_plugins=tuple(plugins),
+        xla_shmem=distribution_version("xla-shmem") or "unknown",
+        jax=distribution_version("jax"),
+        jaxlib=distribution_version("jaxlib"),
+        cuda_plugins=tuple(installed_plugins()),
         core_error=core_error,
         entry_point=any(entry.value == "xla_shmem.plugin" for entry in entry_points),
         lowers_gpu=lowers_gpu,
@@ -147,6 +136,6 @@ def _nvrtc(cuda: int | None, environ: Mapping[str, str]) -> Library:
 def _nccl(cuda: int | None) -> Library:
     """NCCL by its wheel; a copy elsewhere is not opened for its version, it is hundreds of megabytes."""
     for release in [cuda] if cuda else [13, 12]:
-        if version := _version(f"nvidia-nccl-cu{release}"):
+        if version := distribution_version(f"nvidia-nccl-cu{release}"):
             return Library(f"nvidia-nccl-cu{release}", version, "")
     return Library("", "", "no wheel nvidia-nccl-cu12 or -cu13")

@@ -42,7 +42,7 @@ def wanted_cuda() -> int | None:
     """Returns the CUDA release of the plugin this process will run on, None if it will not use GPUs."""
     import jax
 
-    platforms = jax.config.jax_platforms
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
         return None
     plugins = installed_plugins()
@@ -53,5 +53,5 @@ def local_ordinals() -> list[int] | None:
     """Returns the CUDA ordinals that JAX will use here (``local_device_ids``), None for all visible ones."""
     import jax
 
-    chosen = jax.config.jax_cuda_visible_devices
+    chosen = jax.config.jax_cuda_visible_devices  # type: ignore[attr-defined]
     return None if chosen == "all" else [int(ordinal) for ordinal in str(chosen).split(",")]
