@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat test-bazel fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat test-upstream test-bazel fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -32,6 +32,10 @@ test-e2e-full: install
 # The other supported JAX releases, each in an environment of its own (Python 3.12+ for 0.12).
 test-compat:
 	scripts/test_compat.sh
+
+# Our assigner against upstream's own, in the JAX releases that still had one (docs/differences.md); no GPU, no driver.
+test-upstream: install
+	scripts/test_upstream.sh $(BIN) $(PYTHON)
 
 # The same C++ core and tests through Bazel.
 test-bazel:

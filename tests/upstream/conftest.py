@@ -1,0 +1,44 @@
+"""The answers are read once; the last line says what was compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from answers import Answer, programs, read_answers
+from differences import DOCUMENT, Row, read_rows
+from placements import RELEASES, placements_for
+
+_SUMMARY = pytest.StashKey[str]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--answers", type=Path, help="Directory that compile_family.py has filled.")
+
+
+@pytest.fixture(scope="session")
+def root(pytestconfig: pytest.Config) -> Path:
+    directory: Path | None = pytestconfig.getoption("--answers")
+    if directory is None:
+        pytest.skip("needs --answers DIR; run `make test-upstream`")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def answers(root: Path, pytestconfig: pytest.Config) -> list[Answer]:
+    found = list(read_answers(root))
+    compiled = sum(len(programs(root / r / p.name)) for r in RELEASES for p in placements_for(r))
+    differing = sum(answer.differs for answer in found)
+    pytestconfig.stash[_SUMMARY] = f"{compiled} programs, {len(found)} collectives, {differing} differences"
+    return found
+
+
+@pytest.fixture(scope="session")
+def rows() -> list[Row]:
+    return read_rows(DOCUMENT.read_text())
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
+    if summary := config.stash.get(_SUMMARY, None):
+        listed = "all listed" if exitstatus == 0 else "see the failures above"
+        terminalreporter.write_line(f"test-upstream: {summary}, {listed}")

@@ -1,0 +1,102 @@
+"""The intended differences, as docs/differences.md lists them.
+
+Each row of the table under "The list" says where our assigner and upstream's disagree on purpose. A difference must fit
+exactly one row, and everything a row names must occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from answers import Answer
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "differences.md"
+_HEADING = "## The list"
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cells are shell patterns, several in one cell separated by blanks; ``reason`` is a heading of the document."""
+
+    reason: str
+    stages: tuple[str, ...]
+    releases: tuple[str, ...]
+    placements: tuple[str, ...]
+    programs: tuple[str, ...]
+    upstream: str
+    ours: str
+    rules: tuple[str, ...]
+
+    def fits(self, answer: Answer) -> bool:
+        return (
+            answer.upstream == self.upstream
+            and answer.ours == self.ours
+            and all(any(fnmatchcase(value, p) for p in patterns) for patterns, value in self._facets(answer))
+        )
+
+    def unused(self, answers: Iterable[Answer]) -> Iterator[str]:
+        """Yields the patterns that fit none of the answers, all of which fit the row."""
+        seen = [self._facets(answer) for answer in answers]
+        names = ("stage", "release", "placement", "program", "rule")
+        for index, patterns in enumerate((self.stages, self.releases, self.placements, self.programs, self.rules)):
+            for pattern in patterns:
+                if not any(fnmatchcase(facets[index][1], pattern) for facets in seen):
+                    yield f"{names[index]} {pattern}"
+
+    def _facets(self, answer: Answer) -> tuple[tuple[tuple[str, ...], str], ...]:
+        return (
+            (self.stages, answer.stage),
+            (self.releases, answer.release),
+            (self.placements, answer.placement),
+            (self.programs, answer.program),
+            (self.rules, answer.rule),
+        )
+
+
+def read_rows(text: str) -> list[Row]:
+    """Parses the table of the document. Raises: ValueError if a row has not one cell per column, or no section."""
+    _, found, after = text.partition(f"\n{_HEADING}\n")
+    if not found:
+        raise ValueError(f'the document has no heading "{_HEADING}"')
+    lines = [line for line in after.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    rows = []
+    for line in lines[2:]:
+        cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+        if len(cells) != len(fields(Row)):
+            raise ValueError(f"{len(cells)} cells, expected {len(fields(Row))}: {line}")
+        reason, stages, releases, placements, programs, upstream, ours, rules = cells
+        if f"\n### {reason}\n" not in text:
+            raise ValueError(f'no section "### {reason}" gives the reason for: {line}')
+        rows.append(
+            Row(
+                reason,
+                tuple(stages.split()),
+                tuple(releases.split()),
+                tuple(placements.split()),
+                tuple(programs.split()),
+                upstream,
+                ours,
+                tuple(rules.split()),
+            )
+        )
+    return rows
+
+
+def complaints(rows: Iterable[Row], answers: Iterable[Answer]) -> list[str]:
+    """Returns what is wrong: a difference that fits no row or several, and whatever a row names that does not occur."""
+    fitting: dict[Row, list[Answer]] = {row: [] for row in rows}
+    problems = []
+    for answer in answers:
+        if not answer.differs:
+            continue
+        fits = [row for row in fitting if row.fits(answer)]
+        for row in fits:
+            fitting[row].append(answer)
+        if len(fits) != 1:
+            problems.append(f"{'not listed' if not fits else f'listed {len(fits)} times'}: {answer}")
+    for row, found in fitting.items():
+        problems += [f"listed under {row.reason}, but does not occur: {pattern}" for pattern in row.unused(found)]
+    return problems

@@ -1,0 +1,100 @@
+"""How a program of the family is made. Runs under JAX 0.8 to 0.10."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+from placements import Placement
+
+THRESHOLD = 16 << 20
+SMALL = 4 << 10
+
+
+@dataclass(frozen=True)
+class Program:
+    """``lower()`` gives a ``jax.stages.Lowered``, or what has its ``compile()``."""
+
+    name: str
+    lower: Callable[[], Any]
+
+
+class ProgramMaker:
+    """Makes programs for one placement. ``devices`` are all devices of the job, in order of their ids."""
+
+    def __init__(self, devices: Sequence[Any], placement: Placement):
+        self.devices = np.array(devices)
+        self.count = len(devices)
+        self.per_process = placement.devices
+
+    def mapped(
+        self, name: str, body: Callable[..., Any], *sizes: int, dtype: Any = jnp.float32, mesh: Mesh | None = None
+    ) -> Program:
+        """``body`` under shard_map; each argument is a vector of that many bytes on every device."""
+        mesh = self.line() if mesh is None else mesh
+        spec = P(mesh.axis_names)
+
+        def lower() -> Any:
+            arguments = [
+                jax.ShapeDtypeStruct(
+                    (size // np.dtype(dtype).itemsize * mesh.size,), dtype, sharding=NamedSharding(mesh, spec)
+                )
+                for size in sizes
+            ]
+            function = jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
+            return jax.jit(named(name, function)).lower(*arguments)
+
+        return Program(name, lower)
+
+    def automatic(
+        self, name: str, body: Callable[..., Any], out_spec: P, *arguments: tuple[tuple[int, ...], P], mesh: Mesh
+    ) -> Program:
+        """``body`` under plain jit: what moves data is up to the partitioner."""
+
+        def lower() -> Any:
+            shapes = [
+                jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, spec))
+                for shape, spec in arguments
+            ]
+            return jax.jit(named(name, body), out_shardings=NamedSharding(mesh, out_spec)).lower(*shapes)
+
+        return Program(name, lower)
+
+    def line(self, devices: Sequence[Any] | None = None) -> Mesh:
+        return Mesh(self.devices if devices is None else np.array(devices), ("x",))
+
+    def grid(self, devices: Sequence[Any] | None = None) -> Mesh:
+        """All devices as rows of two."""
+        return Mesh((self.devices if devices is None else np.array(devices)).reshape(-1, 2), ("a", "b"))
+
+    def processes(self) -> list[list[int]]:
+        return [list(range(i, i + self.per_process)) for i in range(0, self.count, self.per_process)]
+
+
+def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """XLA names the module, and so its dumps, after the function."""
+
+    def call(*arguments: Any) -> Any:
+        return function(*arguments)
+
+    call.__name__ = call.__qualname__ = name
+    return call
+
+
+def psum(x: Any) -> Any:
+    return lax.psum(x, "x")
+
+
+def psum_of(groups: list[list[int]]) -> Callable[[Any], Any]:
+    return lambda x: lax.psum(x, "x", axis_index_groups=groups)
+
+
+def permute(pairs: list[tuple[int, int]]) -> Callable[[Any], Any]:
+    return lambda x: lax.ppermute(x, "x", pairs)
