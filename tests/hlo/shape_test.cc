@@ -24,8 +24,23 @@ TEST_CASE("bytes of arrays, scalars, tuples and empty arrays") {
   CHECK(ShapeBytes(Parse(ArrayShape({}))) == 4);
   CHECK(ShapeBytes(Parse(ArrayShape({8, 0, 1 << 30}))) == 0);
   CHECK(ShapeBytes(Parse(TupleShape({ArrayShape({2}), ArrayShape({3}, 16)}))) == 14);
-  CHECK(ShapeBytes(Parse(ArrayShape({5}, 21))) == 5);  // s4: a byte an element, as XLA counts
   CHECK(ShapeBytes(Parse(ArrayShape({}, 17))) == 0);
+}
+
+TEST_CASE("elements of less than a byte are packed only if the layout says so") {
+  constexpr int32_t kS4 = 21;
+  const auto packed = [](int64_t count, int64_t bits) {
+    return ShapeBytes(Parse(Message().Int(2, kS4).Ints(3, {count}).Sub(5, Message().Ints(1, {0}).Int(7, bits))));
+  };
+  CHECK(ShapeBytes(Parse(ArrayShape({5}, kS4))) == 5);
+  CHECK(packed(5, 0) == 5);
+  CHECK(packed(4, 4) == 2);
+  CHECK(packed(5, 4) == 3);
+  CHECK(packed(8, 4) == 4);
+  CHECK(packed(9, 4) == 5);
+  CHECK(packed(5, -4) == 5);
+  CHECK(packed(9, INT64_MAX) == INT64_MAX);
+  CHECK(packed(INT64_MAX, 4) == INT64_MAX / 2 + 1);
 }
 
 TEST_CASE("absurd sizes saturate") {

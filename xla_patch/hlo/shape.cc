@@ -10,6 +10,13 @@ namespace {
 
 // Deeper than any shape XLA builds, shallow enough for every stack.
 constexpr int kMaxNesting = 32;
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+// Of numbers that are not negative.
+int64_t SaturatingProduct(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kMax : product;
+}
 
 bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
   FieldReader reader(proto);
@@ -22,8 +29,11 @@ bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
       case 8:
         shape->memory_space = field.AsInt();
         break;
+      case 7:
+        shape->element_size_in_bits = field.AsInt();
+        shape->is_tiled = shape->is_tiled || field.value != 0;
+        break;
       case 6:   // tiles
-      case 7:   // element_size_in_bits
       case 10:  // physical_shape
       case 15:  // dynamic_shape_metadata_prefix_bytes
       case 17:  // split_configs
@@ -110,7 +120,6 @@ bool ParseShape(std::string_view proto, Shape* shape, std::string* error) {
 }
 
 int64_t ShapeBytes(const Shape& shape) {
-  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   int64_t total = 0;
   if (shape.IsTuple()) {
     for (const Shape& element : shape.elements) {
@@ -120,16 +129,22 @@ int64_t ShapeBytes(const Shape& shape) {
     }
     return total;
   }
-  total = (ElementTypeBits(shape.element_type) + 7) / 8;
+  int64_t count = 1;
   for (const int64_t dimension : shape.dimensions) {
     if (dimension <= 0) {
       return 0;
     }
-    if (__builtin_mul_overflow(total, dimension, &total)) {
-      total = kMax;
-    }
+    count = SaturatingProduct(count, dimension);
   }
-  return total;
+  const int64_t packed_bits = shape.element_size_in_bits;
+  if (packed_bits <= 0) {
+    return SaturatingProduct(count, (ElementTypeBits(shape.element_type) + 7) / 8);
+  }
+  // Eight elements make packed_bits bytes; a last few that do not fill eight are rounded up to whole bytes.
+  const int64_t whole = SaturatingProduct(count / 8, packed_bits);
+  const int64_t rest = SaturatingProduct(count % 8, packed_bits);
+  const int64_t rest_bytes = rest / 8 + (rest % 8 != 0 ? 1 : 0);
+  return __builtin_add_overflow(whole, rest_bytes, &total) ? kMax : total;
 }
 
 bool SameBytesLayout(const Shape& a, const Shape& b) {

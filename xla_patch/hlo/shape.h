@@ -15,9 +15,10 @@ struct Shape {
   std::vector<int64_t> dimensions;
   std::vector<Shape> elements;  // of a tuple
   std::vector<int64_t> minor_to_major;
-  int64_t memory_space = 0;  // 5 is host memory on GPU (xla/service/host_offload_utils.h)
-  bool is_dynamic = false;   // some dimension is only an upper bound
-  bool is_tiled = false;     // tiled, split, sparse or padded layout
+  int64_t element_size_in_bits = 0;  // 0: the type's own size; XLA:GPU packs types of less than a byte
+  int64_t memory_space = 0;          // 5 is host memory on GPU (xla/service/host_offload_utils.h)
+  bool is_dynamic = false;           // some dimension is only an upper bound
+  bool is_tiled = false;             // tiled, split, sparse, packed or padded layout
 
   bool IsTuple() const;
   // The shape itself, or the elements of a tuple (one level: collectives have flat results).
@@ -27,8 +28,8 @@ struct Shape {
 // False on malformed bytes or on nesting deeper than any real module has.
 bool ParseShape(std::string_view proto, Shape* shape, std::string* error);
 
-// Result bytes, tuple elements summed; elements of less than a byte count as one, as XLA counts them. Saturates instead
-// of overflowing.
+// Result bytes, tuple elements summed, as XLA counts them: elements of less than a byte are packed if the layout says
+// so and take a byte each if not. Saturates instead of overflowing.
 int64_t ShapeBytes(const Shape& shape);
 
 // Same element type, dimensions and physical order: a byte copy from one to the other is right.
