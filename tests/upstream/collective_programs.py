@@ -25,7 +25,8 @@ class CollectivePrograms(ProgramMaker):
         yield from self.subsets()
 
     def all_reduce_sizes(self) -> Iterator[Program]:
-        dtypes = [jnp.float32, jnp.bfloat16, jnp.float16, jnp.int8, jnp.uint16, jnp.int32, jnp.complex64]
+        dtypes = [jnp.float32, jnp.bfloat16, jnp.float16, jnp.float8_e4m3fn, jnp.complex64]
+        dtypes += [jnp.int4, jnp.int8, jnp.uint16, jnp.int32]
         for dtype in dtypes:
             element = np.dtype(dtype).itemsize
             for where, size in (("below", THRESHOLD - element), ("at", THRESHOLD), ("above", THRESHOLD + element)):
@@ -41,7 +42,7 @@ class CollectivePrograms(ProgramMaker):
         ring = [(i, (i + 1) % n) for i in range(n)]
         for size in (4, SMALL, THRESHOLD - 4, THRESHOLD, 64 << 20):
             yield self.mapped(f"permute_ring_{size}_bytes", permute(ring), size)
-        for dtype in (jnp.bfloat16, jnp.int8):
+        for dtype in (jnp.bfloat16, jnp.float8_e4m3fn, jnp.complex64, jnp.int4, jnp.int8):
             yield self.mapped(f"permute_ring_{np.dtype(dtype).name}", permute(ring), SMALL, dtype=dtype)
         patterns = {
             "reverse_ring": [(target, source) for source, target in ring],
@@ -128,7 +129,7 @@ class CollectivePrograms(ProgramMaker):
     def subsets(self) -> Iterator[Program]:
         n, k = self.count, self.per_process
         half = max(k // 2, 1)
-        subsets = {
+        subsets: dict[str, Any] = {
             "first_half": self.devices[: n // 2],
             "straddling": self.devices[half : half + k] if k > 1 and n > k else self.devices[:2],
             "far_apart": self.devices[[0, n - 1]],

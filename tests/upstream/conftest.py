@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def root(pytestconfig: pytest.Config) -> Path:
-    directory: Path | None = pytestconfig.getoption("--answers")
+    directory: Path | None = pytestconfig.getoption("--answers", default=None)
     if directory is None:
         pytest.skip("needs --answers DIR; run `make test-upstream`")
     return directory

@@ -43,9 +43,7 @@ class ProgramMaker:
 
         def lower() -> Any:
             arguments = [
-                jax.ShapeDtypeStruct(
-                    (size // np.dtype(dtype).itemsize * mesh.size,), dtype, sharding=NamedSharding(mesh, spec)
-                )
+                jax.ShapeDtypeStruct((size * 8 // bits(dtype) * mesh.size,), dtype, sharding=NamedSharding(mesh, spec))
                 for size in sizes
             ]
             function = jax.shard_map(body, mesh=mesh, in_specs=spec, out_specs=spec, check_vma=False)
@@ -67,10 +65,10 @@ class ProgramMaker:
 
         return Program(name, lower)
 
-    def line(self, devices: Sequence[Any] | None = None) -> Mesh:
+    def line(self, devices: Sequence[Any] | np.ndarray[Any, Any] | None = None) -> Mesh:
         return Mesh(self.devices if devices is None else np.array(devices), ("x",))
 
-    def grid(self, devices: Sequence[Any] | None = None) -> Mesh:
+    def grid(self, devices: Sequence[Any] | np.ndarray[Any, Any] | None = None) -> Mesh:
         """All devices as rows of two."""
         return Mesh((self.devices if devices is None else np.array(devices)).reshape(-1, 2), ("a", "b"))
 
@@ -86,6 +84,11 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
     call.__name__ = call.__qualname__ = name
     return call
+
+
+def bits(dtype: Any) -> int:
+    """Bits of one element on GPU, where two of the 4-bit types share a byte."""
+    return 4 if np.dtype(dtype).name in ("int4", "uint4") else 8 * np.dtype(dtype).itemsize
 
 
 def psum(x: Any) -> Any:

@@ -16,6 +16,7 @@ from placements import RELEASES, placements_for
 _REFUSALS = {
     r"FAILED_PRECONDITION: Non homogenous replica group": "groups_",
     r"ABORTED: element type c64 not suppored by Nvshmem": "all_reduce_complex64",
+    r"ABORTED: element type f8e4m3fn not suppored by (Nvshmem|NCCL)": "all_reduce_float8_e4m3fn",
 }
 
 
