@@ -3,24 +3,30 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-e2e test-e2e-full test-compat test-upstream test-bazel fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-e2e test-e2e-full test-compat test-upstream \
+  test-bazel fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
 	$(BIN)/xla-shmem demo
 
 # Everything a change has to pass.
-test: install test-cpp test-tsan test-python test-e2e
+test: install test-cpp test-tsan test-python test-gpu-aot test-e2e
 
 # C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer; the rooms that run threads under ThreadSanitizer too.
 test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
 test-tsan: install
-	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress'
+	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress|pjrt'
 
 test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi
+
+# The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.
+test-gpu-aot: install
+	scripts/setup_gpu_aot.sh $(BIN)
+	$(BIN)/python -m pytest -q tests/gpu_aot
 
 test-e2e: install
 	$(BIN)/python -m pytest -q tests/e2e -m "not slow"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs the end-to-end tests on the newest supported JAX releases, each in an environment of its own. A release whose Python
-# is not on this machine is named and left out; that fails only if none could be run.
+# Runs the end-to-end tests, and those of the real XLA:GPU compiler, on the newest supported JAX releases, each in an
+# environment of its own. A release whose Python is not on this machine is named and left out; that fails only if none
+# could be run.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -31,7 +32,8 @@ for row in "${releases[@]}"; do
   venv=.venv-jax-$release
   scripts/setup.sh "$python" "$venv" "jax==$release"
   "$venv/bin/python" -c "import jax; assert jax.__version__ == '$release', jax.__version__"
-  "$venv/bin/python" -m pytest -q tests/e2e tests/python tests/ffi -m "not slow"
+  scripts/setup_gpu_aot.sh "$venv/bin"
+  "$venv/bin/python" -m pytest -q tests/e2e tests/python tests/ffi tests/gpu_aot -m "not slow"
   ran=$((ran + 1))
 done
 [ "$ran" -gt 0 ] || { echo "test-compat: no supported Python found" >&2; exit 1; }

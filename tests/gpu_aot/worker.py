@@ -1,23 +1,25 @@
-"""Compiles the programs for eight GPUs that are not there, and leaves XLA's dumps behind.
+"""Compiles programs for eight GPUs that are not there, and leaves XLA's dumps behind.
 
-Usage: worker.py OUT HANDLERS.so PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
+Usage: worker.py RECORDS HANDLERS.so PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
 part, on the regular topology of eight one-device processes on one host; without it this is stock JAX. What the pass
-recorded goes to OUT, as JSON by program.
+recorded goes to the file RECORDS, as JSON by program. A program called stock:NAME is compiled in stock_collectives().
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
-import pathlib
 import sys
+from pathlib import Path
 from typing import Any
 
 import jax
 from jax.experimental import topologies
 from programs import DEVICES, PROGRAMS
 
-HERE = pathlib.Path(__file__).parent
+from xla_shmem import _core, hlo_proto, plugin, topology
+
 TARGETS = {
     "xla_shmem.permute_start": "stream_handler",
     "xla_shmem.permute_done": "stream_handler",
@@ -34,31 +36,35 @@ def register_handlers(library: str) -> None:
         jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(loaded, function)), platform="CUDA")
 
 
-def main(out: str, library: str, names: list[str]) -> None:
-    devices = topologies.get_topology_desc(
+def gpus() -> list[Any]:
+    described = topologies.get_topology_desc(
         platform="cuda",
         topology_name="",
         topology=f"1x{DEVICES}x1",  # slices x processes x devices of a process
-        target_config=(HERE / "h100.txtpb").read_text(),
-    ).devices
+        target_config=(Path(__file__).parent / "h100.txtpb").read_text(),
+    )
+    return list(described.devices)
+
+
+def main(path: str, library: str, names: list[str]) -> None:
+    devices = gpus()
     records: dict[str, Any] = {}
-    from xla_shmem import plugin
+
+    def observe(module: bytes, found: list[Any]) -> None:
+        records[hlo_proto.module_name(module).removeprefix("jit_")] = found
 
     if plugin.active():
-        from xla_shmem import _core, hlo_proto, topology
-
-        def observe(module: bytes, found: list[Any]) -> None:
-            records[hlo_proto.module_name(module).removeprefix("jit_")] = found
-
         if not _core.cuda_handlers():
             register_handlers(library)
         places = topology.regular_places(DEVICES, devices_per_host=DEVICES)
+        _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
         _core.set_gpu_pass(topology.core_topology(places), _core.Transport(True))
-        _core.set_gpu_pass_hooks(lambda: "the test sets the topology itself", observe)
     for name in names:
-        function, arguments = PROGRAMS[name](devices)
-        function.lower(*arguments).compile()
-    pathlib.Path(out).write_text(json.dumps(records))
+        stock = name.startswith("stock:")
+        function, arguments = PROGRAMS[name.removeprefix("stock:")](devices)
+        with plugin.stock_collectives() if stock else contextlib.nullcontext():
+            function.lower(*arguments).compile()
+    Path(path).write_text(json.dumps(records))
 
 
 if __name__ == "__main__":

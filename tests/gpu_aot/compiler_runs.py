@@ -1,0 +1,66 @@
+"""Runs the real XLA:GPU on this machine: the stock CUDA plugin compiles for GPUs that are described, not present."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib
+from dumps import Dump
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WHEELS = ROOT / f".venv-gpu-{jax.__version__}"
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one worker left behind.
+
+    Attributes:
+      dump: XLA's dumps.
+      records: by program, what the pass recorded.
+    """
+
+    dump: Dump
+    records: dict[str, list[dict[str, Any]]]
+
+
+class Compiler:
+    """Compiles programs in processes of their own, since XLA reads its flags once."""
+
+    def __init__(self, folder: Path) -> None:
+        """Fetches the plugin's wheels if that has not been done, and builds handlers; output goes to `folder`."""
+        subprocess.run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)], check=True)
+        self._folder = folder
+        self._handlers = folder / "noop_handlers.so"
+        include = Path(jaxlib.__file__).parent / "include"
+        source = HERE / "noop_handlers.cc"
+        command = ["c++", "-std=c++17", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(self._handlers)]
+        subprocess.run(command, check=True)
+
+    def run(self, name: str, programs: list[str], flags: list[str]) -> Run:
+        folder = self._folder / name
+        records = self._folder / f"{name}.json"
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
+        environment |= {
+            "CUDA_ROOT": str(WHEELS / "nvidia/cu13"),  # ptxas and libdevice
+            "JAX_PLATFORMS": "cpu",
+            "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+            "PYTHONPATH": os.pathsep.join([str(WHEELS), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "TF_CPP_MIN_LOG_LEVEL": "1",
+            "XLA_FLAGS": " ".join(
+                [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
+            ),
+        }
+        command = [sys.executable, str(HERE / "worker.py"), str(records), str(self._handlers), *programs]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
+        assert done.returncode == 0, done.stderr[-4000:]
+        return Run(Dump(folder), json.loads(records.read_text()))

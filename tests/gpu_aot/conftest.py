@@ -1,0 +1,33 @@
+"""What the tests share: the programs compiled with the flag, without it, and with command buffers."""
+
+from __future__ import annotations
+
+import pytest
+from compiler_runs import Compiler, Run
+from programs import PROGRAMS
+
+FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
+
+
+@pytest.fixture(scope="session")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    return Compiler(tmp_path_factory.mktemp("gpu_aot"))
+
+
+@pytest.fixture(scope="session")
+def lowered(compiler: Compiler) -> Run:
+    """All programs with the flag, and one more in stock_collectives()."""
+    return compiler.run("lowered", [*PROGRAMS, "stock:permute_overlap"], [FLAG])
+
+
+@pytest.fixture(scope="session")
+def stock(compiler: Compiler) -> Run:
+    """All programs without the flag."""
+    return compiler.run("stock", list(PROGRAMS), [])
+
+
+@pytest.fixture(scope="session")
+def captured(compiler: Compiler) -> Run:
+    """Some programs with the flag, where XLA puts everything it can into command buffers."""
+    flags = ["--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE", "--xla_gpu_graph_min_graph_size=1"]
+    return compiler.run("captured", ["permute_alone", "psum_alone", "permute_overlap", "permute_scan"], [FLAG, *flags])

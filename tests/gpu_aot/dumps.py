@@ -1,0 +1,204 @@
+"""Reads what XLA:GPU dumps about a compiled module: the final HLO, the thunks in order, and where values lie."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_INSTRUCTION = re.compile(
+    r"^  (?:ROOT )?%(?P<name>[\w.-]+) = (?P<shape>.*?) (?P<opcode>[a-z][\w-]*)\((?P<operands>.*?)\)(?P<rest>,.*)?$"
+)
+_THUNK = re.compile(r"^(?P<indent> *)(?P<id>\d+): (?P<kind>k\w+)")
+_VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)")
+_ALLOCATION = re.compile(r"^allocation (?P<index>\d+): size (?P<size>\d+),")
+_METADATA = re.compile(r', metadata=\{(?:[^{}"]|"[^"]*"|\{[^{}]*\})*\}')
+_OWN_ATTRIBUTES = re.compile(r", frontend_attributes=\{xla_shmem\.[^{}]*\}")
+_COLLECTIVES = {"kAllReduce", "kCollectivePermute", "kAllGather", "kReduceScatter"}
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """An instruction of the final module."""
+
+    name: str
+    shape: str
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+
+    @property
+    def target(self) -> str:
+        """Of a custom call, else ""."""
+        found = re.search(r'custom_call_target="([^"]*)"', self.rest)
+        return found[1] if found else ""
+
+    def integers(self, attribute: str) -> list[int]:
+        """An array in the backend config of a custom call."""
+        found = re.search(rf"\b{attribute} = array<i64: ([^>]*)>", self.rest)
+        assert found, f"{self.name} has no {attribute}: {self.rest}"
+        return [int(number) for number in found[1].split(",")]
+
+
+@dataclass(frozen=True)
+class Thunk:
+    """A thunk, in the order in which XLA runs them.
+
+    Attributes:
+      kind: XLA's name for it, such as ``kCustomKernel``.
+      name: the instruction it was made for.
+      inside: kind of the thunk around it, "" at the top; bodies of loops count as the top.
+    """
+
+    kind: str
+    name: str
+    inside: str
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Where a value lies."""
+
+    allocation: int
+    offset: int
+    size: int
+
+
+class Module:
+    """The dumps of one module."""
+
+    def __init__(self, folder: Path, prefix: str) -> None:
+        self._folder = folder
+        self._prefix = prefix
+
+    def _read(self, ending: str) -> str:
+        return self.path(ending).read_text()
+
+    def path(self, ending: str) -> Path:
+        """The one file of the module with this ending."""
+        (path,) = self._folder.glob(f"{self._prefix}*{ending}")
+        return path
+
+    @functools.cached_property
+    def hlo(self) -> str:
+        """Text of the final module."""
+        return self._read("after_optimizations.txt")
+
+    @functools.cached_property
+    def plain_hlo(self) -> str:
+        """The computations without what says where they come from and without our attributes."""
+        text = self.hlo[self.hlo.index("\n%") :] if "\n%" in self.hlo else self.hlo[self.hlo.index("\nENTRY") :]
+        return _OWN_ATTRIBUTES.sub("", _METADATA.sub("", text))
+
+    @functools.cached_property
+    def instructions(self) -> dict[str, Instruction]:
+        """All instructions by name."""
+        found = {}
+        for line in self.hlo.splitlines():
+            if match := _INSTRUCTION.match(line):
+                operands = tuple(re.findall(r"%([\w.-]+)", match["operands"]))
+                rest = match["rest"] or ""
+                found[match["name"]] = Instruction(match["name"], match["shape"], match["opcode"], operands, rest)
+        return found
+
+    def calls(self, target: str) -> list[Instruction]:
+        """The custom calls of this target."""
+        return [instruction for instruction in self.instructions.values() if instruction.target == target]
+
+    @property
+    def thunk_text(self) -> str:
+        """The thunk sequence as XLA prints it."""
+        return self._read(".thunk_sequence.txt")
+
+    @functools.cached_property
+    def thunks(self) -> list[Thunk]:
+        """As emitted."""
+        return self._parse(self.thunk_text)
+
+    @functools.cached_property
+    def final_thunks(self) -> list[Thunk]:
+        """After XLA has made command buffers of them."""
+        return self._parse(self._read("thunk_sequence_after_thunk_passes.txt"))
+
+    def _parse(self, text: str) -> list[Thunk]:
+        names: dict[int, str] = {}
+        for entry in self._read("thunk_metadata.txt").split("thunk_metadata {")[1:]:
+            annotation = re.search(r'profile_annotation: "(.*)"', entry)
+            number = re.search(r"thunk_id: (\d+)", entry)
+            if annotation and number:
+                names[int(number[1])] = annotation[1]
+        thunks: list[Thunk] = []
+        around: list[tuple[int, str]] = []
+        for line in text.splitlines():
+            if match := _THUNK.match(line):
+                indent = len(match["indent"])
+                while around and around[-1][0] >= indent:
+                    around.pop()
+                inside = around[-1][1] if around else ""
+                thunks.append(
+                    Thunk(match["kind"], names.get(int(match["id"]), ""), "" if inside == "kWhile" else inside)
+                )
+                around.append((indent, match["kind"]))
+        return thunks
+
+    def order(self, thunks: list[Thunk] | None = None) -> list[str]:
+        """One word a thunk: our targets by name, XLA's collectives as the same words, all else by instruction.
+
+        So a module that was lowered and one that was not compare equal if everything runs in the same order.
+        """
+        words = []
+        for thunk in self.thunks if thunks is None else thunks:
+            target = self.instructions[thunk.name].target if thunk.name in self.instructions else ""
+            if target.startswith("xla_shmem."):
+                words.append("start" if target.endswith("_start") else "done" if target.endswith("_done") else "whole")
+            elif thunk.kind == "kAsyncStart":
+                words.append("start")
+            elif thunk.kind == "kAsyncDone":
+                words.append("done")
+            elif thunk.kind in _COLLECTIVES:
+                if thunk.inside != "kAsyncStart":
+                    words.append("whole")
+            else:
+                words.append(f"{thunk.kind} {thunk.name}")
+        return words
+
+    @functools.cached_property
+    def slices(self) -> dict[str, set[Slice]]:
+        """Where each value lies; elements of tuples as ``name{0}``."""
+        slices: dict[str, set[Slice]] = {}
+        allocation = -1
+        for line in self._read("buffer-assignment.txt").splitlines():
+            if found := _ALLOCATION.match(line):
+                allocation = int(found["index"])
+            elif found := _VALUE.match(line):
+                slices.setdefault(found["name"], set()).add(Slice(allocation, int(found["offset"]), int(found["size"])))
+        return slices
+
+    @functools.cached_property
+    def allocated(self) -> int:
+        """Bytes of all allocations."""
+        text = self._read("buffer-assignment.txt")
+        return sum(int(match["size"]) for line in text.splitlines() if (match := _ALLOCATION.match(line)))
+
+
+class Dump:
+    """All modules that one worker compiled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def modules(self, program: str) -> list[Module]:
+        """The modules of this name in the order they were compiled."""
+        prefixes = [
+            path.name.removesuffix(".thunk_sequence.txt")
+            for path in self._folder.glob(f"module_*.jit_{program}.thunk_sequence.txt")
+        ]
+        return [
+            Module(self._folder, prefix)
+            for prefix in sorted(prefixes, key=lambda prefix: int(re.findall(r"\d+", prefix)[0]))
+        ]
+
+    def __getitem__(self, program: str) -> Module:
+        """The module of this name that was compiled first."""
+        return self.modules(program)[0]

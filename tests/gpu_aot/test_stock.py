@@ -1,0 +1,46 @@
+"""What the pass leaves alone comes out of XLA:GPU as without it; and dumps say what was decided."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from compiler_runs import Run
+
+from xla_shmem import _core
+from xla_shmem.hlo_files import read_module
+
+
+def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stock: Run) -> None:
+    ours, theirs = lowered.dump["psum_large_only"], stock.dump["psum_large_only"]
+    assert ours.hlo != theirs.hlo  # the reason stands in it
+    assert 'xla_shmem.rule="size"' in ours.hlo
+    assert ours.plain_hlo == theirs.plain_hlo
+    assert ours.thunk_text == theirs.thunk_text
+    assert ours.slices == theirs.slices
+    assert ours.allocated == theirs.allocated
+
+
+def test_a_module_without_collectives_does_not_change_at_all(lowered: Run, stock: Run) -> None:
+    assert lowered.dump["no_collective"].hlo == stock.dump["no_collective"].hlo
+
+
+def test_stock_collectives_takes_the_pass_out(lowered: Run, stock: Run) -> None:
+    with_pass, without = lowered.dump.modules("permute_overlap")
+    assert with_pass.calls("xla_shmem.permute_start")
+    assert without.hlo == stock.dump["permute_overlap"].hlo
+    assert without.thunk_text == stock.dump["permute_overlap"].thunk_text
+
+
+def test_without_the_flag_nothing_is_recorded(stock: Run) -> None:
+    assert stock.records == {}
+
+
+@pytest.mark.parametrize("program", ["permute_scan", "permutes_combined", "psum_overlap", "psum_alone", "psum_large"])
+def test_inspect_reads_the_decisions_back_from_xlas_dump(lowered: Run, program: str) -> None:
+    def essence(record: Any) -> tuple[Any, ...]:
+        keys = ("op", "bytes", "backend", "lowered", "veto", "rule", "reason", "num_groups", "group_size", "num_pairs")
+        return tuple(record[key] for key in (*keys, "reduction", "in_loop"))
+
+    dumped = _core.inspect_module(read_module(lowered.dump[program].path("after_optimizations.hlo.pb")).proto)
+    assert sorted(map(essence, dumped)) == sorted(map(essence, lowered.records[program]))
