@@ -31,3 +31,9 @@ def captured(compiler: Compiler) -> Run:
     """Some programs with the flag, where XLA puts everything it can into command buffers."""
     flags = ["--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE", "--xla_gpu_graph_min_graph_size=1"]
     return compiler.run("captured", ["permute_alone", "psum_alone", "permute_overlap", "permute_scan"], [FLAG, *flags])
+
+
+@pytest.fixture(scope="session")
+def several_buffers(compiler: Compiler) -> Run:
+    """A combined all-reduce as XLA's combiner leaves it; the pass that makes one buffer of it is switched off."""
+    return compiler.run("several_buffers", ["psums_combined"], [FLAG, "--xla_disable_hlo_passes=all-reduce-contiguous"])

@@ -101,6 +101,17 @@ def test_an_all_reduce_works_in_the_buffer_that_xla_chose(lowered: Run, program:
     assert module.slices[start.name] == module.slices[done.name] == module.slices[start.operands[0]]
 
 
+def test_a_combined_all_reduce_works_in_each_of_its_buffers(several_buffers: Run) -> None:
+    module = several_buffers.dump["psums_combined"]
+    (start,) = module.calls("xla_shmem.all_reduce_start")
+    (done,) = module.calls("xla_shmem.all_reduce_done")
+    assert len(start.operands) == 2
+    for i, operand in enumerate(start.operands):
+        start_slice = module.slices[f"{start.name}{{{i}}}"]
+        assert start_slice == module.slices[f"{done.name}{{{i}}}"] == module.slices[operand]
+    assert module.order().index("start") < module.order().index("done")
+
+
 def test_a_whole_all_reduce_works_in_place_and_a_whole_permute_does_not(lowered: Run) -> None:
     (call,) = lowered.dump["psum_alone"].calls("xla_shmem.all_reduce")
     slices = lowered.dump["psum_alone"].slices

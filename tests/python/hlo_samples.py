@@ -48,7 +48,10 @@ use_global_device_ids=true, to_apply=%sum
 
 
 def gpu_start_done(backend: str | None) -> str:
-    """As XLA:GPU compiles it: start/done pairs. Jax 0.7.2 to 0.10.1 wrote a `backend`, others none."""
+    """As XLA:GPU compiles it: start/done pairs, only the first with work between.
+
+    Jax 0.7.2 to 0.10.1 wrote a `backend`, others none.
+    """
     field = "" if backend is None else f',"backend":"{backend}"'
     config = (
         f'{{"collective_backend_config":{{"is_sync":false,"is_pipelined":false{field}}},"wait_on_operation_queues":[]}}'
@@ -67,6 +70,7 @@ ENTRY %main (p: bf16[8,1024]) -> bf16[8,1024] {{
   %permute-start = (bf16[8,1024]{{1,0}}, bf16[8,1024]{{1,0}}) collective-permute-start(%p), channel_id=1, \
 source_target_pairs={{{{0,1}},{{1,2}},{{2,3}},{{3,4}},{{4,5}},{{5,6}},{{6,7}},{{7,0}}}}, \
 backend_config={config}
+  %square = bf16[8,1024]{{1,0}} multiply(%p, %p)
   %permute-done = bf16[8,1024]{{1,0}} collective-permute-done(%permute-start)
   %reduce-start = bf16[8,1024]{{1,0}} all-reduce-start(%permute-done), channel_id=2, \
 replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, to_apply=%sum, backend_config={config}

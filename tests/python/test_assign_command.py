@@ -114,11 +114,13 @@ def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, 
     assert "collective-permute(" not in text
 
 
-def test_start_done_pairs_are_lowered_as_pairs(gpu: Path, tmp_path: Path) -> None:
+def test_start_done_pairs_with_work_between_are_lowered_as_pairs(gpu: Path, tmp_path: Path) -> None:
     _assign(gpu, "-o", tmp_path / "o.txt")
     text = (tmp_path / "o.txt").read_text()
     assert "xla_shmem.permute_start" in text
     assert "xla_shmem.permute_done" in text
+    assert "xla_shmem.all_reduce_start" not in text
+    assert 'custom_call_target="xla_shmem.all_reduce"' in text
 
 
 def test_lowering_none_only_notes_the_decisions(cpu: Path, tmp_path: Path) -> None:
