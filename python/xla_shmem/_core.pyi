@@ -311,6 +311,14 @@ def gpu_admit(world: list[int], topology_fingerprint: int) -> None:
       topology_fingerprint: of the topology they were compiled for.
     """
 
+def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
+    """Sets what is called when an executable is loaded before :func:`gpu_admit`.
+
+    Args:
+      hook: should call that. What it raises is ignored: the executable may be for GPUs that are not there, and says so
+        when it is run.
+    """
+
 def gpu_arena_bytes(n_pes: int) -> int:
     """Returns the bytes of symmetric memory that each of ``n_pes`` PEs has use for."""
 

@@ -46,6 +46,7 @@ class GpuPlatform:
         for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
         _core.set_gpu_pass_hooks(self._connect, observe)
+        _core.set_gpu_admit_hook(self._topology)
 
     def add_pass(self) -> None:
         """Have modules compiled from now on go through the pass."""

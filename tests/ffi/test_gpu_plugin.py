@@ -56,9 +56,8 @@ def test_the_process_goes_on_without_the_plugin(
 
     class NoJob:
         process = 0
-        gpu_topology = None
 
-    passes = CompilerPass(NoJob(), options.resolve({}, {}))  # type: ignore[arg-type]
+    passes = CompilerPass(NoJob(), None, options.resolve({}, {}))  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR, logger=compiler_pass.__name__):
         passes._add_plugin(old_plugin)
         passes._add_plugin(object())  # another plugin: none of our business

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jaxlib
 from dumps import Dump
 
 HERE = Path(__file__).parent
@@ -37,14 +36,9 @@ class Compiler:
     """Compiles programs in processes of their own, since XLA reads its flags once."""
 
     def __init__(self, folder: Path) -> None:
-        """Fetches the plugin's wheels if that has not been done, and builds handlers; output goes to `folder`."""
+        """Fetches the plugin's wheels if that has not been done; output goes to `folder`."""
         subprocess.run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)], check=True)
         self._folder = folder
-        self._handlers = folder / "noop_handlers.so"
-        include = Path(jaxlib.__file__).parent / "include"
-        source = HERE / "noop_handlers.cc"
-        command = ["c++", "-std=c++17", "-shared", "-fPIC", f"-I{include}", str(source), "-o", str(self._handlers)]
-        subprocess.run(command, check=True)
 
     def run(self, name: str, programs: list[str], flags: list[str]) -> Run:
         folder = self._folder / name
@@ -60,7 +54,7 @@ class Compiler:
                 [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
             ),
         }
-        command = [sys.executable, str(HERE / "worker.py"), str(records), str(self._handlers), *programs]
+        command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]
         return Run(Dump(folder), json.loads(records.read_text()))

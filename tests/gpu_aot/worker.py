@@ -1,6 +1,6 @@
 """Compiles programs for eight GPUs that are not there, and leaves XLA's dumps behind.
 
-Usage: worker.py RECORDS HANDLERS.so PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
+Usage: worker.py RECORDS PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
 part, on the regular topology of eight one-device processes on one host; without it this is stock JAX. What the pass
 recorded goes to the file RECORDS, as JSON by program. A program called stock:NAME is compiled in stock_collectives().
 """
@@ -8,33 +8,15 @@ recorded goes to the file RECORDS, as JSON by program. A program called stock:NA
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
-import jax
 from jax.experimental import topologies
 from programs import DEVICES, PROGRAMS
 
 from xla_shmem import _core, hlo_proto, plugin, topology
-
-TARGETS = {
-    "xla_shmem.permute_start": "stream_handler",
-    "xla_shmem.permute_done": "stream_handler",
-    "xla_shmem.all_reduce_start": "stream_handler",
-    "xla_shmem.all_reduce_done": "stream_handler",
-    "xla_shmem.collective_permute": "capturable_handler",
-    "xla_shmem.all_reduce": "capturable_handler",
-}
-
-
-def register_handlers(library: str) -> None:
-    loaded = ctypes.CDLL(library)
-    for target, function in TARGETS.items():
-        jax.ffi.register_ffi_target(target, jax.ffi.pycapsule(getattr(loaded, function)), platform="CUDA")
-
 
 def gpus() -> list[Any]:
     described = topologies.get_topology_desc(
@@ -46,7 +28,7 @@ def gpus() -> list[Any]:
     return list(described.devices)
 
 
-def main(path: str, library: str, names: list[str]) -> None:
+def main(path: str, names: list[str]) -> None:
     devices = gpus()
     records: dict[str, Any] = {}
 
@@ -54,8 +36,6 @@ def main(path: str, library: str, names: list[str]) -> None:
         records[hlo_proto.module_name(module).removeprefix("jit_")] = found
 
     if plugin.active():
-        if not _core.cuda_handlers():
-            register_handlers(library)
         places = topology.regular_places(DEVICES, devices_per_host=DEVICES)
         _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
         _core.set_gpu_pass(topology.core_topology(places), _core.Transport(True))
@@ -68,4 +48,4 @@ def main(path: str, library: str, names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    main(sys.argv[1], sys.argv[2:])

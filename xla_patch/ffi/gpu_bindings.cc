@@ -69,6 +69,18 @@ void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, co
   Run([&](std::string* error) { return GpuRuntime::Get().Start(options, error); });
 }
 
+void SetAdmitHook(nb::callable hook) {
+  // Leaked on purpose: an executable may be loaded while the interpreter is going down.
+  auto* kept = new nb::object(std::move(hook));
+  GpuRuntime::Get().SetAdmitHook([kept] {
+    nb::gil_scoped_acquire acquire;
+    try {
+      (*kept)();
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the binding's text
+    }
+  });
+}
+
 nb::dict CudaHandlers() {
   nb::dict handlers;
   for (const GpuHandler& handler : GpuHandlers()) {
@@ -93,6 +105,9 @@ void BindGpuRuntime(nb::module_& m) {
       },
       nb::arg("world"), nb::arg("topology_fingerprint"),
       "Lets executables for this topology run. `world`: the job's PE of each PE of the NVSHMEM world.");
+  m.def("set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
+        "`hook()` is called when an executable is loaded before `gpu_admit`. What it raises is ignored: the executable "
+        "may be for GPUs that are not there, and says so when it is run.");
   m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
         "Bytes of symmetric memory that `n_pes` PEs have use for, each.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");

@@ -111,8 +111,9 @@ void GpuRuntime::Admit(std::vector<int> world, int64_t topology_fingerprint) {
   ready_.store(true, std::memory_order_release);
 }
 
-std::string GpuRuntime::WhyNotReady() const {
-  return ready_.load(std::memory_order_acquire) ? "" : "the xla-shmem runtime is not running on this process's GPU";
+bool GpuRuntime::EnsureAdmitted() {
+  if (!admitted() && admit_hook_) admit_hook_();
+  return admitted();
 }
 
 }  // namespace xla_shmem

@@ -11,9 +11,11 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
@@ -59,8 +61,12 @@ class GpuRuntime {
   // From here on executables for this topology may run. `world`: the job's PE of each PE of this NVSHMEM world.
   void Admit(std::vector<int> world, int64_t topology_fingerprint);
 
-  // "" or why executables with our calls cannot run here.
-  std::string WhyNotReady() const;
+  // Called, from any thread and without locks held, when an executable is loaded before Admit: it may come from a cache
+  // in a process that has compiled nothing. It admits, or leaves it: XLA also makes executables for GPUs that are not
+  // there, which nobody runs.
+  void SetAdmitHook(std::function<void()> hook) { admit_hook_ = std::move(hook); }
+  bool EnsureAdmitted();
+  bool admitted() const { return ready_.load(std::memory_order_acquire); }
   int64_t topology_fingerprint() const { return fingerprint_; }
   // This process's PE as the compiled modules number it.
   int job_pe() const { return world_[pe_]; }
@@ -85,6 +91,7 @@ class GpuRuntime {
   std::unique_ptr<gpu::Watchdog> watchdog_;
   std::unique_ptr<gpu::PairRings> rings_;
   std::unique_ptr<gpu::Transfers> transfers_;
+  std::function<void()> admit_hook_;
   std::atomic<bool> ready_{false};
   std::vector<int> world_;
   int64_t fingerprint_ = 0;
