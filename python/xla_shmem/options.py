@@ -165,8 +165,8 @@ TABLE: tuple[Option, ...] = (
         "heap_size",
         "auto",
         "`auto`, or bytes ≥ 8MiB",
-        "Symmetric heap of each process; `auto` is 64 MiB on CPU, shrunk to what /dev/shm holds, down to 8 MiB; on GPU 36 MiB "
-        "for each other PE, 20 MiB in jobs of more than eight.",
+        "Symmetric heap of each process; `auto` is 64 MiB on CPU, shrunk to what /dev/shm holds, down to 8 MiB; on GPU "
+        "36 MiB for each other PE, 20 MiB in jobs of more than eight.",
         _heap_size,
     ),
     Option(

@@ -18,6 +18,7 @@ from programs import DEVICES, PROGRAMS
 
 from xla_shmem import _core, hlo_proto, plugin, topology
 
+
 def gpus() -> list[Any]:
     described = topologies.get_topology_desc(
         platform="cuda",

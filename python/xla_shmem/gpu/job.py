@@ -1,7 +1,7 @@
 """Bring this process's GPU into the job: an NVSHMEM world with the GPUs it reaches, agreed on by all processes.
 
-All of it but `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA takes most of the
-GPU's memory when it comes up, and the symmetric arena must be there first. NVSHMEM's start is collective, so nobody may
+All of it but `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA takes most of
+the GPU's memory when it comes up, and the symmetric arena must be there first. NVSHMEM's start is collective, so nobody may
 go into it unless everybody will: each process announces what it has, process 0 says whether that is enough, and each
 leaves a note of how its start went. Whatever is in the way ends in one sentence that is equal in all processes.
 """
@@ -222,10 +222,14 @@ class GpuJob:
         reason = self._reason or self._why_not_started()
         if not self._places:
             # Nobody knows where the GPUs are; the decisions only need to be equal everywhere.
-            locations = [(device.id, device.process_index, device.process_index, 0, pe) for pe, device in enumerate(ordered)]
+            locations = [
+                (device.id, device.process_index, device.process_index, 0, pe) for pe, device in enumerate(ordered)
+            ]
             return JobTopology(_core.Topology(locations), _core.Transport(False, reason, None))
         if len(ordered) != len(self._places):
-            raise RuntimeError(f"JAX has {len(ordered)} GPUs and the processes of the job announced {len(self._places)}")
+            raise RuntimeError(
+                f"JAX has {len(ordered)} GPUs and the processes of the job announced {len(self._places)}"
+            )
         locations = [
             (device.id, device.process_index, place.host, place.domain, pe)
             for pe, (device, place) in enumerate(zip(ordered, self._places, strict=True))
@@ -244,4 +248,3 @@ class GpuJob:
             if error := self._store.wait(f"{_PREFIX}/started/{process}"):
                 return f"process {process}: {error}"
         return ""
-
