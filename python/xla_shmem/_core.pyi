@@ -286,7 +286,14 @@ def gpu_unique_id() -> bytes:
     """
 
 def gpu_start(
-    pe: int, n_pes: int, unique_id: bytes, arena_bytes: int, kernels: bytes, puts: str, deadline_s: float
+    pe: int,
+    n_pes: int,
+    unique_id: bytes,
+    arena_bytes: int,
+    kernels: bytes,
+    puts: str,
+    reduce: str,
+    deadline_s: float,
 ) -> None:
     """Joins the NVSHMEM world and takes the symmetric arena, zeroed. Collective over the world; once a process.
 
@@ -296,11 +303,12 @@ def gpu_start(
       arena_bytes: of symmetric memory, the same on all PEs.
       kernels: :func:`kernel_source` compiled for this GPU, cubin or PTX.
       puts: ``"nvshmem"`` or ``"driver"``.
+      reduce: ``"rings"`` or ``"teams"``.
       deadline_s: seconds after which a transfer that the GPU has come to fails the job.
 
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or memory is short.
-      ValueError: ``puts`` is unknown.
+      ValueError: ``puts`` or ``reduce`` is unknown.
     """
 
 def gpu_admit(world: list[int], topology_fingerprint: int) -> None:

@@ -207,6 +207,14 @@ TABLE: tuple[Option, ...] = (
         _one_of("auto", "nvshmem", "driver"),
     ),
     Option(
+        "gpu_reduce",
+        "rings",
+        "`rings`, `teams`",
+        "How GPUs all-reduce: `rings` by puts and kernels of ours, with equal bits on all PEs; `teams` by NVSHMEM's own "
+        "reductions, for groups that are axes of a mesh over all GPUs and ops that overlap with compute.",
+        _one_of("rings", "teams"),
+    ),
+    Option(
         "job",
         "",
         "32 hexadecimal digits",
@@ -233,6 +241,7 @@ class Options:
       verbose: 0, 1 or 2.
       nvshmem_library: path; None when it is to be looked for.
       gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
+      gpu_reduce: ``"rings"`` or ``"teams"``.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
 
@@ -245,6 +254,7 @@ class Options:
     verbose: int
     nvshmem_library: str | None
     gpu_puts: str
+    gpu_reduce: str
     job: str | None
 
     def decision_key(self) -> str:

@@ -56,8 +56,14 @@ gpu::Puts ParsePuts(const std::string& name) {
   throw nb::value_error(("unknown puts \"" + name + "\": nvshmem or driver").c_str());
 }
 
+bool ParseReduce(const std::string& name) {
+  if (name == "teams") return true;
+  if (name == "rings") return false;
+  throw nb::value_error(("unknown reduce \"" + name + "\": rings or teams").c_str());
+}
+
 void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const nb::bytes& kernels,
-           const std::string& puts, double deadline_s) {
+           const std::string& puts, const std::string& reduce, double deadline_s) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
@@ -65,6 +71,7 @@ void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, co
   options.arena_bytes = arena_bytes;
   options.kernels.assign(kernels.c_str(), kernels.size());
   options.puts = ParsePuts(puts);
+  options.team_reductions = ParseReduce(reduce);
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   Run([&](std::string* error) { return GpuRuntime::Get().Start(options, error); });
 }
@@ -96,7 +103,7 @@ void BindGpuRuntime(nb::module_& m) {
         "Opens driver, NVSHMEM and CUDA device `device`. Returns what was found. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("kernels"), nb::arg("puts"), nb::arg("deadline_s"),
+        nb::arg("kernels"), nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"),
         "Joins the NVSHMEM world and takes the symmetric arena. Collective over the world. Raises RuntimeError.");
   m.def(
       "gpu_admit",

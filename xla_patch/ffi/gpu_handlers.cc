@@ -61,7 +61,9 @@ bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::
   }
   const GpuRuntime& runtime = GpuRuntime::Get();
   const Neighbours neighbours = FindNeighbours(pairs, runtime.job_pe());
-  *permute = {call->name, runtime.WorldPe(neighbours.source), runtime.WorldPe(neighbours.target),
+  *permute = {call->name,
+              runtime.WorldPe(neighbours.source),
+              runtime.WorldPe(neighbours.target),
               {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
@@ -75,12 +77,14 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   if (!ReadCall(attributes, call, error) || !Read(attributes, "reduction", &reduction, error) ||
       !Read(attributes, "group_offsets", &offsets, error) || !Read(attributes, "groups", &groups, error) ||
       !ReadBuffers(arguments, results, &buffers, error) ||
-      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().job_pe(), &read,
-                     error)) {
+      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().job_pe(), &read, error)) {
     return false;
   }
   for (int& pe : read.group) pe = GpuRuntime::Get().WorldPe(pe);
-  *all_reduce = {call->name, read.reduction, std::move(read.group), std::move(read.types),
+  *all_reduce = {call->name,
+                 read.reduction,
+                 std::move(read.group),
+                 std::move(read.types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
@@ -92,8 +96,7 @@ ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs ar
   std::string error;
   if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
   const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(
-      GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, std::move(permute), stream));
+  return ToStatus(GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, std::move(permute), stream));
 }
 
 ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,

@@ -25,7 +25,8 @@ bool GpuRuntime::Open(const GpuOpenOptions& options, GpuFacts* facts, std::strin
     return true;
   };
   int device = 0;
-  if (failed(cuda_.init(0), "cuInit") || failed(cuda_.driver_get_version(&facts->driver_version), "cuDriverGetVersion") ||
+  if (failed(cuda_.init(0), "cuInit") ||
+      failed(cuda_.driver_get_version(&facts->driver_version), "cuDriverGetVersion") ||
       failed(cuda_.device_get(&device, options.device), "cuDeviceGet") ||
       failed(cuda_.device_get_attribute(&facts->compute_major, gpu::kAttributeComputeMajor, device),
              "cuDeviceGetAttribute") ||
@@ -37,8 +38,8 @@ bool GpuRuntime::Open(const GpuOpenOptions& options, GpuFacts* facts, std::strin
   }
   if (!LoadNvshmem(options.nvshmem_candidates, &nvshmem_, error)) return false;
   facts->nvshmem_path = nvshmem_.path;
-  facts->nvshmem_version = std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." +
-                           std::to_string(nvshmem_.patch);
+  facts->nvshmem_version =
+      std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
   opened_ = true;
   return true;
 }
@@ -66,8 +67,9 @@ bool GpuRuntime::Start(const GpuStartOptions& options, std::string* error) {
   if (!gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes, error)) return false;
   auto* arena = static_cast<char*>(nvshmem_.api.malloc(options.arena_bytes));
   if (arena == nullptr) {
-    *error = "NVSHMEM has no " + std::to_string(options.arena_bytes) +
-             " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if XLA has the rest";
+    *error =
+        "NVSHMEM has no " + std::to_string(options.arena_bytes) +
+        " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if XLA has the rest";
     return false;
   }
   for (int pe = 0; pe < options.n_pes; ++pe) {
@@ -77,12 +79,25 @@ bool GpuRuntime::Start(const GpuStartOptions& options, std::string* error) {
     return false;
   }
   if (!ZeroArena(arena, options.arena_bytes, error)) return false;
+  if (options.team_reductions && !SetUpTeams(error)) return false;
   pe_ = options.pe;
   rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout, options.pe, arena);
   watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
-  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get());
+  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get(), team_reductions_);
   *error = device_->TakeError();
   return error->empty();
+}
+
+bool GpuRuntime::SetUpTeams(std::string* error) {
+  if (!teams_.Create(nvshmem_.api, error)) return false;
+  auto* staging = static_cast<char*>(nvshmem_.api.malloc(gpu::kTeamStagingBytes));
+  if (staging == nullptr) {
+    *error = "NVSHMEM has no " + std::to_string(gpu::kTeamStagingBytes) +
+             " bytes of symmetric memory for reductions on teams: set XLA_SHMEM_GPU_REDUCE=rings";
+    return false;
+  }
+  team_reductions_ = {&nvshmem_.api, &teams_, staging, gpu::kTeamStagingBytes};
+  return true;
 }
 
 bool GpuRuntime::ZeroArena(char* arena, size_t bytes, std::string* error) {

@@ -1,7 +1,7 @@
 // The GPU road of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
 //
-// Coming up takes two steps, both before XLA's GPU client exists, so that the arena is taken before XLA reserves most of
-// the memory (python/xla_shmem/gpu/job.py drives them and sees to it that all processes take each):
+// Coming up takes two steps, both before XLA's GPU client exists, so that the arena is taken before XLA reserves most
+// of the memory (python/xla_shmem/gpu/job.py drives them and sees to it that all processes take each):
 //   1. Open: libraries, driver and device; process 0 also makes the unique id of the world;
 //   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
 // Nothing may be put before all processes have started. There is one GpuRuntime a process and it is never destroyed.
@@ -48,6 +48,7 @@ struct GpuStartOptions {
   size_t arena_bytes = 0;
   std::string kernels;  // image of nvshmem/gpu/kernels.cu for this device
   gpu::Puts puts = gpu::Puts::kNvshmem;
+  bool team_reductions = false;
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
 };
 
@@ -78,8 +79,8 @@ class GpuRuntime {
 
  private:
   GpuRuntime() = default;
-  bool InitialiseNvshmem(const GpuStartOptions& options, std::string* error);
   bool ZeroArena(char* arena, size_t bytes, std::string* error);
+  bool SetUpTeams(std::string* error);
 
   std::mutex mutex_;
   gpu::CudaDriver cuda_{};
@@ -88,6 +89,8 @@ class GpuRuntime {
   bool opened_ = false;
   int pe_ = -1;
   std::unique_ptr<gpu::Device> device_;
+  gpu::Teams teams_;
+  gpu::TeamReductions team_reductions_;
   std::unique_ptr<gpu::Watchdog> watchdog_;
   std::unique_ptr<gpu::PairRings> rings_;
   std::unique_ptr<gpu::Transfers> transfers_;

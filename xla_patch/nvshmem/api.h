@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace xla_shmem {
 
@@ -30,6 +31,13 @@ enum SignalCompare : int { kCmpEq = 0, kCmpNe = 1, kCmpGt = 2, kCmpLe = 3, kCmpL
 using TeamHandle = int32_t;  // nvshmem_team_t
 inline constexpr TeamHandle kTeamInvalid = -1;
 inline constexpr TeamHandle kTeamWorld = 0;
+
+// nvshmemx_<type>_<op>_reduce_on_stream: `dest` and `source` are symmetric. 0 on success.
+using ReduceOnStream = int (*)(TeamHandle team, void* dest, const void* source, size_t elements, StreamHandle stream);
+// Rows and columns of NvshmemApi::reduce_on_stream, with NVSHMEM's names.
+inline constexpr const char* kReduceTypes[] = {"float", "double", "half",  "bfloat16", "int8",   "int16",
+                                               "int32", "int64",  "uint8", "uint16",   "uint32", "uint64"};
+inline constexpr const char* kReduceOps[] = {"sum", "prod", "min", "max"};
 
 struct NvshmemApi {
   int (*my_pe)();
@@ -55,6 +63,8 @@ struct NvshmemApi {
   int (*team_split_2d)(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
                        const void* yaxis_config, long yaxis_mask, TeamHandle* yaxis_team);
   void (*team_destroy)(TeamHandle team);
+  // Null where the library has none. The host implementation has none: its all-reduces are put and signal.
+  ReduceOnStream reduce_on_stream[std::size(kReduceTypes)][std::size(kReduceOps)];
 };
 
 // What thunks need of a stream besides NVSHMEM. On GPU these are driver calls, on CPU calls of host/stream.h.

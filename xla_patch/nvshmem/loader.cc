@@ -51,6 +51,17 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);
 }
 
+// Releases differ in the types they reduce; what is missing stays null.
+void ReadReductions(void* handle, NvshmemApi* api) {
+  for (size_t type = 0; type < std::size(kReduceTypes); ++type) {
+    for (size_t op = 0; op < std::size(kReduceOps); ++op) {
+      const std::string name =
+          std::string("nvshmemx_") + kReduceTypes[type] + "_" + kReduceOps[op] + "_reduce_on_stream";
+      api->reduce_on_stream[type][op] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
+    }
+  }
+}
+
 }  // namespace
 
 bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* library, std::string* error) {
@@ -79,6 +90,7 @@ bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* lib
       dlclose(handle);
       return false;
     }
+    ReadReductions(handle, &library->api);
     library->path = path;
     return true;
   }

@@ -143,7 +143,10 @@ class GpuJob:
     def _agreement(self) -> str:
         from xla_shmem import __version__
 
-        return f"xla-shmem {__version__}, {self._options.decision_key()}, heap_size={self._options.heap_size}"
+        return (
+            f"xla-shmem {__version__}, {self._options.decision_key()} heap_size={self._options.heap_size}"
+            f" gpu_reduce={self._options.gpu_reduce}"
+        )
 
     def _announcement(self, process: int) -> Announcement:
         return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}"))
@@ -198,6 +201,7 @@ class GpuJob:
                 arena_bytes=self._options.heap_size or _core.gpu_arena_bytes(len(world.processes)),
                 kernels=kernels,
                 puts=self._puts(world, facts),
+                reduce=self._options.gpu_reduce,
                 deadline_s=self._options.deadline,
             )
         except (RuntimeError, TimeoutError) as failure:

@@ -290,6 +290,10 @@ const NvshmemApi& CudaDouble::Shmem() {
   return api;
 }
 
+std::unique_lock<std::mutex> CudaDouble::Lock(gpu::CudaStream stream) {
+  return std::unique_lock<std::mutex>(DoubleCalls::StreamOf(stream).device->mutex);
+}
+
 gpu::CudaContext CudaDouble::context() const { return device_.get(); }
 
 gpu::CudaStream CudaDouble::CreateStream() {
@@ -339,8 +343,8 @@ std::string CudaDouble::Blocked() const {
     if (command == nullptr) continue;
     text << " stream " << i << ": kind " << static_cast<int>(command->kind);
     if (command->kind != Command::Kind::kWait) continue;
-    text << " word " << static_cast<void*>(command->word) << " has " << host::LoadSignal(command->word)
-         << ", compare " << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
+    text << " word " << static_cast<void*>(command->word) << " has " << host::LoadSignal(command->word) << ", compare "
+         << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
   }
   return text.str();
 }

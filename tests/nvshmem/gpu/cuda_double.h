@@ -8,6 +8,7 @@
 #define XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ class CudaDouble {
   static const gpu::CudaDriver& Driver();
   // host::Api's calls, usable on streams of a double.
   static const NvshmemApi& Shmem();
+
+  // Keeps the device of a stream from running it, for several commands in a row.
+  static std::unique_lock<std::mutex> Lock(gpu::CudaStream stream);
 
   gpu::CudaContext context() const;
   gpu::CudaStream CreateStream();

@@ -34,14 +34,13 @@ void RunTrap(void*, unsigned, unsigned) { trap(); }
 
 KernelFunction FindKernel(const char* name) {
 #define XLA_SHMEM_NAMED(kernel) {#kernel, Run<kernel>}
-#define XLA_SHMEM_KINDS(type)                                                         \
-  XLA_SHMEM_NAMED(reduce_##type##_sum), XLA_SHMEM_NAMED(reduce_##type##_prod), \
-      XLA_SHMEM_NAMED(reduce_##type##_min), XLA_SHMEM_NAMED(reduce_##type##_max)
+#define XLA_SHMEM_KINDS(type)                                                                                        \
+  XLA_SHMEM_NAMED(reduce_##type##_sum), XLA_SHMEM_NAMED(reduce_##type##_prod), XLA_SHMEM_NAMED(reduce_##type##_min), \
+      XLA_SHMEM_NAMED(reduce_##type##_max)
   static const std::unordered_map<std::string, KernelFunction> kernels = {
-      XLA_SHMEM_KINDS(f32), XLA_SHMEM_KINDS(f64), XLA_SHMEM_KINDS(f16), XLA_SHMEM_KINDS(bf16),
-      XLA_SHMEM_KINDS(s8),  XLA_SHMEM_KINDS(s16), XLA_SHMEM_KINDS(s32), XLA_SHMEM_KINDS(s64),
-      XLA_SHMEM_KINDS(u8),  XLA_SHMEM_KINDS(u16), XLA_SHMEM_KINDS(u32), XLA_SHMEM_KINDS(u64),
-      {"trap", RunTrap}};
+      XLA_SHMEM_KINDS(f32), XLA_SHMEM_KINDS(f64), XLA_SHMEM_KINDS(f16), XLA_SHMEM_KINDS(bf16), XLA_SHMEM_KINDS(s8),
+      XLA_SHMEM_KINDS(s16), XLA_SHMEM_KINDS(s32), XLA_SHMEM_KINDS(s64), XLA_SHMEM_KINDS(u8),   XLA_SHMEM_KINDS(u16),
+      XLA_SHMEM_KINDS(u32), XLA_SHMEM_KINDS(u64), {"trap", RunTrap}};
   const auto found = kernels.find(name);
   return found == kernels.end() ? nullptr : found->second;
 }

@@ -1,9 +1,11 @@
 #include "tests/thunks/stream/gpu_job.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
 #include "tests/nvshmem/test_heap.h"
+#include "tests/thunks/stream/team_reduce_double.h"
 #include "xla_patch/nvshmem/host/host_api.h"
 
 namespace xla_shmem::testing {
@@ -12,17 +14,17 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
   const size_t heap_bytes = options.arena_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / host::kPageBytes * host::kPageBytes);
   std::string error;
-  if (!host::SetHeap(heap_.get()) ||
-      !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
+  if (!host::SetHeap(heap_.get()) || !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
     abort();
   }
   const size_t arena = heap_->Allocate(options.arena_bytes);
-  if (arena == SIZE_MAX) abort();
+  const size_t staging = heap_->Allocate(std::max<size_t>(options.team_staging_bytes, 64));
+  if (arena == SIZE_MAX || staging == SIZE_MAX) abort();
   for (int number = 0; number < options.n_pes; ++number) {
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1);
-    pe->device = std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts,
-                                               pe->cuda->context());
+    pe->device =
+        std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
     if (!pe->device->LoadKernels("kernels.cu", &error)) abort();
     const gpu::ScopedContext context(*pe->device);
     Pe* raw = pe.get();
@@ -30,9 +32,19 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
         pe->device.get(), options.deadline,
         [raw](const std::string& reason, bool stuck) { raw->failures.push_back((stuck ? "stuck: " : "") + reason); });
     pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
-    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->watchdog.get());
+    gpu::TeamReductions reductions;
+    if (options.team_staging_bytes > 0) {
+      reductions = {&ShmemWithReductions(), &pe->teams, heap_->base(number) + staging, options.team_staging_bytes};
+    }
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->watchdog.get(), reductions);
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
+  }
+  if (options.team_staging_bytes > 0) {
+    RunPes(options.n_pes, [&](int number) {
+      std::string failure;
+      if (!pes_[number]->teams.Create(host::Api().shmem, &failure)) abort();
+    });
   }
 }
 

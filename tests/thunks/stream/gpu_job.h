@@ -1,4 +1,5 @@
-// A job of GPUs for tests: doubles of the driver over the host implementation of NVSHMEM, one a PE, all in this process.
+// A job of GPUs for tests: doubles of the driver over the host implementation of NVSHMEM, one a PE, all in this
+// process.
 #ifndef XLA_SHMEM_TESTS_THUNKS_STREAM_GPU_JOB_H_
 #define XLA_SHMEM_TESTS_THUNKS_STREAM_GPU_JOB_H_
 
@@ -18,6 +19,7 @@ struct GpuJobOptions {
   gpu::Puts puts = gpu::Puts::kDriver;
   size_t arena_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
+  size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
 };
 
 class GpuJob {
@@ -31,6 +33,7 @@ class GpuJob {
     std::unique_ptr<gpu::Watchdog> watchdog;
     std::unique_ptr<gpu::PairRings> rings;
     std::unique_ptr<gpu::Transfers> transfers;
+    gpu::Teams teams;
     gpu::CudaStream compute;  // XLA's stream
     std::vector<std::string> failures;
   };

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "tests/thunks/stream/gpu_job.h"
+#include "xla_patch/nvshmem/host/host_api.h"
 #include "xla_patch/thunks/stream/transfers.h"
 
 namespace xla_shmem::testing {
@@ -24,6 +25,7 @@ struct AllReduceCase {
   Form form = Form::kOverlapping;
   ReductionKind kind = ReductionKind::kSum;
   size_t arena_bytes = 1 << 20;
+  size_t team_staging_bytes = 0;
 };
 
 // Random bytes that are finite numbers in every type.
@@ -55,6 +57,7 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
   options.n_pes = n_pes;
   options.puts = puts;
   options.arena_bytes = test.arena_bytes;
+  options.team_staging_bytes = test.team_staging_bytes;
   GpuJob job(options);
   constexpr int kRounds = 3;
   const size_t parts = test.types.size();
@@ -71,6 +74,7 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
   for (const auto& group : test.groups) {
     for (const int pe : group) {
       hosts.emplace_back([&, pe] {
+        host::BindPe(pe);
         GpuJob::Pe& mine = job.pe(pe);
         const gpu::ScopedContext context(*mine.device);
         StreamAllReduce all_reduce{"module/sum", test.kind, group, test.types, {}};
@@ -159,11 +163,44 @@ TEST_CASE("A captured all-reduce can be launched again and again") {
   RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {3000}, true, Form::kGraph});
 }
 
+TEST_CASE("Groups that are axes of a mesh are reduced on teams, in chunks of the staging memory") {
+  AllReduceCase test{{{0, 2}, {1, 3}}, {ElementType::kF32, ElementType::kU8}, {5000, 77}, /*in_place=*/true};
+  test.team_staging_bytes = 8 << 10;
+  RunBothWays(test);
+  test.groups = {{0, 1, 2, 3}};
+  test.types = {ElementType::kS32, ElementType::kS64};
+  RunBothWays(test);
+}
+
+TEST_CASE("Groups without a team go over the rings beside those with one") {
+  AllReduceCase test{{{0, 3}, {1, 2}}, {ElementType::kF32}, {5000}};
+  test.team_staging_bytes = 8 << 10;
+  RunBothWays(test);
+}
+
+TEST_CASE("Teams are those of a mesh's axes") {
+  GpuJobOptions options;
+  options.n_pes = 6;
+  options.team_staging_bytes = 64;
+  GpuJob job(options);
+  const gpu::Teams& teams = job.pe(2).teams;
+  CHECK(teams.Find({0, 1, 2, 3, 4, 5}) == kTeamWorld);
+  CHECK(teams.Find({2, 3}) != kTeamInvalid);     // 3 x 2, inner axis
+  CHECK(teams.Find({4, 0, 2}) != kTeamInvalid);  // 3 x 2, outer axis
+  CHECK(teams.Find({5, 2}) != kTeamInvalid);     // 2 x 3, outer axis
+  CHECK(teams.Find({0, 1, 2}) != kTeamInvalid);
+  CHECK(teams.Find({0, 2}) == kTeamInvalid);  // not an axis of any 6-PE mesh
+  CHECK(teams.Find({1, 2}) == kTeamInvalid);
+  CHECK(teams.Find({2}) == kTeamInvalid);
+  CHECK(gpu::Teams::CountOfPe(6) == 4);
+  CHECK(gpu::Teams::CountOfPe(8) == 5);
+}
+
 TEST_CASE("A PE outside the group is told so") {
   GpuJob job({});
   StreamAllReduce all_reduce{"module/sum", ReductionKind::kSum, {1}, {}, {}};
-  const std::string error = OnDevice(
-      job.pe(0), [&] { return job.pe(0).transfers->StartAllReduce({1, 1}, all_reduce, job.pe(0).compute); });
+  const std::string error =
+      OnDevice(job.pe(0), [&] { return job.pe(0).transfers->StartAllReduce({1, 1}, all_reduce, job.pe(0).compute); });
   CHECK(error.find("PE 0 is not in its replica group") != std::string::npos);
 }
 

@@ -98,8 +98,7 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
     CHECK(errors[pe] == "");
     CHECK(job.pe(pe).failures.empty());
     for (size_t i = 0; i < seen[pe].size(); ++i) {
-      const auto expected =
-          source_of[pe] < 0 ? std::vector<int32_t>(seen[pe][i].size(), 0) : inputs[source_of[pe]][i];
+      const auto expected = source_of[pe] < 0 ? std::vector<int32_t>(seen[pe][i].size(), 0) : inputs[source_of[pe]][i];
       CHECK(seen[pe][i] == expected);
     }
   }
@@ -258,8 +257,7 @@ TEST_CASE("A peer that never comes ends the wait with an error that names it, an
   CHECK(mine.watchdog->failure().find("module/op on PE 0 has not finished within the deadline; PE 1 has put 0 of 1") !=
         std::string::npos);
   CHECK(std::count(result.begin(), result.end(), 'b') == 1000);
-  const std::string next =
-      OnDevice(mine, [&] { return mine.transfers->StartPermute({1, 2}, permute, mine.compute); });
+  const std::string next = OnDevice(mine, [&] { return mine.transfers->StartPermute({1, 2}, permute, mine.compute); });
   CHECK(next.find("PE 1 has put 0 of 1") != std::string::npos);
 }
 

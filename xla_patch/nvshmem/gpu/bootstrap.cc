@@ -4,11 +4,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "xla_patch/nvshmem/gpu/teams.h"
+
 namespace xla_shmem::gpu {
 namespace {
 
 constexpr unsigned kInitWithUniqueId = 1 << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
 constexpr size_t kHeapMargin = 64 << 20;        // of NVSHMEM's own: teams, workspaces, alignment
+constexpr int kOwnTeams = 16;                   // world, shared, node and their like
 
 // Argument structs of NVSHMEM 3 in their first version, which every 3.x takes. A version is 1 << 16 plus the size.
 constexpr int VersionOf(size_t bytes) { return (1 << 16) + static_cast<int>(bytes); }
@@ -63,7 +66,9 @@ bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::stri
   }
   setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
   setenv("NVSHMEM_REMOTE_TRANSPORT", "none", /*overwrite=*/0);
-  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(arena_bytes + kHeapMargin).c_str(), /*overwrite=*/0);
+  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(arena_bytes + kTeamStagingBytes + kHeapMargin).c_str(),
+         /*overwrite=*/0);
+  setenv("NVSHMEM_MAX_TEAMS", std::to_string(Teams::CountOfPe(n_pes) + kOwnTeams).c_str(), /*overwrite=*/0);
   UniqueId id;
   memcpy(&id, unique_id.data(), sizeof(id));
   InitAttributes attributes;

@@ -16,7 +16,7 @@ inline constexpr size_t kUniqueIdBytes = 128;
 bool MakeUniqueId(const NvshmemLibrary& library, std::string* id, std::string* error);
 
 // Collective over all PEs; the device's context must be current. Sets what NVSHMEM reads from the environment where the
-// user has not: the size of the heap, no NCCL (its host reductions would run it), and no remote
+// user has not: the size of the heap, room for teams, no NCCL (its host reductions would run it), and no remote
 // transport (a world is one NVLink domain).
 bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t arena_bytes,
                std::string* error);

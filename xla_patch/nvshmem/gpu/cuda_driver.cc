@@ -42,7 +42,8 @@ bool LoadCudaDriver(const std::string& library, CudaDriver* driver, std::string*
   read("cuLaunchKernel", &driver->launch_kernel);
   read("cuGetErrorName", &driver->get_error_name);
   if (missing.empty()) return true;
-  *error = library + " is too old for xla-shmem, it lacks " + missing + ": install an NVIDIA driver of CUDA 12 or later";
+  *error =
+      library + " is too old for xla-shmem, it lacks " + missing + ": install an NVIDIA driver of CUDA 12 or later";
   *driver = {};
   dlclose(handle);
   return false;

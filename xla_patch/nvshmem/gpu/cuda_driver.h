@@ -21,14 +21,14 @@ using CudaFunction = void*;  // CUfunction
 using DeviceAddress = uint64_t;
 
 inline constexpr int kCudaSuccess = 0;
-inline constexpr int kCudaNotReady = 600;            // CUDA_ERROR_NOT_READY
-inline constexpr unsigned kStreamNonBlocking = 1;    // CU_STREAM_NON_BLOCKING
-inline constexpr unsigned kEventDisableTiming = 2;   // CU_EVENT_DISABLE_TIMING
-inline constexpr unsigned kWaitGreaterOrEqual = 0;   // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
-inline constexpr unsigned kWaitEqual = 1;            // CU_STREAM_WAIT_VALUE_EQ
-inline constexpr int kCaptureNone = 0;               // CU_STREAM_CAPTURE_STATUS_NONE
-inline constexpr int kAttributeComputeMajor = 75;    // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
-inline constexpr int kAttributeComputeMinor = 76;    // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+inline constexpr int kCudaNotReady = 600;           // CUDA_ERROR_NOT_READY
+inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
+inline constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
+inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ
+inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
+inline constexpr int kAttributeComputeMajor = 75;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+inline constexpr int kAttributeComputeMinor = 76;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
 inline constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 struct CudaDriver {

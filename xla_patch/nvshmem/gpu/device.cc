@@ -30,6 +30,13 @@ void Device::Check(int result, const char* call) {
   }
 }
 
+void Device::CheckShmem(int status, const char* call) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (status != 0 && error_.empty()) {
+    error_ = std::string("NVSHMEM's ") + call + " failed with status " + std::to_string(status);
+  }
+}
+
 bool Device::failed() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return !error_.empty();

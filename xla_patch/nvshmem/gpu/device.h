@@ -1,8 +1,8 @@
 // One GPU as transfers see it: stream commands over the CUDA driver and NVSHMEM, with the bookkeeping both leave to the
 // caller (contexts, events, errors).
 //
-// Everything but the queries enqueues and returns. The first failure of a driver call is kept and everything after it is
-// skipped, so callers enqueue a whole transfer and ask once (TakeError).
+// Everything but the queries enqueues and returns. The first failure of a driver call is kept and everything after it
+// is skipped, so callers enqueue a whole transfer and ask once (TakeError).
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 #define XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 
@@ -39,8 +39,8 @@ class Device {
   // Of the highest priority, so that transfers are not queued behind compute. Null, with the error kept, on failure.
   CudaStream CreateStream();
 
-  // `dest` and `word` are local addresses of symmetric objects, meaning those of `pe`; `source` must stay as it is until
-  // the command has run. A signal is seen after all that this stream put before it.
+  // `dest` and `word` are local addresses of symmetric objects, meaning those of `pe`; `source` must stay as it is
+  // until the command has run. A signal is seen after all that this stream put before it.
   void Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream);
   void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                  CudaStream stream);
@@ -64,11 +64,14 @@ class Device {
   bool Capturing(CudaStream stream);
   enum class Progress { kRunning, kDone, kFailed };
   Progress Query(CudaEvent event) const;
-  // Reads a word of device memory from the host, past everything that is enqueued. Waits for the copy, a second at most.
+  // Reads a word of device memory from the host, past everything that is enqueued. Waits for the copy, a second at
+  // most.
   bool ReadWord(const uint64_t* word, uint64_t* value);
   // Ends all streams of the context with an error, stuck waits included.
   void Trap(CudaStream stream);
 
+  // Keeps a failure of an NVSHMEM call that returns a status.
+  void CheckShmem(int status, const char* call);
   // "" or the first failure since the last call.
   std::string TakeError();
   void* PeerAddress(const void* local, int pe) const { return shmem_->ptr(local, pe); }

@@ -39,8 +39,8 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // `begun`: reached when the GPU comes to the transfer; only then does its deadline run, since a host may enqueue hours
-  // of compute ahead of it.
+  // `begun`: reached when the GPU comes to the transfer; only then does its deadline run, since a host may enqueue
+  // hours of compute ahead of it.
   void Watch(EventRef begun, std::vector<EventRef> events, Describe describe);
   // "" or why the job has failed, for good.
   std::string failure() const;

@@ -78,6 +78,36 @@ class Enqueuer {
 
 }  // namespace
 
+bool Transfers::EnqueueOnTeam(const StreamAllReduce& all_reduce) {
+  static_assert(static_cast<size_t>(ElementType::kU64) + 1 == std::size(kReduceTypes));
+  static_assert(static_cast<size_t>(ReductionKind::kMax) + 1 == std::size(kReduceOps));
+  if (team_reductions_.api == nullptr) return false;
+  const TeamHandle team = team_reductions_.teams->Find(all_reduce.group);
+  const auto reduce_of = [&](ElementType type) {
+    return team_reductions_.api->reduce_on_stream[static_cast<size_t>(type)][static_cast<size_t>(all_reduce.reduction)];
+  };
+  const auto& types = all_reduce.types;
+  if (team == kTeamInvalid || !std::all_of(types.begin(), types.end(), reduce_of)) return false;
+  const size_t half = team_reductions_.staging_bytes / 2;
+  char* operands = team_reductions_.staging;
+  char* results = operands + half;
+  const std::vector<ByteRange> whole = WholeBuffers(all_reduce.buffers.bytes);
+  ChunkCursor cursor(&whole, half);
+  for (std::vector<Piece> pieces = cursor.Next(); !pieces.empty(); pieces = cursor.Next()) {
+    for (const Piece& piece : pieces) {
+      const ElementType type = types[piece.buffer];
+      device_->Copy(operands + piece.slot_offset, all_reduce.buffers.operands[piece.buffer] + piece.buffer_offset,
+                    piece.bytes, receive_stream_);
+      device_->CheckShmem(reduce_of(type)(team, results + piece.slot_offset, operands + piece.slot_offset,
+                                          piece.bytes / ElementBytes(type), receive_stream_),
+                          "reduce_on_stream");
+      device_->Copy(all_reduce.buffers.results[piece.buffer] + piece.buffer_offset, results + piece.slot_offset,
+                    piece.bytes, receive_stream_);
+    }
+  }
+  return true;
+}
+
 std::string Transfers::StartAllReduce(const TransferKey& key, StreamAllReduce all_reduce, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string error = CheckAllReduce(all_reduce, rings_->pe());
@@ -92,6 +122,8 @@ std::string Transfers::StartAllReduce(const TransferKey& key, StreamAllReduce al
       device_->Copy(all_reduce.buffers.results[i], all_reduce.buffers.operands[i], all_reduce.buffers.bytes[i],
                     receive_stream_);
     }
+  } else if (EnqueueOnTeam(all_reduce)) {
+    // Done.
   } else if (PaddedBytes(WholeBuffers(all_reduce.buffers.bytes)) <= OneShotBytesOnGpu(all_reduce.group.size())) {
     enqueuer.OneShot();
   } else {

@@ -76,8 +76,8 @@ void EnqueueReduction(Device& device, const StreamAllReduce& all_reduce, const s
   for (const Piece& piece : pieces) {
     const StreamBuffers& buffers = all_reduce.buffers;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      inputs[i] = slot_of[i] == nullptr ? buffers.operands[piece.buffer] + piece.buffer_offset
-                                        : slot_of[i] + piece.slot_offset;
+      inputs[i] =
+          slot_of[i] == nullptr ? buffers.operands[piece.buffer] + piece.buffer_offset : slot_of[i] + piece.slot_offset;
     }
     const ElementType type = all_reduce.types[piece.buffer];
     device.Reduce(KernelName(type), KernelName(all_reduce.reduction), inputs, piece.bytes / ElementBytes(type),

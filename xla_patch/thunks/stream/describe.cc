@@ -12,9 +12,8 @@ Watchdog::Describe DescribeLater(PairRings& rings, const std::string& name) {
     for (const Expectation& expectation : expectations) {
       uint64_t seen = 0;
       if (!device->ReadWord(expectation.word, &seen) || seen >= expectation.value) continue;
-      text += "; PE " + std::to_string(expectation.peer) +
-              (expectation.credit ? " has consumed " : " has put ") + std::to_string(seen) + " of " +
-              std::to_string(expectation.value) + " messages";
+      text += "; PE " + std::to_string(expectation.peer) + (expectation.credit ? " has consumed " : " has put ") +
+              std::to_string(seen) + " of " + std::to_string(expectation.value) + " messages";
     }
     return text + " (XLA_SHMEM_DEADLINE)";
   };

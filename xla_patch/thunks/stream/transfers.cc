@@ -21,10 +21,11 @@ std::string CheckOverlaps(const StreamBuffers& buffers) {
   return "";
 }
 
-Transfers::Transfers(PairRings* rings, Watchdog* watchdog)
+Transfers::Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
+      team_reductions_(team_reductions),
       send_stream_(device_->CreateStream()),
       receive_stream_(device_->CreateStream()) {}
 

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/teams.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/reduction.h"
 #include "xla_patch/thunks/stream/pair_rings.h"
@@ -60,10 +61,19 @@ struct StreamAllReduce {
 // Up to this many padded bytes an all-reduce is one-shot: fewer steps, more bytes. To be tuned on a GPU.
 inline size_t OneShotBytesOnGpu(size_t group_size) { return (512 << 10) / (group_size > 1 ? group_size - 1 : 1); }
 
+// NVSHMEM's own reductions, for groups that have a team (XLA_SHMEM_GPU_REDUCE=teams). They may use multicast in the
+// switch, and one kernel instead of many commands; the bits may differ from PE to PE.
+struct TeamReductions {
+  const NvshmemApi* api = nullptr;  // null: none
+  const Teams* teams = nullptr;
+  char* staging = nullptr;  // symmetric: half for operands, half for results
+  size_t staging_bytes = 0;
+};
+
 class Transfers {
  public:
   // `rings` and `watchdog` (may be null) outlive this.
-  Transfers(PairRings* rings, Watchdog* watchdog);
+  Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions = {});
 
   std::string StartPermute(const TransferKey& key, StreamPermute permute, CudaStream stream);
   std::string StartAllReduce(const TransferKey& key, StreamAllReduce all_reduce, CudaStream stream);
@@ -83,9 +93,13 @@ class Transfers {
   void EnqueueResults(const StreamPermute& permute, const std::vector<Piece>& pieces, const char* arrived,
                       CudaStream stream);
 
+  // False if NVSHMEM does not reduce this.
+  bool EnqueueOnTeam(const StreamAllReduce& all_reduce);
+
   PairRings* const rings_;
   Device* const device_;
   Watchdog* const watchdog_;
+  const TeamReductions team_reductions_;
   CudaStream send_stream_;
   CudaStream receive_stream_;
   std::mutex mutex_;
