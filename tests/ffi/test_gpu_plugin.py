@@ -40,7 +40,8 @@ def old_plugin() -> Any:
     api = Api(ctypes.sizeof(Api), ctypes.pointer(profiler), 24, None, 0, 95)
     capsule = ctypes.pythonapi.PyCapsule_New
     capsule.restype, capsule.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-    yield capsule(ctypes.addressof(api), b"pjrt_c_api", None)  # noqa: PT022: the structs live until the test is over
+    # A fixture that yields: the structs live until the test is over.
+    yield capsule(ctypes.addressof(api), b"pjrt_c_api", None)  # noqa: PT022
 
 
 def test_the_message_says_what_is_missing_and_what_to_install(old_plugin: Any) -> None:

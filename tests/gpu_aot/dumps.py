@@ -176,6 +176,20 @@ class Module:
         return slices
 
     @functools.cached_property
+    def given_back(self) -> set[int]:
+        """Numbers of the parameters in whose memory a result lies."""
+        found = re.findall(
+            r"^allocation .*, parameter (\d+),.*maybe-live-out", self._read("buffer-assignment.txt"), re.M
+        )
+        return set(map(int, found))
+
+    @functools.cached_property
+    def donated(self) -> set[int]:
+        """Numbers of the parameters that the module says may be given back."""
+        found = re.search(r"input_output_alias=\{(.*?) \}", self.hlo.splitlines()[0])
+        return set(map(int, re.findall(r": \((\d+),", found[1]))) if found else set()
+
+    @functools.cached_property
     def allocated(self) -> int:
         """Bytes of all allocations."""
         text = self._read("buffer-assignment.txt")

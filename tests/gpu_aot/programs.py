@@ -199,3 +199,35 @@ def no_collective(devices: Sequence[Any]) -> Program:
         return jnp.tanh(x @ w)
 
     return on_devices("no_collective", line(devices), body, [X, W], P("x"))
+
+
+@program
+def psum_donated(devices: Sequence[Any]) -> Program:
+    """The input is given up for the result, and read by a matmul before."""
+
+    def body(x: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), x @ w
+
+    x = ((4096, 1024), jnp.bfloat16, P())
+    return on_devices("psum_donated", line(devices), body, [x, W], (P(), P()), donate_argnums=(0,))
+
+
+@program
+def permute_donated(devices: Sequence[Any]) -> Program:
+    """The same for a permute, whose source is not to be written before it is sent."""
+
+    def body(x: Any, w: Any) -> Any:
+        return lax.ppermute(x, "x", RING), x @ w
+
+    return on_devices("permute_donated", line(devices), body, [X, W], (P("x"), P("x")), donate_argnums=(0,))
+
+
+@program
+def psum_donated_only(devices: Sequence[Any]) -> Program:
+    """Nothing else reads the input, so stock XLA sums in it."""
+
+    def body(x: Any, y: Any, w: Any) -> Any:
+        return lax.psum(x, "x"), y @ w
+
+    x = ((4096, 1024), jnp.bfloat16, P())
+    return on_devices("psum_donated_only", line(devices), body, [x, X, W], (P(), P("x")), donate_argnums=(0,))

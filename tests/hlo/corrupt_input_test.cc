@@ -28,7 +28,7 @@ void Survive(const std::string& bytes) {
 }
 
 TEST_CASE("every prefix of a module is survived") {
-  for (const std::string& module : {SyncModule(), AsyncModule(), WrappedModule(), NestedModule()}) {
+  for (const std::string& module : {SyncModule(), AsyncModule(), WrappedModule(), DonatingModule(), NestedModule()}) {
     for (size_t size = 0; size < module.size(); ++size) {
       Survive(module.substr(0, size));
     }
@@ -36,7 +36,7 @@ TEST_CASE("every prefix of a module is survived") {
 }
 
 TEST_CASE("every flipped bit is survived") {
-  for (std::string module : {SyncModule(), AsyncModule(), WrappedModule(), NestedModule()}) {
+  for (std::string module : {SyncModule(), AsyncModule(), WrappedModule(), DonatingModule(), NestedModule()}) {
     for (size_t i = 0; i < module.size(); ++i) {
       for (int bit = 0; bit < 8; ++bit) {
         module[i] = static_cast<char>(module[i] ^ (1 << bit));

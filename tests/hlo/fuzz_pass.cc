@@ -29,12 +29,18 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
   return options;
 }
 
+xla_shmem::PassOptions MakeCopyingOptions() {
+  xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kGpu);
+  options.copy_aliased_parameters = true;
+  return options;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const xla_shmem::PassOptions kOptions[] = {MakeOptions(xla_shmem::Lowering::kNone),
                                                     MakeOptions(xla_shmem::Lowering::kCpu),
-                                                    MakeOptions(xla_shmem::Lowering::kGpu)};
+                                                    MakeOptions(xla_shmem::Lowering::kGpu), MakeCopyingOptions()};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
   std::vector<xla_shmem::CollectiveRecord> records;
   std::string error;

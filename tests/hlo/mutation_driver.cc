@@ -35,6 +35,7 @@ std::vector<std::string> Seeds() {
   return {SyncModule(),
           AsyncModule(),
           WrappedModule(),
+          DonatingModule(),
           NestedModule(),
           with_group_form(92, Message().Int(1, 2).Int(2, 2).Ints(3, {2, 2}).Ints(4, {1, 0})),
           with_group_form(93, Message().Sub(1, mesh).Sub(2, Message().Int(1, 1))),

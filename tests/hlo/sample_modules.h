@@ -97,27 +97,34 @@ inline std::string WrappedModule() {
     return WithGroups(Instruction("psum", "all-reduce", shape, 9, operands), {{0, 1}, {2, 3}}).Ints(38, {1});
   };
   const Message in_place = Message().Ints(1, {1});
-  return Module({ReductionComputation("add", 1),
-                 AsyncComputation("async_cp", 3, {array},
-                                  WithPairs(Instruction("ppermute", "collective-permute", array, 9, {1}), kRing)),
-                 AsyncComputation("async_ar", 4, {array, array}, all_reduce(pair, {1, 2})),
-                 AsyncComputation("async_ar1", 5, {array}, all_reduce(array, {1})),
-                 Computation("main", 2,
-                             {Instruction("p0", "parameter", array, 1), Instruction("p1", "parameter", array, 2),
-                              WithExtras(AsyncStart("cp-start", {array}, array, 3, {1}, 3)).Bytes(79, "collectives"),
-                              AsyncStart("ar-start", {array, array}, pair, 4, {1, 2}, 4)
-                                  .Sub(74, Message().Ints(1, {1, 0}))
-                                  .Sub(74, Message().Ints(1, {1, 1}).Int(2, 1)),
-                              Instruction("work", "add", array, 5, {1, 2}), AsyncDone("cp-done", array, 6, 3),
-                              AsyncDone("ar-done", pair, 7, 4),
-                              AsyncStart("ar1-start", {array}, array, 8, {5}, 5).Sub(74, in_place),
-                              Instruction("first", "get-tuple-element", array, 9, {7}).Int(13, 0),
-                              AsyncDone("ar1-done", array, 10, 8),
-                              Instruction("t", "tuple", TupleShape({array, array, array}), 11, {6, 9, 10})},
-                             11)},
-                2)
+  return Module(
+             {ReductionComputation("add", 1),
+              AsyncComputation("async_cp", 3, {array},
+                               WithPairs(Instruction("ppermute", "collective-permute", array, 9, {1}), kRing)),
+              AsyncComputation("async_ar", 4, {array, array}, all_reduce(pair, {1, 2})),
+              AsyncComputation("async_ar1", 5, {array}, all_reduce(array, {1})),
+              Computation("main", 2,
+                          {Instruction("p0", "parameter", array, 1), Instruction("p1", "parameter", array, 2).Int(9, 1),
+                           WithExtras(AsyncStart("cp-start", {array}, array, 3, {1}, 3)).Bytes(79, "collectives"),
+                           AsyncStart("ar-start", {array, array}, pair, 4, {1, 2}, 4)
+                               .Sub(74, Message().Ints(1, {1, 0}))
+                               .Sub(74, Message().Ints(1, {1, 1}).Int(2, 1)),
+                           Instruction("work", "add", array, 5, {1, 2}), AsyncDone("cp-done", array, 6, 3),
+                           AsyncDone("ar-done", pair, 7, 4),
+                           AsyncStart("ar1-start", {array}, array, 8, {5}, 5).Sub(74, in_place),
+                           Instruction("first", "get-tuple-element", array, 9, {7}).Int(13, 0),
+                           AsyncDone("ar1-done", array, 10, 8),
+                           Instruction("t", "tuple", TupleShape({array, array, array}), 11, {6, 9, 10})},
+                          11)},
+             2)
       .Sub(7, ScheduleProto({{2, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}}}))
       .str();
+}
+
+// The same with a donated parameter: result {0} may lie in parameter 1.
+inline std::string DonatingModule() {
+  const Message entry = Message().Ints(1, {0}).Int(2, 1).Int(4, 2);
+  return WrappedModule() + Message().Sub(8, Message().Sub(1, entry)).str();
 }
 
 // A while loop whose body permutes, and an async-start around a reduce-scatter.

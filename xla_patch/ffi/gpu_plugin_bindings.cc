@@ -81,6 +81,7 @@ void BindGpuPlugin(nb::module_& m) {
       .def(
           "register_pass",
           [](const Plugin& self, const std::string& name) {
+            PassHook::Get().SetForgetsAliases(self.forgets_aliases());
             ThrowUnlessEmpty(self.RegisterTransform(name, PassHook::Get().callbacks()));
           },
           nb::arg("name"), "Run the pass on every module after scheduling. RuntimeError if the plugin refuses.")

@@ -130,7 +130,10 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
     }
     for (const int64_t id : operands) {
       const Instruction* operand = index.Find(id);
-      const auto start = operand == nullptr ? users.end() : users.find(operand - module.instructions.data());
+      if (operand == nullptr) {
+        continue;
+      }
+      const auto start = users.find(operand - module.instructions.data());
       if (start == users.end()) {
         continue;
       }

@@ -1,5 +1,10 @@
 #include "xla_patch/hlo/editor.h"
 
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+#include "xla_patch/hlo/schedule.h"
 #include "xla_patch/hlo/wire.h"
 
 namespace xla_shmem::hlo {
@@ -30,6 +35,8 @@ enum InstructionField : uint32_t {
   kMeshAxesDeviceList = 93,
   kBackendConfigPayload = 99,
 };
+
+constexpr uint32_t kModuleSchedule = 7;  // HloModuleProto.schedule
 
 constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 
@@ -74,6 +81,36 @@ void CopyKeptFields(std::string_view body, bool has_new_shape, std::string* out)
 }
 
 size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
+
+size_t SizeInComputation(const InstructionEdit& edit) {
+  return BytesFieldSize(edit.body.size()) + (edit.before.empty() ? 0 : BytesFieldSize(edit.before.size()));
+}
+
+// The module's bytes with a schedule in which the new instructions run right before those they stand before.
+std::string WithNewInstructionsScheduled(const Module& module, const std::vector<InstructionEdit>& edits,
+                                         std::string bytes) {
+  // By computation and id of the instruction behind.
+  std::map<int64_t, std::unordered_map<int64_t, int64_t>> added;
+  for (const InstructionEdit& edit : edits) {
+    if (!edit.before.empty()) {
+      added[module.computations[edit.computation].id][module.instructions[edit.instruction].id] = edit.before_id;
+    }
+  }
+  if (added.empty() || module.schedule.empty()) {
+    return bytes;
+  }
+  std::string out;
+  out.reserve(bytes.size() + 64 * edits.size());
+  FieldReader reader(bytes);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == kModuleSchedule) {
+      WriteBytesField(kModuleSchedule, InsertIntoSchedule(field.bytes, added), &out);
+    } else {
+      out.append(field.whole);
+    }
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -130,7 +167,7 @@ std::string AsBarrier(std::string_view body, const Attributes& own) {
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits) {
   size_t size = module.bytes.size();
   for (const InstructionEdit& edit : edits) {
-    size += edit.body.size() + 16;
+    size += edit.body.size() + edit.before.size() + 16;
   }
   std::string out;
   out.reserve(size);
@@ -145,7 +182,7 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
     size_t body_size = computation.body.size();
     for (; last < edits.size() && edits[last].computation == edits[first].computation; ++last) {
       body_size -= module.instructions[edits[last].instruction].whole.size();
-      body_size += BytesFieldSize(edits[last].body.size());
+      body_size += SizeInComputation(edits[last]);
     }
     copy_to(computation.whole.data());
     WriteVarint(3 << 3 | 2, &out);  // HloModuleProto.computations
@@ -154,13 +191,16 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
     for (; first < last; ++first) {
       const std::string_view old = module.instructions[edits[first].instruction].whole;
       copy_to(old.data());
+      if (!edits[first].before.empty()) {
+        WriteBytesField(2, edits[first].before, &out);
+      }
       WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
       copied = old.data() + old.size();
     }
     copy_to(computation.body.data() + computation.body.size());
   }
   copy_to(module.bytes.data() + module.bytes.size());
-  return out;
+  return WithNewInstructionsScheduled(module, edits, std::move(out));
 }
 
 }  // namespace xla_shmem::hlo

@@ -38,10 +38,12 @@ struct InstructionEdit {
   size_t computation;
   size_t instruction;
   std::string body;
+  std::string before{};   // a new instruction to put before it; "" for none
+  int64_t before_id = 0;  // and its id
 };
 
-// The module with these instructions replaced, everything else byte for byte in the original order. `edits` in module
-// order, each instruction at most once.
+// The module with these instructions replaced, and new ones also in the schedule; everything else byte for byte in the
+// original order. `edits` in module order, each instruction at most once.
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits);
 
 }  // namespace xla_shmem::hlo

@@ -38,6 +38,9 @@ class Scanner {
         case 7:
           module_->schedule = field.bytes;
           break;
+        case 8:
+          module_->input_output_alias = field.bytes;
+          break;
         case 15:
           module_->device_assignment = field.bytes;
           break;
@@ -190,7 +193,8 @@ class Scanner {
     }
     // Callees come first, so the entry is last if the module does not name it.
     const auto entry = by_id.find(entry_id_);
-    module_->computations[entry == by_id.end() ? by_id.size() - 1 : entry->second].is_reachable = true;
+    module_->entry = entry == by_id.end() ? by_id.size() - 1 : entry->second;
+    module_->computations[module_->entry].is_reachable = true;
     std::vector<int32_t> callers(module_->computations.size(), 0);
     for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
       const auto found = by_id.find(call->callee_id);

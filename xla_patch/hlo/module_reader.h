@@ -44,10 +44,12 @@ struct Module {
   std::string_view bytes;
   std::string_view name;
   std::string_view device_assignment;      // empty if the module has none
+  std::string_view input_output_alias;     // xla.HloInputOutputAliasProto; empty if the module has none
   std::string_view schedule;               // xla.HloScheduleProto; empty if the module has none
   std::vector<std::string_view> payloads;  // HloModuleProto.payloads, which backend configs may refer to
   std::vector<Computation> computations;
   std::vector<Instruction> instructions;
+  size_t entry = 0;  // index of the entry computation
   std::unordered_map<int64_t, size_t> computation_of_id;
   // Over what is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels, device
   // assignment. Not over module ids, metadata, stack frames, constants or backend configs, which may hold paths,

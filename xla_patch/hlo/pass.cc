@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "xla_patch/hlo/aliased_parameters.h"
 #include "xla_patch/hlo/custom_call.h"
 #include "xla_patch/hlo/editor.h"
 #include "xla_patch/hlo/record.h"
@@ -29,7 +30,15 @@ std::string FormVeto(const Collective& collective, Lowering lowering) {
 
 class Pass {
  public:
-  Pass(const hlo::Module& module, const PassOptions& options) : module_(module), options_(options) {}
+  Pass(const hlo::Module& module, const PassOptions& options)
+      : module_(module),
+        options_(options),
+        copies_parameters_(options.copy_aliased_parameters && hlo::HasAliasedParameters(module)) {
+    if (copies_parameters_) {
+      std::vector<hlo::InstructionEdit> tried;
+      hlo::CopyAliasedParameters(module, &tried, &parameter_veto_);
+    }
+  }
 
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
@@ -62,8 +71,15 @@ class Pass {
     }
   }
 
-  // Sorted, because a done comes after later starts.
+  // Nothing if only attributes changed and giving the module back has a price.
   std::vector<hlo::InstructionEdit> TakeEdits() {
+    if (copies_parameters_) {
+      std::string ignored;  // has been a veto
+      if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_, &ignored)) {
+        return {};
+      }
+    }
+    // A done comes after later starts.
     const auto before = [](const hlo::InstructionEdit& a, const hlo::InstructionEdit& b) {
       return a.instruction < b.instruction;
     };
@@ -76,7 +92,7 @@ class Pass {
     if (!options_.transport.available) {
       return Veto(collective.spec, options_.topology, options_.transport);
     }
-    const std::string veto = FormVeto(collective, options_.lowering);
+    const std::string veto = parameter_veto_.empty() ? FormVeto(collective, options_.lowering) : parameter_veto_;
     return veto.empty() ? Veto(collective.spec, options_.topology, options_.transport) : veto;
   }
 
@@ -89,6 +105,7 @@ class Pass {
   }
 
   void Replace(const Collective& collective, const Attributes& attributes) {
+    has_replaced_ = true;
     const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
     const auto replace = [&](size_t instruction, std::string new_body) {
       edits_.push_back({collective.computation, instruction, std::move(new_body)});
@@ -109,6 +126,9 @@ class Pass {
 
   const hlo::Module& module_;
   const PassOptions& options_;
+  const bool copies_parameters_;
+  std::string parameter_veto_;  // why that cannot be done
+  bool has_replaced_ = false;
   std::vector<hlo::InstructionEdit> edits_;
 };
 

@@ -25,6 +25,9 @@ struct PassOptions {
   Topology topology;
   Transport transport;
   Lowering lowering = Lowering::kNone;
+  // XLA forgets which results share a parameter's buffer when it gets a module back (before jax 0.11), and does not
+  // mind whose memory it then writes to (XLA:GPU). See hlo/aliased_parameters.h.
+  bool copy_aliased_parameters = false;
 };
 
 // One row of the table: one collective, a start/done pair being one.

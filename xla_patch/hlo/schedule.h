@@ -2,6 +2,8 @@
 #define XLA_SHMEM_HLO_SCHEDULE_H_
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +22,10 @@ class Schedule {
  private:
   std::unordered_map<int64_t, std::string_view> sequences_;
 };
+
+// The schedule with `added[computation][id]` put right before `id` where that is scheduled.
+std::string InsertIntoSchedule(std::string_view proto,
+                               const std::map<int64_t, std::unordered_map<int64_t, int64_t>>& added);
 
 }  // namespace xla_shmem::hlo
 

@@ -150,7 +150,8 @@ struct CustomCallExtension {
 constexpr int kTypedFfi = 1;
 
 // Bytes of a struct up to and with one of its members, as PJRT counts them.
-#define XLA_SHMEM_PJRT_SIZE(type, member) (offsetof(type, member) + sizeof(type::member))
+// NOLINTNEXTLINE(bugprone-sizeof-expression): members that are pointers are meant
+#define XLA_SHMEM_PJRT_SIZE(type, member) (offsetof(type, member) + sizeof(decltype(type::member)))
 
 }  // namespace xla_shmem::pjrt
 

@@ -36,9 +36,19 @@ void PassHook::SetObserver(Observer observer) {
 }
 
 void PassHook::SetOptions(PassOptions options) {
-  auto shared = std::make_shared<const PassOptions>(std::move(options));
   const std::lock_guard<std::mutex> lock(mutex_);
-  options_ = std::move(shared);
+  options.copy_aliased_parameters = forgets_aliases_;
+  options_ = std::make_shared<const PassOptions>(std::move(options));
+}
+
+void PassHook::SetForgetsAliases(bool forgets) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  forgets_aliases_ = forgets;
+  if (options_ != nullptr) {
+    PassOptions options = *options_;
+    options.copy_aliased_parameters = forgets;
+    options_ = std::make_shared<const PassOptions>(std::move(options));
+  }
 }
 
 void PassHook::Reset() {

@@ -33,6 +33,8 @@ class PassHook {
   void SetConnect(Connect connect);
   void SetObserver(Observer observer);
   void SetOptions(PassOptions options);
+  // Of the plugin; holds whatever the options say.
+  void SetForgetsAliases(bool forgets);
   // Forgets the options, so that the next module asks for them.
   void Reset();
 
@@ -52,6 +54,7 @@ class PassHook {
   Callbacks callbacks_;
   std::mutex mutex_;  // guards what follows
   std::shared_ptr<const PassOptions> options_;
+  bool forgets_aliases_ = false;
   Connect connect_;
   Observer observer_;
 };

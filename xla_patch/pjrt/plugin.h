@@ -27,6 +27,10 @@ class Plugin {
   // "0.112": version of the plugin's C API.
   std::string version() const;
 
+  // Whether XLA drops the aliasing of parameters and results from a module that a transform returns: up to jax 0.10.2,
+  // whose API is 0.112.
+  bool forgets_aliases() const { return api_->version.major == 0 && api_->version.minor < 113; }
+
   // `callbacks` must stay where they are for ever: a compilation under way may use them after ClearTransform.
   std::string RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const;
   std::string ClearTransform(const std::string& name) const;
