@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 fix=${2:-}
-mapfile -t sources < <(git ls-files '*.cc' '*.h')
+mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.cu')
 if [ "$fix" = --fix ]; then
   "$bin/ruff" check --fix python tests benchmarks
   "$bin/ruff" format python tests benchmarks

@@ -174,7 +174,7 @@ __device__ inline void Reduce(const ReduceArguments& arguments) {
 #define XLA_SHMEM_KERNEL(name, type, Kind) \
   extern "C" __global__ void name(const ReduceArguments arguments) { Reduce<type, Kind>(arguments); }
 
-#define XLA_SHMEM_KERNELS(name, type)              \
+#define XLA_SHMEM_KERNELS(name, type)                  \
   XLA_SHMEM_KERNEL(reduce_##name##_sum, type, SumOf)   \
   XLA_SHMEM_KERNEL(reduce_##name##_prod, type, ProdOf) \
   XLA_SHMEM_KERNEL(reduce_##name##_min, type, MinOf)   \
