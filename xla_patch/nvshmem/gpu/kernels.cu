@@ -151,12 +151,11 @@ __device__ inline void Reduce(const ReduceArguments& arguments) {
   const u64 first = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
   for (u64 pack = first; pack < packs; pack += stride) {
     Sum sums[kElements];
-    for (int input = 0; input < arguments.count; ++input) {
+    const Pack<T> first_input = static_cast<const Pack<T>*>(arguments.inputs[0])[pack];
+    for (int i = 0; i < kElements; ++i) sums[i] = Traits<T>::Load(first_input.values[i]);
+    for (int input = 1; input < arguments.count; ++input) {
       const Pack<T> loaded = static_cast<const Pack<T>*>(arguments.inputs[input])[pack];
-      for (int i = 0; i < kElements; ++i) {
-        const Sum value = Traits<T>::Load(loaded.values[i]);
-        sums[i] = input == 0 ? value : Kind::Apply(sums[i], value);
-      }
+      for (int i = 0; i < kElements; ++i) sums[i] = Kind::Apply(sums[i], Traits<T>::Load(loaded.values[i]));
     }
     Pack<T> stored;
     for (int i = 0; i < kElements; ++i) stored.values[i] = Traits<T>::Store(sums[i]);
