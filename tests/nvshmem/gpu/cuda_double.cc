@@ -198,24 +198,23 @@ struct DoubleCalls {
     return image == nullptr ? kInvalidValue : 0;
   }
   static int GetFunction(CudaFunction* function, CudaModule, const char* name) {
-    *function = reinterpret_cast<void*>(FindKernel(name));
+    *function = const_cast<Kernel*>(FindKernel(name));
     return *function == nullptr ? kNotFound : 0;
   }
   static int Launch(CudaFunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
                     unsigned, CudaStream handle, void** parameters, void**) {
-    // The parameters of a launch are copied when it is made. The largest are those of a reduction.
-    constexpr size_t kParameterBytes = 128 * sizeof(void*) + 24;
+    // The parameters of a launch are copied when it is made.
     Device* device = StreamOf(handle).device;
-    std::vector<char> argument(parameters == nullptr ? 0 : kParameterBytes);
-    if (parameters != nullptr) memcpy(argument.data(), parameters[0], kParameterBytes);
+    const auto* kernel = static_cast<const Kernel*>(function);
+    std::vector<char> argument(kernel->argument_bytes);
+    if (!argument.empty()) memcpy(argument.data(), parameters[0], argument.size());
     Command command{Command::Kind::kHostFunc};
     command.function = [](void* launch) { (*static_cast<std::function<void()>*>(launch))(); };
     {
       std::lock_guard<std::mutex> lock(device->mutex);
       command.destination = &device->launches.emplace_back([=]() mutable {
-        const auto kernel = reinterpret_cast<KernelFunction>(function);
         if (kernel == FindKernel("trap")) device->trapped = true;
-        kernel(argument.data(), grid, block);
+        kernel->run(argument.data(), grid, block);
       });
     }
     return Enqueue(handle, command);

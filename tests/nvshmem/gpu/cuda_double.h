@@ -51,9 +51,13 @@ class CudaDouble {
   std::unique_ptr<Device> device_;
 };
 
-// CPU build of a kernel by its name in kernels.cu, or null.
-using KernelFunction = void (*)(void* argument, unsigned grid, unsigned block);
-KernelFunction FindKernel(const char* name);
+// CPU build of a kernel, and the size of its argument.
+struct Kernel {
+  void (*run)(void* argument, unsigned grid, unsigned block);
+  size_t argument_bytes;
+};
+// By the name in kernels.cu, or null.
+const Kernel* FindKernel(const char* name);
 
 }  // namespace xla_shmem::testing
 

@@ -17,9 +17,9 @@ thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names the
 #define __device__
 #include "xla_patch/nvshmem/gpu/kernels.cu"
 
-template <void (*kKernel)(ReduceArguments)>
+template <typename Arguments, void (*kKernel)(Arguments)>
 void Run(void* argument, unsigned grid, unsigned block) {
-  ReduceArguments arguments;
+  Arguments arguments;
   memcpy(&arguments, argument, sizeof(arguments));
   gridDim.x = grid;
   blockDim.x = block;
@@ -32,17 +32,31 @@ void RunTrap(void*, unsigned, unsigned) { trap(); }
 
 }  // namespace
 
-KernelFunction FindKernel(const char* name) {
-#define XLA_SHMEM_NAMED(kernel) {#kernel, Run<kernel>}
+const Kernel* FindKernel(const char* name) {
+#define XLA_SHMEM_NAMED(kernel)                                        \
+  {                                                                    \
+    #kernel, { Run<ReduceArguments, kernel>, sizeof(ReduceArguments) } \
+  }
 #define XLA_SHMEM_KINDS(type)                                                                                        \
   XLA_SHMEM_NAMED(reduce_##type##_sum), XLA_SHMEM_NAMED(reduce_##type##_prod), XLA_SHMEM_NAMED(reduce_##type##_min), \
       XLA_SHMEM_NAMED(reduce_##type##_max)
-  static const std::unordered_map<std::string, KernelFunction> kernels = {
-      XLA_SHMEM_KINDS(f32), XLA_SHMEM_KINDS(f64), XLA_SHMEM_KINDS(f16), XLA_SHMEM_KINDS(bf16), XLA_SHMEM_KINDS(s8),
-      XLA_SHMEM_KINDS(s16), XLA_SHMEM_KINDS(s32), XLA_SHMEM_KINDS(s64), XLA_SHMEM_KINDS(u8),   XLA_SHMEM_KINDS(u16),
-      XLA_SHMEM_KINDS(u32), XLA_SHMEM_KINDS(u64), {"trap", RunTrap}};
+  static const std::unordered_map<std::string, Kernel> kernels = {
+      XLA_SHMEM_KINDS(f32),
+      XLA_SHMEM_KINDS(f64),
+      XLA_SHMEM_KINDS(f16),
+      XLA_SHMEM_KINDS(bf16),
+      XLA_SHMEM_KINDS(s8),
+      XLA_SHMEM_KINDS(s16),
+      XLA_SHMEM_KINDS(s32),
+      XLA_SHMEM_KINDS(s64),
+      XLA_SHMEM_KINDS(u8),
+      XLA_SHMEM_KINDS(u16),
+      XLA_SHMEM_KINDS(u32),
+      XLA_SHMEM_KINDS(u64),
+      {"tick", {Run<TickArguments, tick>, sizeof(TickArguments)}},
+      {"trap", {RunTrap, 0}}};
   const auto found = kernels.find(name);
-  return found == kernels.end() ? nullptr : found->second;
+  return found == kernels.end() ? nullptr : &found->second;
 }
 
 }  // namespace xla_shmem::testing

@@ -83,8 +83,8 @@ TEST_CASE("Every reduction kernel computes what the CPU road computes, for any b
         arguments.count = static_cast<int>(count);
         const std::string kernel = "reduce_" + type_name + "_" + kind_name;
         CAPTURE(kernel);
-        REQUIRE(static_cast<bool>(FindKernel(kernel.c_str()) != nullptr));
-        FindKernel(kernel.c_str())(&arguments, 1 + random() % 3, 32);
+        REQUIRE(FindKernel(kernel.c_str()) != nullptr);
+        FindKernel(kernel.c_str())->run(&arguments, 1 + random() % 3, 32);
         CHECK(SameValues(type, output, expected));
       }
     }
@@ -99,7 +99,7 @@ TEST_CASE("The output of a reduction may be one of its inputs") {
   arguments.output = b.data();
   arguments.elements = 100;
   arguments.count = 2;
-  FindKernel("reduce_f32_prod")(&arguments, 2, 32);
+  FindKernel("reduce_f32_prod")->run(&arguments, 2, 32);
   CHECK(b == std::vector<float>(100, 3.0f));
 }
 

@@ -261,6 +261,36 @@ TEST_CASE("A peer that never comes ends the wait with an error that names it, an
   CHECK(next.find("PE 1 has put 0 of 1") != std::string::npos);
 }
 
+TEST_CASE("A graph whose peer stops launching ends with an error too, and one that goes on does not") {
+  GpuJobOptions options;
+  options.deadline = std::chrono::milliseconds(400);
+  GpuJob job(options);
+  std::vector<std::vector<char>> operands(2, std::vector<char>(100, 'x')), results(2, std::vector<char>(100, 'y'));
+  for (int pe = 0; pe < 2; ++pe) {
+    OnDevice(job.pe(pe), [&] {
+      const StreamPermute permute{kName, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
+      job.pe(pe).cuda->BeginCapture(job.pe(pe).compute);
+      CHECK(job.pe(pe).transfers->ReplayPermute(permute, job.pe(pe).compute) == "");
+      job.pe(pe).cuda->EndCapture(job.pe(pe).compute);
+      return 0;
+    });
+  }
+  // Longer than the deadline, with launches all along.
+  for (int launch = 0; launch < 60; ++launch) {
+    for (int pe = 0; pe < 2; ++pe) job.pe(pe).cuda->LaunchGraph(job.pe(pe).compute);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  REQUIRE(job.Synchronize());
+  std::this_thread::sleep_for(std::chrono::milliseconds(600));  // idle for longer than the deadline
+  for (int pe = 0; pe < 2; ++pe) CHECK(job.pe(pe).watchdog->failure() == "");
+  job.pe(0).cuda->LaunchGraph(job.pe(0).compute);
+  REQUIRE(job.pe(0).cuda->Synchronize());
+  CHECK(job.pe(0).cuda->trapped());
+  CHECK(job.pe(0).watchdog->failure().find("an operation of a CUDA graph has not finished") == 0);
+  CHECK(job.pe(0).watchdog->failure().find("module/op") != std::string::npos);
+  CHECK(job.pe(1).watchdog->failure() == "");
+}
+
 TEST_CASE("The deadline of a transfer only runs once the GPU has come to it") {
   GpuJobOptions options;
   options.deadline = std::chrono::milliseconds(250);

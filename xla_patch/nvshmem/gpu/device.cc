@@ -10,6 +10,13 @@ namespace {
 
 constexpr unsigned kBlock = 256;
 
+// Parts of the names in kernels.cu.
+constexpr const char* kKernelTypes[] = {"f32", "f64", "f16", "bf16", "s8",  "s16",
+                                        "s32", "s64", "u8",  "u16",  "u32", "u64"};
+constexpr const char* kKernelKinds[] = {"sum", "prod", "min", "max"};
+
+std::string KernelName(const std::string& type, const std::string& kind) { return "reduce_" + type + "_" + kind; }
+
 // The parameter of the reduction kernels, laid out as in kernels.cu.
 struct ReduceArguments {
   const void* inputs[Device::kMaxReduceInputs];
@@ -47,11 +54,23 @@ std::string Device::TakeError() {
   return std::exchange(error_, {});
 }
 
+// All functions now: what the driver does to load one is not allowed while a stream of the thread is captured.
 bool Device::LoadKernels(const void* image, std::string* error) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
+  bool found = !failed() && FindFunction("tick") && FindFunction("trap");
+  for (const char* type : kKernelTypes) {
+    for (const char* kind : kKernelKinds) found = found && FindFunction(KernelName(type, kind));
+  }
   *error = TakeError();
-  return error->empty();
+  return found && error->empty();
+}
+
+bool Device::FindFunction(const std::string& kernel) {
+  CudaFunction function = nullptr;
+  Check(cuda_->module_get_function(&function, module_, kernel.c_str()), ("cuModuleGetFunction of " + kernel).c_str());
+  functions_[kernel] = function;
+  return function != nullptr;
 }
 
 CudaStream Device::CreateStream() {
@@ -118,6 +137,11 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
   Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
 }
 
+void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
+  uint64_t* arguments[] = {busy, ended};
+  if (!failed()) Launch("tick", 1, 1, arguments, stream);
+}
+
 void Device::Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs,
                     size_t elements, void* output, CudaStream stream) {
   if (elements == 0 || failed()) return;
@@ -129,22 +153,12 @@ void Device::Reduce(const std::string& type, const std::string& kind, const std:
   // Sixteen bytes a thread at a time; a few blocks saturate the memory and leave the SMs to XLA's kernels.
   constexpr size_t kMaxBlocks = 32;
   const size_t blocks = std::clamp<size_t>(elements / (16 * kBlock), 1, kMaxBlocks);
-  Launch("reduce_" + type + "_" + kind, static_cast<unsigned>(blocks), kBlock, &arguments, stream);
+  Launch(KernelName(type, kind), static_cast<unsigned>(blocks), kBlock, &arguments, stream);
 }
 
 void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream) {
-  CudaFunction function = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = functions_.find(kernel);
-    if (found != functions_.end()) function = found->second;
-  }
-  if (function == nullptr) {
-    const int result = cuda_->module_get_function(&function, module_, kernel.c_str());
-    if (result != kCudaSuccess) return Check(result, ("cuModuleGetFunction of " + kernel).c_str());
-    std::lock_guard<std::mutex> lock(mutex_);
-    functions_[kernel] = function;
-  }
+  const auto found = functions_.find(kernel);
+  const CudaFunction function = found == functions_.end() ? nullptr : found->second;
   void* parameters[] = {argument};
   Check(cuda_->launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, argument == nullptr ? nullptr : parameters,
                              nullptr),

@@ -54,6 +54,9 @@ class Device {
               void* output, CudaStream stream);
   static constexpr int kMaxReduceInputs = 128;
 
+  // Runs kernel tick: `ended` grows by one and `busy` becomes 0, both words of device memory.
+  void Tick(uint64_t* busy, uint64_t* ended, CudaStream stream);
+
   // An event behind everything `stream` has now. Give it back with Recycle once nobody asks about it any more.
   CudaEvent Mark(CudaStream stream);
   void WaitFor(CudaEvent event, CudaStream stream);
@@ -81,6 +84,7 @@ class Device {
   void Check(int result, const char* call);
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
+  bool FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream);
   Progress ToProgress(int result) const;
 
@@ -89,11 +93,11 @@ class Device {
   const Puts puts_;
   const CudaContext context_;
   CudaModule module_ = nullptr;
+  std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on
 
   mutable std::mutex mutex_;  // the rest
   std::string error_;
   std::vector<CudaEvent> idle_events_;
-  std::unordered_map<std::string, CudaFunction> functions_;
 };
 
 // Makes the device's context current on this thread.

@@ -1,4 +1,5 @@
-// The device code of xla-shmem: element-wise reductions in a fixed order, and the trap that ends a stuck job.
+// The device code of xla-shmem: element-wise reductions in a fixed order, a tick for the watchdog, and the trap
+// that ends a stuck job.
 //
 // Compiled at start with NVRTC for the GPU at hand (python/xla_shmem/gpu/kernels.py), so there are no includes; the
 // unit tests compile the same file for the CPU and hold it against thunks/reduction.h, whose semantics these are: f32,
@@ -191,6 +192,17 @@ XLA_SHMEM_KERNELS(u8, u8)
 XLA_SHMEM_KERNELS(u16, u16)
 XLA_SHMEM_KERNELS(u32, u32)
 XLA_SHMEM_KERNELS(u64, u64)
+
+// Counts what has run to its end: what a watchdog can see of a CUDA graph that is launched again and again.
+struct TickArguments {
+  u64* busy;
+  u64* ended;
+};
+
+extern "C" __global__ void tick(const TickArguments arguments) {
+  *arguments.ended += 1;
+  *arguments.busy = 0;
+}
 
 // Ends every stream of the context with an error: what a stuck wait cannot do by itself.
 extern "C" __global__ void trap() {

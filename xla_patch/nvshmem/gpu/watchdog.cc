@@ -50,6 +50,14 @@ void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, Describe desc
   if (entries_.size() == 1) wake_.notify_all();
 }
 
+void Watchdog::WatchGraphs(const uint64_t* busy, const uint64_t* ended, const std::string& name) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  graph_busy_ = busy;
+  graph_ended_ = ended;
+  if (std::find(graph_names_.begin(), graph_names_.end(), name) == graph_names_.end()) graph_names_.push_back(name);
+  wake_.notify_all();
+}
+
 std::string Watchdog::failure() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_;
@@ -99,6 +107,29 @@ std::string Watchdog::FindFailure(std::list<Entry>& entries) {
   return "";
 }
 
+// An operation that is under way, and nothing has ended for as long as the deadline. Looks every now and then: it reads
+// the GPU's memory.
+std::string Watchdog::FindGraphFailure() {
+  const Clock::time_point now = Clock::now();
+  if (graph_busy_ == nullptr || now < next_graph_look_) return "";
+  next_graph_look_ = now + std::min<Clock::duration>(deadline_ / 4, std::chrono::seconds(1));
+  uint64_t busy = 0;
+  uint64_t ended = 0;
+  if (!device_->ReadWord(graph_ended_, &ended) || !device_->ReadWord(graph_busy_, &busy)) return "";
+  if (busy == 0 || ended != ended_seen_ || graph_deadline_ == Clock::time_point()) {
+    ended_seen_ = ended;
+    graph_deadline_ = now + deadline_;
+    return "";
+  }
+  if (now < graph_deadline_) return "";
+  constexpr size_t kNamed = 8;
+  std::string text =
+      "an operation of a CUDA graph has not finished within the deadline (XLA_SHMEM_DEADLINE); it is one of ";
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < std::min(kNamed, graph_names_.size()); ++i) text += (i == 0 ? "" : ", ") + graph_names_[i];
+  return text + (graph_names_.size() > kNamed ? ", ..." : "");
+}
+
 // Waits for the streams to end after the trap.
 void Watchdog::End(const std::string& reason, std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
@@ -116,15 +147,21 @@ void Watchdog::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    if (entries_.empty()) {
+    if (entries_.empty() && graph_busy_ == nullptr) {
       wake_.wait(lock);
     } else {
       wake_.wait_for(lock, kPoll);
     }
+    if (!failure_.empty()) {
+      // Nothing is left to be noticed.
+      entries_.clear();
+      continue;
+    }
     std::list<Entry> looked_at = std::move(entries_);
     entries_.clear();
     lock.unlock();
-    const std::string reason = FindFailure(looked_at);
+    std::string reason = FindFailure(looked_at);
+    if (reason.empty()) reason = FindGraphFailure();
     if (!reason.empty()) {
       Fail(reason);
       End(reason, looked_at);

@@ -42,6 +42,9 @@ class Watchdog {
   // `begun`: reached when the GPU comes to the transfer; only then does its deadline run, since a host may enqueue
   // hours of compute ahead of it.
   void Watch(EventRef begun, std::vector<EventRef> events, Describe describe);
+  // From now on also looks at what CUDA graphs do: `busy` is 1 while an operation of one is under way, `ended` counts
+  // those that have ended. The same two words at every call; `name` of an operation that was captured, for the error.
+  void WatchGraphs(const uint64_t* busy, const uint64_t* ended, const std::string& name);
   // "" or why the job has failed, for good.
   std::string failure() const;
   // A late transfer of this PE is the job's failure; so is what another thread found out.
@@ -60,6 +63,7 @@ class Watchdog {
   // True while an event of the entry has not been reached.
   bool Running(const Entry& entry, std::string* error) const;
   std::string FindFailure(std::list<Entry>& entries);
+  std::string FindGraphFailure();
   void End(const std::string& reason, std::list<Entry>& entries);
 
   Device* const device_;
@@ -72,7 +76,14 @@ class Watchdog {
   std::condition_variable wake_;
   std::list<Entry> entries_;  // newest at the back
   std::string failure_;
+  const uint64_t* graph_busy_ = nullptr;
+  const uint64_t* graph_ended_ = nullptr;
+  std::vector<std::string> graph_names_;
   bool stop_ = false;
+  // Of the watchdog's thread.
+  uint64_t ended_seen_ = 0;
+  Clock::time_point graph_deadline_;
+  Clock::time_point next_graph_look_;
   std::thread thread_;
 };
 

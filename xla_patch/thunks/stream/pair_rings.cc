@@ -18,7 +18,7 @@ constexpr uint32_t kMaxSlots = 16;
 bool PairLayout::Create(int n_pes, size_t arena_bytes, PairLayout* layout, std::string* error) {
   layout->n_pes_ = n_pes;
   const size_t peers = std::max(n_pes - 1, 1);
-  const size_t words = n_pes * kWordsPerPeer * kLine;
+  const size_t words = (n_pes + 1) * kWordsPerPeer * kLine;
   const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
   // One slot of each peer is for replays.
   layout->slot_bytes_ = std::min(kMaxSlotBytes, per_peer / (kMinSlots + 1) / kMinSlotBytes * kMinSlotBytes);
@@ -36,13 +36,13 @@ size_t PairLayout::RecommendedBytes(int n_pes) {
   const size_t peers = std::max(n_pes - 1, 1);
   // Two rings' worth of pipelining up to eight PEs; beyond, the job's memory is not to grow with its size.
   const size_t slots = n_pes <= 8 ? 2 * kMinSlots : kMinSlots;
-  return n_pes * kWordsPerPeer * kLine + peers * (slots + 1) * kMaxSlotBytes;
+  return (n_pes + 1) * kWordsPerPeer * kLine + peers * (slots + 1) * kMaxSlotBytes;
 }
 
 size_t PairLayout::PeerRegion(int me, int peer) const {
   // Nobody puts to itself, so there are n - 1 regions.
   const size_t index = peer < me ? peer : peer - 1;
-  return WordOffset(n_pes_, 0) + index * (num_slots_ + 1) * slot_bytes_;
+  return WordOffset(n_pes_ + 1, 0) + index * (num_slots_ + 1) * slot_bytes_;
 }
 
 size_t PairLayout::Slot(int me, int peer, uint64_t message) const {

@@ -51,17 +51,25 @@ class Exchange {
 std::string Transfers::BeginReplay(CudaStream stream) {
   const std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
   if (!failure.empty()) return failure;
-  // A graph's launches are watched by nobody: its events would belong to the capture.
-  begun_ = watchdog_ == nullptr || device_->Capturing(stream) ? nullptr : MarkShared(*device_, stream);
+  begun_ = nullptr;
+  capturing_ = device_->Capturing(stream);
+  if (capturing_) {
+    // Events would belong to the capture; the words are there for every launch.
+    device_->Signal(rings_->graph_busy(), 1, rings_->pe(), stream);
+  } else if (watchdog_ != nullptr) {
+    begun_ = MarkShared(*device_, stream);
+  }
   return device_->TakeError();
 }
 
 std::string Transfers::EndReplay(const std::string& name, CudaStream stream) {
-  if (begun_ != nullptr) {
+  if (capturing_) {
+    device_->Tick(rings_->graph_busy(), rings_->graph_ended(), stream);
+    if (watchdog_ != nullptr) watchdog_->WatchGraphs(rings_->graph_busy(), rings_->graph_ended(), name);
+  } else if (begun_ != nullptr) {
     watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)}, [name] {
       return name + ": its peers have not answered within the deadline (XLA_SHMEM_DEADLINE)";
     });
-    begun_ = nullptr;
   }
   const std::string error = device_->TakeError();
   return error.empty() ? "" : name + ": " + error;

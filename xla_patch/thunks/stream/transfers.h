@@ -104,6 +104,7 @@ class Transfers {
   CudaStream receive_stream_;
   std::mutex mutex_;
   EventRef begun_;  // of the transfer being enqueued
+  bool capturing_ = false;
   std::map<TransferKey, std::pair<EventRef, EventRef>> started_;
 };
 
