@@ -107,13 +107,9 @@ bool CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* e
       continue;
     }
     ++next_id;
-    InstructionEdit edit;
-    edit.computation = module.entry;
-    edit.instruction = i;
-    edit.before = WithNameAndId(instruction.body, std::string(parameter.name) + ".donated", next_id);
-    edit.before_id = next_id;
-    edit.body = Copy(parameter, instruction.id, next_id);
-    edits->push_back(std::move(edit));
+    const std::string name = std::string(parameter.name) + ".donated";
+    edits->push_back({module.entry, i, Copy(parameter, instruction.id, next_id),
+                      NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}});
   }
   return true;
 }

@@ -83,7 +83,7 @@ void CopyKeptFields(std::string_view body, bool has_new_shape, std::string* out)
 size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
 
 size_t SizeInComputation(const InstructionEdit& edit) {
-  return BytesFieldSize(edit.body.size()) + (edit.before.empty() ? 0 : BytesFieldSize(edit.before.size()));
+  return BytesFieldSize(edit.body.size()) + (edit.before.has_value() ? BytesFieldSize(edit.before->body.size()) : 0);
 }
 
 // The module's bytes with a schedule in which the new instructions run right before those they stand before.
@@ -92,8 +92,8 @@ std::string WithNewInstructionsScheduled(const Module& module, const std::vector
   // By computation and id of the instruction behind.
   std::map<int64_t, std::unordered_map<int64_t, int64_t>> added;
   for (const InstructionEdit& edit : edits) {
-    if (!edit.before.empty()) {
-      added[module.computations[edit.computation].id][module.instructions[edit.instruction].id] = edit.before_id;
+    if (edit.before.has_value()) {
+      added[module.computations[edit.computation].id][module.instructions[edit.instruction].id] = edit.before->id;
     }
   }
   if (added.empty() || module.schedule.empty()) {
@@ -167,7 +167,7 @@ std::string AsBarrier(std::string_view body, const Attributes& own) {
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits) {
   size_t size = module.bytes.size();
   for (const InstructionEdit& edit : edits) {
-    size += edit.body.size() + edit.before.size() + 16;
+    size += SizeInComputation(edit) + 16;
   }
   std::string out;
   out.reserve(size);
@@ -191,8 +191,8 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
     for (; first < last; ++first) {
       const std::string_view old = module.instructions[edits[first].instruction].whole;
       copy_to(old.data());
-      if (!edits[first].before.empty()) {
-        WriteBytesField(2, edits[first].before, &out);
+      if (const auto& before = edits[first].before; before.has_value()) {
+        WriteBytesField(2, before->body, &out);
       }
       WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
       copied = old.data() + old.size();

@@ -34,12 +34,16 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
 // which runs after the hook, takes it out of module and schedule.
 std::string AsBarrier(std::string_view body, const Attributes& own);
 
+struct NewInstruction {
+  std::string body;
+  int64_t id;
+};
+
 struct InstructionEdit {
   size_t computation;
   size_t instruction;
   std::string body;
-  std::string before{};   // a new instruction to put before it; "" for none
-  int64_t before_id = 0;  // and its id
+  std::optional<NewInstruction> before = std::nullopt;  // to be put right before it
 };
 
 // The module with these instructions replaced, and new ones also in the schedule; everything else byte for byte in the
