@@ -46,6 +46,7 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   reader.Read("nvshmem_team_split_2d", &api.team_split_2d);
   reader.Read("nvshmem_team_destroy", &api.team_destroy);
   reader.Read("nvshmemx_hostlib_init_attr", &library->hostlib_init_attr);
+  reader.Read("nvshmemx_init_status", &library->init_status);
   reader.Read("nvshmemx_hostlib_finalize", &library->hostlib_finalize);
   reader.Read("nvshmemx_get_uniqueid", &library->get_uniqueid);
   reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);

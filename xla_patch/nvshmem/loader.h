@@ -21,6 +21,7 @@ struct NvshmemLibrary {
 
   // nvshmemx_hostlib_init_attr and friends; nvshmemx_init_attr is deliberately absent: it exits the process on failure.
   int (*hostlib_init_attr)(unsigned flags, void* attributes) = nullptr;
+  int (*init_status)() = nullptr;
   void (*hostlib_finalize)() = nullptr;
   int (*get_uniqueid)(void* unique_id) = nullptr;
   int (*set_attr_uniqueid_args)(int rank, int ranks, const void* unique_id, void* attributes) = nullptr;

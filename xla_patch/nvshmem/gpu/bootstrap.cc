@@ -10,6 +10,7 @@ namespace xla_shmem::gpu {
 namespace {
 
 constexpr unsigned kInitWithUniqueId = 1 << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
+constexpr int kStatusInitialized = 2;           // NVSHMEM_STATUS_IS_INITIALIZED; lower is less
 constexpr size_t kHeapMargin = 64 << 20;        // of NVSHMEM's own: teams, workspaces, alignment
 constexpr int kOwnTeams = 16;                   // world, shared, node and their like
 
@@ -74,13 +75,14 @@ bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::stri
   InitAttributes attributes;
   int status = library.set_attr_uniqueid_args(pe, n_pes, &id, &attributes);
   if (status == 0) status = library.hostlib_init_attr(kInitWithUniqueId, &attributes);
-  if (status != 0) {
-    *error = "NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
-             " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (status " +
-             std::to_string(status) + "): NVSHMEM_DEBUG=INFO shows why";
-    return false;
-  }
-  return true;
+  std::string failed = status == 0 ? "" : "status " + std::to_string(status);
+  // Init says 0 even if it got no further than its bootstrap, and the next call would then end the process.
+  if (status == 0 && library.init_status() < kStatusInitialized) failed = "it got no further than its bootstrap";
+  if (failed.empty()) return true;
+  *error = "NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
+           " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (" + failed +
+           "): NVSHMEM_DEBUG=INFO shows why";
+  return false;
 }
 
 }  // namespace xla_shmem::gpu
