@@ -51,6 +51,14 @@ bool ReadCall(ffi::Dictionary attributes, Call* call, std::string* error) {
   return error->empty();
 }
 
+// From the job's PE, -1 for none, to the one of our NVSHMEM world. The pass leaves alone what crosses worlds.
+bool ToWorldPe(const std::string& name, int job_pe, int* world_pe, std::string* error) {
+  *world_pe = GpuRuntime::Get().WorldPe(job_pe);
+  if (job_pe < 0 || *world_pe >= 0) return true;
+  *error = name + ": PE " + std::to_string(job_pe) + " is in another NVSHMEM world; please report this";
+  return false;
+}
+
 bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
                  gpu::StreamPermute* permute, std::string* error) {
   Buffers buffers;
@@ -59,13 +67,11 @@ bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::
       !ReadBuffers(arguments, results, &buffers, error)) {
     return false;
   }
-  const GpuRuntime& runtime = GpuRuntime::Get();
-  const Neighbours neighbours = FindNeighbours(pairs, runtime.job_pe());
-  *permute = {call->name,
-              runtime.WorldPe(neighbours.source),
-              runtime.WorldPe(neighbours.target),
-              {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
-  return true;
+  const Neighbours neighbours = FindNeighbours(pairs, GpuRuntime::Get().job_pe());
+  permute->name = call->name;
+  permute->buffers = {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)};
+  return ToWorldPe(call->name, neighbours.source, &permute->source, error) &&
+         ToWorldPe(call->name, neighbours.target, &permute->target, error);
 }
 
 bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
@@ -80,11 +86,10 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
       !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().job_pe(), &read, error)) {
     return false;
   }
-  for (int& pe : read.group) pe = GpuRuntime::Get().WorldPe(pe);
-  *all_reduce = {call->name,
-                 read.reduction,
-                 std::move(read.group),
-                 std::move(read.types),
+  for (int& pe : read.group) {
+    if (!ToWorldPe(call->name, pe, &pe, error)) return false;
+  }
+  *all_reduce = {call->name, read.reduction, std::move(read.group), std::move(read.types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
