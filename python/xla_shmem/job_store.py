@@ -25,6 +25,9 @@ class Store(Protocol):
     def get(self, key: str) -> str | None:
         """Return a note, None while there is none."""
 
+    def propose(self, key: str, value: str) -> str:
+        """Leave a note if there is none yet; return the one that is there: the same in all processes."""
+
 
 class LocalStore:
     """The store of processes that are one: a job of one process, or threads in a test."""
@@ -47,6 +50,12 @@ class LocalStore:
     def get(self, key: str) -> str | None:
         with self._changed:
             return self._values.get(key)
+
+    def propose(self, key: str, value: str) -> str:
+        with self._changed:
+            standing = self._values.setdefault(key, value)
+            self._changed.notify_all()
+            return standing
 
 
 class DistributedStore:
@@ -73,6 +82,14 @@ class DistributedStore:
             if "NOT_FOUND" in str(error):
                 return None
             raise
+
+    def propose(self, key: str, value: str) -> str:
+        try:
+            self.set(key, value)
+        except Exception as error:
+            if "ALREADY_EXISTS" not in str(error):
+                raise
+        return self.wait(key)
 
 
 def open_store() -> tuple[Store, int, int]:

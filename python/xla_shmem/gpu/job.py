@@ -12,6 +12,7 @@ import base64
 import dataclasses
 import json
 import logging
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -74,20 +75,35 @@ class Runtime:
             logger.warning("xla_shmem: passing over %s: %s", path, reason)
         found = _core.gpu_open(search.paths, ordinal)
         logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
-        return compile_kernels(found["compute_capability"], libraries.nvrtc(cuda).paths)
+        return self.compile(found["compute_capability"], cuda)
+
+    def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
+        """Return the device code for a GPU.
+
+        Raises:
+          KernelError: NVRTC is missing or refuses.
+        """
+        return compile_kernels(compute_capability, libraries.nvrtc(cuda).paths)
 
 
 class GpuJob:
     """This process's part in the job. One a process."""
 
     def __init__(
-        self, options: Options, store: Store, process: int, processes: int, runtime: Runtime | None = None
+        self,
+        options: Options,
+        store: Store,
+        process: int,
+        processes: int,
+        runtime: Runtime | None = None,
+        timeout_s: float = STORE_TIMEOUT_S,
     ) -> None:
         self._options = options
         self._store = store
         self._process = process
         self._processes = processes
         self._runtime = runtime or Runtime()
+        self._timeout_s = timeout_s
         self._reason = "the GPU road of this process has not been started"
         self._places: list[GpuPlace] = []
         self._worlds: list[World] = []
@@ -106,12 +122,12 @@ class GpuJob:
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
         self._reason = self._agree()
         if not self._reason:
-            announced = [self._announcement(process) for process in range(self._processes)]
+            announced = [self._announcement(process, self._timeout_s) for process in range(self._processes)]
             all_facts = [announcement.facts for announcement in announced]
             counts = [len(facts.gpus) for facts in all_facts]
             self._places = place_gpus(all_facts, counts, self._options.nvlink_domain)
             self._worlds = nvshmem_worlds(self._places)
-            self._store.set(f"{_PREFIX}/started/{self._process}", self._start_world(all_facts, kernels))
+            self._store.propose(f"{_PREFIX}/started/{self._process}", self._start_world(all_facts, kernels))
         elif self._process == 0:
             logger.warning("xla_shmem: %s; collectives between GPUs stay on the default backend", self._reason)
 
@@ -148,27 +164,34 @@ class GpuJob:
             f" gpu_reduce={self._options.gpu_reduce}"
         )
 
-    def _announcement(self, process: int) -> Announcement:
-        return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}"))
+    def _announcement(self, process: int, timeout_s: float) -> Announcement:
+        return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}", timeout_s))
 
     def _agree(self) -> str:
-        """What process 0 says of all announcements: "" or why nobody may start."""
+        """The verdict on all announcements: "" or why nobody may start.
+
+        Process 0 gives it. Whoever has waited for it in vain gives it instead: the first one stands for everybody, for
+        a process 0 that comes late too.
+        """
         key = f"{_PREFIX}/verdict"
         if self._process == 0:
-            self._store.set(key, self._judge())
+            return self._store.propose(key, self._judge())
+        # Process 0 may itself wait for the others.
+        timeout_s = 2 * self._timeout_s
         try:
-            # Process 0 may itself wait for every other one.
-            return self._store.wait(key, STORE_TIMEOUT_S * 2)
+            return self._store.wait(key, timeout_s)
         except TimeoutError:
-            return "process 0 runs without xla-shmem: set the flag and install the package in every process"
+            return self._store.propose(key, _absent(0, timeout_s))
 
     def _judge(self) -> str:
         first: Announcement | None = None
+        deadline = time.monotonic() + self._timeout_s
         for process in range(self._processes):
             try:
-                announcement = self._announcement(process)
+                # Notes that are there are read, however late it is.
+                announcement = self._announcement(process, max(deadline - time.monotonic(), 0.1))
             except TimeoutError:
-                return f"process {process} runs without xla-shmem: set the flag and install the package everywhere"
+                return _absent(process, self._timeout_s)
             if announcement.error:
                 return f"process {process}: {announcement.error}"
             first = first or announcement
@@ -191,7 +214,7 @@ class GpuJob:
         try:
             if world.processes[0] == self._process:
                 self._store.set(key, self._unique_id_note())
-            note = json.loads(self._store.wait(key))
+            note = json.loads(self._store.wait(key, self._timeout_s))
             if note["error"]:
                 return f"process {world.processes[0]}: {note['error']}"
             self._runtime.start(
@@ -204,8 +227,10 @@ class GpuJob:
                 reduce=self._options.gpu_reduce,
                 deadline_s=self._options.deadline,
             )
-        except (RuntimeError, TimeoutError) as failure:
+        except RuntimeError as failure:
             return str(failure)
+        except TimeoutError:
+            return f"process {world.processes[0]} has made no unique id of NVSHMEM within {self._timeout_s:g} s"
         return ""
 
     def _unique_id_note(self) -> str:
@@ -248,7 +273,19 @@ class GpuJob:
 
     def _why_not_started(self) -> str:
         for process in range(self._processes):
-            # The GPU client is up, so every process has been through `start`.
-            if error := self._store.wait(f"{_PREFIX}/started/{process}"):
+            key = f"{_PREFIX}/started/{process}"
+            try:
+                # The GPU client is up, so every process has been through `start`, if it is still there.
+                error = self._store.wait(key, self._timeout_s)
+            except TimeoutError:
+                error = self._store.propose(key, f"it has not started NVSHMEM within {self._timeout_s:g} s")
+            if error:
                 return f"process {process}: {error}"
         return ""
+
+
+def _absent(process: int, timeout_s: float) -> str:
+    return (
+        f"process {process} runs without xla-shmem (nothing heard of it within {timeout_s:g} s): set the flag and"
+        " install the package in every process"
+    )
