@@ -1,25 +1,36 @@
 // The calls of libnvidia-ml.so.1 and libcuda.so.1 that xla_shmem.gpu makes, on a machine described by DRIVER_DOUBLE:
-//   hgx       2 GPUs on NVSwitches, fabric "completed" without a cluster     nvl72  the same with a cluster, clique 7
-//   bridge    2 GPUs with NVLinks to each other                              pcie   2 GPUs with peer access only
-//   lone      2 GPUs without peer access                                     mig    2 GPUs split by MIG
-//   old       as pcie; a driver that knows neither fabric nor MIG            broken nvmlInit and cuInit fail
-// CUDA shows the GPUs in reverse order, or those in CUDA_DOUBLE_VISIBLE many.
-// Layouts and numbers as in nvml.h and cuda.h.
+//   hgx       GPUs on NVSwitches, fabric "completed" without a cluster     nvl72  the same with a cluster, clique 7
+//   bridge    pairs of GPUs with NVLinks to each other                     pcie   GPUs with peer access only
+//   lone      GPUs without peer access                                     mig    GPUs split by MIG
+//   old       as pcie; a driver that knows neither fabric nor MIG          broken nvmlInit and cuInit fail
+// It has DRIVER_DOUBLE_GPUS GPUs, two if that is unset. CUDA shows them in reverse order, or those in
+// CUDA_DOUBLE_VISIBLE many. Layouts and numbers as in nvml.h and cuda.h.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
 
+#include "tests/nvshmem/gpu/cuda_errors.h"
+
 namespace {
 
+namespace testing = xla_shmem::testing;
+
 constexpr int kSuccess = 0, kNotSupported = 3, kFunctionNotFound = 13, kLibRmVersionMismatch = 18;
-constexpr const char* kBusIds[] = {"00000000:1B:00.0", "00000000:5D:00.0"};
+constexpr const char* kBusIds[] = {"00000000:1B:00.0", "00000000:5D:00.0", "00000000:9B:00.0", "00000000:DD:00.0"};
 
 bool Is(const char* name) {
   const char* machine = std::getenv("DRIVER_DOUBLE");
   return machine != nullptr && std::strcmp(machine, name) == 0;
 }
+
+int Number(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::atoi(text) : otherwise;
+}
+
+int Gpus() { return Number("DRIVER_DOUBLE_GPUS", 2); }
 
 bool OnSwitch() { return Is("hgx") || Is("nvl72"); }
 
@@ -53,7 +64,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return kSuccess;
 }
 int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = 2;
+  *count = static_cast<unsigned>(Gpus());
   return kSuccess;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
@@ -93,7 +104,7 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, unsigned* type) {
   *type = OnSwitch() ? 2 : 0;
   return kSuccess;
 }
-int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, Pci* pci) { return FillPci(pci, 1 - IndexOf(device)); }
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned, Pci* pci) { return FillPci(pci, IndexOf(device) ^ 1); }
 int nvmlDeviceGetP2PStatus(void*, void*, unsigned capability, unsigned* status) {
   const bool nvlink = OnSwitch() || Is("bridge");
   const bool any = nvlink || Is("pcie") || Is("old");
@@ -119,22 +130,25 @@ int nvmlDeviceGetGpuFabricInfoV(void*, FabricInfo* info) {
   return kSuccess;
 }
 
-int cuInit(unsigned) { return Is("broken") ? 803 : kSuccess; }
-int cuGetErrorName(int, const char** name) {
-  *name = "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH";
+int cuInit(unsigned) { return Is("broken") ? testing::kDriverMismatch : kSuccess; }
+int cuGetErrorName(int error, const char** name) {
+  *name = testing::CudaErrorName(error);
   return kSuccess;
 }
+int cuDriverGetVersion(int* version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 int cuDeviceGetCount(int* count) {
-  const char* visible = std::getenv("CUDA_DOUBLE_VISIBLE");
-  *count = visible != nullptr ? std::atoi(visible) : 2;
+  *count = Number("CUDA_DOUBLE_VISIBLE", Gpus());
   return kSuccess;
 }
 int cuDeviceGet(int* device, int ordinal) {
+  int count = 0;
+  cuDeviceGetCount(&count);
+  if (ordinal < 0 || ordinal >= count) return testing::kInvalidDevice;
   *device = ordinal;
   return kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int size, int device) {
-  std::snprintf(text, static_cast<std::size_t>(size), "%s", kBusIds[1 - device] + 4);  // CUDA writes 4 digits of domain
+  std::snprintf(text, static_cast<std::size_t>(size), "%s", kBusIds[Gpus() - 1 - device] + 4);  // CUDA writes 4 digits of domain
   return kSuccess;
 }
 

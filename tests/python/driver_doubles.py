@@ -8,13 +8,15 @@ import sys
 from pathlib import Path
 
 SOURCE = Path(__file__).parent / "driver_double.cc"
+ROOT = Path(__file__).parents[2]
 
 
 def build(directory: Path) -> Path:
     """Compiles the double as libnvidia-ml.so.1 and libcuda.so.1; returns the directory."""
     for name in ("libnvidia-ml.so.1", "libcuda.so.1"):
         if not (directory / name).exists():
-            command = ["c++", "-std=c++17", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", directory / name, SOURCE]
+            flags = ["-std=c++17", "-shared", "-fPIC", f"-I{ROOT}", f"-Wl,-soname,{name}"]
+            command = ["c++", *flags, "-o", directory / name, SOURCE]
             subprocess.run(command, check=True, timeout=60)
     return directory
 

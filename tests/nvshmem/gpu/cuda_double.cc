@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -12,6 +14,7 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/nvshmem/gpu/cuda_errors.h"
 #include "xla_patch/nvshmem/host/host_api.h"
 #include "xla_patch/nvshmem/host/stream.h"
 
@@ -25,10 +28,6 @@ using gpu::CudaModule;
 using gpu::CudaStream;
 using gpu::DeviceAddress;
 using host::Command;
-
-constexpr int kInvalidValue = 1;    // CUDA_ERROR_INVALID_VALUE
-constexpr int kLaunchFailed = 719;  // CUDA_ERROR_LAUNCH_FAILED
-constexpr int kNotFound = 500;      // CUDA_ERROR_NOT_FOUND
 
 // Each record has a word of its own: waits are bound to the record that was the last when they were enqueued.
 struct Event {
@@ -64,6 +63,9 @@ struct CudaDouble::Device {
 };
 
 void CudaDouble::Device::Run() {
+  // Looks often while there is something to do, seldom when not: several processes may have a double each.
+  constexpr int kBusyRounds = 100;
+  int idle_rounds = 0;
   for (;;) {
     bool moved = false;
     {
@@ -82,7 +84,8 @@ void CudaDouble::Device::Run() {
         for (Stream& stream : streams) stream.Abandon();
       }
     }
-    if (!moved) usleep(20);
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (!moved) usleep(idle_rounds < kBusyRounds ? 20 : 200);
   }
 }
 
@@ -98,11 +101,16 @@ struct DoubleCalls {
 
   static Device& Current() { return *static_cast<Device*>(current.back()); }
   static Device::Stream& StreamOf(CudaStream stream) {
+    if (stream == nullptr) {
+      fprintf(stderr, "cuda double: a call on the null stream, which XLA never uses\n");
+      abort();
+    }
     return *static_cast<Device::Stream*>(static_cast<host::Stream*>(stream));
   }
 
   static int Enqueue(CudaStream handle, const Command& command) {
     Device::Stream& stream = StreamOf(handle);
+    if (current.empty()) return kInvalidContext;
     std::lock_guard<std::mutex> lock(stream.device->mutex);
     if (stream.device->trapped) return kLaunchFailed;
     stream.Append(command);
@@ -124,6 +132,7 @@ struct DoubleCalls {
     return 0;
   }
   static int StreamCreate(CudaStream* stream, unsigned, int) {
+    if (current.empty()) return kInvalidContext;
     Device& device = Current();
     std::lock_guard<std::mutex> lock(device.mutex);
     *stream = static_cast<host::Stream*>(&device.streams.emplace_back(&device));
@@ -154,6 +163,7 @@ struct DoubleCalls {
     return Enqueue(stream, command);
   }
   static int EventCreate(CudaEvent* event, unsigned) {
+    if (current.empty()) return kInvalidContext;
     Device& device = Current();
     std::lock_guard<std::mutex> lock(device.mutex);
     *event = &device.events.emplace_back();
@@ -173,6 +183,7 @@ struct DoubleCalls {
   }
   static int EventQuery(CudaEvent handle) {
     const auto* event = static_cast<Event*>(handle);
+    if (current.empty()) return kInvalidContext;
     Device& device = Current();
     {
       std::lock_guard<std::mutex> lock(device.mutex);
@@ -195,6 +206,7 @@ struct DoubleCalls {
   }
   static int ModuleLoad(CudaModule* module, const void* image) {
     *module = const_cast<void*>(image);
+    if (current.empty()) return kInvalidContext;
     return image == nullptr ? kInvalidValue : 0;
   }
   static int GetFunction(CudaFunction* function, CudaModule, const char* name) {
@@ -220,7 +232,7 @@ struct DoubleCalls {
     return Enqueue(handle, command);
   }
   static int ErrorName(int error, const char** name) {
-    *name = error == kLaunchFailed ? "CUDA_ERROR_LAUNCH_FAILED" : "CUDA_ERROR_INVALID_VALUE";
+    *name = CudaErrorName(error);
     return 0;
   }
 };
@@ -284,6 +296,10 @@ const NvshmemApi& CudaDouble::Shmem() {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
       host::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
     };
+    table.barrier_on_stream = [](TeamHandle team, StreamHandle stream) {
+      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
+      return host::Api().shmem.barrier_on_stream(team, stream);
+    };
     return table;
   }();
   return api;
@@ -292,6 +308,8 @@ const NvshmemApi& CudaDouble::Shmem() {
 std::unique_lock<std::mutex> CudaDouble::Lock(gpu::CudaStream stream) {
   return std::unique_lock<std::mutex>(DoubleCalls::StreamOf(stream).device->mutex);
 }
+
+gpu::CudaContext CudaDouble::CurrentContext() { return current.empty() ? nullptr : current.back(); }
 
 gpu::CudaContext CudaDouble::context() const { return device_.get(); }
 

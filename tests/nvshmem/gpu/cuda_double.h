@@ -3,7 +3,7 @@
 // Nothing runs where it is enqueued: a thread a device runs commands one at a time, taking its streams in random order,
 // so code that forgets an event or frees a source too early is found out. Kernels are those of kernels.cu, compiled for
 // the CPU. A trap ends all streams of the device and makes every later call fail, as on a GPU. Device addresses are
-// host addresses.
+// host addresses. What the driver would refuse is refused; a call on the null stream ends the process.
 #ifndef XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 #define XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 
@@ -25,6 +25,8 @@ class CudaDouble {
   static const gpu::CudaDriver& Driver();
   // host::Api's calls, usable on streams of a double.
   static const NvshmemApi& Shmem();
+  // Of this thread, null if it has none.
+  static gpu::CudaContext CurrentContext();
 
   // Keeps the device of a stream from running it, for several commands in a row.
   static std::unique_lock<std::mutex> Lock(gpu::CudaStream stream);

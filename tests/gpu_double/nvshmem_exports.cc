@@ -1,0 +1,306 @@
+// A stand-in for libnvshmem_host.so.3: its C calls, over our host implementation and streams of the CUDA double.
+//
+// The processes that init with one unique id form the world; the id holds the key of their shared-memory segments. What
+// a caller hands over is checked to the last field, since the real library would take it on trust: a wrong call ends
+// the process with a sentence.
+//
+// NVSHMEM_DOUBLE makes it fail: "old" (release 2.11), "no-id" (nvshmemx_get_uniqueid returns 7), "no-init" (init
+// returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
+// fails), "no-peer" (nvshmem_ptr reaches no other PE). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever
+// NVSHMEM_SYMMETRIC_SIZE promises. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/nvshmem/host/heap.h"
+#include "xla_patch/nvshmem/host/host_api.h"
+#include "xla_patch/nvshmem/host/segment.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kInternalError = 7;  // NVSHMEMX_ERROR_INTERNAL
+constexpr unsigned kInitWithUniqueId = 1U << 3;
+enum InitStatus : int { kNotInitialized = 0, kBootstrapped = 1, kInitialized = 2 };  // nvshmemx_init_status_t
+
+// nvshmem_uniqueid.h and nvshmem_types.h of NVSHMEM 3: a version is its number << 16 plus the size of the struct.
+struct UniqueId {
+  int32_t version;
+  char internal[124];
+};
+static_assert(sizeof(UniqueId) == 128);
+struct UniqueIdArguments {
+  int32_t version;
+  const UniqueId* id;
+  int32_t rank;
+  int32_t ranks;
+};
+static_assert(sizeof(UniqueIdArguments) == 24 && offsetof(UniqueIdArguments, rank) == 16);
+struct InitArguments {
+  int32_t version;
+  UniqueIdArguments unique_id;
+  int32_t cuda_device;  // from version 2
+  char content[92];
+};
+static_assert(sizeof(InitArguments) == 128 && offsetof(InitArguments, unique_id) == 8);
+struct InitAttributes {
+  int32_t version;
+  void* mpi_communicator;
+  InitArguments arguments;
+};
+static_assert(sizeof(InitAttributes) == 144 && offsetof(InitAttributes, arguments) == 16);
+
+struct IdContent {
+  uint64_t magic;
+  host::JobKey job;
+};
+constexpr uint64_t kMagic = 0x656c62756f64;
+
+[[noreturn]] void Refuse(const std::string& why) {
+  fprintf(stderr, "nvshmem double: %s\n", why.c_str());
+  fflush(stderr);
+  abort();
+}
+
+void Demand(bool holds, const std::string& otherwise) {
+  if (!holds) Refuse(otherwise);
+}
+
+const char* Setting(const char* name, const char* otherwise) {
+  const char* value = getenv(name);
+  return value != nullptr ? value : otherwise;
+}
+
+bool Failing(const char* how) { return strcmp(Setting("NVSHMEM_DOUBLE", ""), how) == 0; }
+
+Clock::time_point Deadline() {
+  const double seconds = atof(Setting("NVSHMEM_DOUBLE_TIMEOUT", "20"));
+  return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
+}
+
+struct World {
+  InitStatus status = kNotInitialized;
+  std::unique_ptr<host::Heap> heap;
+  int pe = -1;
+};
+
+World& TheWorld() {
+  static auto* world = new World;
+  return *world;
+}
+
+void CheckVersion(int32_t version, int newest, size_t bytes, const char* what) {
+  const int number = version >> 16;
+  Demand(number >= 1 && number <= newest && static_cast<size_t>(version & 0xffff) == bytes,
+         std::string(what) + " has version " + std::to_string(number) + " with " + std::to_string(version & 0xffff) +
+             " bytes");
+}
+
+void CheckAttributes(const InitAttributes& attributes) {
+  CheckVersion(attributes.version, 2, sizeof(InitAttributes), "nvshmemx_init_attr_t");
+  CheckVersion(attributes.arguments.version, 2, sizeof(InitArguments), "nvshmemx_init_args_t");
+  CheckVersion(attributes.arguments.unique_id.version, 1, sizeof(UniqueIdArguments), "nvshmemx_uniqueid_args_t");
+  Demand(attributes.mpi_communicator == nullptr, "an MPI communicator beside a unique id");
+  if (attributes.arguments.version >> 16 >= 2) {
+    Demand(attributes.arguments.cuda_device == -1, "init is to choose a device, and the context of one is current");
+  }
+}
+
+IdContent ReadId(const UniqueId* id) {
+  Demand(id != nullptr, "no unique id");
+  CheckVersion(id->version, 1, sizeof(UniqueId), "nvshmemx_uniqueid_t");
+  IdContent content;
+  memcpy(&content, id->internal, sizeof(content));
+  Demand(content.magic == kMagic, "this unique id is not of nvshmemx_get_uniqueid");
+  return content;
+}
+
+// Maps the segments of all PEs and waits until all have mapped ours. Null if they do not come in time.
+std::unique_ptr<host::Heap> Meet(const host::JobKey& job, int pe, int n_pes, size_t bytes, std::string* error) {
+  const auto deadline = Deadline();
+  const auto late = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return Clock::now() > deadline;
+  };
+  std::vector<std::unique_ptr<host::Segment>> segments(n_pes);
+  std::vector<int> process_of_pe;
+  for (int other = 0; other < n_pes; ++other) process_of_pe.push_back(other);
+  segments[pe] = host::Segment::Create(job, pe, bytes + host::kPageBytes, error);
+  if (segments[pe] == nullptr) return nullptr;
+  for (int other = 0; other < n_pes; ++other) {
+    while (segments[other] == nullptr && (segments[other] = host::Segment::Attach(job, other, error)) == nullptr) {
+      if (late()) return nullptr;
+    }
+    segments[other]->NoteAttached(n_pes);
+  }
+  while (segments[pe]->header().attached.load() < static_cast<uint32_t>(n_pes)) {
+    if (late()) return *error = "the other PEs have not come", nullptr;
+  }
+  return host::Heap::Create(std::move(segments), std::move(process_of_pe), pe, error);
+}
+
+const NvshmemApi& HostApi(const char* call) {
+  // The real library ends the process too.
+  Demand(TheWorld().status == kInitialized, std::string(call) + " before NVSHMEM is initialised");
+  return host::Api().shmem;
+}
+
+// True once all PEs have come.
+bool Barrier() {
+  host::Stream stream;
+  std::string error;
+  return host::Api().shmem.barrier_on_stream(kTeamWorld, &stream) == 0 &&
+         host::Synchronize(stream, Deadline(), std::chrono::microseconds(20), &error);
+}
+
+// The table for calls on streams, once what every one of them demands has been checked.
+const NvshmemApi& OnStream(const char* call, const void* symmetric, size_t bytes, int pe, StreamHandle stream) {
+  HostApi(call);
+  const host::Heap& heap = *TheWorld().heap;
+  const char* base = heap.base(TheWorld().pe);
+  const auto* address = static_cast<const char*>(symmetric);
+  Demand(stream != nullptr, std::string(call) + " on the null stream");
+  Demand(pe >= 0 && pe < heap.n_pes(), std::string(call) + " for PE " + std::to_string(pe));
+  Demand(address >= base && address + bytes <= base + heap.bytes(),
+         std::string(call) + " for memory that is not in this PE's symmetric heap");
+  return CudaDouble::Shmem();
+}
+
+void CheckSignal(const char* call, const uint64_t* word, int op) {
+  Demand(reinterpret_cast<uintptr_t>(word) % sizeof(*word) == 0, std::string(call) + " of a word that is not aligned");
+  Demand(op == kSignalSet || op == kSignalAdd, std::string(call) + " with operation " + std::to_string(op));
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing
+
+extern "C" {
+
+using namespace xla_shmem;           // NOLINT(google-build-using-namespace)
+using namespace xla_shmem::testing;  // NOLINT(google-build-using-namespace)
+
+void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
+  *major = Failing("old") ? 2 : 3;
+  *minor = Failing("old") ? 11 : 8;
+  *patch = 0;
+}
+
+int nvshmemx_get_uniqueid(UniqueId* id) {
+  if (Failing("no-id")) return kInternalError;
+  std::random_device random;
+  IdContent content{kMagic, {}};
+  for (uint64_t& word : content.job.words) word = static_cast<uint64_t>(random()) << 32 | random();
+  *id = {(1 << 16) + static_cast<int32_t>(sizeof(UniqueId)), {}};
+  memcpy(id->internal, &content, sizeof(content));
+  return 0;
+}
+
+int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const UniqueId* id, InitAttributes* attributes) {
+  CheckAttributes(*attributes);
+  attributes->arguments.unique_id.id = id;
+  attributes->arguments.unique_id.rank = rank;
+  attributes->arguments.unique_id.ranks = ranks;
+  return 0;
+}
+
+int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
+  World& world = TheWorld();
+  Demand(flags == kInitWithUniqueId, "init with flags " + std::to_string(flags));
+  Demand(world.status == kNotInitialized, "a second init");
+  Demand(CudaDouble::CurrentContext() != nullptr, "init without a current CUDA context");
+  Demand(getenv("NVSHMEM_SYMMETRIC_SIZE") != nullptr, "NVSHMEM_SYMMETRIC_SIZE is not set");
+  Demand(strcmp(Setting("NVSHMEM_DISABLE_NCCL", ""), "1") == 0, "NVSHMEM_DISABLE_NCCL is not 1");
+  Demand(strcmp(Setting("NVSHMEM_REMOTE_TRANSPORT", ""), "none") == 0, "NVSHMEM_REMOTE_TRANSPORT is not none");
+  CheckAttributes(*attributes);
+  const UniqueIdArguments& arguments = attributes->arguments.unique_id;
+  const IdContent id = ReadId(arguments.id);
+  Demand(arguments.rank >= 0 && arguments.rank < arguments.ranks,
+         "init as PE " + std::to_string(arguments.rank) + " of " + std::to_string(arguments.ranks));
+  if (Failing("no-init")) return kInternalError;
+  const size_t promised = strtoull(getenv("NVSHMEM_SYMMETRIC_SIZE"), nullptr, 10);
+  const size_t backed = strtoull(Setting("NVSHMEM_DOUBLE_HEAP", "16777216"), nullptr, 10);
+  std::string error;
+  world.heap = Meet(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed, &error);
+  world.pe = arguments.rank;
+  if (world.heap == nullptr || !host::SetHeap(world.heap.get()) || !Barrier()) {
+    fprintf(stderr, "nvshmem double: %s\n", error.c_str());
+    return kInternalError;
+  }
+  world.status = Failing("half-init") ? kBootstrapped : kInitialized;
+  return 0;
+}
+
+int nvshmemx_init_status() { return TheWorld().status; }
+
+void nvshmemx_hostlib_finalize() { Refuse("finalize is collective, and a process that ends does not wait for others"); }
+
+int nvshmem_my_pe() { return HostApi("nvshmem_my_pe").my_pe(); }
+int nvshmem_n_pes() { return HostApi("nvshmem_n_pes").n_pes(); }
+void* nvshmem_malloc(size_t bytes) {
+  void* memory = HostApi("nvshmem_malloc").malloc(bytes);
+  return Barrier() ? memory : nullptr;
+}
+void nvshmem_free(void* memory) { HostApi("nvshmem_free").free(memory); }
+void* nvshmem_ptr(const void* address, int pe) {
+  const NvshmemApi& api = HostApi("nvshmem_ptr");
+  return Failing("no-peer") && pe != TheWorld().pe ? nullptr : api.ptr(address, pe);
+}
+
+void nvshmemx_putmem_on_stream(void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
+  OnStream("nvshmemx_putmem_on_stream", dest, bytes, pe, stream).putmem_on_stream(dest, source, bytes, pe, stream);
+}
+void nvshmemx_putmem_signal_on_stream(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t signal,
+                                      int op, int pe, StreamHandle stream) {
+  CheckSignal("nvshmemx_putmem_signal_on_stream", word, op);
+  OnStream("nvshmemx_putmem_signal_on_stream", word, sizeof(*word), pe, stream);
+  OnStream("nvshmemx_putmem_signal_on_stream", dest, bytes, pe, stream)
+      .putmem_signal_on_stream(dest, source, bytes, word, signal, op, pe, stream);
+}
+void nvshmemx_signal_op_on_stream(uint64_t* word, uint64_t signal, int op, int pe, StreamHandle stream) {
+  CheckSignal("nvshmemx_signal_op_on_stream", word, op);
+  OnStream("nvshmemx_signal_op_on_stream", word, sizeof(*word), pe, stream)
+      .signal_op_on_stream(word, signal, op, pe, stream);
+}
+void nvshmemx_signal_wait_until_on_stream(uint64_t* word, int compare, uint64_t value, StreamHandle stream) {
+  CheckSignal("nvshmemx_signal_wait_until_on_stream", word, kSignalSet);
+  Demand(compare >= kCmpEq && compare <= kCmpGe, "a wait with comparison " + std::to_string(compare));
+  OnStream("nvshmemx_signal_wait_until_on_stream", word, sizeof(*word), TheWorld().pe, stream)
+      .signal_wait_until_on_stream(word, compare, value, stream);
+}
+void nvshmemx_quiet_on_stream(StreamHandle stream) { HostApi("nvshmemx_quiet_on_stream").quiet_on_stream(stream); }
+
+int nvshmemx_barrier_on_stream(TeamHandle team, StreamHandle stream) {
+  HostApi("nvshmemx_barrier_on_stream");
+  return CudaDouble::Shmem().barrier_on_stream(team, stream);
+}
+int nvshmem_team_my_pe(TeamHandle team) { return HostApi("nvshmem_team_my_pe").team_my_pe(team); }
+int nvshmem_team_n_pes(TeamHandle team) { return HostApi("nvshmem_team_n_pes").team_n_pes(team); }
+int nvshmem_team_translate_pe(TeamHandle team, int pe, TeamHandle other) {
+  return HostApi("nvshmem_team_translate_pe").team_translate_pe(team, pe, other);
+}
+int nvshmem_team_split_strided(TeamHandle parent, int start, int stride, int size, const void* config, long mask,
+                               TeamHandle* team) {
+  return HostApi("nvshmem_team_split_strided").team_split_strided(parent, start, stride, size, config, mask, team);
+}
+int nvshmem_team_split_2d(TeamHandle parent, int range, const void* x_config, long x_mask, TeamHandle* x_team,
+                          const void* y_config, long y_mask, TeamHandle* y_team) {
+  return HostApi("nvshmem_team_split_2d")
+      .team_split_2d(parent, range, x_config, x_mask, x_team, y_config, y_mask, y_team);
+}
+void nvshmem_team_destroy(TeamHandle team) { HostApi("nvshmem_team_destroy").team_destroy(team); }
+
+}  // extern "C"
