@@ -6,8 +6,9 @@
 //
 // NVSHMEM_DOUBLE makes it fail: "old" (release 2.11), "no-id" (nvshmemx_get_uniqueid returns 7), "no-init" (init
 // returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
-// fails), "no-peer" (nvshmem_ptr reaches no other PE). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever
-// NVSHMEM_SYMMETRIC_SIZE promises. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
+// fails), "no-peer" (nvshmem_ptr reaches no other PE), "shared-gpu" (calls on streams end the process, as they do where
+// PEs share a GPU without MPS). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
+// promises. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
 #include <unistd.h>
 
 #include <chrono>
@@ -170,6 +171,7 @@ bool Barrier() {
 // The table for calls on streams, once what every one of them demands has been checked.
 const NvshmemApi& OnStream(const char* call, const void* symmetric, size_t bytes, int pe, StreamHandle stream) {
   HostApi(call);
+  Demand(!Failing("shared-gpu"), std::string(call) + " between PEs that share a GPU");
   const host::Heap& heap = *TheWorld().heap;
   const char* base = heap.base(TheWorld().pe);
   const auto* address = static_cast<const char*>(symmetric);
