@@ -62,14 +62,14 @@ std::string Transfers::BeginReplay(CudaStream stream) {
   return device_->TakeError();
 }
 
-std::string Transfers::EndReplay(const std::string& name, CudaStream stream) {
+std::string Transfers::EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources,
+                                 CudaStream stream) {
   if (capturing_) {
     device_->Tick(rings_->graph_busy(), rings_->graph_ended(), stream);
     if (watchdog_ != nullptr) watchdog_->WatchGraphs(rings_->graph_busy(), rings_->graph_ended(), name);
   } else if (begun_ != nullptr) {
-    watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)}, [name] {
-      return name + ": its peers have not answered within the deadline (XLA_SHMEM_DEADLINE)";
-    });
+    watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)},
+                     DescribeReplayLater(*rings_, name, std::move(targets), std::move(sources)));
   }
   const std::string error = device_->TakeError();
   return error.empty() ? "" : name + ": " + error;
@@ -91,7 +91,10 @@ std::string Transfers::ReplayPermute(const StreamPermute& permute, CudaStream st
     if (sends) exchange.Put(permute.target, permute.buffers.operands, pieces);
     EnqueueResults(permute, pieces, receives ? exchange.Receive(permute.source) : nullptr, stream);
   }
-  return EndReplay(permute.name, stream);
+  std::vector<int> targets, sources;
+  if (sends) targets = {permute.target};
+  if (receives) sources = {permute.source};
+  return EndReplay(permute.name, std::move(targets), std::move(sources), stream);
 }
 
 std::string Transfers::ReplayAllReduce(const StreamAllReduce& all_reduce, CudaStream stream) {
@@ -113,7 +116,7 @@ std::string Transfers::ReplayAllReduce(const StreamAllReduce& all_reduce, CudaSt
     }
     EnqueueReduction(*device_, all_reduce, pieces, slots, stream);
   }
-  return EndReplay(all_reduce.name, stream);
+  return EndReplay(all_reduce.name, peers, peers, stream);
 }
 
 }  // namespace xla_shmem::gpu

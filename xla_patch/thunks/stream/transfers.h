@@ -88,7 +88,8 @@ class Transfers {
   std::string End(const TransferKey& key, const std::string& name);
   // The same for what runs on XLA's stream.
   std::string BeginReplay(CudaStream stream);
-  std::string EndReplay(const std::string& name, CudaStream stream);
+  // `targets`, `sources`: the peers it puts to and receives from.
+  std::string EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources, CudaStream stream);
   // `arrived`: what the source put, null if no peer is the source.
   void EnqueueResults(const StreamPermute& permute, const std::vector<Piece>& pieces, const char* arrived,
                       CudaStream stream);
