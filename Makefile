@@ -21,7 +21,7 @@ test-tsan: install
 	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress|pjrt'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi
+	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi tests/gpu_double
 
 # The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.
 test-gpu-aot: install

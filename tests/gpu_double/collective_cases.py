@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
-from doubled_process import PROCESS, PROCESSES, STORE, Executable, Gpu, Operation
+from operations import Operation
+
+if TYPE_CHECKING:
+    from doubled_process import Executable, Gpu
+
+    from xla_shmem.job_store import Store
 
 CASES: dict[str, Callable[[Rank], None]] = {}
 
@@ -31,13 +37,15 @@ class Rank:
 
     Attributes:
       me, n: number of this process and of all.
+      topology: fingerprint.
     """
 
+    me: int
+    n: int
     gpu: Gpu
     xla: Executable
+    store: Store
     topology: int
-    me: int = PROCESS
-    n: int = PROCESSES
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def permute(self, pairs: Pairs) -> Operation:
@@ -178,13 +186,13 @@ def compute_goes_on_between_start_and_done(rank: Rank) -> None:
     operand, result = values(rank.me, "float32", 60_000), np.empty(60_000, np.float32)
     source, target = values(rank.me, "float64", 999, 1), np.empty(999)
     if rank.me != 0:
-        STORE.wait("overlap")
+        rank.store.wait("overlap")
     rank.xla.start(operation, [operand], [result])
     rank.gpu.copy(target, source)
     if rank.me == 0:
         rank.gpu.synchronize(5)
         check(target, source)
-        STORE.set("overlap", "compute has ended")
+        rank.store.set("overlap", "compute has ended")
     rank.xla.done(operation, [operand], [result])
     rank.gpu.synchronize()
     check(result, values((rank.me - 1) % rank.n, "float32", 60_000))
@@ -245,3 +253,62 @@ def self_joined_permutes(rank: Rank) -> None:
 def self_joined_all_reduces(rank: Rank) -> None:
     run_all_reduce(rank, [list(range(rank.n))], [("float32", 40_000), ("bfloat16", 7)], self_joined=True)
     run_all_reduce(rank, halves(rank.n), [("bfloat16", 9000)], "min", self_joined=True, in_place=True)
+
+
+def refusal(call: Callable[[], None]) -> str:
+    """What a call says no with."""
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    raise AssertionError("was not refused")
+
+
+@case
+def executable_for_another_topology_is_refused(rank: Rank) -> None:
+    ours = rank.permute(rank.ring())
+    other = replace(ours, attributes=ours.attributes | {"topology": rank.topology ^ 1})
+    buffer = np.zeros(4, np.float32)
+    for call in (
+        lambda: rank.xla.instantiate(other),
+        lambda: rank.xla.start(other, [buffer], [buffer]),
+        lambda: rank.xla.self_joined(other, [buffer], [buffer]),
+    ):
+        assert "compiled for another arrangement of processes, hosts or devices" in refusal(call)
+
+
+@case
+def calls_that_make_no_sense_are_refused(rank: Rank) -> None:
+    buffer, flags = np.zeros(4, np.float32), np.zeros(4, bool)
+    ring, total = rank.permute(rank.ring()), rank.all_reduce("sum", [list(range(rank.n))])
+    for operation, operands, results, why in (
+        (_without(ring, "pairs"), [buffer], [buffer], "a call has no pairs"),
+        (_without(ring, "op"), [buffer], [buffer], "a call has no op"),
+        (_without(total, "reduction"), [buffer], [buffer], "a call has no reduction"),
+        (ring, [buffer], [], "1 operands and 0 results"),
+        (ring, [buffer], [buffer[:2]], "operand and result 0 of a call do not match"),
+        (ring, [buffer[:3]], [buffer[1:]], f"{_full_name(ring)}: operand 0 overlaps result 0"),
+        (total, [flags], [flags], f"{_full_name(total)}: this element type cannot be reduced"),
+        (rank.all_reduce("xor", [list(range(rank.n))]), [buffer], [buffer], 'unknown reduction "xor"'),
+        (rank.all_reduce("sum", [[rank.n]]), [buffer], [buffer], f"PE {rank.me} is in none of its replica groups"),
+    ):
+        for call in (rank.xla.start, rank.xla.self_joined):
+            said = refusal(lambda: call(operation, operands, results))  # noqa: B023
+            assert why in said, said
+    assert refusal(lambda: rank.xla.done(ring, [], [buffer])) == (
+        f"xla_shmem: {_full_name(ring)}: its done ran without its start"
+    )
+
+
+def _without(operation: Operation, attribute: str) -> Operation:
+    attributes = {name: value for name, value in operation.attributes.items() if name != attribute}
+    return replace(operation, attributes=attributes)
+
+
+def _full_name(operation: Operation) -> str:
+    return f"jit_step/{operation.name}"
+
+
+@case
+def after_all_that_a_permute_still_works(rank: Rank) -> None:
+    run_permute(rank, rank.ring(), [("float32", 5000)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import time
@@ -49,10 +50,10 @@ def run_job(
       environ: environment of all of them.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    before = _segments()
+    job = secrets.token_hex(8)
     children = []
     for process in range(processes):
-        own = _environment(double, directory) | environ | (only or {}).get(process, {})
+        own = _environment(double, directory) | {"NVSHMEM_DOUBLE_JOB": job} | environ | (only or {}).get(process, {})
         command = [sys.executable, HERE / worker, str(process), str(processes), *arguments]
         with open(directory / f"output.{process}", "wb") as sink:
             children.append(subprocess.Popen(command, env=own, stdout=sink, stderr=subprocess.STDOUT))
@@ -66,7 +67,7 @@ def run_job(
         for child in children:
             child.kill()
     ended = [_ended(child, directory, process) for process, child in enumerate(children)]
-    left = _segments() - before
+    left = [path.name for path in SHM.glob(f"xla_shmem.*.{job}*")]
     assert not left, f"left in /dev/shm: {left}"
     return ended
 
@@ -88,10 +89,6 @@ def _environment(double: Path, directory: Path) -> dict[str, str]:
         "DRIVER_DOUBLE_GPUS": "4",
         "JOB_DIRECTORY": str(directory),
     }
-
-
-def _segments() -> set[str]:
-    return {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
 
 
 def _ended(child: subprocess.Popen[bytes], directory: Path, process: int) -> Ended:

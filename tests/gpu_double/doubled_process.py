@@ -16,6 +16,7 @@ from typing import Any
 import handler_caller
 import numpy as np
 from file_store import FileStore
+from operations import Operation
 
 from xla_shmem import _core
 from xla_shmem.gpu.job import GpuJob, Runtime
@@ -70,8 +71,15 @@ def job_topology(job: GpuJob, gpus_of: Sequence[int] | None = None) -> JobTopolo
     )
 
 
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
+
+
 class GpuError(RuntimeError):
-    """A call of the driver failed."""
+    """A call of the driver failed with a code."""
+
+    def __init__(self, call: str, code: int) -> None:
+        super().__init__(f"{call} failed with {code}")
+        self.code = code
 
 
 class Gpu:
@@ -119,7 +127,7 @@ class Gpu:
         try:
             self._in_context("cuEventQuery", event)
         except GpuError as error:
-            if error.args[1] == 600:
+            if error.code == _NOT_READY:
                 return False
             raise
         return True
@@ -133,46 +141,11 @@ class Gpu:
 
     def _call(self, call: str, *arguments: Any) -> None:
         if (code := getattr(self._cuda, call)(*arguments)) != 0:
-            raise GpuError(f"{call} failed with {code}", code)
+            raise GpuError(call, code)
 
 
 def _described(array: np.ndarray) -> tuple[int, str, list[int]]:
     return array.ctypes.data, array.dtype.name, list(array.shape)
-
-
-@dataclasses.dataclass(frozen=True)
-class Operation:
-    """An instruction of a compiled module: what hlo/custom_call.cc writes for it.
-
-    Attributes:
-      name: of the instruction.
-      attributes: of the call.
-    """
-
-    name: str
-    attributes: dict[str, Any]
-
-    @staticmethod
-    def permute(number: int, topology: int, pairs: Sequence[tuple[int, int]]) -> Operation:
-        flat = [pe for pair in pairs for pe in pair]
-        return Operation._make(number, topology, f"collective-permute.{number}", {"pairs": flat})
-
-    @staticmethod
-    def all_reduce(number: int, topology: int, reduction: str, groups: Sequence[Sequence[int]]) -> Operation:
-        offsets = [sum(len(group) for group in groups[:index]) for index in range(len(groups) + 1)]
-        members = [pe for group in groups for pe in group]
-        more = {"reduction": reduction, "group_offsets": offsets, "groups": members}
-        return Operation._make(number, topology, f"all-reduce.{number}", more)
-
-    @staticmethod
-    def _make(number: int, topology: int, name: str, more: dict[str, Any]) -> Operation:
-        # The ids of operations are hashes: all 64 bits are used.
-        op = (number + 1) * 0x5851F42D4C957F2D % 2**64 - 2**63
-        return Operation(name, {"op": op, "module": "jit_step", "name": name, "topology": topology, **more})
-
-    @property
-    def is_permute(self) -> bool:
-        return "pairs" in self.attributes
 
 
 class Executable:

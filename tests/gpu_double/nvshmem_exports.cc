@@ -8,7 +8,7 @@
 // returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
 // fails), "no-peer" (nvshmem_ptr reaches no other PE), "shared-gpu" (calls on streams end the process, as they do where
 // PEs share a GPU without MPS). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
-// promises. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
+// promises. NVSHMEM_DOUBLE_JOB: first half of the segments' key, 16 hexadecimal digits. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
 #include <unistd.h>
 
 #include <chrono>
@@ -206,6 +206,7 @@ int nvshmemx_get_uniqueid(UniqueId* id) {
   std::random_device random;
   IdContent content{kMagic, {}};
   for (uint64_t& word : content.job.words) word = static_cast<uint64_t>(random()) << 32 | random();
+  if (const char* job = getenv("NVSHMEM_DOUBLE_JOB")) content.job.words[0] = strtoull(job, nullptr, 16);
   *id = {(1 << 16) + static_cast<int32_t>(sizeof(UniqueId)), {}};
   memcpy(id->internal, &content, sizeof(content));
   return 0;

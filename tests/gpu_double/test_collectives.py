@@ -6,10 +6,7 @@ from pathlib import Path
 
 import doubled_jobs
 import pytest
-
-CASES = [
-    line.split("(")[0][4:] for line in (Path(__file__).parent / "collective_cases.py").read_text().split("@case\n")[1:]
-]
+from collective_cases import CASES
 
 # Processes, GPUs, and who carries puts. The double of NVSHMEM takes no puts between PEs that share a GPU.
 JOBS = [(2, 2, "nvshmem"), (2, 2, "driver"), (3, 3, "auto"), (4, 4, "nvshmem"), (4, 2, "auto")]

@@ -6,7 +6,7 @@ import sys
 import traceback
 
 from collective_cases import CASES, Rank
-from doubled_process import PROCESS, Executable, Gpu, job_topology, report, start_job
+from doubled_process import PROCESS, PROCESSES, STORE, Executable, Gpu, job_topology, report, start_job
 
 
 def outcome(name: str, rank: Rank) -> str:
@@ -24,7 +24,7 @@ def main() -> None:
     topology = job_topology(job)
     assert topology.transport.available, topology.transport.reason
     gpu = Gpu(ordinal)
-    rank = Rank(gpu, Executable(gpu), topology.topology.fingerprint)
+    rank = Rank(PROCESS, PROCESSES, gpu, Executable(gpu), STORE, topology.topology.fingerprint)
     report({name: outcome(name, rank) for name in CASES})
 
 

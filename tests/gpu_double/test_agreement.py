@@ -1,0 +1,90 @@
+"""What is in the way of one process ends in one sentence that is equal in all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import doubled_jobs
+import pytest
+
+pytestmark = pytest.mark.timeout(180, func_only=True)
+
+# The environment of one process, what everybody is told, and GPUs by process.
+_WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
+    "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs and NVSHMEM one PE a process", [1, 2]),
+    "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, there is no device 9", [1, 1]),
+    "broken driver": (0, {"DRIVER_DOUBLE": "broken"}, "process 0: the NVIDIA driver's libnvidia-ml.so.1", [1, 1]),
+    "another threshold": (
+        1,
+        {"CHANGED": '{"threshold": 4096}'},
+        "threshold=4096 nvlink_domain=auto, heap_size=524288 and process 0 has",
+        [1, 1],
+    ),
+    "another heap": (1, {"CHANGED": '{"heap_size": 1048576}'}, "heap_size=1048576 and process 0 has", [1, 1]),
+    "no NVSHMEM": (
+        1,
+        {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3"},
+        "process 1: no NVSHMEM host library found",
+        [1, 1],
+    ),
+    "old NVSHMEM": (0, {"NVSHMEM_DOUBLE": "old"}, "is NVSHMEM 2.11, at least 3.0 is needed", [1, 1]),
+    "no unique id": (
+        0,
+        {"NVSHMEM_DOUBLE": "no-id"},
+        "process 0: NVSHMEM could not make a unique id (status 7)",
+        [1, 1],
+    ),
+    "no init": (
+        0,
+        {"NVSHMEM_DOUBLE": "no-init"},
+        "process 0: NVSHMEM 3.8 could not start as PE 0 of 2 (status 7)",
+        [1, 1],
+    ),
+    "half an init": (
+        0,
+        {"NVSHMEM_DOUBLE": "half-init"},
+        "process 0: NVSHMEM 3.8 could not start as PE 0 of 2 (it got no further than its bootstrap)",
+        [1, 1],
+    ),
+    "no peer access": (1, {"NVSHMEM_DOUBLE": "no-peer"}, "process 1: PE 0 is not reachable by NVLink", [1, 1]),
+    "no memory": (1, {"NVSHMEM_DOUBLE_HEAP": "300000"}, "bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE", [1, 1]),
+}
+
+
+def _reasons(
+    double: Path, directory: Path, gpus: list[int], only: dict[int, dict[str, str]], silent: int | None = None
+) -> list[str]:
+    ended = doubled_jobs.run_job(
+        double,
+        "worker_agreement.py",
+        len(gpus),
+        directory,
+        json.dumps(gpus),
+        only=only,
+        STORE_TIMEOUT="20" if silent is None else "0.3",
+        NVSHMEM_DOUBLE_TIMEOUT="1",
+    )
+    told = [report for process, report in enumerate(doubled_jobs.reports(ended)) if process != silent]
+    assert not any(report["available"] for report in told)
+    return [report["reason"] for report in told]
+
+
+@pytest.mark.parametrize("wrong", _WRONG)
+def test_everybody_is_told_why_nobody_starts(double: Path, tmp_path: Path, wrong: str) -> None:
+    process, environ, sentence, gpus = _WRONG[wrong]
+    reasons = _reasons(double, tmp_path, gpus, {process: environ})
+    assert len(set(reasons)) == 1, reasons
+    assert sentence in reasons[0]
+
+
+@pytest.mark.parametrize("silent", [0, 2])
+def test_a_process_without_the_flag_is_named_to_all_others(double: Path, tmp_path: Path, silent: int) -> None:
+    reasons = _reasons(double, tmp_path, [1, 1, 1], {silent: {"WITHOUT_FLAG": "1"}}, silent)
+    assert len(set(reasons)) == 1, reasons
+    assert reasons[0].startswith(f"process {silent} runs without xla-shmem (nothing heard of it within 0.")
+
+
+def test_a_driver_that_is_not_there_is_named(double: Path, tmp_path: Path) -> None:
+    reasons = _reasons(double, tmp_path, [1], {0: {"LD_LIBRARY_PATH": ""}})
+    assert "no NVIDIA driver" in reasons[0]

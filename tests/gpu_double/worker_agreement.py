@@ -1,0 +1,22 @@
+"""Brings a process into a job that may not come about, and reports what JAX would be told."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from doubled_process import job_topology, report, start_job
+
+
+def main() -> None:
+    if os.environ.get("WITHOUT_FLAG"):
+        return
+    ordinals = json.loads(os.environ.get("ORDINALS", "null"))
+    changed = json.loads(os.environ.get("CHANGED", "{}"))
+    job = start_job(ordinals, timeout_s=float(os.environ.get("STORE_TIMEOUT", "20")), **changed)
+    topology = job_topology(job, json.loads(sys.argv[3]))
+    report({"available": topology.transport.available, "reason": topology.transport.reason})
+
+
+main()

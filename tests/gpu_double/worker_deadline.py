@@ -1,0 +1,46 @@
+"""The last process is killed once the job has come up; the others report what becomes of a transfer with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+import numpy as np
+from doubled_process import PROCESS, PROCESSES, STORE, Executable, Gpu, GpuError, job_topology, report, start_job
+from operations import Operation
+
+
+def main() -> None:
+    form, puts = sys.argv[3:]
+    topology = job_topology(start_job(deadline=0.4, gpu_puts=puts)).topology.fingerprint
+    STORE.set(f"up.{PROCESS}", "")
+    for process in range(PROCESSES):
+        STORE.wait(f"up.{process}")
+    if PROCESS == PROCESSES - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    gpu = Gpu(PROCESS)
+    xla = Executable(gpu)
+    operand, result = np.full(1000, 7, np.float32), np.full(1000, 3, np.float32)
+    if form == "all_reduce":
+        operation = Operation.all_reduce(1, topology, "sum", [list(range(PROCESSES))])
+    else:
+        operation = Operation.permute(1, topology, [(pe, (pe + 1) % PROCESSES) for pe in range(PROCESSES)])
+    if form == "self_joined":
+        xla.self_joined(operation, [operand], [result])
+    else:
+        xla.start(operation, [operand], [result])
+        xla.done(operation, [operand], [result])
+    told = {"synchronize": "", "next": ""}
+    try:
+        gpu.synchronize(10)
+    except GpuError as error:
+        told["synchronize"] = str(error)
+        try:
+            xla.start(operation, [operand], [result], 2)
+        except RuntimeError as refusal:
+            told["next"] = str(refusal)
+    report(told | {"result": float(result[0])})
+
+
+main()
