@@ -1,9 +1,9 @@
 """Bring this process's GPU into the job: an NVSHMEM world with the GPUs it reaches, agreed on by all processes.
 
 All of it but `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA takes most of
-the GPU's memory when it comes up, and the symmetric arena must be there first. NVSHMEM's start is collective, so nobody may
-go into it unless everybody will: each process announces what it has, process 0 says whether that is enough, and each
-leaves a note of how its start went. Whatever is in the way ends in one sentence that is equal in all processes.
+the GPU's memory when it comes up, and the symmetric arena must be there first. NVSHMEM's start is collective, so nobody
+may go into it unless everybody will: each process announces what it has, process 0 says whether that is enough, and
+each leaves a note of how its start went. Whatever is in the way ends in one sentence that is equal in all processes.
 """
 
 from __future__ import annotations

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 
 from xla_shmem import _core
 
+#: Of the calls made here the one that came last, in CUDA 11.2.
+_YOUNGEST_CALL = "nvrtcGetNumSupportedArchs"
+
 
 class KernelError(RuntimeError):
     """The device code cannot be compiled here; the message says why and what to install."""
@@ -41,9 +44,13 @@ def _open(candidates: Sequence[str]) -> ctypes.CDLL:
     failures = []
     for candidate in candidates:
         try:
-            return ctypes.CDLL(candidate)
+            library = ctypes.CDLL(candidate)
         except OSError as error:
             failures.append(str(error))
+            continue
+        if hasattr(library, _YOUNGEST_CALL):
+            return library
+        failures.append(f"{candidate} has no {_YOUNGEST_CALL}")
     raise KernelError(
         f"no NVRTC found ({'; '.join(failures) or 'nothing to try'}): install it with `pip install nvidia-cuda-nvrtc`"
         " (CUDA 13) or `pip install nvidia-cuda-nvrtc-cu12`"

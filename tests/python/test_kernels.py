@@ -1,0 +1,69 @@
+"""Device code through NVIDIA's real run-time compiler, which needs no GPU."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from xla_shmem import _core
+from xla_shmem.gpu import libraries
+from xla_shmem.gpu.kernels import KernelError, compile_kernels
+
+# Turing to Blackwell, and a GPU that is younger than any compiler.
+CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
+TYPES = ["f32", "f64", "f16", "bf16", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"]
+KERNELS = [f"reduce_{name}_{kind}" for name, kind in itertools.product(TYPES, ["sum", "prod", "min", "max"])] + ["trap"]
+
+
+@pytest.fixture(scope="module")
+def images() -> dict[tuple[int, int], bytes]:
+    candidates = libraries.nvrtc(13).paths
+    with ThreadPoolExecutor() as pool:
+        compiled = pool.map(lambda capability: compile_kernels(capability, candidates), CAPABILITIES)
+        return dict(zip(CAPABILITIES, compiled, strict=True))
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES[:-1])
+def test_a_gpu_the_compiler_knows_gets_machine_code_of_all_kernels(
+    capability: tuple[int, int], images: dict[tuple[int, int], bytes]
+) -> None:
+    image = images[capability]
+    assert image.startswith(b"\x7fELF")
+    assert [kernel for kernel in KERNELS if f"\0.text.{kernel}\0".encode() not in image] == []
+    assert f"sm_{capability[0]}{capability[1]}".encode() in image
+
+
+def test_a_younger_gpu_gets_ptx_of_all_kernels(images: dict[tuple[int, int], bytes]) -> None:
+    image = images[99, 0]
+    assert image.endswith(b"\0")  # the driver reads it as text
+    assert [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() not in image] == []
+
+
+def test_a_gpu_too_old_for_the_compiler_is_told_so() -> None:
+    with pytest.raises(KernelError, match=r"compiles for compute capabilities from \d+\.\d, the GPU has 5\.0: install"):
+        compile_kernels((5, 0), libraries.nvrtc(13).paths)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "reason"),
+    [
+        ([], "nothing to try"),
+        (["/nowhere/libnvrtc.so.13"], "/nowhere/libnvrtc.so.13: cannot open shared object file"),
+        (["libm.so.6"], "libm.so.6 has no nvrtcGetNumSupportedArchs"),
+    ],
+)
+def test_without_a_compiler_the_error_says_what_was_tried_and_what_to_install(
+    candidates: list[str], reason: str
+) -> None:
+    with pytest.raises(KernelError) as error:
+        compile_kernels((9, 0), candidates)
+    assert reason in str(error.value)
+    assert "pip install nvidia-cuda-nvrtc" in str(error.value)
+
+
+def test_source_that_does_not_compile_is_reported_with_the_compilers_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_core, "kernel_source", lambda: "no such_thing;")
+    with pytest.raises(KernelError, match=r"NVRTC refuses kernels\.cu for sm_90: kernels\.cu\(1\): error"):
+        compile_kernels((9, 0), libraries.nvrtc(13).paths)
