@@ -1,0 +1,184 @@
+"""The agreement of a GPU job, its processes being threads with one store; the real thing is in tests/gpu_double."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from xla_shmem.gpu.job import GpuJob, Runtime
+from xla_shmem.gpu.nvml import Fabric
+from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
+from xla_shmem.job_store import LocalStore
+from xla_shmem.job_topology import JobTopology
+from xla_shmem.options import resolve
+
+
+class RecordingRuntime(Runtime):
+    """Keeps what it is asked to do.
+
+    Args:
+      bus_ids: GPUs of the process; equal ones are shared.
+      host: its host.
+      start_error: what NVSHMEM's start fails with.
+    """
+
+    def __init__(self, *bus_ids: str, host: str = "one", start_error: str = "") -> None:
+        # Behind switches, all GPUs of a host reach one another.
+        gpus = tuple(GpuFacts(bus_id, switch_links=18) for bus_id in bus_ids)
+        self._facts = ProcessFacts(host, gpus)
+        self._start_error = start_error
+        self.opened: list[int] = []
+        self.started: list[dict[str, Any]] = []
+        self.admitted: list[tuple[list[int], int]] = []
+
+    def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
+        return self._facts
+
+    def open(self, options: Any, ordinal: int, cuda: int) -> bytes:
+        self.opened.append(ordinal)
+        return b"kernels"
+
+    def unique_id(self) -> bytes:  # type: ignore[override]
+        return b"id of " + self._facts.gpus[0].bus_id.encode()
+
+    def start(self, **arguments: Any) -> None:  # type: ignore[override]
+        self.started.append(arguments)
+        if self._start_error:
+            raise RuntimeError(self._start_error)
+
+    def admit(self, world: list[int], fingerprint: int) -> None:  # type: ignore[override]
+        self.admitted.append((world, fingerprint))
+
+
+def run_job(
+    runtimes: Sequence[RecordingRuntime],
+    before: Callable[[int], None] = lambda process: None,
+    timeout_s: float = 10,
+    **options: Any,
+) -> list[JobTopology]:
+    """What every process of a job makes of it; `before(process)` is called before it starts."""
+    store = LocalStore()
+    topologies: dict[int, JobTopology] = {}
+    devices = [SimpleNamespace(id=process, process_index=process) for process in range(len(runtimes))]
+
+    def body(process: int) -> None:
+        before(process)
+        chosen = dataclasses.replace(resolve({}, {}), **options)
+        job = GpuJob(chosen, store, process, len(runtimes), runtimes[process], timeout_s)
+        job.start([0], cuda=13)
+        topologies[process] = job.topology(devices)
+
+    threads = [threading.Thread(target=body, args=(process,)) for process in range(len(runtimes))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return [topologies[process] for process in range(len(runtimes))]
+
+
+def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0") for process in range(3)]
+    topologies = run_job(runtimes, deadline=7.0)
+    assert all(job.transport.available for job in topologies)
+    assert len({job.topology.fingerprint for job in topologies}) == 1
+    for process, runtime in enumerate(runtimes):
+        (started,) = runtime.started
+        assert (started["pe"], started["n_pes"], started["unique_id"]) == (process, 3, b"id of 0000:00:00.0")
+        assert (started["kernels"], started["puts"], started["deadline_s"]) == (b"kernels", "nvshmem", 7.0)
+        assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
+
+
+def test_hosts_without_a_fabric_between_them_are_worlds_of_their_own() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("abab")]
+    topologies = run_job(runtimes)
+    assert [runtime.started[0]["pe"] for runtime in runtimes] == [0, 0, 1, 1]
+    ids = [b"id of 0000:00:00.0", b"id of 0000:01:00.0"]
+    assert [runtime.started[0]["unique_id"] for runtime in runtimes] == ids * 2
+    assert [runtime.admitted[0][0] for runtime in runtimes] == [[0, 2], [1, 3], [0, 2], [1, 3]]
+    assert len({job.topology.fingerprint for job in topologies}) == 1
+
+
+def test_uneven_hosts_of_one_domain_are_refused_before_anybody_starts() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("aab")]
+    for runtime in runtimes:
+        (gpu,) = runtime._facts.gpus
+        fabric = Fabric("00000000-0000-0000-0000-000000000001", 1, "completed")
+        runtime._facts = dataclasses.replace(runtime._facts, gpus=(dataclasses.replace(gpu, fabric=fabric),))
+    reasons = {job.transport.reason for job in run_job(runtimes)}
+    (reason,) = reasons
+    assert "NVSHMEM needs equally many PEs on every host" in reason
+    assert not any(runtime.started or runtime.admitted for runtime in runtimes)
+
+
+@pytest.mark.parametrize(("chosen", "puts"), [("auto", "driver"), ("nvshmem", "nvshmem"), ("driver", "driver")])
+def test_processes_that_share_a_gpu_put_through_the_driver_unless_told_otherwise(chosen: str, puts: str) -> None:
+    runtimes = [RecordingRuntime("0000:01:00.0") for _ in range(2)]
+    run_job(runtimes, gpu_puts=chosen)
+    assert [runtime.started[0]["puts"] for runtime in runtimes] == [puts, puts]
+
+
+def test_a_failed_start_in_one_process_admits_nobody() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", start_error="no luck" * (index == 1)) for index in range(3)]
+    assert {job.transport.reason for job in run_job(runtimes)} == {"process 1: no luck"}
+    assert not any(runtime.admitted for runtime in runtimes)
+
+
+def test_a_failed_start_in_one_world_keeps_all_worlds_on_the_default_backend() -> None:
+    runtimes = [RecordingRuntime("0000:01:00.0", host=host, start_error="no luck" * (host == "b")) for host in "ab"]
+    assert {job.transport.reason for job in run_job(runtimes)} == {"process 1: no luck"}
+    assert not any(runtime.admitted for runtime in runtimes)
+
+
+def test_a_process_0_that_comes_too_late_hears_the_same_as_the_others() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(3)]
+    reasons = {
+        job.transport.reason
+        for job in run_job(runtimes, before=lambda process: time.sleep(0.8 * (process == 0)), timeout_s=0.2)
+    }
+    (reason,) = reasons
+    assert reason.startswith("process 0 runs without xla-shmem (nothing heard of it within 0.4 s)")
+    assert not any(runtime.started for runtime in runtimes)
+
+
+def test_a_process_that_dies_on_the_way_up_is_named_to_all_others() -> None:
+    class Dying(RecordingRuntime):
+        def start(self, **arguments: Any) -> None:  # type: ignore[override]
+            raise SystemExit
+
+    store, reasons = LocalStore(), []
+    devices = [SimpleNamespace(id=process, process_index=process) for process in range(3)]
+
+    def body(process: int) -> None:
+        runtime = (Dying if process == 2 else RecordingRuntime)(f"0000:0{process}:00.0")
+        job = GpuJob(resolve({}, {}), store, process, 3, runtime, timeout_s=0.3)
+        with contextlib.suppress(SystemExit):
+            job.start([0], cuda=13)
+            reasons.append(job.topology(devices).transport.reason)
+
+    threads = [threading.Thread(target=body, args=(process,)) for process in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reasons == ["process 2: it has not started NVSHMEM within 0.3 s"] * 2
+
+
+def test_more_devices_than_announced_are_an_error() -> None:
+    job = GpuJob(resolve({}, {}), LocalStore(), 0, 1, RecordingRuntime("0000:01:00.0"))
+    job.start([0], cuda=13)
+    devices = [SimpleNamespace(id=device, process_index=0) for device in range(2)]
+    with pytest.raises(RuntimeError, match="JAX has 2 GPUs and the processes of the job announced 1"):
+        job.topology(devices)
+
+
+def test_the_device_opened_is_the_one_jax_was_given() -> None:
+    runtime = RecordingRuntime("0000:01:00.0")
+    GpuJob(resolve({}, {}), LocalStore(), 0, 1, runtime).start([3], cuda=13)
+    assert runtime.opened == [3]
