@@ -222,14 +222,6 @@ class GpuPlugin:
           RuntimeError: the plugin refuses.
         """
 
-    def register_type(self, name: str, type: HandlerState) -> None:
-        """Makes the type of a handler's state known, before the handlers that need it.
-
-        Raises:
-          RuntimeError: the plugin refuses.
-          ValueError: a capsule is missing.
-        """
-
     def register_handler(self, target: str, stages: Mapping[str, object]) -> None:
         """Makes an FFI handler known under the name that custom calls use.
 

@@ -15,8 +15,7 @@ class FakePlugin {
   FakePlugin() {
     last_ = this;
     other_ = {sizeof(other_), 20, &transform_.base};
-    transform_ = {{sizeof(transform_), pjrt::kXlaTransformExtension, &ffi_.base}, RegisterTransform, ClearTransform};
-    ffi_ = {{sizeof(ffi_), pjrt::kFfiExtension, &custom_call_.base}, RegisterType};
+    transform_ = {{sizeof(transform_), pjrt::kXlaTransformExtension, &custom_call_.base}, RegisterTransform, ClearTransform};
     custom_call_ = {{sizeof(custom_call_), pjrt::kGpuCustomCallExtension, nullptr}, RegisterCustomCall};
     api_ = {1144, &other_, {sizeof(pjrt::ApiVersion), nullptr, 0, 112}, DestroyError, GetMessage};
   }
@@ -26,7 +25,6 @@ class FakePlugin {
   pjrt::Api& api() { return api_; }
   pjrt::Extension& other() { return other_; }
   pjrt::TransformExtension& transform() { return transform_; }
-  pjrt::FfiExtension& ffi() { return ffi_; }
   pjrt::CustomCallExtension& custom_call() { return custom_call_; }
 
   // The next calls fail with this.
@@ -35,8 +33,6 @@ class FakePlugin {
   std::vector<std::string> registered;  // names, in order; "-name" for what was cleared
   pjrt::TransformCallbacks* callbacks = nullptr;
   pjrt::RegisterCustomCallArgs handler{};
-  int64_t asked_type_id = -1;
-  void (*deleter)(void*) = nullptr;
   int errors_alive = 0;
 
  private:
@@ -57,13 +53,6 @@ class FakePlugin {
     args->cleared = true;
     return Answer();
   }
-  static pjrt::Error* RegisterType(pjrt::RegisterTypeArgs* args) {
-    last_->registered.emplace_back(args->name, args->name_size);
-    last_->asked_type_id = args->type_id;
-    last_->deleter = args->info->deleter;
-    args->type_id = 77;
-    return Answer();
-  }
   static pjrt::Error* RegisterCustomCall(pjrt::RegisterCustomCallArgs* args) {
     last_->registered.emplace_back(args->name, args->name_size);
     last_->handler = *args;
@@ -80,7 +69,6 @@ class FakePlugin {
   std::string refusal_;
   pjrt::Extension other_{};
   pjrt::TransformExtension transform_{};
-  pjrt::FfiExtension ffi_{};
   pjrt::CustomCallExtension custom_call_{};
   pjrt::Api api_{};
 };

@@ -19,22 +19,18 @@ TEST_CASE("extensions are found behind others, whatever their order") {
   CHECK(plugin.Open(&fake.api()).empty());
   CHECK(plugin.version() == "0.112");
   fake.other().next = &fake.custom_call().base;
-  fake.custom_call().base.next = &fake.ffi().base;
-  fake.ffi().base.next = &fake.transform().base;
+  fake.custom_call().base.next = &fake.transform().base;
   fake.transform().base.next = nullptr;
   CHECK(WhyNot(fake).empty());
 }
 
 TEST_CASE("a plugin without one of the extensions is named, with the way out") {
   FakePlugin no_transform;
-  no_transform.other().next = &no_transform.ffi().base;
+  no_transform.other().next = &no_transform.custom_call().base;
   CHECK(WhyNot(no_transform) ==
         std::string("the GPU plugin (PJRT API 0.112) has no XlaTransform extension") + kHowToMend);
-  FakePlugin no_ffi;
-  no_ffi.transform().base.next = &no_ffi.custom_call().base;
-  CHECK(WhyNot(no_ffi) == std::string("the GPU plugin (PJRT API 0.112) has no FFI extension") + kHowToMend);
   FakePlugin no_custom_call;
-  no_custom_call.ffi().base.next = nullptr;
+  no_custom_call.transform().base.next = nullptr;
   CHECK(WhyNot(no_custom_call) ==
         std::string("the GPU plugin (PJRT API 0.112) has no custom-call extension") + kHowToMend);
   FakePlugin none;
@@ -50,8 +46,8 @@ TEST_CASE("an extension that is too short, or has no function there, counts as m
   longer.transform().base.struct_size += 16;  // later releases append
   CHECK(WhyNot(longer).empty());
   FakePlugin empty;
-  empty.ffi().register_type = nullptr;
-  CHECK(WhyNot(empty).find("no FFI extension") != std::string::npos);
+  empty.custom_call().register_custom_call = nullptr;
+  CHECK(WhyNot(empty).find("no custom-call extension") != std::string::npos);
 }
 
 TEST_CASE("nothing is read behind a struct's stated size") {
@@ -64,7 +60,7 @@ TEST_CASE("nothing is read behind a struct's stated size") {
   CHECK(WhyNot(cut_chain).find("no XlaTransform extension") != std::string::npos);
 }
 
-TEST_CASE("pass, types and handlers reach the plugin as they are") {
+TEST_CASE("pass and handlers reach the plugin as they are") {
   FakePlugin fake;
   Plugin plugin;
   REQUIRE(plugin.Open(&fake.api()).empty());
@@ -72,11 +68,6 @@ TEST_CASE("pass, types and handlers reach the plugin as they are") {
   CHECK(plugin.RegisterTransform("pass", &callbacks).empty());
   CHECK(fake.callbacks == &callbacks);
   CHECK(plugin.ClearTransform("pass").empty());
-  int64_t type_id = 0;
-  CHECK(plugin.RegisterType("State", &type_id, [](void*) {}).empty());
-  CHECK(fake.asked_type_id == 0);
-  CHECK(type_id == 77);
-  CHECK((fake.deleter != nullptr));
   int stages[4];
   CHECK(plugin.RegisterHandler("target", {&stages[0], &stages[1], &stages[2], &stages[3]}).empty());
   CHECK(fake.handler.api_version == kTypedFfi);
@@ -84,7 +75,7 @@ TEST_CASE("pass, types and handlers reach the plugin as they are") {
   CHECK(fake.handler.prepare == &stages[1]);
   CHECK(fake.handler.initialize == &stages[2]);
   CHECK(fake.handler.execute == &stages[3]);
-  CHECK(fake.registered == std::vector<std::string>{"pass", "-pass", "State", "target"});
+  CHECK(fake.registered == std::vector<std::string>{"pass", "-pass", "target"});
 }
 
 TEST_CASE("what the plugin refuses is said with its own words, and its error given back") {
@@ -95,10 +86,6 @@ TEST_CASE("what the plugin refuses is said with its own words, and its error giv
   TransformCallbacks callbacks{2, nullptr, nullptr};
   CHECK(plugin.RegisterTransform("pass", &callbacks) ==
         "compiler pass pass: the GPU plugin says: Invalid callback version");
-  int64_t type_id = 0;
-  CHECK(plugin.RegisterType("State", &type_id, nullptr) ==
-        "FFI type State: the GPU plugin says: Invalid callback version");
-  CHECK(type_id == 0);
   CHECK(plugin.RegisterHandler("target", {}) == "FFI handler target: the GPU plugin says: Invalid callback version");
   CHECK(fake.errors_alive == 0);
 }

@@ -29,15 +29,6 @@ void* Pointer(const nb::dict& dict, const char* key) {
   return dict.contains(key) ? nb::cast<nb::capsule>(dict[key]).data() : nullptr;
 }
 
-void RegisterType(const Plugin& plugin, const std::string& name, const nb::dict& type) {
-  auto* id = static_cast<XLA_FFI_TypeId*>(Pointer(type, "type_id"));
-  const auto* info = static_cast<const XLA_FFI_TypeInfo*>(Pointer(type, "type_info"));
-  if (id == nullptr || info == nullptr) {
-    throw nb::value_error("a type needs the capsules type_id and type_info");
-  }
-  ThrowUnlessEmpty(plugin.RegisterType(name, &id->type_id, info->deleter));
-}
-
 void RegisterHandler(const Plugin& plugin, const std::string& target, const nb::dict& stages) {
   ThrowUnlessEmpty(plugin.RegisterHandler(target, {Pointer(stages, "instantiate"), Pointer(stages, "prepare"),
                                                    Pointer(stages, "initialize"), Pointer(stages, "execute")}));
@@ -89,9 +80,6 @@ void BindGpuPlugin(nb::module_& m) {
           "clear_pass",
           [](const Plugin& self, const std::string& name) { ThrowUnlessEmpty(self.ClearTransform(name)); },
           nb::arg("name"), "Undo register_pass. RuntimeError if the plugin refuses.")
-      .def("register_type", &RegisterType, nb::arg("name"), nb::arg("type"),
-           "Make the type of a handler's state known; to be called before register_handler. RuntimeError if the "
-           "plugin refuses.")
       .def("register_handler", &RegisterHandler, nb::arg("target"), nb::arg("stages"),
            "Make an FFI handler known under the name that custom calls use. RuntimeError if the plugin refuses.");
 

@@ -11,7 +11,6 @@ namespace xla_shmem::pjrt {
 
 enum ExtensionType : int {
   kGpuCustomCallExtension = 0,
-  kFfiExtension = 5,
   kXlaTransformExtension = 24,
 };
 
@@ -108,27 +107,6 @@ struct TransformExtension {
 };
 
 constexpr int64_t kTransformVersion = 1;
-
-// FFI types.
-struct TypeInfo {
-  void (*deleter)(void*);
-  void (*serialize)();
-  void (*deserialize)();
-};
-
-struct RegisterTypeArgs {
-  size_t struct_size;
-  Extension* extension_start;
-  const char* name;
-  size_t name_size;
-  int64_t type_id;  // in and out; 0 asks for one
-  TypeInfo* info;
-};
-
-struct FfiExtension {
-  Extension base;
-  Error* (*register_type)(RegisterTypeArgs*);
-};
 
 // FFI handlers in all stages; the FFI extension's own call takes only the execute stage.
 struct RegisterCustomCallArgs {

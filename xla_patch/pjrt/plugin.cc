@@ -27,7 +27,6 @@ std::string Plugin::Open(const void* api) {
   api_ = opened;
   transform_ =
       Find<TransformExtension>(api_, kXlaTransformExtension, XLA_SHMEM_PJRT_SIZE(TransformExtension, clear_transform));
-  ffi_ = Find<FfiExtension>(api_, kFfiExtension, XLA_SHMEM_PJRT_SIZE(FfiExtension, register_type));
   custom_call_ = Find<CustomCallExtension>(api_, kGpuCustomCallExtension,
                                            XLA_SHMEM_PJRT_SIZE(CustomCallExtension, register_custom_call));
   const auto lacks = [&](const char* extension) {
@@ -36,9 +35,6 @@ std::string Plugin::Open(const void* api) {
   };
   if (transform_ == nullptr || transform_->register_transform == nullptr || transform_->clear_transform == nullptr) {
     return lacks("XlaTransform");
-  }
-  if (ffi_ == nullptr || ffi_->register_type == nullptr) {
-    return lacks("FFI");
   }
   if (custom_call_ == nullptr || custom_call_->register_custom_call == nullptr) {
     return lacks("custom-call");
@@ -60,17 +56,6 @@ std::string Plugin::ClearTransform(const std::string& name) const {
   ClearTransformArgs args{
       XLA_SHMEM_PJRT_SIZE(ClearTransformArgs, cleared), kPostScheduler, name.data(), name.size(), nullptr, false};
   return Message(transform_->clear_transform(&args), "compiler pass " + name);
-}
-
-std::string Plugin::RegisterType(const std::string& name, int64_t* type_id, void (*deleter)(void*)) const {
-  TypeInfo info{deleter, nullptr, nullptr};
-  RegisterTypeArgs args{
-      XLA_SHMEM_PJRT_SIZE(RegisterTypeArgs, info), nullptr, name.data(), name.size(), *type_id, &info};
-  const std::string error = Message(ffi_->register_type(&args), "FFI type " + name);
-  if (error.empty()) {
-    *type_id = args.type_id;
-  }
-  return error;
 }
 
 std::string Plugin::RegisterHandler(const std::string& target, const HandlerStages& stages) const {

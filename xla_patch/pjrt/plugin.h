@@ -35,8 +35,6 @@ class Plugin {
   std::string RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const;
   std::string ClearTransform(const std::string& name) const;
 
-  // The type of a handler's state; `type_id` 0 is replaced by the one it is given.
-  std::string RegisterType(const std::string& name, int64_t* type_id, void (*deleter)(void*)) const;
   std::string RegisterHandler(const std::string& target, const HandlerStages& stages) const;
 
  private:
@@ -44,7 +42,6 @@ class Plugin {
 
   const Api* api_ = nullptr;
   const TransformExtension* transform_ = nullptr;
-  const FfiExtension* ffi_ = nullptr;
   const CustomCallExtension* custom_call_ = nullptr;
 };
 
