@@ -1,0 +1,29 @@
+"""What `xla-shmem doctor` says of the machine, with the package installed."""
+
+from __future__ import annotations
+
+import os
+
+from xla_shmem.doctor.diagnosis import diagnose
+from xla_shmem.doctor.gather import gather
+
+from gpu_check import records
+
+
+def main() -> None:
+    """Records NVSHMEM and the diagnosis; only an installation that cannot work is a failure."""
+    environment = {**os.environ, "XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true"}
+    facts = gather(environment)
+    diagnosis = diagnose(facts)
+    records.fact("xla-shmem", facts.installation.xla_shmem)
+    records.fact("NVSHMEM", facts.nvshmem.error or f"{facts.nvshmem.version}, {facts.nvshmem.path}")
+    for ordinal, (domain, reason) in enumerate(facts.domains):
+        records.fact(f"device {ordinal}", f"NVLink domain {domain}: {reason}")
+    blockers = "; ".join(finding.what for finding in diagnosis.gpu.blockers)
+    records.check("nothing stands in the way of the GPU road", diagnosis.gpu.works, blockers)
+    for finding in diagnosis.gpu.notes:
+        records.left_out("note", finding.what)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The sections, in the order they run: what tells most about correctness first, speed after it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gpu_check.records import Record
+from gpu_check.runner import Section
+
+_SOURCES = Path(__file__).resolve().parents[1]
+
+#: NCCL's own fast paths, for the baseline; flags that a release does not know are left out and named in the report.
+_NCCL_FAST = (
+    "xla_gpu_enable_nccl_user_buffers=true",
+    "xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
+    "xla_gpu_collective_permute_connected_components=true",
+)
+
+NAMES = (
+    "doctor kernels transfers-1 transfers-2 transfers-1-nvshmem transfers-4 jax-1 jax-2 jax-2-graphs jax-4 transfer-speed"
+    " overlap-1 overlap jax-speed train nccl nccl-fast sanitizer transfers-2-nvshmem"
+).split()
+
+
+def machine(root: Path) -> Section:
+    """Looks at the machine with whatever Python runs the check, before anything is built."""
+    return Section(
+        "machine", "Machine", [sys.executable, "-m", "gpu_check.machine"], 60, _paths(_SOURCES, root / "python")
+    )
+
+
+def build(root: Path, work: Path, why_not: str) -> Section:
+    """Builds and installs the checkout into an environment of its own."""
+    command = [sys.executable, "-m", "gpu_check.build", str(root), str(work)]
+    return Section("build", "Build and install", command, 240, _paths(_SOURCES), why_not)
+
+
+def gpu_count(records: Sequence[Record]) -> int:
+    """How many GPUs CUDA shows."""
+    return next((record["value"] for record in records if record["kind"] == "fact" and record["name"] == "GPUs"), 0)
+
+
+def no_gpu(records: Sequence[Record]) -> str:
+    """Why there is none."""
+    reasons = [record["reason"] for record in records if record["kind"] == "left out" and record["name"] == "GPU"]
+    return f"no GPU: {reasons[0] if reasons else 'the look at the machine failed'}"
+
+
+def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
+    """Everything that needs the installed package and a GPU, in order.
+
+    Args:
+      python: of the environment with the package.
+      gpus: how many CUDA shows.
+      why_not: why nothing can be run, "" if it can.
+    """
+    shared = " sharing one GPU" if gpus == 1 else f" sharing {gpus} GPUs" if gpus else ""
+    paths = _paths(_SOURCES)
+
+    def one(name: str, title: str, limit: float, module: str, *arguments: str) -> Section:
+        return Section(name, title, [python, "-m", module, *arguments], limit, paths, why_not)
+
+    def ranks(
+        name: str,
+        title: str,
+        limit: float,
+        count: int,
+        module: str,
+        *arguments: str,
+        flags: Sequence[str] = (),
+        flag: bool = False,
+        counts: bool = True,
+        why_not: str = why_not,
+    ) -> Section:
+        command = [python, "-m", "gpu_check.ranks", f"--ranks={count}", f"--gpus={gpus}"]
+        command += ["--nvshmem-flag"] if flag else []
+        command += [f"--xla={setting}" for setting in flags]
+        title = f"{title}, {count} PE{'' if count == 1 else 's'}{shared if count > gpus else ''}"
+        return Section(name, title, [*command, "--", module, *arguments], limit, paths, why_not, counts)
+
+    alone = why_not or (
+        "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one" if gpus < 2 else ""
+    )
+    yield one("doctor", "xla-shmem doctor", 40, "gpu_check.doctor")
+    yield one("kernels", "Reduction kernels", 60, "gpu_check.kernels")
+    yield ranks("transfers-1", "Transfers without XLA", 45, 1, "gpu_check.transfers")
+    yield ranks("transfers-2", "Transfers without XLA", 60, 2, "gpu_check.transfers")
+    yield ranks("transfers-1-nvshmem", "Transfers by NVSHMEM's calls", 45, 1, "gpu_check.transfers", "--puts=nvshmem")
+    yield ranks("transfers-4", "Transfers without XLA", 60, 4, "gpu_check.transfers")
+    yield ranks("jax-1", "JAX programs", 60, 1, "gpu_check.jax_programs", flag=True)
+    yield ranks("jax-2", "JAX programs", 90, 2, "gpu_check.jax_programs", flag=True)
+    graphs = ["xla_gpu_graph_min_graph_size=1", "xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL"]
+    yield ranks(
+        "jax-2-graphs",
+        "JAX programs in CUDA graphs",
+        75,
+        2,
+        "gpu_check.jax_programs",
+        "--graphs",
+        flags=graphs,
+        flag=True,
+    )
+    yield ranks("jax-4", "JAX programs", 90, 4, "gpu_check.jax_programs", flag=True)
+    yield ranks("transfer-speed", "Speed without XLA", 60, 2, "gpu_check.transfer_speed")
+    for count in (1, 2):
+        name = "overlap" if count == 2 else "overlap-1"
+        yield ranks(name, "Overlap of a transfer with compute", 45, count, "gpu_check.overlap")
+    yield ranks("jax-speed", "Speed in JAX", 90, 2, "gpu_check.jax_speed", flag=True)
+    yield one("train", "Training job", 120, "gpu_check.training", f"--gpus={gpus}")
+    yield ranks("nccl", "Speed in JAX, NCCL", 60, 2, "gpu_check.jax_speed", why_not=alone)
+    yield ranks(
+        "nccl-fast", "Speed in JAX, NCCL's fast paths", 60, 2, "gpu_check.jax_speed", flags=_NCCL_FAST, why_not=alone
+    )
+    yield one("sanitizer", "compute-sanitizer", 75, "gpu_check.sanitizer")
+    # On GPUs of their own these count; on a shared one NVSHMEM is known to refuse some of its calls.
+    yield ranks(
+        "transfers-2-nvshmem",
+        "Transfers by NVSHMEM's calls",
+        45,
+        2,
+        "gpu_check.transfers",
+        "--puts=nvshmem",
+        counts=gpus >= 2,
+    )
+
+
+def _paths(*folders: Path) -> dict[str, str]:
+    inherited = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*map(str, folders), *([inherited] if inherited else [])])}

@@ -1,0 +1,183 @@
+"""The report: `report.json` for programs and `report.md` for people, from the same outcomes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gpu_check.records import Record
+from gpu_check.runner import Outcome
+
+_MARK = {"passed": "passed", "failed": "**failed**", "not run": "not run"}
+
+
+@dataclass
+class Report:
+    """Everything one call of the check found out.
+
+    Attributes:
+      date: ISO 8601, UTC.
+      commit: of the tree, "" if unknown.
+      ended: how the check came to its end; "" while it runs.
+    """
+
+    date: str
+    commit: str
+    outcomes: list[Outcome] = field(default_factory=list)
+    seconds: float = 0.0
+    ended: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the check ran to its end, something on a GPU was checked, and nothing that counts failed."""
+        return (
+            self.ended == "complete"
+            and any(
+                outcome.status == "passed" and any(record["kind"] in ("check", "same") for record in outcome.records)
+                for outcome in self.outcomes
+                if outcome.section.name not in ("machine", "build", "doctor")
+            )
+            and not any(outcome.status == "failed" and outcome.section.counts for outcome in self.outcomes)
+        )
+
+    def facts(self) -> dict[str, Any]:
+        """All facts; a later section's overwrites an earlier one's."""
+        return {
+            record["name"]: record["value"]
+            for outcome in self.outcomes
+            for record in outcome.records
+            if record["kind"] == "fact"
+        }
+
+    def write(self, folder: Path) -> None:
+        """Writes both files; never leaves half a file behind."""
+        _replace(folder / "report.json", json.dumps(self.to_json(), indent=1) + "\n")
+        _replace(folder / "report.md", "\n".join(self.to_markdown()) + "\n")
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as data."""
+        return {
+            "passed": self.passed,
+            "ended": self.ended or "still running, or killed",
+            "date": self.date,
+            "commit": self.commit,
+            "seconds": round(self.seconds, 1),
+            "facts": self.facts(),
+            "sections": [
+                {
+                    "name": outcome.section.name,
+                    "title": outcome.section.title,
+                    "status": outcome.status,
+                    "counts": outcome.section.counts,
+                    "reason": outcome.reason,
+                    "seconds": round(outcome.seconds, 1),
+                    "exit_status": outcome.exit_status,
+                    "records": list(outcome.records),
+                    "output": list(outcome.output) if outcome.status == "failed" else [],
+                }
+                for outcome in self.outcomes
+            ],
+        }
+
+    def to_markdown(self) -> Iterator[str]:
+        """The report as lines of Markdown."""
+        facts = self.facts()
+        yield f"# GPU check: {'passed' if self.passed else 'not passed'}"
+        yield ""
+        yield f"{self.date}, commit {self.commit or 'unknown'}, {self.seconds:.0f} s. {_ending(self.ended)}"
+        if facts:
+            yield ""
+            yield from _table(["fact", "value"], [[name, _text(value)] for name, value in facts.items()])
+        yield ""
+        yield from _table(
+            ["section", "status", "s", "why"],
+            [
+                [
+                    outcome.section.title,
+                    _MARK[outcome.status] + ("" if outcome.section.counts else " (does not count)"),
+                    f"{outcome.seconds:.0f}" if outcome.seconds else "",
+                    outcome.reason,
+                ]
+                for outcome in self.outcomes
+            ],
+        )
+        for outcome in self.outcomes:
+            yield from _section(outcome)
+
+
+def _replace(path: Path, text: str) -> None:
+    new = path.with_name(path.name + ".new")
+    new.write_text(text)
+    os.replace(new, path)
+
+
+def _ending(ended: str) -> str:
+    return {"complete": "", "": "The check was still running, or was killed, when this was written."}.get(
+        ended, f"The check did not come to its end: {ended}."
+    )
+
+
+def _section(outcome: Outcome) -> Iterator[str]:
+    lines = [*_checks(outcome.records), *_tables(outcome.records)]
+    if outcome.status == "failed" and outcome.output:
+        lines += ["", "Last lines of its output:", "", "```", *outcome.output, "```"]
+    if lines:
+        yield ""
+        yield f"## {outcome.section.title}"
+        yield from lines
+
+
+def _checks(records: Sequence[Record]) -> Iterator[str]:
+    checks: dict[str, list[Record]] = {}
+    for record in records:
+        if record["kind"] == "check":
+            checks.setdefault(record["name"], []).append(record)
+    rows = []
+    for name, made in checks.items():
+        ok = sum(record["ok"] for record in made)
+        told = next((record["detail"] for record in made if not record["ok"]), made[0]["detail"])
+        result = "ok" if ok == len(made) else "**failed**"
+        rows.append([name, result if len(made) == 1 else f"{result} ({ok}/{len(made)})", told])
+    if rows:
+        yield ""
+        yield from _table(["check", "result", "detail"], rows)
+    left = [f"* left out: {record['name']}: {record['reason']}" for record in records if record["kind"] == "left out"]
+    if left:
+        yield ""
+        yield from dict.fromkeys(left)
+
+
+def _tables(records: Sequence[Record]) -> Iterator[str]:
+    tables: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        if record["kind"] == "row":
+            tables.setdefault(record["table"], []).append(record["columns"])
+    for name, rows in tables.items():
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        yield ""
+        yield f"### {name}"
+        yield ""
+        yield from _table(columns, [[_text(row.get(column, "")) for column in columns] for row in rows])
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
+    for row in rows:
+        yield f"| {' | '.join(_cell(value) for value in row)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+    if isinstance(value, list):
+        return ", ".join(map(_text, value))
+    return str(value)

@@ -1,0 +1,174 @@
+"""Runs one section in processes of its own, with a time limit, and sees to it that none of them is left.
+
+A section is a command. Whatever happens to it ends in an `Outcome`: it passed, it failed (and how), or it was not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gpu_check import records
+from gpu_check.records import Record
+
+#: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch` takes five of them to stop its ranks.
+GRACE_S = 8.0
+
+_LINES_KEPT = 40
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the check.
+
+    Attributes:
+      name: short, unique.
+      title: for people.
+      command: program and arguments.
+      limit_s: seconds it may take.
+      environment: added to the environment of the check.
+      why_not: why it cannot be run here, "" if it can.
+      counts: whether a failure fails the check; False for what is only tried to see what happens.
+    """
+
+    name: str
+    title: str
+    command: Sequence[str]
+    limit_s: float
+    environment: Mapping[str, str] = field(default_factory=dict)
+    why_not: str = ""
+    counts: bool = True
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a section.
+
+    Attributes:
+      status: "passed", "failed" or "not run".
+      reason: why it failed or was not run, "" if it passed.
+      exit_status: of the command; None if it was not started or had to be stopped.
+      output: its last lines.
+    """
+
+    section: Section
+    status: str
+    reason: str
+    seconds: float = 0.0
+    exit_status: int | None = None
+    records: Sequence[Record] = ()
+    output: Sequence[str] = ()
+
+
+def not_run(section: Section, reason: str) -> Outcome:
+    """The outcome of a section that was not started."""
+    return Outcome(section, "not run", reason)
+
+
+def run(section: Section, log: Path, seconds_left: float) -> Outcome:
+    """Runs a section to its end, or to the end of its time.
+
+    Args:
+      log: gets the output, and `log.with_suffix(".jsonl")` the records.
+      seconds_left: for the whole check.
+
+    Raises:
+      KeyboardInterrupt: a signal came; the section's processes have been ended.
+    """
+    if section.why_not:
+        return not_run(section, section.why_not)
+    limit = min(section.limit_s, seconds_left)
+    if limit < 1:
+        return not_run(section, "no time left (GPU_CHECK_SECONDS)")
+    found = log.with_suffix(".jsonl")
+    found.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+        **section.environment,
+        records.VARIABLE: str(found),
+    }
+    began = time.monotonic()
+    with log.open("wb") as sink:
+        try:
+            process = subprocess.Popen(
+                section.command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches this process only, which then ends the section
+            )
+        except OSError as error:
+            return Outcome(section, "failed", f"cannot start {section.command[0]}: {error.strerror}")
+        exit_status: int | None = None
+        try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                exit_status = process.wait(limit)
+        finally:
+            _end(process)
+    seconds = time.monotonic() - began
+    output = log.read_text(errors="replace").splitlines()[-_LINES_KEPT:]
+    lines = records.read(found)
+    reason = judge(exit_status, limit, lines)
+    status = "failed" if reason else "passed"
+    if not reason and not any(record["kind"] in ("check", "same", "row", "fact") for record in lines):
+        left = [record["reason"] for record in lines if record["kind"] == "left out"]
+        status, reason = "not run", "; ".join(dict.fromkeys(left)) or "it found out nothing"
+    return Outcome(section, status, reason, seconds, exit_status, lines, output)
+
+
+def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str:
+    """Why the section failed, "" if it did not."""
+    failed = list(dict.fromkeys(record["name"] for record in lines if record["kind"] == "check" and not record["ok"]))
+    failed += differing(lines)
+    problems = []
+    if failed:
+        problems.append(f"failed: {', '.join(failed)}")
+    if exit_status is None:
+        problems.append(f"stopped after {limit:.0f} s")
+    elif exit_status < 0:
+        problems.append(f"killed by {_signal_name(-exit_status)}")
+    elif exit_status:
+        problems.append(f"exit status {exit_status}")
+    return "; ".join(problems)
+
+
+def differing(lines: Sequence[Record]) -> list[str]:
+    """Names of what is not the same on all ranks."""
+    digests: dict[str, set[str]] = defaultdict(set)
+    for record in lines:
+        if record["kind"] == "same":
+            digests[record["name"]].add(record["digest"])
+    return [f"{name} differs between ranks" for name, values in digests.items() if len(values) > 1]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ends what is left of the section's process group. A second interrupt leaves out the waiting."""
+    try:
+        if process.poll() is None:
+            _signal(process, signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE_S)
+    finally:
+        _signal(process, signal.SIGKILL)
+        process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"

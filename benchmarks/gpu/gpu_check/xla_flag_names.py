@@ -1,0 +1,35 @@
+"""Which flags the installed XLA knows, without asking it: XLA ends a process that gives it a flag it does not know.
+
+Flags come and go with every release, so there is no table here: a flag's name is a string of its own in the libraries
+that would read it, jaxlib's and the CUDA plugin's.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import mmap
+from collections.abc import Iterable
+from pathlib import Path
+
+#: XLA's libraries are hundreds of megabytes; the small ones beside them have no flags.
+_LARGE = 32 << 20
+
+
+def known(names: Iterable[str]) -> set[str]:
+    """Those of `names` that every XLA in this environment knows."""
+    left = set(names)
+    for library in _libraries() if left else ():
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            left = {name for name in left if content.find(b"\0" + name.encode() + b"\0") >= 0}
+    return left
+
+
+def _libraries() -> list[Path]:
+    folders = []
+    for package in ("jaxlib", "jax_plugins"):
+        spec = importlib.util.find_spec(package)
+        folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    files = [file for folder in folders for file in folder.rglob("*.so") if file.stat().st_size >= _LARGE]
+    if not files:
+        raise FileNotFoundError("no library of XLA found beside jaxlib")
+    return files
