@@ -325,6 +325,75 @@ def gpu_arena_bytes(n_pes: int) -> int:
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""
 
+def gpu_permute(
+    operation: int,
+    source: int,
+    target: int,
+    operands: Sequence[int],
+    results: Sequence[int],
+    bytes: Sequence[int],
+    stream: int,
+    whole: bool,
+) -> None:
+    """Enqueues a permute on a stream, without XLA; for measurements.
+
+    Args:
+      operation: names the transfer to :func:`gpu_done`.
+      source, target: PEs of the NVSHMEM world, -1 for none.
+      operands, results: device addresses.
+      bytes: of each operand and of its result.
+      stream: a CUstream.
+      whole: all of it on this stream, in the form that CUDA graphs hold; else only its start.
+
+    Raises:
+      RuntimeError: :func:`gpu_start` has not succeeded, or the driver refuses.
+      ValueError: not as many results or sizes as operands.
+    """
+
+def gpu_all_reduce(
+    operation: int,
+    reduction: int,
+    type: int,
+    group: Sequence[int],
+    operands: Sequence[int],
+    results: Sequence[int],
+    bytes: Sequence[int],
+    stream: int,
+    whole: bool,
+) -> None:
+    """Enqueues an all-reduce; ``reduction`` and ``type`` are numbered as in thunks/reduction.h, the rest is as for
+    :func:`gpu_permute`."""
+
+def gpu_done(operation: int, stream: int) -> None:
+    """Joins the transfer that was started last under ``operation``.
+
+    Raises:
+      RuntimeError: there is none, or the job has failed.
+    """
+
+def gpu_put_signal(
+    destination: int, source: int, bytes: int, word: int, value: int, pe: int, stream: int
+) -> None:
+    """Enqueues one put and the signal behind it; ``destination`` and ``word`` are local addresses of symmetric objects.
+
+    Raises:
+      RuntimeError: :func:`gpu_start` has not succeeded, or the driver refuses.
+    """
+
+def gpu_wait(word: int, value: int, stream: int) -> None:
+    """Enqueues a wait until a signal word is at least ``value``.
+
+    Raises:
+      RuntimeError: as :func:`gpu_put_signal`.
+    """
+
+def gpu_symmetric(bytes: int) -> int:
+    """Takes symmetric memory besides the arena and returns its address. Collective over the world.
+
+    Raises:
+      RuntimeError: there is none left.
+    """
+
 def cuda_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:GPU by name."""
 

@@ -73,9 +73,12 @@ class GpuRuntime {
   int job_pe() const { return world_[pe_]; }
   // PE of the NVSHMEM world for a PE of the job; -1 for -1 and for one of another world.
   int WorldPe(int job_pe) const;
+  bool started() const { return transfers_ != nullptr; }
   // Only after Start.
   gpu::Transfers& transfers() { return *transfers_; }
   gpu::Device& device() { return *device_; }
+  // Symmetric memory besides the arena, null if there is none left. Collective over the world.
+  void* Symmetric(size_t bytes) { return nvshmem_.api.malloc(bytes); }
 
  private:
   GpuRuntime() = default;

@@ -12,6 +12,7 @@
 
 #include "xla_patch/ffi/gpu_bindings.h"
 #include "xla_patch/ffi/gpu_plugin_bindings.h"
+#include "xla_patch/ffi/gpu_transfer_bindings.h"
 #include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/ffi/handlers.h"
 #include "xla_patch/ffi/nvshmem_bindings.h"
@@ -95,6 +96,7 @@ NB_MODULE(_core, m) {
   BindPass(m);
   BindGpuPlugin(m);
   BindGpuRuntime(m);
+  BindGpuTransfers(m);
   BindNvshmem(m);
   m.def("cpu_handlers", &CpuHandlers,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");

@@ -2,8 +2,8 @@
 
     python -m gpu_check.build ROOT WORK
 
-The environment sees every package of the Python that runs this, also where that is itself a virtual environment. What is
-missing may come from a folder of wheels, named by the variable `WHEELS`.
+The environment sees every package of the Python that runs this, also where that is itself a virtual environment. What
+is missing may come from a folder of wheels, named by the variable `WHEELS`.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ def missing(modules: dict[str, str]) -> list[str]:
 
 def obstacles() -> Iterator[str]:
     """What keeps this machine from building, each with the way out."""
-    if sys.version_info < (3, 11):
-        yield f"Python {sys.version.split()[0]} is too old: GPU_CHECK_BASE_PYTHON=python3.12 chooses another"
     if shutil.which("c++") is None and not os.environ.get("CXX"):
         yield "no C++ compiler: install g++, or set CXX"
     if shutil.which("cmake") is None and importlib.util.find_spec("cmake") is None:

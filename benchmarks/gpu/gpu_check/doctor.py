@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
+from gpu_check import records
 from xla_shmem.doctor.diagnosis import diagnose
 from xla_shmem.doctor.gather import gather
-
-from gpu_check import records
 
 
 def main() -> None:

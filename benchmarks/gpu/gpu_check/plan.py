@@ -19,11 +19,6 @@ _NCCL_FAST = (
     "xla_gpu_collective_permute_connected_components=true",
 )
 
-NAMES = (
-    "doctor kernels transfers-1 transfers-2 transfers-1-nvshmem transfers-4 jax-1 jax-2 jax-2-graphs jax-4 transfer-speed"
-    " overlap-1 overlap jax-speed train nccl nccl-fast sanitizer transfers-2-nvshmem"
-).split()
-
 
 def machine(root: Path) -> Section:
     """Looks at the machine with whatever Python runs the check, before anything is built."""
@@ -130,3 +125,7 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
 def _paths(*folders: Path) -> dict[str, str]:
     inherited = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([*map(str, folders), *([inherited] if inherited else [])])}
+
+
+#: What a caller can choose among.
+NAMES = tuple(section.name for section in on_gpu("", 1, ""))

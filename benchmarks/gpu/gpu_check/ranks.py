@@ -26,7 +26,7 @@ def environment(ranks: int, gpus: int) -> dict[str, str]:
     }
     defaults = {"XLA_SHMEM_DEADLINE": DEADLINE_S, "XLA_SHMEM_THRESHOLD": "1GiB"}
     result |= {name: value for name, value in defaults.items() if name not in os.environ}
-    if ranks > gpus:
+    if ranks > gpus or ranks == 1:
         result["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0] or "0"
         result["JAX_LOCAL_DEVICE_IDS"] = "0"
     return result

@@ -16,9 +16,15 @@ class KernelError(RuntimeError):
 
 
 def compile_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Sequence[str]) -> bytes:
-    """Returns an image of the kernels that the CUDA driver loads.
+    """Returns an image of xla-shmem's own kernels; arguments and errors as of :func:`compile_source`."""
+    return compile_source(_core.kernel_source(), compute_capability, nvrtc_candidates)
+
+
+def compile_source(source: str, compute_capability: tuple[int, int], nvrtc_candidates: Sequence[str]) -> bytes:
+    """Returns an image that the CUDA driver loads.
 
     Args:
+      source: CUDA C++ without includes.
       compute_capability: of the GPU, such as ``(9, 0)``.
       nvrtc_candidates: paths or sonames of libnvrtc, in the order to try.
 
@@ -29,7 +35,7 @@ def compile_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Seque
     architecture = compute_capability[0] * 10 + compute_capability[1]
     supported = _supported_architectures(nvrtc)
     if architecture in supported:
-        return _compile(nvrtc, f"sm_{architecture}", "CUBIN")
+        return _compile(nvrtc, source, f"sm_{architecture}", "CUBIN")
     older = [candidate for candidate in supported if candidate <= architecture]
     if not older:
         raise KernelError(
@@ -37,7 +43,7 @@ def compile_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Seque
             " install the nvidia-cuda-nvrtc wheel of an older CUDA"
         )
     # The driver finishes the translation for GPUs younger than the compiler.
-    return _compile(nvrtc, f"compute_{max(older)}", "PTX")
+    return _compile(nvrtc, source, f"compute_{max(older)}", "PTX")
 
 
 def _open(candidates: Sequence[str]) -> ctypes.CDLL:
@@ -65,10 +71,9 @@ def _supported_architectures(nvrtc: ctypes.CDLL) -> list[int]:
     return list(architectures)
 
 
-def _compile(nvrtc: ctypes.CDLL, architecture: str, result: str) -> bytes:
+def _compile(nvrtc: ctypes.CDLL, source: str, architecture: str, result: str) -> bytes:
     program = ctypes.c_void_p()
-    source = _core.kernel_source().encode()
-    code = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, b"kernels.cu", 0, None, None)
+    code = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
     _check(nvrtc, code, "nvrtcCreateProgram")
     try:
         flags = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]

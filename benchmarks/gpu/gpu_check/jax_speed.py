@@ -1,0 +1,131 @@
+"""Time of a permute and of an all-reduce inside a compiled loop, and of a permute beside a matmul, as JAX runs them.
+
+Whoever carries them: SHMEM if the flag is on, else NCCL. Wall clock of the whole loop over its steps; rank 0 records.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from typing import Any
+
+import numpy as np
+
+from gpu_check import exchange, records
+from gpu_check.jax_job import JaxJob, collectives
+
+SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26, 1 << 28)
+_ROUNDS = 5
+_MATMUL = 4096
+
+
+def steps(size: int) -> int:
+    """Collectives in one program."""
+    return 50 if size <= 1 << 18 else 10
+
+
+def seconds(compiled: Any, *arguments: Any) -> float:
+    """Median time of one run."""
+    import jax
+
+    times = []
+    for _ in range(_ROUNDS + 1):
+        begin = time.perf_counter()
+        jax.block_until_ready(compiled(*arguments))
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times[1:])
+
+
+def carrier(job: JaxJob, compiled: Any) -> str:
+    """Who carries the collectives of a program; "" if it must not be run here."""
+    ours, left = collectives(compiled)
+    if ours and not left:
+        return "SHMEM"
+    return "" if os.environ.get("GPU_CHECK_SHARED") == "1" else "NCCL"
+
+
+def loops(job: JaxJob) -> None:
+    """Permute and all-reduce of every size."""
+    from jax import lax
+    from jax.sharding import PartitionSpec as P
+
+    def permute(_: Any, x: Any) -> Any:
+        return lax.ppermute(x, "x", job.ring)
+
+    def all_reduce(_: Any, x: Any) -> Any:
+        return lax.psum(x, "x") * (1.0 / job.n)  # keeps repeated sums finite
+
+    for size in SIZES:
+        x = job.put(np.ones(job.n * size // 4, np.float32), "x")
+        for what, once in (("permute", permute), ("all-reduce", all_reduce)):
+            count = steps(size)
+
+            def loop(x: Any, count: int = count, once: Any = once) -> Any:
+                return lax.fori_loop(0, count, once, x)
+
+            compiled = job.program(loop, (P("x"),), P("x")).lower(x).compile()
+            by = carrier(job, compiled)
+            if not by:
+                records.left_out(f"{what} of {size} bytes", "XLA left it to NCCL, which refuses ranks on one GPU")
+                continue
+            each = seconds(compiled, x) / count
+            if job.rank == 0:
+                records.row(
+                    "Speed in JAX",
+                    what=what,
+                    by=by,
+                    PEs=job.n,
+                    bytes=size,
+                    **{"µs": each * 1e6, "GB/s": size / each / 1e9},
+                )
+
+
+def beside_a_matmul(job: JaxJob) -> None:
+    """A ring step beside a bf16 matmul: alone, alone, and both."""
+    import jax.numpy as jnp
+    from jax import lax
+    from jax.sharding import PartitionSpec as P
+
+    count = 20
+
+    def step(moves: bool, multiplies: bool) -> Any:
+        def body(x: Any, w: Any) -> Any:
+            def once(_: Any, carry: Any) -> Any:
+                block, product = carry
+                moved = lax.ppermute(block, "x", job.ring) if moves else block
+                return moved, (product @ w) if multiplies else product
+
+            return lax.fori_loop(0, count, once, (x, w))
+
+        return job.program(body, (P("x"), P()), (P("x"), P()))
+
+    w = job.put(np.eye(_MATMUL, dtype=np.float32).astype(jnp.bfloat16))
+    for size in (1 << 24, 1 << 26):
+        x = job.put(np.ones(job.n * size // 4, np.float32), "x")
+        compiled = {
+            name: step(*parts).lower(x, w).compile()
+            for name, parts in {"permute": (True, False), "matmul": (False, True), "both": (True, True)}.items()
+        }
+        by = carrier(job, compiled["both"])
+        if not by or not carrier(job, compiled["permute"]):
+            continue
+        took = {name: seconds(program, x, w) / count for name, program in compiled.items()}
+        if job.rank == 0:
+            hidden = 100 * (took["permute"] + took["matmul"] - took["both"]) / min(took["permute"], took["matmul"])
+            columns = {f"{name} µs": value * 1e6 for name, value in took.items()}
+            records.row(
+                "Permute beside a matmul in JAX", by=by, PEs=job.n, bytes=size, **columns, **{"hidden %": hidden}
+            )
+
+
+def main() -> None:
+    """Measures."""
+    job = JaxJob()
+    beside_a_matmul(job)
+    loops(job)
+    exchange.leave()
+
+
+if __name__ == "__main__":
+    main()

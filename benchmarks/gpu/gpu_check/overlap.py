@@ -1,0 +1,78 @@
+"""How much of a permute hides behind compute of equal length, by events on the stream that XLA would compute on.
+
+Three times: the transfer alone (start, done), the compute alone, and the compute between start and done. Hidden is what
+the three say: (transfer + compute - both) / transfer. With one PE the transfer is a copy to itself. Where PEs share a
+GPU only PE 0 computes: their contexts take turns on it, which says little about GPUs of their own.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+
+from gpu_check import exchange, records
+from gpu_check.compute import Compute
+from gpu_check.world import World
+
+_SIZES = (16 << 20, 64 << 20, 256 << 20)
+_ROUNDS = 7
+_BAR = 80.0  # per cent
+
+
+def seconds(world: World, enqueue: Callable[[], None]) -> float:
+    """Median time of what is enqueued."""
+    times = []
+    for _ in range(_ROUNDS + 1):
+        exchange.barrier()
+        begin = world.cuda.event(world.stream)
+        enqueue()
+        end = world.cuda.event(world.stream)
+        world.finish()
+        times.append(world.cuda.seconds(begin, end))
+    return statistics.median(times[1:])
+
+
+def main() -> None:
+    """Measures; PE 0 records."""
+    world = World("auto")
+    compute = Compute(world.cuda)
+    computes = world.pe == 0 or not world.shared
+    operand, result = world.cuda.allocate(_SIZES[-1]), world.cuda.allocate(_SIZES[-1])
+    for size in _SIZES:
+
+        def start(size: int = size) -> int:
+            return world.permute(world.ring(), [operand], [result], [size])
+
+        def busy(turns: int) -> None:
+            if computes:
+                compute.enqueue(world.stream, turns)
+
+        def both(turns: int, start: Callable[[], int] = start) -> None:
+            operation = start()
+            busy(turns)
+            world.done(operation)
+
+        transfer = seconds(world, lambda start=start: world.done(start()))
+        turns = compute.turns_of(transfer)
+        alone = seconds(world, lambda turns=turns: busy(turns))
+        together = seconds(world, lambda turns=turns, both=both: both(turns))
+        if world.pe == 0:
+            hidden = 100 * (transfer + alone - together) / transfer
+            records.row(
+                "Overlap",
+                PEs=world.n,
+                **{
+                    "shared GPU": "yes" if world.shared else "no",
+                    "bytes": size,
+                    "transfer µs": transfer * 1e6,
+                    "compute µs": alone * 1e6,
+                    "both µs": together * 1e6,
+                    "hidden %": hidden,
+                    f"≥ {_BAR:.0f} %": "yes" if hidden >= _BAR else "no",
+                },
+            )
+    exchange.leave()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,142 @@
+"""Event-timed speed of copies, put+signal, permutes and all-reduces between two PEs, without XLA.
+
+Each measurement is enqueued behind a kernel that keeps the stream busy meanwhile, so the host's pace is not in it. GB/s
+are bytes of the operand over time, 10^9 a second; a copy counts its bytes once.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable
+
+from gpu_check import exchange, records
+from gpu_check.compute import Compute
+from gpu_check.kernels import KINDS, TYPES
+from gpu_check.world import World
+from xla_shmem import _core
+
+SIZES = tuple(1 << exponent for exponent in range(10, 29, 3))  # 1 KiB to 256 MiB
+_ROUNDS = 5
+_HOST_S = 150e-6  # that the host may take to enqueue one transfer
+_MARGIN = 4096  # before the data in the symmetric memory: signal words
+
+
+def repeats(size: int) -> int:
+    """Operations in one measurement."""
+    return 20 if size <= 1 << 20 else 4
+
+
+class Clock:
+    """Times what is enqueued on this PE's stream."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._compute = Compute(world.cuda)
+
+    def seconds(self, enqueue: Callable[[], None], count: int) -> float:
+        """Median of several rounds of `count` calls of `enqueue`, for one of them."""
+        cuda, stream, times = self._world.cuda, self._world.stream, []
+        for _ in range(_ROUNDS + 1):
+            self._compute.enqueue(stream, self._compute.turns_of(count * _HOST_S))
+            begin = cuda.event(stream)
+            for _ in range(count):
+                enqueue()
+            end = cuda.event(stream)
+            self._world.finish()
+            times.append(cuda.seconds(begin, end) / count)
+        return statistics.median(times[1:])  # the first one warms up
+
+
+def copy_limit(world: World, clock: Clock) -> float:
+    """Bytes a second of the fastest copy within the GPU, with a row for each size."""
+    size = SIZES[-1]
+    source, target, fastest = world.cuda.allocate(size), world.cuda.allocate(size), 0.0
+    for size in SIZES:
+        each = clock.seconds(lambda size=size: world.cuda.copy(target, source, size, world.stream), repeats(size))
+        fastest = max(fastest, size / each)
+        if world.pe == 0:
+            row("copy within the GPU", size, each, None)
+    return fastest
+
+
+def row(what: str, size: int, seconds: float, limit: float | None) -> None:
+    """One row of the table."""
+    share = {} if limit is None else {"% of the copy limit": 100 * size / seconds / limit}
+    columns = {"what": what, "bytes": size, "µs": seconds * 1e6, "GB/s": size / seconds / 1e9}
+    records.row("Speed without XLA", **columns, **share)
+
+
+class Puts:
+    """put+signal between PE 0 and PE 1, through symmetric memory of this check."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._peer = 1 - world.pe
+        memory = _core.gpu_symmetric(_MARGIN + SIZES[-1])
+        self._word, self._data = memory, memory + _MARGIN
+        self._source = world.cuda.allocate(SIZES[-1])
+        self._value = 0
+        world.cuda.fill(memory, 0, _MARGIN, world.stream)
+        world.finish()
+
+    def _put(self, size: int) -> None:
+        _core.gpu_put_signal(self._data, self._source, size, self._word, self._value, self._peer, self._world.stream)
+
+    def _wait(self) -> None:
+        _core.gpu_wait(self._word, self._value, self._world.stream)
+
+    def round_trip(self, size: int) -> None:
+        """A put to PE 1 and one back."""
+        self._value += 1
+        if self._world.pe == 0:
+            self._put(size)
+            self._wait()
+        else:
+            self._wait()
+            self._put(size)
+
+
+def transfers(world: World, clock: Clock, limit: float) -> None:
+    """Permutes in both forms and all-reduces."""
+    size = SIZES[-1]
+    operand, result = world.cuda.allocate(size), world.cuda.allocate(size)
+    f32, total = list(TYPES).index("f32"), KINDS.index("sum")
+    group = list(range(world.n))
+
+    def permute(size: int, whole: bool) -> None:
+        operation = world.permute(world.ring(), [operand], [result], [size], whole)
+        if not whole:
+            world.done(operation)
+
+    def all_reduce(size: int, whole: bool) -> None:
+        operation = world.all_reduce(total, f32, group, operand, result, size, whole)
+        if not whole:
+            world.done(operation)
+
+    for what, run in (("permute", permute), ("all-reduce", all_reduce)):
+        for whole in (False, True):
+            for size in SIZES:
+                each = clock.seconds(lambda run=run, size=size, whole=whole: run(size, whole), repeats(size))
+                if world.pe == 0:
+                    row(f"{what}, {'one call' if whole else 'pair'}", size, each, limit)
+
+
+def main() -> None:
+    """Measures; rank 0 records."""
+    os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(SIZES[-1] + (512 << 20)))
+    world = World("auto")
+    clock = Clock(world)
+    limit = copy_limit(world, clock)
+    if world.n == 2:
+        puts = Puts(world)
+        for size in SIZES:
+            each = clock.seconds(lambda size=size: puts.round_trip(size), repeats(size)) / 2
+            if world.pe == 0:
+                row("put + signal, one way of a round trip", size, each, limit)
+    transfers(world, clock, limit)
+    exchange.leave()
+
+
+if __name__ == "__main__":
+    main()

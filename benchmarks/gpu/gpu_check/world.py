@@ -1,0 +1,100 @@
+"""This rank as a PE with started transfers, without XLA: the runtime of `xla_shmem._core`, as the job brings it up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from gpu_check import device_code, exchange, records
+from gpu_check.cuda import Cuda
+from xla_shmem import _core
+from xla_shmem.gpu import libraries
+
+_DEADLINE_S = 20.0
+
+
+class World:
+    """The PEs of this section and this one's GPU.
+
+    Attributes:
+      pe, n: this PE and how many there are.
+      shared: whether PEs share a GPU.
+      stream: stands for the stream that XLA computes on.
+    """
+
+    def __init__(self, puts: str) -> None:
+        self.pe, self.n = exchange.rank(), exchange.ranks()
+        self.shared = os.environ.get("GPU_CHECK_SHARED") == "1"
+        ordinal = 0 if self.shared else self.pe
+        self.cuda = Cuda(ordinal)
+        search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
+        found = _core.gpu_open(search.paths, ordinal)
+        if self.pe == 0:
+            records.fact("NVSHMEM", f"{found['nvshmem_version']}, {found['nvshmem_path']}")
+            exchange.put("unique-id", _core.gpu_unique_id())
+        _core.gpu_start(
+            pe=self.pe,
+            n_pes=self.n,
+            unique_id=exchange.get("unique-id"),
+            arena_bytes=_core.gpu_arena_bytes(self.n),
+            kernels=device_code.reductions(self.cuda.compute_capability),
+            puts=self._puts(puts),
+            deadline_s=_DEADLINE_S,
+        )
+        self.stream = self.cuda.stream()
+        self._operations = 0
+        # Nothing may be put before all have started.
+        exchange.barrier()
+
+    def _puts(self, puts: str) -> str:
+        chosen = puts if puts != "auto" else "driver" if self.shared or self.n == 1 else "nvshmem"
+        records.fact(f"puts, {self.n} PEs", chosen)
+        return chosen
+
+    def operation(self) -> int:
+        """A number that no other transfer has; the same on all PEs that call this as often."""
+        self._operations += 1
+        return self._operations
+
+    def ring(self, step: int = 1) -> tuple[int, int]:
+        """Source and target of this PE."""
+        return (self.pe - step) % self.n, (self.pe + step) % self.n
+
+    def permute(
+        self,
+        neighbours: tuple[int, int],
+        operands: Sequence[int],
+        results: Sequence[int],
+        sizes: Sequence[int],
+        whole: bool = False,
+        stream: int | None = None,
+    ) -> int:
+        """Enqueues a permute's start, or all of it; returns its operation."""
+        operation = self.operation()
+        stream = self.stream if stream is None else stream
+        _core.gpu_permute(operation, *neighbours, operands, results, sizes, stream, whole)
+        return operation
+
+    def all_reduce(
+        self,
+        kind: int,
+        type_number: int,
+        group: Sequence[int],
+        operand: int,
+        result: int,
+        size: int,
+        whole: bool = False,
+    ) -> int:
+        """Enqueues an all-reduce's start, or all of it; returns its operation."""
+        operation = self.operation()
+        _core.gpu_all_reduce(operation, kind, type_number, list(group), [operand], [result], [size], self.stream, whole)
+        return operation
+
+    def done(self, operation: int) -> None:
+        """Joins a transfer."""
+        _core.gpu_done(operation, self.stream)
+
+    def finish(self) -> None:
+        """Waits until this PE's stream is idle, and until all PEs have come here."""
+        self.cuda.synchronize(self.stream)
+        exchange.barrier()
