@@ -57,7 +57,7 @@ def main() -> None:
         alone = seconds(world, lambda turns=turns: busy(turns))
         together = seconds(world, lambda turns=turns, both=both: both(turns))
         if world.pe == 0:
-            hidden = 100 * (transfer + alone - together) / transfer
+            hidden = 100 * (transfer + alone - together) / min(transfer, alone)
             records.row(
                 "Overlap",
                 PEs=world.n,

@@ -49,11 +49,15 @@ class Clock:
 
 
 def copy_limit(world: World, clock: Clock) -> float:
-    """Bytes a second of the fastest copy within the GPU, with a row for each size."""
-    size = SIZES[-1]
-    source, target, fastest = world.cuda.allocate(size), world.cuda.allocate(size), 0.0
+    """Bytes a second of the fastest copy within PE 0's GPU, with a row for each size; the others wait meanwhile."""
+    source, target, fastest = world.cuda.allocate(SIZES[-1]), world.cuda.allocate(SIZES[-1]), 0.0
+
+    def copy(size: int) -> None:
+        if world.pe == 0:
+            world.cuda.copy(target, source, size, world.stream)
+
     for size in SIZES:
-        each = clock.seconds(lambda size=size: world.cuda.copy(target, source, size, world.stream), repeats(size))
+        each = clock.seconds(lambda size=size: copy(size), repeats(size))
         fastest = max(fastest, size / each)
         if world.pe == 0:
             row("copy within the GPU", size, each, None)

@@ -1,0 +1,200 @@
+"""The frame of the GPU check: sections that crash, hang or are interrupted, the report, and a machine without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
+
+from gpu_check import records, runner  # noqa: E402
+from gpu_check.report import Report  # noqa: E402
+from gpu_check.runner import Outcome, Section  # noqa: E402
+
+RECORD = "from gpu_check import records\n"
+
+
+def section(program: str, limit: float = 20, **options: object) -> Section:
+    environment = {"PYTHONPATH": str(ROOT / "benchmarks" / "gpu")}
+    return Section("part", "A part", [sys.executable, "-c", program], limit, environment, **options)  # type: ignore[arg-type]
+
+
+def outcome_of(program: str, folder: Path, limit: float = 20, left: float = 100) -> Outcome:
+    return runner.run(section(program, limit), folder / "part.log", left)
+
+
+def test_a_section_with_good_checks_passes(tmp_path: Path) -> None:
+    outcome = outcome_of(RECORD + "records.check('sum', True, 'fine')", tmp_path)
+    assert (outcome.status, outcome.reason, outcome.exit_status) == ("passed", "", 0)
+    assert outcome.records == [{"kind": "check", "name": "sum", "ok": True, "detail": "fine"}]
+
+
+def test_a_failed_check_fails_the_section_and_is_named(tmp_path: Path) -> None:
+    outcome = outcome_of(RECORD + "records.check('sum', False)\nrecords.check('ring', True)", tmp_path)
+    assert (outcome.status, outcome.reason) == ("failed", "failed: sum")
+
+
+def test_a_crash_keeps_what_was_found_before_and_the_last_lines(tmp_path: Path) -> None:
+    crash = "import os, signal\nprint('about to crash', flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)"
+    outcome = outcome_of(RECORD + "records.check('sum', True)\n" + crash, tmp_path)
+    assert (outcome.status, outcome.reason) == ("failed", "killed by SIGSEGV")
+    assert len(outcome.records) == 1
+    assert "about to crash" in outcome.output
+
+
+def test_a_section_that_hangs_is_stopped_with_everything_it_started(tmp_path: Path) -> None:
+    program = f"""
+import signal, subprocess, time
+signal.signal(signal.SIGTERM, lambda *_: None)  # as JAX does
+child = subprocess.Popen(["sleep", "60"])
+open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
+time.sleep(60)
+"""
+    old, runner.GRACE_S = runner.GRACE_S, 0.3
+    try:
+        outcome = outcome_of(program, tmp_path, limit=1)
+    finally:
+        runner.GRACE_S = old
+    assert (outcome.status, outcome.reason, outcome.exit_status) == ("failed", "stopped after 1 s", None)
+    assert gone(int((tmp_path / "child").read_text()))
+
+
+def test_ranks_that_do_not_agree_fail(tmp_path: Path) -> None:
+    program = "import os\n" + RECORD
+    for rank, digest in enumerate(("a", "b")):
+        program += f"os.environ['OMPI_COMM_WORLD_RANK'] = '{rank}'\nrecords.same('total', '{digest}')\n"
+    assert outcome_of(program, tmp_path).reason == "failed: total differs between ranks"
+
+
+def test_a_section_that_could_do_nothing_was_not_run(tmp_path: Path) -> None:
+    outcome = outcome_of(RECORD + "records.left_out('tool', 'it is not on PATH')", tmp_path)
+    assert (outcome.status, outcome.reason) == ("not run", "it is not on PATH")
+
+
+def test_without_time_left_nothing_is_started(tmp_path: Path) -> None:
+    outcome = outcome_of("raise SystemExit(1)", tmp_path, left=0.5)
+    assert (outcome.status, outcome.exit_status) == ("not run", None)
+    assert "GPU_CHECK_SECONDS" in outcome.reason
+
+
+def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+    outcome = runner.run(Section("part", "A part", ["/no/such/program"], 5), tmp_path / "part.log", 100)
+    assert (outcome.status, outcome.reason) == ("failed", "cannot start /no/such/program: No such file or directory")
+
+
+def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "part.jsonl").write_text('{"kind": "check", "name": "a", "ok": true, "detail": ""}\n{"kind": "che')
+    assert [record["name"] for record in records.read(tmp_path / "part.jsonl")] == ["a"]
+
+
+def report_of(*outcomes: Outcome, ended: str = "complete") -> Report:
+    return Report("2026-01-02T03:04:05+00:00", "abc", list(outcomes), 12.0, ended)
+
+
+GOOD = Outcome(section(""), "passed", "", 1.0, 0, [{"kind": "check", "name": "sum", "ok": True, "detail": "x|y"}])
+BAD = Outcome(section(""), "failed", "exit status 3", 1.0, 3, [], ["Traceback", "boom"])
+MEASURED = {"kind": "row", "table": "Speed", "columns": {"bytes": 1024, "µs": 12.3456}}
+
+
+def test_a_report_passes_only_if_something_was_checked_and_nothing_failed() -> None:
+    assert report_of(GOOD).passed
+    assert not report_of(GOOD, BAD).passed
+    assert not report_of(runner.not_run(section(""), "no GPU")).passed
+    assert not report_of(GOOD, ended="stopped by SIGINT").passed
+    only_tried = Outcome(section("", counts=False), "failed", "exit status 1", 1.0, 1)
+    assert report_of(GOOD, only_tried).passed
+
+
+def test_the_report_names_what_failed_and_shows_its_output(tmp_path: Path) -> None:
+    rows = Outcome(section(""), "passed", "", 1.0, 0, [MEASURED])
+    report_of(GOOD, BAD, rows).write(tmp_path)
+    text = (tmp_path / "report.md").read_text()
+    assert text.startswith("# GPU check: not passed")
+    assert "| A part | **failed** | 1 | exit status 3 |" in text
+    assert "Traceback\nboom" in text
+    assert "| sum | ok | x\\|y |" in text
+    assert "### Speed\n\n| bytes | µs |\n|---|---|\n| 1024 | 12.3 |" in text
+    value = json.loads((tmp_path / "report.json").read_text())
+    assert not value["passed"]
+    assert [part["status"] for part in value["sections"]] == ["passed", "failed", "passed"]
+    assert value["sections"][1]["output"] == ["Traceback", "boom"]
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends soon; one that only waits to be reaped has ended."""
+    give_up = time.monotonic() + 5
+    while time.monotonic() < give_up:
+        try:
+            if Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="a machine with a GPU would run everything")
+def test_a_machine_without_a_gpu_gets_a_report_that_says_so(tmp_path: Path) -> None:
+    environment = {**os.environ, "GPU_CHECK_BASE_PYTHON": sys.executable, "GPU_CHECK_WORK": str(tmp_path / "work")}
+    command = ["bash", str(ROOT / "scripts" / "gpu_check.sh"), str(tmp_path / "out")]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1, done.stdout + done.stderr
+    value = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert not value["passed"]
+    assert value["ended"] == "complete"
+    assert value["facts"]["GPUs"] == 0
+    sections = {part["name"]: part for part in value["sections"]}
+    assert sections["machine"]["status"] == "passed"
+    for name in ("build", "kernels", "jax-2", "train"):
+        assert sections[name]["status"] == "not run"
+        assert sections[name]["reason"].startswith("no GPU: ")
+    assert "GPU check: not passed" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
+    command = ["bash", str(ROOT / "scripts" / "gpu_check.sh"), str(tmp_path / "out"), "kernals"]
+    environment = {**os.environ, "GPU_CHECK_BASE_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "no section kernals; there are doctor, kernels, " in done.stderr
+
+
+INTERRUPTED = """
+import sys
+from gpu_check import __main__ as check, plan
+from gpu_check.runner import Section
+sleeper = f"import subprocess; p = subprocess.Popen(['sleep', '60']); open({child!r}, 'w').write(str(p.pid)); p.wait()"
+plan.machine = lambda root: Section("machine", "Machine", [sys.executable, "-c", sleeper], 60)
+sys.exit(check.main([{out!r}]))
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_section_and_the_report_is_written(tmp_path: Path, number: signal.Signals) -> None:
+    child, out = tmp_path / "child", tmp_path / "out"
+    program = INTERRUPTED.replace("{child!r}", repr(str(child))).replace("{out!r}", repr(str(out)))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT / "benchmarks" / "gpu"),
+        "GPU_CHECK_WORK": str(tmp_path / "work"),
+    }
+    check = subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True)
+    give_up = time.monotonic() + 20
+    while not (child.exists() and child.read_text()) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    check.send_signal(number)
+    output, _ = check.communicate(timeout=20)
+    assert check.returncode == 128 + number
+    assert "not passed" in output
+    assert gone(int(child.read_text()))
+    value = json.loads((out / "report.json").read_text())
+    assert value["ended"] == f"stopped by {number.name}"
+    assert value["sections"][0]["status"] == "not run"

@@ -1,0 +1,85 @@
+"""The sections of the GPU check where there is no GPU: over doubles of NVIDIA's libraries, and JAX's on CPU processes.
+
+They say that calls, arguments and expected values are right, so that the check does not fail on a GPU for its own
+faults.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
+
+from gpu_check import records, xla_flag_names  # noqa: E402
+from gpu_check.runner import differing  # noqa: E402
+
+SOURCE = Path(__file__).parent / "gpu_machine_double.cc"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory with the doubles."""
+    folder = tmp_path_factory.mktemp("doubles")
+    driver = folder / "libcuda.so.1"
+    command = ["c++", "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{ROOT}", "-o", driver, SOURCE, "-lrt", "-lpthread"]
+    subprocess.run(command, check=True, timeout=120)
+    shutil.copy(driver, folder / "libnvshmem_host.so.3")
+    # A real NVRTC is taken where it is installed, and must not meet another one of its name.
+    try:
+        importlib.metadata.version("nvidia-cuda-nvrtc")
+    except importlib.metadata.PackageNotFoundError:
+        shutil.copy(driver, folder / "libnvrtc.so.13")
+    return folder
+
+
+def run(tmp_path: Path, *module: str, **environment: str) -> list[records.Record]:
+    """Runs a section and returns its records."""
+    found = tmp_path / "records.jsonl"
+    variables = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks" / "gpu"), records.VARIABLE: str(found)}
+    done = subprocess.run(
+        [sys.executable, "-m", *module], env={**variables, **environment}, capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return records.read(found)
+
+
+def checks(lines: list[records.Record]) -> Counter[str]:
+    """How often each check was made; all of them must have been good."""
+    made = [record for record in lines if record["kind"] == "check"]
+    assert [record for record in made if not record["ok"]] == []
+    assert differing(lines) == []
+    return Counter(record["name"] for record in made)
+
+
+def test_all_kernels_are_checked(tmp_path: Path, machine: Path) -> None:
+    made = checks(run(tmp_path, "gpu_check.kernels", LD_LIBRARY_PATH=str(machine)))
+    assert len(made) == 48
+
+
+def test_transfers_of_two_pes(tmp_path: Path, machine: Path) -> None:
+    ranks = ["gpu_check.ranks", "--ranks=2", "--gpus=1", "--", "gpu_check.transfers"]
+    made = checks(run(tmp_path, *ranks, LD_LIBRARY_PATH=str(machine)))
+    assert set(made.values()) == {2}
+    assert made["a captured graph, launched ten times"]
+    assert made["what follows a done sees the data, what precedes a start is sent"]
+
+
+def test_jax_programs_of_two_ranks_are_carried_and_right(tmp_path: Path) -> None:
+    ranks = ["gpu_check.ranks", "--ranks=2", "--gpus=1", "--nvshmem-flag", "--", "gpu_check.jax_programs"]
+    made = checks(run(tmp_path, *ranks, GPU_CHECK_PLATFORM="cpu"))
+    assert made["ring_in_a_scan_beside_a_matmul: carried by SHMEM"] == 2
+    assert made["donated_state_in_a_training_loop"] == 2
+
+
+def test_xla_is_only_given_flags_it_knows() -> None:
+    names = {"xla_cpu_enable_fast_math", "xla_dump_to", "xla_gpu_no_such_flag_ever"}
+    assert xla_flag_names.known(names) == names - {"xla_gpu_no_such_flag_ever"}
