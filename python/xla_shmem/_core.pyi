@@ -371,9 +371,7 @@ def gpu_done(operation: int, stream: int) -> None:
       RuntimeError: there is none, or the job has failed.
     """
 
-def gpu_put_signal(
-    destination: int, source: int, bytes: int, word: int, value: int, pe: int, stream: int
-) -> None:
+def gpu_put_signal(destination: int, source: int, bytes: int, word: int, value: int, pe: int, stream: int) -> None:
     """Enqueues one put and the signal behind it; ``destination`` and ``word`` are local addresses of symmetric objects.
 
     Raises:

@@ -210,8 +210,8 @@ TABLE: tuple[Option, ...] = (
         "gpu_reduce",
         "rings",
         "`rings`, `teams`",
-        "How GPUs all-reduce: `rings` by puts and kernels of ours, with equal bits on all PEs; `teams` by NVSHMEM's own "
-        "reductions, for groups that are axes of a mesh over all GPUs and ops that overlap with compute.",
+        "How GPUs all-reduce: `rings` by puts and kernels of ours, with equal bits on all PEs; `teams` by NVSHMEM's "
+        "own reductions, for groups that are axes of a mesh over all GPUs and ops that overlap with compute.",
         _one_of("rings", "teams"),
     ),
     Option(

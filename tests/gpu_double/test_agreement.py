@@ -21,7 +21,12 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
         "threshold=4096 nvlink_domain=auto heap_size=524288 gpu_reduce=rings and process 0 has",
         [1, 1],
     ),
-    "another heap": (1, {"CHANGED": '{"heap_size": 1048576}'}, "heap_size=1048576 gpu_reduce=rings and process 0 has", [1, 1]),
+    "another heap": (
+        1,
+        {"CHANGED": '{"heap_size": 1048576}'},
+        "heap_size=1048576 gpu_reduce=rings and process 0 has",
+        [1, 1],
+    ),
     "no NVSHMEM": (
         1,
         {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3"},

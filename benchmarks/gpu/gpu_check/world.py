@@ -39,6 +39,7 @@ class World:
             arena_bytes=_core.gpu_arena_bytes(self.n),
             kernels=device_code.reductions(self.cuda.compute_capability),
             puts=self._puts(puts),
+            reduce="rings",
             deadline_s=_DEADLINE_S,
         )
         self.stream = self.cuda.stream()
