@@ -91,9 +91,7 @@ class Buffers {
   XLA_FFI_Args Arguments() {
     return {XLA_FFI_Args_STRUCT_SIZE, nullptr, Size(), argument_types_.data(), pointers_.data()};
   }
-  XLA_FFI_Rets Results() {
-    return {XLA_FFI_Rets_STRUCT_SIZE, nullptr, Size(), result_types_.data(), pointers_.data()};
-  }
+  XLA_FFI_Rets Results() { return {XLA_FFI_Rets_STRUCT_SIZE, nullptr, Size(), result_types_.data(), pointers_.data()}; }
 
  private:
   int64_t Size() const { return static_cast<int64_t>(arrays_.size()); }
@@ -121,12 +119,8 @@ class Attributes {
   }
 
   XLA_FFI_Attrs Get() {
-    return {XLA_FFI_Attrs_STRUCT_SIZE,
-            nullptr,
-            static_cast<int64_t>(types_.size()),
-            types_.data(),
-            span_pointers_.data(),
-            values_.data()};
+    return {XLA_FFI_Attrs_STRUCT_SIZE, nullptr,       static_cast<int64_t>(types_.size()), types_.data(),
+            span_pointers_.data(),     values_.data()};
   }
 
  private:
@@ -141,8 +135,7 @@ class Attributes {
       types_.push_back(XLA_FFI_AttrType_SCALAR);
     } else {
       std::vector<int64_t>& elements = vectors_.emplace_back(nb::cast<std::vector<int64_t>>(value));
-      values_.push_back(
-          &arrays_.emplace_back(XLA_FFI_Array{XLA_FFI_DataType_S64, elements.size(), elements.data()}));
+      values_.push_back(&arrays_.emplace_back(XLA_FFI_Array{XLA_FFI_DataType_S64, elements.size(), elements.data()}));
       types_.push_back(XLA_FFI_AttrType_ARRAY);
     }
   }
@@ -165,9 +158,15 @@ void Call(XLA_FFI_Handler* handler, XLA_FFI_ExecutionStage stage, const nb::dict
           const std::vector<Array>& operands, const std::vector<Array>& results, XLA_FFI_ExecutionContext context) {
   Buffers arguments(operands), returned(results);
   Attributes decoded(attributes);
-  XLA_FFI_CallFrame frame{
-      XLA_FFI_CallFrame_STRUCT_SIZE, nullptr, &Api(), &context, stage, arguments.Arguments(), returned.Results(),
-      decoded.Get(),                 nullptr};
+  XLA_FFI_CallFrame frame{XLA_FFI_CallFrame_STRUCT_SIZE,
+                          nullptr,
+                          &Api(),
+                          &context,
+                          stage,
+                          arguments.Arguments(),
+                          returned.Results(),
+                          decoded.Get(),
+                          nullptr};
   std::unique_ptr<XLA_FFI_Error> error;
   {
     nb::gil_scoped_release release;
@@ -192,8 +191,8 @@ std::tuple<int, int, bool> Metadata(const nb::capsule& handler) {
   XLA_FFI_Metadata metadata{};
   metadata.struct_size = XLA_FFI_Metadata_STRUCT_SIZE;
   metadata.api_version.struct_size = XLA_FFI_Api_Version_STRUCT_SIZE;
-  XLA_FFI_Metadata_Extension extension{
-      {XLA_FFI_Metadata_Extension_STRUCT_SIZE, XLA_FFI_Extension_Metadata, nullptr}, &metadata};
+  XLA_FFI_Metadata_Extension extension{{XLA_FFI_Metadata_Extension_STRUCT_SIZE, XLA_FFI_Extension_Metadata, nullptr},
+                                       &metadata};
   XLA_FFI_CallFrame frame{};
   frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
   frame.extension_start = &extension.extension_base;

@@ -8,7 +8,8 @@
 // returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
 // fails), "no-peer" (nvshmem_ptr reaches no other PE), "shared-gpu" (calls on streams end the process, as they do where
 // PEs share a GPU without MPS). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
-// promises. NVSHMEM_DOUBLE_JOB: first half of the segments' key, 16 hexadecimal digits. NVSHMEM_DOUBLE_TIMEOUT: seconds that collective calls wait for the other PEs.
+// promises. NVSHMEM_DOUBLE_JOB: first half of the segments' key, 16 hexadecimal digits. NVSHMEM_DOUBLE_TIMEOUT: seconds
+// that collective calls wait for the other PEs.
 #include <unistd.h>
 
 #include <chrono>

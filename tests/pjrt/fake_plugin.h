@@ -15,7 +15,8 @@ class FakePlugin {
   FakePlugin() {
     last_ = this;
     other_ = {sizeof(other_), 20, &transform_.base};
-    transform_ = {{sizeof(transform_), pjrt::kXlaTransformExtension, &custom_call_.base}, RegisterTransform, ClearTransform};
+    transform_ = {
+        {sizeof(transform_), pjrt::kXlaTransformExtension, &custom_call_.base}, RegisterTransform, ClearTransform};
     custom_call_ = {{sizeof(custom_call_), pjrt::kGpuCustomCallExtension, nullptr}, RegisterCustomCall};
     api_ = {1144, &other_, {sizeof(pjrt::ApiVersion), nullptr, 0, 112}, DestroyError, GetMessage};
   }

@@ -148,7 +148,8 @@ int cuDeviceGet(int* device, int ordinal) {
   return kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int size, int device) {
-  std::snprintf(text, static_cast<std::size_t>(size), "%s", kBusIds[Gpus() - 1 - device] + 4);  // CUDA writes 4 digits of domain
+  std::snprintf(text, static_cast<std::size_t>(size), "%s",
+                kBusIds[Gpus() - 1 - device] + 4);  // CUDA writes 4 digits of domain
   return kSuccess;
 }
 

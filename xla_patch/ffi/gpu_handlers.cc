@@ -13,7 +13,6 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 using gpu::CudaStream;
-using gpu::Transfers;
 
 ffi::Error ToStatus(const std::string& error) { return error.empty() ? ffi::Error::Success() : ToError(error); }
 
@@ -89,7 +88,10 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   for (int& pe : read.group) {
     if (!ToWorldPe(call->name, pe, &pe, error)) return false;
   }
-  *all_reduce = {call->name, read.reduction, std::move(read.group), std::move(read.types),
+  *all_reduce = {call->name,
+                 read.reduction,
+                 std::move(read.group),
+                 std::move(read.types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
@@ -101,7 +103,7 @@ ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs ar
   std::string error;
   if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
   const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, std::move(permute), stream));
+  return ToStatus(GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, permute, stream));
 }
 
 ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
@@ -111,8 +113,7 @@ ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs 
   std::string error;
   if (!ReadReduction(attributes, arguments, results, &call, &all_reduce, &error)) return ToError(error);
   const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(
-      GpuRuntime::Get().transfers().StartAllReduce({call.operation, run.run_id}, std::move(all_reduce), stream));
+  return ToStatus(GpuRuntime::Get().transfers().StartAllReduce({call.operation, run.run_id}, all_reduce, stream));
 }
 
 // The buffers only tell XLA how long things live.

@@ -51,7 +51,7 @@ void Permute(uint64_t operation, int source, int target, const Addresses& operan
   gpu::StreamPermute permute{"permute", source, target, Buffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayPermute(permute, Pointer(stream))
-                 : runtime.transfers().StartPermute({operation, 0}, std::move(permute), Pointer(stream));
+                 : runtime.transfers().StartPermute({operation, 0}, permute, Pointer(stream));
   });
 }
 
@@ -63,7 +63,7 @@ void AllReduce(uint64_t operation, int reduction, int type, std::vector<int> gro
                                   Buffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))
-                 : runtime.transfers().StartAllReduce({operation, 0}, std::move(all_reduce), Pointer(stream));
+                 : runtime.transfers().StartAllReduce({operation, 0}, all_reduce, Pointer(stream));
   });
 }
 

@@ -138,8 +138,11 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
 }
 
 void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
-  uint64_t* arguments[] = {busy, ended};
-  if (!failed()) Launch("tick", 1, 1, arguments, stream);
+  struct {
+    uint64_t* busy;
+    uint64_t* ended;
+  } arguments{busy, ended};
+  if (!failed()) Launch("tick", 1, 1, &arguments, stream);
 }
 
 void Device::Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs,
@@ -152,7 +155,7 @@ void Device::Reduce(const std::string& type, const std::string& kind, const std:
   arguments.count = static_cast<int>(inputs.size());
   // Sixteen bytes a thread at a time; a few blocks saturate the memory and leave the SMs to XLA's kernels.
   constexpr size_t kMaxBlocks = 32;
-  const size_t blocks = std::clamp<size_t>(elements / (16 * kBlock), 1, kMaxBlocks);
+  const size_t blocks = std::clamp<size_t>(elements / (size_t{16} * kBlock), 1, kMaxBlocks);
   Launch(KernelName(type, kind), static_cast<unsigned>(blocks), kBlock, &arguments, stream);
 }
 

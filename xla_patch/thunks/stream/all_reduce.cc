@@ -108,7 +108,7 @@ bool Transfers::EnqueueOnTeam(const StreamAllReduce& all_reduce) {
   return true;
 }
 
-std::string Transfers::StartAllReduce(const TransferKey& key, StreamAllReduce all_reduce, CudaStream stream) {
+std::string Transfers::StartAllReduce(const TransferKey& key, const StreamAllReduce& all_reduce, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string error = CheckAllReduce(all_reduce, rings_->pe());
   if (error.empty()) error = CheckOverlaps(all_reduce.buffers);

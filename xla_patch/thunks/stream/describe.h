@@ -14,8 +14,8 @@ namespace xla_shmem::gpu {
 // is called, and names the operation, the peers, and the counters seen and expected.
 Watchdog::Describe DescribeLater(PairRings& rings, const std::string& name);
 
-// The same for a self-joined transfer, whose words only say whether something is there now: names every peer that it may
-// be waiting for.
+// The same for a self-joined transfer, whose words only say whether something is there now: names every peer that it
+// may be waiting for.
 Watchdog::Describe DescribeReplayLater(PairRings& rings, const std::string& name, std::vector<int> targets,
                                        std::vector<int> sources);
 

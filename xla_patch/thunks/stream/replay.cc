@@ -49,7 +49,7 @@ class Exchange {
 }  // namespace
 
 std::string Transfers::BeginReplay(CudaStream stream) {
-  const std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
+  std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
   if (!failure.empty()) return failure;
   begun_ = nullptr;
   capturing_ = device_->Capturing(stream);
@@ -111,6 +111,7 @@ std::string Transfers::ReplayAllReduce(const StreamAllReduce& all_reduce, CudaSt
     for (const int peer : peers) exchange.Grant(peer);
     for (const int peer : peers) exchange.Put(peer, all_reduce.buffers.operands, pieces);
     std::vector<const char*> slots;
+    slots.reserve(all_reduce.group.size());
     for (const int member : all_reduce.group) {
       slots.push_back(member == rings_->pe() ? nullptr : exchange.Receive(member));
     }

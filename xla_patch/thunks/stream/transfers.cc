@@ -31,7 +31,7 @@ Transfers::Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_r
 
 // Checks what holds for every start, and forks.
 std::string Transfers::Begin(CudaStream stream) {
-  const std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
+  std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
   if (!failure.empty()) return failure;
   if (device_->Capturing(stream)) {
     return "an overlapping transfer was captured into a CUDA graph, which cannot hold it";
@@ -53,7 +53,7 @@ std::string Transfers::End(const TransferKey& key, const std::string& name) {
   return error.empty() ? "" : name + ": " + error;
 }
 
-std::string Transfers::StartPermute(const TransferKey& key, StreamPermute permute, CudaStream stream) {
+std::string Transfers::StartPermute(const TransferKey& key, const StreamPermute& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string error = CheckOverlaps(permute.buffers);
   if (error.empty()) error = Begin(stream);
@@ -101,7 +101,7 @@ std::string Transfers::Finish(const TransferKey& key, const std::string& name, C
   started_.erase(found);
   device_->WaitFor(sent.get(), stream);
   device_->WaitFor(received.get(), stream);
-  const std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
+  std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
   const std::string error = device_->TakeError();
   if (!failure.empty()) return failure;
   return error.empty() ? "" : name + ": " + error;

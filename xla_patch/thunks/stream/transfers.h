@@ -75,8 +75,8 @@ class Transfers {
   // `rings` and `watchdog` (may be null) outlive this.
   Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions = {});
 
-  std::string StartPermute(const TransferKey& key, StreamPermute permute, CudaStream stream);
-  std::string StartAllReduce(const TransferKey& key, StreamAllReduce all_reduce, CudaStream stream);
+  std::string StartPermute(const TransferKey& key, const StreamPermute& permute, CudaStream stream);
+  std::string StartAllReduce(const TransferKey& key, const StreamAllReduce& all_reduce, CudaStream stream);
   // Joins the transfer that was started last under `key`.
   std::string Finish(const TransferKey& key, const std::string& name, CudaStream stream);
 
