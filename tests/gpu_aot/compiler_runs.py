@@ -40,20 +40,24 @@ class Compiler:
         subprocess.run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)], check=True)
         self._folder = folder
 
-    def run(self, name: str, programs: list[str], flags: list[str]) -> Run:
-        folder = self._folder / name
-        records = self._folder / f"{name}.json"
+    def environment(self, flags: list[str]) -> dict[str, str]:
+        """Returns the environment of a process that has the plugin and nothing else of a GPU machine."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
-        environment |= {
+        return environment | {
             "CUDA_ROOT": str(WHEELS / "nvidia/cu13"),  # ptxas and libdevice
             "JAX_PLATFORMS": "cpu",
             "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
             "PYTHONPATH": os.pathsep.join([str(WHEELS), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "TF_CPP_MIN_LOG_LEVEL": "1",
-            "XLA_FLAGS": " ".join(
-                [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
-            ),
+            "XLA_FLAGS": " ".join(flags),
         }
+
+    def run(self, name: str, programs: list[str], flags: list[str]) -> Run:
+        folder = self._folder / name
+        records = self._folder / f"{name}.json"
+        environment = self.environment(
+            [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
+        )
         command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
-from compiler_runs import Run
+from compiler_runs import Compiler, Run
+from conftest import FLAG
 from programs import PROGRAMS
 
 from xla_shmem import _core
@@ -67,3 +70,19 @@ def test_inspect_reads_the_decisions_back_from_xlas_dump(lowered: Run, program: 
 
     dumped = _core.inspect_module(read_module(lowered.dump[program].path("after_optimizations.hlo.pb")).proto)
     assert sorted(map(essence, dumped)) == sorted(map(essence, lowered.records[program]))
+
+
+def test_a_process_with_the_plugin_and_no_gpu_goes_on_on_the_cpu(compiler: Compiler) -> None:
+    program = "import jax; print(jax.devices(), jax.jit(lambda x: x + 1)(1))"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=compiler.environment([FLAG]) | {"JAX_PLATFORMS": ""},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "[CpuDevice(id=0)] 2"
+    told = [line for line in done.stderr.splitlines() if "xla_shmem:" in line]
+    assert len(told) == 1
+    assert "collectives between GPUs stay on the default backend" in told[0]

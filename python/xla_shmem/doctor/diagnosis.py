@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xla_shmem.doctor.facts import Facts
-from xla_shmem.gpu.jax_plugin import CudaPlugin
+from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
 
-#: First release with the transform hook, in jaxlib and in the CUDA plugins.
-OLDEST_JAX = (0, 10, 2)
 #: Kernel drivers that JAX asks for, by CUDA release.
 OLDEST_DRIVER = {12: "525", 13: "580"}
 
@@ -95,18 +93,12 @@ def diagnose(facts: Facts) -> Diagnosis:
     return Diagnosis(cpu, gpu, wants_gpu, first)
 
 
-def _release(version: str | None) -> tuple[int, ...]:
-    """Leading numbers of a version, as JAX compares them."""
-    match = re.match(r"\d+(?:\.\d+)*", version or "")
-    return tuple(int(part) for part in match.group().split(".")) if match else ()
-
-
 def _common(facts: Facts) -> Iterator[Finding]:
     installation = facts.installation
     if facts.system != "Linux" or facts.machine not in ("x86_64", "aarch64"):
         yield Finding(f"{facts.system} on {facts.machine}: xla-shmem runs on Linux, x86-64 and AArch64", "")
     for package, version in (("jax", installation.jax), ("jaxlib", installation.jaxlib)):
-        if _release(version) < OLDEST_JAX:
+        if release(version) < OLDEST_JAX:
             is_missing = f"{package} {version} has no transform hook" if version else f"{package} is missing"
             yield Finding(f"{is_missing}; 0.10.2 is the first release that works", "pip install -U 'jax>=0.10.2'")
             break
@@ -175,12 +167,12 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
 
 def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
     name, jaxlib = f"jax-cuda{plugin.cuda}-plugin {plugin.version}", facts.installation.jaxlib
-    if _release(plugin.version) < OLDEST_JAX:
+    if release(plugin.version) < OLDEST_JAX:
         yield Finding(
             f"{name} has no transform hook; 0.10.2 is the first release that works",
             f"pip install -U 'jax[cuda{plugin.cuda}]>=0.10.2'",
         )
-    elif {_release(plugin.version), _release(jaxlib)} != {_release(plugin.pjrt)}:
+    elif {release(plugin.version), release(jaxlib)} != {release(plugin.pjrt)}:
         yield Finding(
             f"{name}, its pjrt {plugin.pjrt or 'missing'} and jaxlib {jaxlib} differ, so JAX will not use the GPU",
             f"pip install -U 'jax[cuda{plugin.cuda}]=={facts.installation.jax}'",

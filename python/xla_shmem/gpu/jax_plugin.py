@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import re
 from dataclasses import dataclass
+
+#: First release with the transform hook, in jaxlib and in the CUDA plugins.
+OLDEST_JAX = (0, 10, 2)
 
 
 @dataclass(frozen=True)
@@ -38,20 +42,36 @@ def installed_plugins() -> list[CudaPlugin]:
     ]
 
 
-def wanted_cuda() -> int | None:
-    """Returns the CUDA release of the plugin this process will run on, None if it will not use GPUs."""
+def why_too_old(plugin: CudaPlugin) -> str:
+    """Returns why a plugin has no hook for the pass, "" if it has one."""
+    if plugin.pjrt is None:
+        return f"jax-cuda{plugin.cuda}-pjrt is missing beside jax-cuda{plugin.cuda}-plugin {plugin.version}"
+    if release(plugin.pjrt) < OLDEST_JAX:
+        oldest = ".".join(map(str, OLDEST_JAX))
+        return f"jax-cuda{plugin.cuda}-pjrt {plugin.pjrt} has no hook for compiler passes: install {oldest} or newer"
+    return ""
+
+
+def release(version: str | None) -> tuple[int, ...]:
+    """Leading numbers of a version, as JAX compares them."""
+    match = re.match(r"\d+(?:\.\d+)*", version or "")
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
+
+
+def wanted_plugin() -> CudaPlugin | None:
+    """Returns the plugin this process will run on, None if it will not use GPUs."""
     import jax
 
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
         return None
     plugins = installed_plugins()
-    return plugins[0].cuda if plugins else None
+    return plugins[0] if plugins else None
 
 
 def local_ordinals() -> list[int] | None:
     """Returns the CUDA ordinals that JAX will use here (``local_device_ids``), None for all visible ones."""
-    import jax
+    from jax._src import xla_bridge
 
-    chosen = jax.config.jax_cuda_visible_devices  # type: ignore[attr-defined]
-    return None if chosen == "all" else [int(ordinal) for ordinal in str(chosen).split(",")]
+    chosen = xla_bridge.CUDA_VISIBLE_DEVICES.value
+    return None if chosen == "all" else [int(ordinal) for ordinal in chosen.split(",")]

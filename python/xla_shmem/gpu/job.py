@@ -109,16 +109,17 @@ class GpuJob:
         self._worlds: list[World] = []
         self._topology: JobTopology | None = None
 
-    def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "") -> None:
+    def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "", compiler: str = "") -> None:
         """Announce, agree, and start NVSHMEM. What fails is kept as the reason; nothing is raised.
 
         Args:
           ordinals: CUDA ordinals of this process's devices, None for all visible ones.
           cuda: release of JAX's CUDA plugin, 12 or 13.
           error: why this process cannot take part whatever it has, "" if it can.
+          compiler: release of XLA's GPU compiler. Different ones order and combine collectives differently.
         """
         facts, kernels, error = self._open(ordinals, cuda, error)
-        own = Announcement(facts, error, self._agreement())
+        own = Announcement(facts, error, self._agreement(compiler))
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
         self._reason = self._agree()
         if not self._reason:
@@ -156,12 +157,12 @@ class GpuJob:
         except (RuntimeError, KernelError) as failure:
             return facts, b"", str(failure)
 
-    def _agreement(self) -> str:
+    def _agreement(self, compiler: str) -> str:
         from xla_shmem import __version__
 
         return (
-            f"xla-shmem {__version__}, {self._options.decision_key()} heap_size={self._options.heap_size}"
-            f" gpu_reduce={self._options.gpu_reduce}"
+            f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.decision_key()}"
+            f" heap_size={self._options.heap_size} gpu_reduce={self._options.gpu_reduce}"
         )
 
     def _announcement(self, process: int, timeout_s: float) -> Announcement:

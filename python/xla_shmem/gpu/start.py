@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_cuda
+from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.job_store import open_store
 from xla_shmem.options import Options
 
@@ -19,11 +19,11 @@ def start_gpu_job(options: Options, error: str) -> GpuJob | None:
       options: the options in force.
       error: why this process cannot take part, "" if it can.
     """
-    cuda = wanted_cuda()
-    if cuda is None:
+    plugin = wanted_plugin()
+    if plugin is None:
         return None
     from xla_shmem.gpu.job import GpuJob
 
     job = GpuJob(options, *open_store())
-    job.start(local_ordinals(), cuda, error)
+    job.start(local_ordinals(), plugin.cuda, error or why_too_old(plugin), compiler=plugin.pjrt or "")
     return job

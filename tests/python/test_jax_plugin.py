@@ -1,0 +1,55 @@
+"""Which CUDA plugin a process will run on, and whether it can take part."""
+
+from __future__ import annotations
+
+import jax
+import pytest
+from jax._src import xla_bridge
+
+from xla_shmem.gpu import jax_plugin, start
+from xla_shmem.gpu.jax_plugin import CudaPlugin, local_ordinals, wanted_plugin, why_too_old
+from xla_shmem.options import resolve
+
+PLUGIN = CudaPlugin(13, "0.11.2", "0.11.2")
+
+
+@pytest.mark.parametrize(
+    ("platforms", "wanted"), [("", True), ("cuda", True), ("gpu", True), ("cuda,cpu", True), ("cpu", False)]
+)
+def test_gpus_are_wanted_where_jax_may_use_them(monkeypatch: pytest.MonkeyPatch, platforms: str, wanted: bool) -> None:
+    monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [PLUGIN])
+    before = jax.config.jax_platforms
+    jax.config.update("jax_platforms", platforms)
+    try:
+        assert (wanted_plugin() == PLUGIN) is wanted
+    finally:
+        jax.config.update("jax_platforms", before)
+
+
+def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [])
+    monkeypatch.setattr(start, "wanted_plugin", wanted_plugin)
+    assert start.start_gpu_job(resolve({}, {}), "") is None
+
+
+@pytest.mark.parametrize(
+    ("plugin", "reason"),
+    [
+        (PLUGIN, ""),
+        (CudaPlugin(12, "0.10.2", "0.10.2"), ""),
+        (CudaPlugin(12, "0.10.1", "0.10.1"), "0.10.1 has no hook for compiler passes: install 0.10.2 or newer"),
+        (CudaPlugin(13, "0.11.2", None), "jax-cuda13-pjrt is missing beside jax-cuda13-plugin 0.11.2"),
+    ],
+)
+def test_a_plugin_that_is_too_old_is_told_to_all(plugin: CudaPlugin, reason: str) -> None:
+    assert (reason in why_too_old(plugin)) if reason else why_too_old(plugin) == ""
+
+
+@pytest.mark.parametrize(("chosen", "ordinals"), [("all", None), ("2", [2]), ("0,3", [0, 3])])
+def test_ordinals_are_jaxs_local_device_ids(chosen: str, ordinals: list[int] | None) -> None:
+    before = xla_bridge.CUDA_VISIBLE_DEVICES.value
+    jax.config.update("jax_cuda_visible_devices", chosen)
+    try:
+        assert local_ordinals() == ordinals
+    finally:
+        jax.config.update("jax_cuda_visible_devices", before)
