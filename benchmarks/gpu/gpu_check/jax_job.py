@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,9 @@ class JaxJob:
             jax.distributed.initialize()
         self.devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         self.n, self.rank = len(self.devices), jax.process_index()
+        wanted = os.environ["JAX_PLATFORMS"].split(",")[0]
+        if wanted not in (self.devices[0].platform, {"gpu": "cuda"}.get(self.devices[0].platform)):
+            raise RuntimeError(f"JAX runs on {self.devices[0].platform}, not on {wanted}")
         if self.n != exchange.ranks():
             raise RuntimeError(f"JAX has {self.n} devices in a job of {exchange.ranks()} ranks")
         self.mesh = self.mesh_of((self.n,), ("x",))

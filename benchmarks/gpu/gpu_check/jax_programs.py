@@ -274,6 +274,9 @@ def run(job: JaxJob, name: str, built: Program) -> None:
 def check_captured(folder: Path) -> None:
     """The whole forms must be in command buffers, as XLA's thunk sequences show."""
     files = list(folder.glob("*thunk_sequence_after_thunk_passes.txt"))
+    if not files:
+        records.left_out("calls in CUDA graphs", "this release of XLA does not dump its thunks")
+        return
     captured = 0
     for file in files:
         inside: int | None = None

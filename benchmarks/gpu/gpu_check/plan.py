@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from gpu_check.records import Record
 from gpu_check.runner import Section
@@ -18,6 +19,8 @@ _NCCL_FAST = (
     "xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
     "xla_gpu_collective_permute_connected_components=true",
 )
+#: Registered buffers come from a pool of their own, which is empty by default.
+_NCCL_POOL = {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB": "4096"}
 
 
 def machine(root: Path) -> Section:
@@ -69,12 +72,15 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         flag: bool = False,
         counts: bool = True,
         why_not: str = why_not,
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> Section:
         command = [python, "-m", "gpu_check.ranks", f"--ranks={count}", f"--gpus={gpus}"]
         command += ["--nvshmem-flag"] if flag else []
         command += [f"--xla={setting}" for setting in flags]
         title = f"{title}, {count} PE{'' if count == 1 else 's'}{shared if count > gpus else ''}"
-        return Section(name, title, [*command, "--", module, *arguments], limit, paths, why_not, counts)
+        return Section(
+            name, title, [*command, "--", module, *arguments], limit, paths | dict(environment), why_not, counts
+        )
 
     alone = why_not or (
         "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one" if gpus < 2 else ""
@@ -107,7 +113,14 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
     yield one("train", "Training job", 120, "gpu_check.training", f"--gpus={gpus}")
     yield ranks("nccl", "Speed in JAX, NCCL", 60, 2, "gpu_check.jax_speed", why_not=alone)
     yield ranks(
-        "nccl-fast", "Speed in JAX, NCCL's fast paths", 60, 2, "gpu_check.jax_speed", flags=_NCCL_FAST, why_not=alone
+        "nccl-fast",
+        "Speed in JAX, NCCL's fast paths",
+        60,
+        2,
+        "gpu_check.jax_speed",
+        flags=_NCCL_FAST,
+        why_not=alone,
+        environment=_NCCL_POOL,
     )
     yield one("sanitizer", "compute-sanitizer", 75, "gpu_check.sanitizer")
     # On GPUs of their own these count; on a shared one NVSHMEM is known to refuse some of its calls.

@@ -19,7 +19,7 @@ DEADLINE_S = "20"
 def environment(ranks: int, gpus: int) -> dict[str, str]:
     """What the ranks' environment needs besides their rank."""
     result = {
-        "JAX_PLATFORMS": os.environ.get("GPU_CHECK_PLATFORM", "cuda"),
+        "JAX_PLATFORMS": os.environ.get("GPU_CHECK_PLATFORM", "cuda,cpu"),
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # the memory is for several processes, and for the arena
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "GPU_CHECK_SHARED": "1" if ranks > gpus else "0",

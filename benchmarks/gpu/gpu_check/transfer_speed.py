@@ -6,7 +6,6 @@ are bytes of the operand over time, 10^9 a second; a copy counts its bytes once.
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Callable
 
@@ -128,8 +127,7 @@ def transfers(world: World, clock: Clock, limit: float) -> None:
 
 def main() -> None:
     """Measures; rank 0 records."""
-    os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(SIZES[-1] + (512 << 20)))
-    world = World("auto")
+    world = World("auto", symmetric=_MARGIN + SIZES[-1])
     clock = Clock(world)
     limit = copy_limit(world, clock)
     if world.n == 2:

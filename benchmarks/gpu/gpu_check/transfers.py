@@ -14,6 +14,7 @@ import numpy as np
 from gpu_check import compute, exchange, records
 from gpu_check.kernels import KINDS, TYPES
 from gpu_check.world import World
+from xla_shmem import _core
 
 _F32, _BF16, _S32 = (list(TYPES).index(name) for name in ("f32", "bf16", "s32"))
 _SUM, _MAX = KINDS.index("sum"), KINDS.index("max")
@@ -22,6 +23,9 @@ _SUM, _MAX = KINDS.index("sum"), KINDS.index("max")
 _SIZES = (16, 4096 + 16, 1 << 20, (33 << 20) + 48)
 #: Elements of all-reduces: one-shot, two-shot, several chunks.
 _ELEMENTS = (5, 40_000, 3_000_001)
+
+#: Single puts: bytes, how many, and bytes of signal words before them.
+_PUT, _PUTS, _WORDS = (1 << 20) + 16, 20, 4096
 
 
 def pattern(pe: int, size: int, seed: int = 0) -> np.ndarray:
@@ -34,6 +38,25 @@ def _bytes_equal(world: World, name: str, address: int, want: np.ndarray) -> Non
     wrong = int((got != want).sum())
     at = int(np.flatnonzero(got != want)[0]) if wrong else 0
     records.check(name, not wrong, f"{wrong} of {want.size} bytes wrong, first at {at}" if wrong else "")
+
+
+def put_and_signal(world: World) -> None:
+    """Single puts with their signals to the next PE, which is this one where there is but one; twenty in a row."""
+    size, rounds, words = _PUT, _PUTS, _WORDS
+    memory = _core.gpu_symmetric(words + size * rounds)
+    world.cuda.fill(memory, 0, words, world.stream)
+    world.finish()
+    source, target = world.ring()
+    for number in range(rounds):
+        operand = world.cuda.upload(pattern(world.pe, size, number))
+        place = memory + words + number * size
+        _core.gpu_put_signal(place, operand, size, memory, number + 1, target, world.stream)
+    _core.gpu_wait(memory, rounds, world.stream)
+    seen = world.cuda.allocate(size * rounds)
+    world.cuda.copy(seen, memory + words, size * rounds, world.stream)
+    world.finish()
+    want = np.concatenate([pattern(source, size, number) for number in range(rounds)])
+    _bytes_equal(world, "what was put is there once its signal is", seen, want)
 
 
 def permutes(world: World) -> None:
@@ -169,8 +192,8 @@ def main() -> None:
     """Runs all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--puts", choices=("auto", "driver", "nvshmem"), default="auto")
-    world = World(parser.parse_args().puts)
-    parts: list[Callable[[World], None]] = [permutes, all_reduces, stream_order, many_in_flight, graphs]
+    world = World(parser.parse_args().puts, symmetric=_WORDS + _PUTS * _PUT)
+    parts: list[Callable[[World], None]] = [permutes, all_reduces, stream_order, many_in_flight, put_and_signal, graphs]
     for part in [*parts, refused_capture]:
         part(world)
         print(f"{part.__name__}: done", flush=True)

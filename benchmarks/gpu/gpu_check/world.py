@@ -11,6 +11,7 @@ from xla_shmem import _core
 from xla_shmem.gpu import libraries
 
 _DEADLINE_S = 20.0
+_NVSHMEM_OWN = 128 << 20  # of symmetric memory
 
 
 class World:
@@ -22,11 +23,14 @@ class World:
       stream: stands for the stream that XLA computes on.
     """
 
-    def __init__(self, puts: str) -> None:
+    def __init__(self, puts: str, symmetric: int = 0) -> None:
+        """Brings the runtime up; `symmetric` bytes can be taken besides the arena."""
         self.pe, self.n = exchange.rank(), exchange.ranks()
         self.shared = os.environ.get("GPU_CHECK_SHARED") == "1"
         ordinal = 0 if self.shared else self.pe
         self.cuda = Cuda(ordinal)
+        arena = _core.gpu_arena_bytes(self.n)
+        os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(arena + symmetric + _NVSHMEM_OWN))
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
         found = _core.gpu_open(search.paths, ordinal)
         if self.pe == 0:
@@ -36,7 +40,7 @@ class World:
             pe=self.pe,
             n_pes=self.n,
             unique_id=exchange.get("unique-id"),
-            arena_bytes=_core.gpu_arena_bytes(self.n),
+            arena_bytes=arena,
             kernels=device_code.reductions(self.cuda.compute_capability),
             puts=self._puts(puts),
             reduce="rings",
