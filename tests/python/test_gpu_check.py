@@ -99,8 +99,19 @@ def report_of(*outcomes: Outcome, ended: str = "complete") -> Report:
     return Report("2026-01-02T03:04:05+00:00", "abc", list(outcomes), 12.0, ended)
 
 
-GOOD = Outcome(section(""), "passed", "", 1.0, 0, [{"kind": "check", "name": "sum", "ok": True, "detail": "x|y"}])
+GOOD = Outcome(section(""), "passed", "", 1.0, 0, [{"kind": "check", "name": "sum", "ok": True, "detail": ""}])
 BAD = Outcome(section(""), "failed", "exit status 3", 1.0, 3, [], ["Traceback", "boom"])
+HALF = Outcome(
+    section(""),
+    "failed",
+    "failed: ring",
+    1.0,
+    0,
+    [
+        {"kind": "check", "name": "ring", "ok": True, "detail": ""},
+        {"kind": "check", "name": "ring", "ok": False, "detail": "3|4 wrong"},
+    ],
+)
 MEASURED = {"kind": "row", "table": "Speed", "columns": {"bytes": 1024, "µs": 12.3456}}
 
 
@@ -115,16 +126,17 @@ def test_a_report_passes_only_if_something_was_checked_and_nothing_failed() -> N
 
 def test_the_report_names_what_failed_and_shows_its_output(tmp_path: Path) -> None:
     rows = Outcome(section(""), "passed", "", 1.0, 0, [MEASURED])
-    report_of(GOOD, BAD, rows).write(tmp_path)
+    report_of(GOOD, BAD, rows, HALF).write(tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# GPU check: not passed")
     assert "| A part | **failed** | 1 | exit status 3 |" in text
     assert "Traceback\nboom" in text
-    assert "| sum | ok | x\\|y |" in text
+    assert "1 checks ok: sum." in text
+    assert "| ring | 1 of 2 | 3\\|4 wrong |" in text
     assert "### Speed\n\n| bytes | µs |\n|---|---|\n| 1024 | 12.3 |" in text
     value = json.loads((tmp_path / "report.json").read_text())
     assert not value["passed"]
-    assert [part["status"] for part in value["sections"]] == ["passed", "failed", "passed"]
+    assert [part["status"] for part in value["sections"]] == ["passed", "failed", "passed", "failed"]
     assert value["sections"][1]["output"] == ["Traceback", "boom"]
 
 

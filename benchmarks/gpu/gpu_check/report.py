@@ -136,19 +136,26 @@ def _checks(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         if record["kind"] == "check":
             checks.setdefault(record["name"], []).append(record)
-    rows = []
-    for name, made in checks.items():
-        ok = sum(record["ok"] for record in made)
-        told = next((record["detail"] for record in made if not record["ok"]), made[0]["detail"])
-        result = "ok" if ok == len(made) else "**failed**"
-        rows.append([name, result if len(made) == 1 else f"{result} ({ok}/{len(made)})", told])
-    if rows:
+    good = [name for name, made in checks.items() if all(record["ok"] for record in made)]
+    bad = [
+        [name, f"{sum(not record['ok'] for record in made)} of {len(made)}", _first_failure(made)]
+        for name, made in checks.items()
+        if name not in good
+    ]
+    if bad:
         yield ""
-        yield from _table(["check", "result", "detail"], rows)
+        yield from _table(["failed check", "ranks", "detail"], bad)
+    if good:
+        yield ""
+        yield f"{len(good)} checks ok: {'; '.join(good)}."
     left = [f"* left out: {record['name']}: {record['reason']}" for record in records if record["kind"] == "left out"]
     if left:
         yield ""
         yield from dict.fromkeys(left)
+
+
+def _first_failure(made: Sequence[Record]) -> str:
+    return next((record["detail"] for record in made if not record["ok"] and record["detail"]), "")
 
 
 def _tables(records: Sequence[Record]) -> Iterator[str]:

@@ -53,7 +53,8 @@ class World:
 
     def _puts(self, puts: str) -> str:
         chosen = puts if puts != "auto" else "driver" if self.shared or self.n == 1 else "nvshmem"
-        records.fact(f"puts, {self.n} PEs", chosen)
+        if self.pe == 0:
+            records.row("World", PEs=self.n, puts=chosen, **{"shared GPU": "yes" if self.shared else "no"})
         return chosen
 
     def operation(self) -> int:
