@@ -16,6 +16,7 @@ from dumps import Dump
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 WHEELS = ROOT / f".venv-gpu-{jax.__version__}"
+FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
 TIMEOUT_S = 240
 
 

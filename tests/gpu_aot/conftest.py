@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from compiler_runs import Compiler, Run
+from compiler_runs import FLAG, Compiler, Run
 from programs import PROGRAMS
-
-FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,7 @@ import sys
 from typing import Any
 
 import pytest
-from compiler_runs import Compiler, Run
-from conftest import FLAG
+from compiler_runs import FLAG, Compiler, Run
 from programs import PROGRAMS
 
 from xla_shmem import _core

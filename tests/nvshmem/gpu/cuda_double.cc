@@ -318,25 +318,42 @@ gpu::CudaStream CudaDouble::CreateStream() {
   return static_cast<host::Stream*>(&device_->streams.emplace_back(device_.get()));
 }
 
-void CudaDouble::BeginCapture(gpu::CudaStream handle) {
+void CudaDouble::BeginCaptureOn(gpu::CudaStream handle) {
   Device::Stream& stream = DoubleCalls::StreamOf(handle);
-  std::lock_guard<std::mutex> lock(device_->mutex);
+  const auto lock = Lock(handle);
   stream.capturing = true;
   stream.BeginCapture();
 }
 
-void CudaDouble::EndCapture(gpu::CudaStream handle) {
+std::vector<Command> CudaDouble::EndCaptureOn(gpu::CudaStream handle) {
   Device::Stream& stream = DoubleCalls::StreamOf(handle);
-  std::lock_guard<std::mutex> lock(device_->mutex);
+  const auto lock = Lock(handle);
   stream.capturing = false;
-  stream.graph = stream.EndCapture();
+  return stream.EndCapture();
 }
 
-void CudaDouble::LaunchGraph(gpu::CudaStream handle) {
-  Device::Stream& stream = DoubleCalls::StreamOf(handle);
-  std::lock_guard<std::mutex> lock(device_->mutex);
-  stream.Launch(stream.graph);
+void CudaDouble::LaunchOn(gpu::CudaStream handle, const std::vector<Command>& graph) {
+  const auto lock = Lock(handle);
+  DoubleCalls::StreamOf(handle).Launch(graph);
 }
+
+bool CudaDouble::SynchronizeStream(gpu::CudaStream handle, double seconds) {
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  for (;;) {
+    {
+      const auto lock = Lock(handle);
+      if (DoubleCalls::StreamOf(handle).Idle()) return true;
+    }
+    if (std::chrono::steady_clock::now() > give_up) return false;
+    usleep(50);
+  }
+}
+
+void CudaDouble::BeginCapture(gpu::CudaStream stream) { BeginCaptureOn(stream); }
+
+void CudaDouble::EndCapture(gpu::CudaStream stream) { DoubleCalls::StreamOf(stream).graph = EndCaptureOn(stream); }
+
+void CudaDouble::LaunchGraph(gpu::CudaStream stream) { LaunchOn(stream, DoubleCalls::StreamOf(stream).graph); }
 
 bool CudaDouble::Synchronize(double seconds) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);

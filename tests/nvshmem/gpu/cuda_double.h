@@ -14,6 +14,7 @@
 
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/nvshmem/host/stream.h"
 
 namespace xla_shmem::testing {
 
@@ -27,6 +28,12 @@ class CudaDouble {
   static const NvshmemApi& Shmem();
   // Of this thread, null if it has none.
   static gpu::CudaContext CurrentContext();
+
+  // The same for callers that know streams only.
+  static void BeginCaptureOn(gpu::CudaStream stream);
+  static std::vector<host::Command> EndCaptureOn(gpu::CudaStream stream);
+  static void LaunchOn(gpu::CudaStream stream, const std::vector<host::Command>& graph);
+  static bool SynchronizeStream(gpu::CudaStream stream, double seconds = 20);
 
   // Keeps the device of a stream from running it, for several commands in a row.
   static std::unique_lock<std::mutex> Lock(gpu::CudaStream stream);
