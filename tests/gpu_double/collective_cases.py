@@ -186,7 +186,7 @@ def compute_goes_on_between_start_and_done(rank: Rank) -> None:
     operand, result = values(rank.me, "float32", 60_000), np.empty(60_000, np.float32)
     source, target = values(rank.me, "float64", 999, 1), np.empty(999)
     if rank.me != 0:
-        rank.store.wait("overlap")
+        rank.store.wait("overlap", 15)
     rank.xla.start(operation, [operand], [result])
     rank.gpu.copy(target, source)
     if rank.me == 0:
