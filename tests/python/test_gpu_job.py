@@ -147,6 +147,18 @@ def test_a_process_0_that_comes_too_late_hears_the_same_as_the_others() -> None:
     assert not any(runtime.started for runtime in runtimes)
 
 
+def test_a_start_that_waits_for_a_process_that_failed_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    class Waiting(RecordingRuntime):
+        def start(self, **arguments: Any) -> None:  # type: ignore[override]
+            give_up = time.monotonic() + 10
+            while "waits on" not in caplog.text and time.monotonic() < give_up:
+                time.sleep(0.01)
+
+    runtimes = [Waiting("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
+    run_job(runtimes, timeout_s=0.3)
+    assert "NVSHMEM has not started within 0.3 s and waits on; process 1: no luck" in caplog.text
+
+
 def test_a_process_that_dies_on_the_way_up_is_named_to_all_others() -> None:
     class Dying(RecordingRuntime):
         def start(self, **arguments: Any) -> None:  # type: ignore[override]

@@ -12,6 +12,7 @@ import base64
 import dataclasses
 import json
 import logging
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -212,6 +213,10 @@ class GpuJob:
         if world.error:
             return world.error
         key = f"{_PREFIX}/world/{world.number}"
+        # NVSHMEM's start has no time limit of its own.
+        overdue = threading.Timer(self._timeout_s, self._log_who_is_missing, [world])
+        overdue.daemon = True
+        overdue.start()
         try:
             if world.processes[0] == self._process:
                 self._store.set(key, self._unique_id_note())
@@ -232,7 +237,19 @@ class GpuJob:
             return str(failure)
         except TimeoutError:
             return f"process {world.processes[0]} has made no unique id of NVSHMEM within {self._timeout_s:g} s"
+        finally:
+            overdue.cancel()
         return ""
+
+    def _log_who_is_missing(self, world: World) -> None:
+        notes = {process: self._store.get(f"{_PREFIX}/started/{process}") for process in world.processes}
+        failed = "; ".join(f"process {process}: {note}" for process, note in notes.items() if note)
+        waiting = ", ".join(str(process) for process, note in notes.items() if note is None)
+        logger.error(
+            "xla_shmem: NVSHMEM has not started within %g s and waits on; %s",
+            self._timeout_s,
+            failed or f"processes {waiting} have not got through, NVSHMEM_DEBUG=INFO shows where they are",
+        )
 
     def _unique_id_note(self) -> str:
         try:
