@@ -19,6 +19,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <thread>
@@ -90,7 +91,7 @@ const char* Setting(const char* name, const char* otherwise) {
 bool Failing(const char* how) { return strcmp(Setting("NVSHMEM_DOUBLE", ""), how) == 0; }
 
 Clock::time_point Deadline() {
-  const double seconds = atof(Setting("NVSHMEM_DOUBLE_TIMEOUT", "20"));
+  const double seconds = strtod(Setting("NVSHMEM_DOUBLE_TIMEOUT", "20"), nullptr);
   return Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
@@ -139,8 +140,8 @@ std::unique_ptr<host::Heap> Meet(const host::JobKey& job, int pe, int n_pes, siz
     return Clock::now() > deadline;
   };
   std::vector<std::unique_ptr<host::Segment>> segments(n_pes);
-  std::vector<int> process_of_pe;
-  for (int other = 0; other < n_pes; ++other) process_of_pe.push_back(other);
+  std::vector<int> process_of_pe(n_pes);
+  std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
   segments[pe] = host::Segment::Create(job, pe, bytes + host::kPageBytes, error);
   if (segments[pe] == nullptr) return nullptr;
   for (int other = 0; other < n_pes; ++other) {
@@ -226,7 +227,8 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   Demand(flags == kInitWithUniqueId, "init with flags " + std::to_string(flags));
   Demand(world.status == kNotInitialized, "a second init");
   Demand(CudaDouble::CurrentContext() != nullptr, "init without a current CUDA context");
-  Demand(getenv("NVSHMEM_SYMMETRIC_SIZE") != nullptr, "NVSHMEM_SYMMETRIC_SIZE is not set");
+  const size_t promised = strtoull(Setting("NVSHMEM_SYMMETRIC_SIZE", "0"), nullptr, 10);
+  Demand(promised > 0, "NVSHMEM_SYMMETRIC_SIZE is no number of bytes");
   Demand(strcmp(Setting("NVSHMEM_DISABLE_NCCL", ""), "1") == 0, "NVSHMEM_DISABLE_NCCL is not 1");
   Demand(strcmp(Setting("NVSHMEM_REMOTE_TRANSPORT", ""), "none") == 0, "NVSHMEM_REMOTE_TRANSPORT is not none");
   CheckAttributes(*attributes);
@@ -235,7 +237,6 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   Demand(arguments.rank >= 0 && arguments.rank < arguments.ranks,
          "init as PE " + std::to_string(arguments.rank) + " of " + std::to_string(arguments.ranks));
   if (Failing("no-init")) return kInternalError;
-  const size_t promised = strtoull(getenv("NVSHMEM_SYMMETRIC_SIZE"), nullptr, 10);
   const size_t backed = strtoull(Setting("NVSHMEM_DOUBLE_HEAP", "16777216"), nullptr, 10);
   std::string error;
   world.heap = Meet(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed, &error);

@@ -3,12 +3,14 @@
 //   bridge    pairs of GPUs with NVLinks to each other                     pcie   GPUs with peer access only
 //   lone      GPUs without peer access                                     mig    GPUs split by MIG
 //   old       as pcie; a driver that knows neither fabric nor MIG          broken nvmlInit and cuInit fail
-// It has DRIVER_DOUBLE_GPUS GPUs, two if that is unset. CUDA shows them in reverse order, or those in
+// It has DRIVER_DOUBLE_GPUS GPUs: 1 to 4, two if that is unset. CUDA shows them in reverse order, or those in
 // CUDA_DOUBLE_VISIBLE many. Layouts and numbers as in nvml.h and cuda.h.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "tests/nvshmem/gpu/cuda_errors.h"
@@ -27,10 +29,10 @@ bool Is(const char* name) {
 
 int Number(const char* variable, int otherwise) {
   const char* text = std::getenv(variable);
-  return text != nullptr ? std::atoi(text) : otherwise;
+  return text != nullptr ? static_cast<int>(std::strtol(text, nullptr, 10)) : otherwise;
 }
 
-int Gpus() { return Number("DRIVER_DOUBLE_GPUS", 2); }
+int Gpus() { return std::clamp(Number("DRIVER_DOUBLE_GPUS", 2), 1, static_cast<int>(std::size(kBusIds))); }
 
 bool OnSwitch() { return Is("hgx") || Is("nvl72"); }
 
@@ -42,7 +44,7 @@ struct Pci {
 
 int FillPci(Pci* pci, int gpu) {
   *pci = {};
-  std::strcpy(pci->bus_id, kBusIds[gpu]);
+  std::snprintf(pci->bus_id, sizeof(pci->bus_id), "%s", kBusIds[gpu]);
   return kSuccess;
 }
 
@@ -148,8 +150,9 @@ int cuDeviceGet(int* device, int ordinal) {
   return kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int size, int device) {
-  std::snprintf(text, static_cast<std::size_t>(size), "%s",
-                kBusIds[Gpus() - 1 - device] + 4);  // CUDA writes 4 digits of domain
+  if (device < 0 || device >= Gpus()) return testing::kInvalidDevice;
+  const char* bus_id = kBusIds[Gpus() - 1 - device];
+  std::snprintf(text, static_cast<std::size_t>(size), "%s", bus_id + 4);  // CUDA writes 4 digits of domain
   return kSuccess;
 }
 
