@@ -63,11 +63,9 @@ struct CudaDouble::Device {
 };
 
 void CudaDouble::Device::Run() {
-  // Looks often while there is something to do, seldom when not: several processes may have a double each.
-  constexpr int kBusyRounds = 100;
-  int idle_rounds = 0;
   for (;;) {
     bool moved = false;
+    bool idle = true;
     {
       std::lock_guard<std::mutex> lock(mutex);
       if (stop) return;
@@ -78,14 +76,15 @@ void CudaDouble::Device::Run() {
         for (size_t i = 0; i < streams.size() && !trapped; ++i) {
           const size_t chosen = (first + i) % streams.size();
           if (chosen != slow || random() % 64 == 0) moved |= streams[chosen].Step();
+          idle &= streams[chosen].Idle();
         }
       }
       if (trapped) {
         for (Stream& stream : streams) stream.Abandon();
       }
     }
-    idle_rounds = moved ? 0 : idle_rounds + 1;
-    if (!moved) usleep(idle_rounds < kBusyRounds ? 20 : 200);
+    // Several processes may have a double each, most of the time with nothing to do.
+    if (!moved) usleep(idle ? 200 : 20);
   }
 }
 
