@@ -68,7 +68,7 @@ def _reasons(
         json.dumps(gpus),
         only=only,
         STORE_TIMEOUT="20" if silent is None else "0.3",
-        NVSHMEM_DOUBLE_TIMEOUT="1",
+        NVSHMEM_DOUBLE_TIMEOUT="2",
     )
     told = [report for process, report in enumerate(doubled_jobs.reports(ended)) if process != silent]
     assert not any(report["available"] for report in told)

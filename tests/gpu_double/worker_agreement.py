@@ -6,10 +6,11 @@ import json
 import os
 import sys
 
-from doubled_process import job_topology, report, start_job
+from doubled_process import job_topology, meet, report, start_job
 
 
 def main() -> None:
+    meet("begin")
     if os.environ.get("WITHOUT_FLAG"):
         return
     ordinals = json.loads(os.environ.get("ORDINALS", "null"))

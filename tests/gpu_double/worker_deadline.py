@@ -7,16 +7,14 @@ import signal
 import sys
 
 import numpy as np
-from doubled_process import PROCESS, PROCESSES, STORE, Executable, Gpu, GpuError, job_topology, report, start_job
+from doubled_process import PROCESS, PROCESSES, Executable, Gpu, GpuError, job_topology, meet, report, start_job
 from operations import Operation
 
 
 def main() -> None:
     form, puts = sys.argv[3:]
-    topology = job_topology(start_job(deadline=0.4, gpu_puts=puts)).topology.fingerprint
-    STORE.set(f"up.{PROCESS}", "")
-    for process in range(PROCESSES):
-        STORE.wait(f"up.{process}")
+    topology = job_topology(start_job(deadline=1.0, gpu_puts=puts)).topology.fingerprint
+    meet("up")
     if PROCESS == PROCESSES - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     gpu = Gpu(PROCESS)
