@@ -67,4 +67,4 @@ install:
 	@scripts/setup.sh $(PYTHON) $(VENV)
 
 clean:
-	rm -rf build dist out $(VENV)
+	rm -rf build dist out $(VENV) .venv-gpu-* .venv-jax-* .venv-upstream-*
