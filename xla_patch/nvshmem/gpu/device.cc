@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -214,9 +215,10 @@ Device::Progress Device::Query(CudaEvent event) const { return ToProgress(cuda_-
 
 bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
   const CudaStream stream = CreateStream();
-  // Static, because a copy that does not come in time may still come later.
-  static uint64_t landing = 0;
-  if (cuda_->memcpy_async(AddressOf(&landing), AddressOf(word), sizeof(landing), stream) != kCudaSuccess) return false;
+  auto landing = std::make_unique<uint64_t>(0);
+  if (cuda_->memcpy_async(AddressOf(landing.get()), AddressOf(word), sizeof(*landing), stream) != kCudaSuccess) {
+    return false;
+  }
   const CudaEvent event = Mark(stream);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
   while (Query(event) == Progress::kRunning && std::chrono::steady_clock::now() < give_up) {
@@ -224,11 +226,14 @@ bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
   }
   const bool done = Query(event) == Progress::kDone;
   Recycle(event);
-  if (done) {
-    *value = landing;
-    cuda_->stream_destroy(stream);
+  if (!done) {
+    // What does not come in time may still come later, so the memory is left to it.
+    static_cast<void>(landing.release());
+    return false;
   }
-  return done;
+  *value = *landing;
+  cuda_->stream_destroy(stream);
+  return true;
 }
 
 void Device::Trap(CudaStream stream) {
