@@ -228,7 +228,7 @@ bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
   Recycle(event);
   if (!done) {
     // What does not come in time may still come later, so the memory is left to it.
-    static_cast<void>(landing.release());
+    landing.release();  // NOLINT(bugprone-unused-return-value)
     return false;
   }
   *value = *landing;
