@@ -28,6 +28,7 @@ CudaContext PrimaryContext(int device) {
   return (*doubles)[device].context();
 }
 
+constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kMultiprocessors = 132;
 
 }  // namespace
@@ -45,7 +46,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
     case xla_shmem::gpu::kAttributeComputeMinor:
       *value = 0;
       return 0;
-    case xla_shmem::gpu::kAttributeMultiprocessors:
+    case kAttributeMultiprocessors:
       *value = kMultiprocessors;
       return 0;
     default:

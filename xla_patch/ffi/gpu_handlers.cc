@@ -96,54 +96,60 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   return true;
 }
 
+// Reads a call into an `Operation` and has `enqueue` put it on streams.
+template <typename Operation, typename Read, typename Enqueue>
+ffi::Error Run(Read read, Enqueue enqueue, ffi::Dictionary attributes, ffi::RemainingArgs arguments,
+               ffi::RemainingRets results) {
+  Call call;
+  Operation operation;
+  std::string error;
+  if (!read(attributes, arguments, results, &call, &operation, &error)) return ToError(error);
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToStatus(enqueue(GpuRuntime::Get().transfers(), call, operation));
+}
+
 ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                         ffi::Dictionary attributes) {
-  Call call;
-  gpu::StreamPermute permute;
-  std::string error;
-  if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().StartPermute({call.operation, run.run_id}, permute, stream));
+  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, const gpu::StreamPermute& permute) {
+    return transfers.StartPermute({call.operation, run.run_id}, permute, stream);
+  };
+  return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
 }
 
 ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                           ffi::Dictionary attributes) {
-  Call call;
-  gpu::StreamAllReduce all_reduce;
-  std::string error;
-  if (!ReadReduction(attributes, arguments, results, &call, &all_reduce, &error)) return ToError(error);
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().StartAllReduce({call.operation, run.run_id}, all_reduce, stream));
+  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, const gpu::StreamAllReduce& all_reduce) {
+    return transfers.StartAllReduce({call.operation, run.run_id}, all_reduce, stream);
+  };
+  return Run<gpu::StreamAllReduce>(ReadReduction, enqueue, attributes, arguments, results);
 }
 
 // The buffers only tell XLA how long things live.
-ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs /*arguments*/, ffi::RemainingRets /*results*/,
+ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                 ffi::Dictionary attributes) {
-  Call call;
-  std::string error;
-  if (!ReadCall(attributes, &call, &error)) return ToError(error);
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().Finish({call.operation, run.run_id}, call.name, stream));
+  struct Nothing {};
+  const auto read = [](ffi::Dictionary own, ffi::RemainingArgs /*arguments*/, ffi::RemainingRets /*results*/,
+                       Call* call, Nothing* /*operation*/, std::string* error) { return ReadCall(own, call, error); };
+  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, Nothing /*operation*/) {
+    return transfers.Finish({call.operation, run.run_id}, call.name, stream);
+  };
+  return Run<Nothing>(read, enqueue, attributes, arguments, results);
 }
 
 ffi::Error Permute(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                    ffi::Dictionary attributes) {
-  Call call;
-  gpu::StreamPermute permute;
-  std::string error;
-  if (!ReadPermute(attributes, arguments, results, &call, &permute, &error)) return ToError(error);
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().ReplayPermute(permute, stream));
+  const auto enqueue = [&](gpu::Transfers& transfers, const Call& /*call*/, const gpu::StreamPermute& permute) {
+    return transfers.ReplayPermute(permute, stream);
+  };
+  return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
 }
 
 ffi::Error AllReduce(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                      ffi::Dictionary attributes) {
-  Call call;
-  gpu::StreamAllReduce all_reduce;
-  std::string error;
-  if (!ReadReduction(attributes, arguments, results, &call, &all_reduce, &error)) return ToError(error);
-  const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(GpuRuntime::Get().transfers().ReplayAllReduce(all_reduce, stream));
+  const auto enqueue = [&](gpu::Transfers& transfers, const Call& /*call*/, const gpu::StreamAllReduce& all_reduce) {
+    return transfers.ReplayAllReduce(all_reduce, stream);
+  };
+  return Run<gpu::StreamAllReduce>(ReadReduction, enqueue, attributes, arguments, results);
 }
 
 // XLA also instantiates what it compiles for GPUs that are not there, so only a call that is run needs the runtime.

@@ -64,7 +64,11 @@ bool GpuRuntime::Start(const GpuStartOptions& options, std::string* error) {
   device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, options.puts, context_);
   if (!device_->LoadKernels(options.kernels.data(), error)) return false;
   const gpu::ScopedContext context(*device_);
-  if (!gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes, error)) return false;
+  const size_t staging_bytes = options.team_reductions ? gpu::kTeamStagingBytes : 0;
+  if (!gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes + staging_bytes,
+                      error)) {
+    return false;
+  }
   auto* arena = static_cast<char*>(nvshmem_.api.malloc(options.arena_bytes));
   if (arena == nullptr) {
     *error =

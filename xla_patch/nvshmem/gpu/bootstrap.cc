@@ -59,7 +59,7 @@ bool MakeUniqueId(const NvshmemLibrary& library, std::string* id, std::string* e
   return true;
 }
 
-bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t arena_bytes,
+bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t symmetric_bytes,
                std::string* error) {
   if (unique_id.size() != kUniqueIdBytes) {
     *error = "the unique id has " + std::to_string(unique_id.size()) + " bytes, not " + std::to_string(kUniqueIdBytes);
@@ -67,7 +67,7 @@ bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::stri
   }
   setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
   setenv("NVSHMEM_REMOTE_TRANSPORT", "none", /*overwrite=*/0);
-  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(arena_bytes + kTeamStagingBytes + kHeapMargin).c_str(),
+  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(symmetric_bytes + kHeapMargin).c_str(),
          /*overwrite=*/0);
   setenv("NVSHMEM_MAX_TEAMS", std::to_string(Teams::CountOfPe(n_pes) + kOwnTeams).c_str(), /*overwrite=*/0);
   UniqueId id;

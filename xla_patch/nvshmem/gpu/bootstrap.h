@@ -15,10 +15,10 @@ inline constexpr size_t kUniqueIdBytes = 128;
 // Makes the id that one process hands to all others. Opens a listening socket.
 bool MakeUniqueId(const NvshmemLibrary& library, std::string* id, std::string* error);
 
-// Collective over all PEs; the device's context must be current. Sets what NVSHMEM reads from the environment where the
-// user has not: the size of the heap, room for teams, no NCCL (its host reductions would run it), and no remote
-// transport (a world is one NVLink domain).
-bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t arena_bytes,
+// Collective over all PEs; `symmetric_bytes` can be allocated afterwards. The device's context must be current. Sets
+// what NVSHMEM reads from the environment where the user has not: the size of the heap, room for teams, no NCCL (its
+// host reductions would run it), and no remote transport (a world is one NVLink domain).
+bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t symmetric_bytes,
                std::string* error);
 
 }  // namespace xla_shmem::gpu

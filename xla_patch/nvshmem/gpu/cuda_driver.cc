@@ -18,7 +18,6 @@ bool LoadCudaDriver(const std::string& library, CudaDriver* driver, std::string*
   };
   read("cuInit", &driver->init);
   read("cuDriverGetVersion", &driver->driver_get_version);
-  read("cuDeviceGetCount", &driver->device_get_count);
   read("cuDeviceGet", &driver->device_get);
   read("cuDeviceGetAttribute", &driver->device_get_attribute);
   read("cuDevicePrimaryCtxRetain", &driver->device_primary_ctx_retain);

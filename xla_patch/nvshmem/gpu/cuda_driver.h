@@ -1,5 +1,5 @@
 // The CUDA driver calls that transfers need, as a table: libcuda.so.1 on a GPU machine, a double in tests
-// (tests/nvshmem/cuda_double.h). Nothing is linked: the same wheel runs where there is no driver.
+// (tests/nvshmem/gpu/cuda_double.h). Nothing is linked: the same wheel runs where there is no driver.
 //
 // Signatures and constants are those of the CUDA driver API (cuda.h of CUDA 12 and 13, versioned symbols where the API
 // has them). Every call returns a CUresult, 0 for success. Device addresses are plain pointers: with unified addressing
@@ -29,12 +29,10 @@ inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ
 inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
 inline constexpr int kAttributeComputeMajor = 75;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 inline constexpr int kAttributeComputeMinor = 76;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
-inline constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 struct CudaDriver {
   int (*init)(unsigned flags);
   int (*driver_get_version)(int* version);  // 1000 * major + 10 * minor
-  int (*device_get_count)(int* count);
   int (*device_get)(int* device, int ordinal);
   int (*device_get_attribute)(int* value, int attribute, int device);
   int (*device_primary_ctx_retain)(CudaContext* context, int device);

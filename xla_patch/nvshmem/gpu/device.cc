@@ -11,11 +11,6 @@ namespace {
 
 constexpr unsigned kBlock = 256;
 
-// Parts of the names in kernels.cu.
-constexpr const char* kKernelTypes[] = {"f32", "f64", "f16", "bf16", "s8",  "s16",
-                                        "s32", "s64", "u8",  "u16",  "u32", "u64"};
-constexpr const char* kKernelKinds[] = {"sum", "prod", "min", "max"};
-
 std::string KernelName(const std::string& type, const std::string& kind) { return "reduce_" + type + "_" + kind; }
 
 // The parameter of the reduction kernels, laid out as in kernels.cu.

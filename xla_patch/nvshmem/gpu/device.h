@@ -26,6 +26,11 @@ namespace xla_shmem::gpu {
 //             that share a GPU, where NVSHMEM refuses its own without MPS.
 enum class Puts { kNvshmem, kDriver };
 
+// Parts of the names of the reductions in kernels.cu, in the order of thunks/reduction.h.
+inline constexpr const char* kKernelTypes[] = {"f32", "f64", "f16", "bf16", "s8",  "s16",
+                                               "s32", "s64", "u8",  "u16",  "u32", "u64"};
+inline constexpr const char* kKernelKinds[] = {"sum", "prod", "min", "max"};
+
 class Device {
  public:
   // `context` is the primary context of the GPU; the tables must outlive the device.

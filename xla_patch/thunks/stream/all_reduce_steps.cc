@@ -1,56 +1,12 @@
 #include "xla_patch/thunks/stream/all_reduce_steps.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace xla_shmem::gpu {
-namespace {
 
-// As the kernels are called (nvshmem/gpu/kernels.cu).
-const char* KernelName(ElementType type) {
-  switch (type) {
-    case ElementType::kF32:
-      return "f32";
-    case ElementType::kF64:
-      return "f64";
-    case ElementType::kF16:
-      return "f16";
-    case ElementType::kBf16:
-      return "bf16";
-    case ElementType::kS8:
-      return "s8";
-    case ElementType::kS16:
-      return "s16";
-    case ElementType::kS32:
-      return "s32";
-    case ElementType::kS64:
-      return "s64";
-    case ElementType::kU8:
-      return "u8";
-    case ElementType::kU16:
-      return "u16";
-    case ElementType::kU32:
-      return "u32";
-    case ElementType::kU64:
-      return "u64";
-  }
-  return "";
-}
-
-const char* KernelName(ReductionKind kind) {
-  switch (kind) {
-    case ReductionKind::kSum:
-      return "sum";
-    case ReductionKind::kProd:
-      return "prod";
-    case ReductionKind::kMin:
-      return "min";
-    case ReductionKind::kMax:
-      return "max";
-  }
-  return "";
-}
-
-}  // namespace
+static_assert(static_cast<size_t>(ElementType::kU64) + 1 == std::size(kKernelTypes));
+static_assert(static_cast<size_t>(ReductionKind::kMax) + 1 == std::size(kKernelKinds));
 
 std::vector<int> PeersFrom(const std::vector<int>& group, int pe) {
   const auto self = std::find(group.begin(), group.end(), pe);
@@ -80,8 +36,9 @@ void EnqueueReduction(Device& device, const StreamAllReduce& all_reduce, const s
           slot_of[i] == nullptr ? buffers.operands[piece.buffer] + piece.buffer_offset : slot_of[i] + piece.slot_offset;
     }
     const ElementType type = all_reduce.types[piece.buffer];
-    device.Reduce(KernelName(type), KernelName(all_reduce.reduction), inputs, piece.bytes / ElementBytes(type),
-                  buffers.results[piece.buffer] + piece.buffer_offset, stream);
+    device.Reduce(kKernelTypes[static_cast<size_t>(type)], kKernelKinds[static_cast<size_t>(all_reduce.reduction)],
+                  inputs, piece.bytes / ElementBytes(type), buffers.results[piece.buffer] + piece.buffer_offset,
+                  stream);
   }
 }
 

@@ -15,6 +15,19 @@ constexpr uint32_t kMaxSlots = 16;
 
 }  // namespace
 
+void EnqueuePieces(Device& device, char* slot, const std::vector<const char*>& buffers,
+                   const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to, CudaStream stream) {
+  for (const Piece& piece : pieces) {
+    char* dest = slot + piece.slot_offset;
+    const char* source = buffers[piece.buffer] + piece.buffer_offset;
+    if (&piece == &pieces.back()) {
+      device.PutSignal(dest, source, piece.bytes, word, value, to, stream);
+    } else {
+      device.Put(dest, source, piece.bytes, to, stream);
+    }
+  }
+}
+
 bool PairLayout::Create(int n_pes, size_t arena_bytes, PairLayout* layout, std::string* error) {
   layout->n_pes_ = n_pes;
   const size_t peers = std::max(n_pes - 1, 1);
@@ -60,11 +73,8 @@ void PairRings::EnqueueMessage(int to, const std::vector<const char*>& buffers, 
     device_->WaitAtLeast(credit, value, stream);
     Expect(to, /*credit=*/true, credit, value);
   }
-  char* slot = arena_ + layout_.Slot(to, pe_, message);
-  for (const Piece& piece : pieces) {
-    device_->Put(slot + piece.slot_offset, buffers[piece.buffer] + piece.buffer_offset, piece.bytes, to, stream);
-  }
-  device_->Signal(Word(layout_.Arrived(pe_)), message + 1, to, stream);
+  EnqueuePieces(*device_, arena_ + layout_.Slot(to, pe_, message), buffers, pieces, Word(layout_.Arrived(pe_)),
+                message + 1, to, stream);
 }
 
 const char* PairRings::EnqueueArrival(int from, CudaStream stream) {

@@ -25,6 +25,11 @@ struct ReplayWords {
   uint64_t* arrived;
 };
 
+// Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
+// signal, which NVSHMEM delivers behind it.
+void EnqueuePieces(Device& device, char* slot, const std::vector<const char*>& buffers,
+                   const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to, CudaStream stream);
+
 class PairLayout {
  public:
   // Shares `arena_bytes` of every PE out among its peers. False, with the option to raise, if that is too little.

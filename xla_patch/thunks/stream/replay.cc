@@ -26,11 +26,8 @@ class Exchange {
     uint64_t* grant = rings_->OwnReplayWords(target).grant;
     device_.WaitEqual(grant, 1, stream_);
     device_.Signal(grant, 0, rings_->pe(), stream_);
-    char* slot = rings_->PeerReplaySlot(target);
-    for (const Piece& piece : pieces) {
-      device_.Put(slot + piece.slot_offset, buffers[piece.buffer] + piece.buffer_offset, piece.bytes, target, stream_);
-    }
-    device_.Signal(rings_->PeerReplayWords().arrived, 1, target, stream_);
+    EnqueuePieces(device_, rings_->PeerReplaySlot(target), buffers, pieces, rings_->PeerReplayWords().arrived, 1,
+                  target, stream_);
   }
 
   const char* Receive(int source) {
