@@ -20,7 +20,7 @@ std::string Target(std::string_view module, std::string_view name) {
   return std::string(Only(FindInstruction(module, name), 28));
 }
 std::string Attribute(std::string_view module, std::string_view name, const std::string& key) {
-  const hlo::Attributes own = hlo::ReadOwnAttributes(hlo::AttributeFields(FindInstruction(module, name)));
+  const Attributes own = hlo::ReadOwnAttributes(hlo::AttributeFields(FindInstruction(module, name)));
   return own.count(key) > 0 ? own.at(key) : "";
 }
 

@@ -16,7 +16,7 @@ std::string Target(std::string_view module, std::string_view name) {
   return fields.empty() ? "" : std::string(fields[0].bytes);
 }
 
-hlo::Attributes Written(std::string_view module, std::string_view name) {
+Attributes Written(std::string_view module, std::string_view name) {
   return hlo::ReadOwnAttributes(hlo::AttributeFields(FindInstruction(module, name)));
 }
 
@@ -92,7 +92,7 @@ TEST_CASE("an all-reduce left on DEFAULT only gains attributes") {
       CHECK(Fields(after, field.number)[0].whole == field.whole);
     }
   }
-  const hlo::Attributes written = Written(result.module, "all-reduce.3");
+  const Attributes written = Written(result.module, "all-reduce.3");
   CHECK(written.at("xla_shmem.backend") == "DEFAULT");
   CHECK(written.at("xla_shmem.rule") == "size");
   CHECK(written.at("xla_shmem.reason") == "all-reduce of 16.0 MiB ≥ threshold 16.0 MiB");

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "tests/hlo/hlo_builder.h"
+#include "xla_patch/hlo/device_assignment.h"
 #include "xla_patch/hlo/group_list.h"
 
 namespace xla_shmem::hlo {
@@ -14,7 +15,7 @@ using test::Message;
 DeviceAssignment Assignment(const Groups& by_partition) {
   DeviceAssignment assignment;
   std::string error;
-  REQUIRE_MESSAGE(DeviceAssignment::Parse(test::DeviceAssignmentProto(by_partition).str(), &assignment, &error), error);
+  REQUIRE_MESSAGE(ParseDeviceAssignment(test::DeviceAssignmentProto(by_partition).str(), &assignment, &error), error);
   return assignment;
 }
 
@@ -220,7 +221,7 @@ TEST_CASE("a device assignment that contradicts itself is refused") {
        {Message().Int(1, 2).Int(2, 1).Sub(3, Message().Ints(1, {0})),
         Message().Int(1, 1).Int(2, 2).Sub(3, Message().Ints(1, {0})), Message().Int(1, 0).Int(2, 1),
         Message().Int(1, int64_t{1} << 31).Int(2, int64_t{1} << 31)}) {
-    CHECK_FALSE(DeviceAssignment::Parse(proto.str(), &assignment, &error));
+    CHECK_FALSE(ParseDeviceAssignment(proto.str(), &assignment, &error));
     CHECK(error.find("device assignment: ") == 0);
   }
 }

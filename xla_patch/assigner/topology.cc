@@ -67,6 +67,15 @@ const DeviceLocation* Topology::Find(int64_t device_id) const {
   return found != devices_.end() && found->device_id == device_id ? &*found : nullptr;
 }
 
+std::vector<int64_t> Topology::device_ids() const {
+  std::vector<int64_t> ids;
+  ids.reserve(devices_.size());
+  for (const DeviceLocation& device : devices_) {
+    ids.push_back(device.device_id);
+  }
+  return ids;
+}
+
 ModulePlacement PlaceModule(const std::vector<int64_t>& device_ids, const Topology& topology) {
   ModulePlacement placement;
   placement.num_devices = static_cast<int64_t>(device_ids.size());

@@ -30,6 +30,7 @@ class Topology {
 
   // Sorted by device id. In a module without a device assignment logical id i is devices()[i].
   const std::vector<DeviceLocation>& devices() const { return devices_; }
+  std::vector<int64_t> device_ids() const;
   int64_t num_devices() const { return static_cast<int64_t>(devices_.size()); }
   int64_t num_processes() const { return num_processes_; }
 

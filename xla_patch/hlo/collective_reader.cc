@@ -4,6 +4,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "xla_patch/assigner/obstacle.h"
 #include "xla_patch/hlo/async_pairs.h"
 #include "xla_patch/hlo/schedule.h"
 
@@ -155,10 +156,9 @@ class Finder {
       ResolvePairs(fields.pairs, fields.has_channel_id, assignment_, &spec->pairs, &spec->unresolved);
       return;
     }
-    const bool can_be_global =
-        spec->op == OpKind::kAllReduce || spec->op == OpKind::kAllGather || spec->op == OpKind::kReduceScatter;
     GroupMode mode = GroupMode::kCrossReplica;
-    if (!GetGroupMode(fields.has_channel_id, can_be_global, fields.use_global_device_ids, &mode, &spec->unresolved)) {
+    if (!GetGroupMode(fields.has_channel_id, CanBeGlobal(spec->op), fields.use_global_device_ids, &mode,
+                      &spec->unresolved)) {
       return;
     }
     if (id_budget_ < assignment_.num_devices()) {
@@ -183,33 +183,25 @@ class Finder {
       return "its shape is given twice";
     }
     if (fields.has_slices) {
-      return "it permutes slices in place";
+      return kPermutesSlices;
     }
     if (module_.computations[collective.op_computation].has_many_callers) {
       return "its computation is called from more than one place, so it could run twice at once";
     }
+    std::vector<TransferredBuffer> buffers;
     const std::vector<const Shape*> leaves = collective.result.Leaves();
-    if (leaves.empty() || leaves.size() != fields.operand_ids.size()) {
-      return std::to_string(fields.operand_ids.size()) + " operands for " + std::to_string(leaves.size()) + " results";
-    }
-    for (size_t i = 0; i < leaves.size(); ++i) {
+    for (size_t i = 0; i < leaves.size() && i < fields.operand_ids.size(); ++i) {
       const Instruction* operand = index.Find(fields.operand_ids[i]);
       Shape shape;
       std::string error;
       if (operand == nullptr || !ParseShape(operand->shape, &shape, &error)) {
         return "operand " + std::to_string(i) + " cannot be read";
       }
-      if (leaves[i]->is_dynamic || shape.is_dynamic) {
-        return "it has dynamic dimensions";
-      }
-      if (leaves[i]->memory_space == kHostMemorySpace || shape.memory_space == kHostMemorySpace) {
-        return "it works on host memory";
-      }
-      if (!SameBytesLayout(*leaves[i], shape)) {
-        return "operand and result " + std::to_string(i) + " differ in shape or layout";
-      }
+      buffers.push_back({leaves[i]->is_dynamic || shape.is_dynamic,
+                         leaves[i]->memory_space == kHostMemorySpace || shape.memory_space == kHostMemorySpace,
+                         SameBytesLayout(*leaves[i], shape)});
     }
-    return "";
+    return BufferObstacle(fields.operand_ids.size(), leaves.size(), buffers);
   }
 
   const Module& module_;

@@ -6,14 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace xla_shmem::hlo {
+#include "xla_patch/assigner/participants.h"
 
-// Groups as the proto numbers them, before any meaning is given to the numbers: group i is ids[offsets[i], offsets[i +
-// 1]).
-struct IdGroups {
-  std::vector<int64_t> ids;
-  std::vector<int64_t> offsets = {0};
-};
+namespace xla_shmem::hlo {
 
 // Decoders of the four encodings. `max_ids` bounds what may be materialised; a compact form that stands for more fails
 // first.

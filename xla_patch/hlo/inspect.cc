@@ -1,5 +1,7 @@
 #include <optional>
 
+#include "xla_patch/hlo/attributes.h"
+#include "xla_patch/hlo/device_assignment.h"
 #include "xla_patch/hlo/gpu_backend_config.h"
 #include "xla_patch/hlo/pass.h"
 #include "xla_patch/hlo/record.h"
@@ -7,7 +9,7 @@
 namespace xla_shmem {
 namespace {
 
-using hlo::attribute::kOp;
+using attribute::kOp;
 
 bool EndsWith(std::string_view text, std::string_view ending) {
   return text.size() >= ending.size() && text.substr(text.size() - ending.size()) == ending;
@@ -39,9 +41,8 @@ bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* record
   if (!hlo::ReadModule(bytes, &module, error)) {
     return false;
   }
-  hlo::DeviceAssignment assignment;
-  if (!module.device_assignment.empty() &&
-      !hlo::DeviceAssignment::Parse(module.device_assignment, &assignment, error)) {
+  DeviceAssignment assignment;
+  if (!module.device_assignment.empty() && !hlo::ParseDeviceAssignment(module.device_assignment, &assignment, error)) {
     return false;
   }
   std::vector<hlo::Collective> collectives;
@@ -54,14 +55,14 @@ bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* record
       continue;  // its start is listed
     }
     CollectiveRecord record = hlo::DescribeCollective(module, collective);
-    const hlo::Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
+    const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
     if (is_lowered && attributes.count(kOp) == 0) {
       continue;  // a custom call of that name that the pass did not write
     }
     if (attributes.empty()) {
       ReadStock(module, collective, &record);
     } else {
-      hlo::AttributesToRecord(attributes, &record);
+      AttributesToRecord(attributes, &record);
     }
     records->push_back(std::move(record));
   }

@@ -4,28 +4,21 @@
 #include <utility>
 
 #include "xla_patch/hlo/aliased_parameters.h"
+#include "xla_patch/hlo/attributes.h"
 #include "xla_patch/hlo/custom_call.h"
+#include "xla_patch/hlo/device_assignment.h"
 #include "xla_patch/hlo/editor.h"
 #include "xla_patch/hlo/record.h"
 
 namespace xla_shmem {
 namespace {
 
-using hlo::Attributes;
 using hlo::Collective;
 using hlo::CollectiveForm;
 using hlo::CustomCall;
 
 bool IsPair(const Collective& collective) {
   return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
-}
-
-// Why this lowering cannot replace this form, or "".
-std::string FormVeto(const Collective& collective, Lowering lowering) {
-  if (lowering == Lowering::kCpu && IsPair(collective)) {
-    return "start/done pairs are lowered for GPU only";
-  }
-  return collective.obstacle;
 }
 
 class Pass {
@@ -42,22 +35,13 @@ class Pass {
 
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
-    const Decision decision = Decide(spec, options_.topology, options_.assign);
-    record->backend = record->lowered = BackendName(decision.backend);
-    record->rule = decision.rule;
-    record->reason = decision.reason;
+    Settle(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
     if (!IsConsidered(spec.op)) {
       return;
     }
-    if (decision.backend == Backend::kNvshmem) {
-      record->veto = FindVeto(collective);
-      if (!record->veto.empty()) {
-        record->lowered = BackendName(Backend::kDefault);
-      }
-    }
-    Attributes attributes = hlo::RecordToAttributes(*record);
-    if (decision.backend == Backend::kNvshmem && record->veto.empty() && options_.lowering != Lowering::kNone) {
-      attributes[hlo::attribute::kOp] = record->op;
+    Attributes attributes = RecordToAttributes(*record);
+    if (record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone) {
+      attributes[attribute::kOp] = record->op;
       Replace(collective, attributes);
       return;
     }
@@ -88,12 +72,15 @@ class Pass {
   }
 
  private:
-  std::string FindVeto(const Collective& collective) const {
-    if (!options_.transport.available) {
-      return Veto(collective.spec, options_.topology, options_.transport);
+  // Why this collective cannot be replaced whatever the transport, or "".
+  std::string FormVeto(const Collective& collective) const {
+    if (!parameter_veto_.empty()) {
+      return parameter_veto_;
     }
-    const std::string veto = parameter_veto_.empty() ? FormVeto(collective, options_.lowering) : parameter_veto_;
-    return veto.empty() ? Veto(collective.spec, options_.topology, options_.transport) : veto;
+    if (options_.lowering == Lowering::kCpu && IsPair(collective)) {
+      return "start/done pairs are lowered for GPU only";
+    }
+    return collective.obstacle;
   }
 
   // Leaves an instruction that already says the same alone, so that a second run changes nothing.
@@ -132,16 +119,12 @@ class Pass {
   std::vector<hlo::InstructionEdit> edits_;
 };
 
-bool ReadAssignment(const hlo::Module& module, const Topology& topology, hlo::DeviceAssignment* assignment,
+bool ReadAssignment(const hlo::Module& module, const Topology& topology, DeviceAssignment* assignment,
                     std::string* error) {
   if (!module.device_assignment.empty()) {
-    return hlo::DeviceAssignment::Parse(module.device_assignment, assignment, error);
+    return hlo::ParseDeviceAssignment(module.device_assignment, assignment, error);
   }
-  std::vector<int64_t> devices;
-  for (const DeviceLocation& device : topology.devices()) {
-    devices.push_back(device.device_id);
-  }
-  *assignment = hlo::DeviceAssignment::Logical(std::move(devices));
+  *assignment = DeviceAssignment::Logical(topology.device_ids());
   return true;
 }
 
@@ -150,7 +133,7 @@ bool ReadAssignment(const hlo::Module& module, const Topology& topology, hlo::De
 bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* result, std::string* error) {
   *result = PassResult();
   hlo::Module module;
-  hlo::DeviceAssignment assignment;
+  DeviceAssignment assignment;
   std::vector<Collective> collectives;
   if (!hlo::ReadModule(bytes, &module, error) || !ReadAssignment(module, options.topology, &assignment, error) ||
       !hlo::FindCollectives(module, assignment, &collectives, error)) {
@@ -166,8 +149,8 @@ bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* res
       const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
       const std::string_view target = collective.fields.custom_call_target;
       const bool is_done = target.size() > 5 && target.substr(target.size() - 5) == "_done";
-      if (attributes.count(hlo::attribute::kOp) > 0 && !is_done) {
-        hlo::AttributesToRecord(attributes, &record);
+      if (attributes.count(attribute::kOp) > 0 && !is_done) {
+        AttributesToRecord(attributes, &record);
         result->records.push_back(std::move(record));
       }
       continue;

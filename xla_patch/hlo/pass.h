@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/record.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
 
@@ -28,27 +29,6 @@ struct PassOptions {
   // XLA forgets which results share a parameter's buffer when it gets a module back (before jax 0.11), and does not
   // mind whose memory it then writes to (XLA:GPU). See hlo/aliased_parameters.h.
   bool copy_aliased_parameters = false;
-};
-
-// One row of the table: one collective, a start/done pair being one.
-struct CollectiveRecord {
-  std::string name;        // HLO name of the op, or of its start
-  std::string op;          // "all-reduce", without "-start"
-  std::string dtype;       // "f32"; "f32,bf16" for a mixed combined one
-  int64_t bytes = 0;       // of the result, tuple elements summed
-  int64_t num_groups = 0;  // of a permute: sets of devices connected by pairs
-  int64_t group_size = 0;  // of the largest group, in devices; 0 where not known
-  int64_t num_pairs = 0;
-  std::string reduction;  // all-reduce: "sum", ..., or "none" if not a plain one
-  std::string backend;    // "NVSHMEM" or "DEFAULT": the decision
-  std::string lowered;    // the same after vetoes
-  std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
-  std::string rule;
-  std::string reason;
-  std::string computation;
-  bool in_loop = false;     // runs inside a while loop
-  std::string source_file;  // from inline metadata, else ""
-  int64_t source_line = 0;
 };
 
 struct PassResult {

@@ -1,111 +1,17 @@
 #include "xla_patch/hlo/record.h"
 
-#include <algorithm>
-#include <cstdlib>
-#include <unordered_map>
-
 namespace xla_shmem::hlo {
-namespace {
-
-// Sets of devices connected by source-target pairs: rings and chains are to a permute what groups are to the others.
-void CountConnected(const std::vector<std::pair<int64_t, int64_t>>& pairs, CollectiveRecord* record) {
-  std::unordered_map<int64_t, int64_t> parent;
-  const auto root = [&](int64_t device) {
-    parent.emplace(device, device);
-    while (parent[device] != device) {
-      device = parent[device] = parent[parent[device]];
-    }
-    return device;
-  };
-  for (const auto& [source, target] : pairs) {
-    const int64_t from = root(source);
-    parent[from] = root(target);
-  }
-  std::unordered_map<int64_t, int64_t> sizes;
-  for (const auto& [source, target] : pairs) {
-    sizes[root(source)] = 0;
-  }
-  for (const auto& entry : std::unordered_map<int64_t, int64_t>(parent)) {
-    record->group_size = std::max(record->group_size, ++sizes[root(entry.first)]);
-  }
-  record->num_groups = static_cast<int64_t>(sizes.size());
-}
-
-int64_t ParseNumber(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
-
-}  // namespace
 
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective) {
-  const CollectiveSpec& spec = collective.spec;
-  CollectiveRecord record;
-  record.name = spec.name;
-  record.op = OpName(spec.op);
-  record.dtype = ElementTypeNames(spec.element_types);
-  record.bytes = spec.bytes;
+  CollectiveRecord record = DescribeSpec(collective.spec);
   if (collective.form == CollectiveForm::kLowered) {
-    // Op and participants stand in its attributes.
-  } else if (spec.op == OpKind::kCollectivePermute) {
-    record.num_pairs = static_cast<int64_t>(spec.pairs.size());
-    CountConnected(spec.pairs, &record);
-  } else {
-    record.num_groups = spec.groups.size();
-    for (int64_t i = 0; i < spec.groups.size(); ++i) {
-      record.group_size = std::max(record.group_size, spec.groups.offsets[i + 1] - spec.groups.offsets[i]);
-    }
-  }
-  if (spec.op == OpKind::kAllReduce && collective.form != CollectiveForm::kLowered) {
-    record.reduction = ReductionName(spec.reduction);
+    record.reduction.clear();  // op and participants stand in its attributes
   }
   record.computation = std::string(module.computations[collective.computation].name);
   record.in_loop = module.computations[collective.computation].loop_depth > 0;
   record.source_file = std::string(collective.fields.source_file);
   record.source_line = collective.fields.source_line;
   return record;
-}
-
-Attributes RecordToAttributes(const CollectiveRecord& record) {
-  Attributes attributes = {
-      {attribute::kBackend, record.backend},
-      {attribute::kLowered, record.lowered},
-      {attribute::kRule, record.rule},
-      {attribute::kReason, record.reason},
-      {attribute::kGroups, std::to_string(record.num_groups) + "x" + std::to_string(record.group_size)},
-  };
-  if (!record.veto.empty()) {
-    attributes[attribute::kVeto] = record.veto;
-  }
-  if (record.op == OpName(OpKind::kCollectivePermute)) {
-    attributes[attribute::kPairs] = std::to_string(record.num_pairs);
-  } else {
-    attributes[attribute::kReduction] = record.reduction;
-  }
-  return attributes;
-}
-
-void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) {
-  const auto read = [&](const char* key, std::string* field) {
-    if (const auto found = attributes.find(key); found != attributes.end()) {
-      *field = found->second;
-    }
-  };
-  read(attribute::kBackend, &record->backend);
-  read(attribute::kLowered, &record->lowered);
-  read(attribute::kRule, &record->rule);
-  read(attribute::kReason, &record->reason);
-  read(attribute::kVeto, &record->veto);
-  read(attribute::kReduction, &record->reduction);
-  read(attribute::kOp, &record->op);
-  std::string groups;
-  read(attribute::kGroups, &groups);
-  if (const size_t cross = groups.find('x'); cross != std::string::npos) {
-    record->num_groups = ParseNumber(groups.substr(0, cross));
-    record->group_size = ParseNumber(groups.substr(cross + 1));
-  }
-  std::string pairs;
-  read(attribute::kPairs, &pairs);
-  if (!pairs.empty()) {
-    record->num_pairs = ParseNumber(pairs);
-  }
 }
 
 void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {

@@ -1,0 +1,42 @@
+#ifndef XLA_SHMEM_ASSIGNER_DEVICE_ASSIGNMENT_H_
+#define XLA_SHMEM_ASSIGNER_DEVICE_ASSIGNMENT_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace xla_shmem {
+
+// Which device runs replica r of partition p. A module that carries none (offline files) is read with logical id i
+// standing for the i-th of the given devices, and then the split into replicas and partitions is what each collective
+// implies.
+class DeviceAssignment {
+ public:
+  // Upper bound for the number of devices of a job: far above any machine, far below what would exhaust memory.
+  static constexpr int64_t kMaxDevices = int64_t{1} << 20;
+
+  // by_partition[p][r] runs replica r of partition p. False, with the reason, if the numbers contradict each other.
+  static bool Create(int64_t replicas, int64_t partitions, const std::vector<std::vector<int64_t>>& by_partition,
+                     DeviceAssignment* assignment, std::string* error);
+  static DeviceAssignment Logical(std::vector<int64_t> devices);
+  // Nothing is known: ids stand for themselves and "all devices" has no answer.
+  static DeviceAssignment Unknown() { return DeviceAssignment(); }
+
+  bool is_logical() const { return replica_count_ == 0 && !devices_.empty(); }
+  bool is_unknown() const { return devices_.empty(); }
+  int64_t num_devices() const { return static_cast<int64_t>(devices_.size()); }
+  int64_t replica_count() const { return replica_count_; }      // 0 when logical
+  int64_t partition_count() const { return partition_count_; }  // 0 when logical
+
+  // By flattened id: replica * partition_count + partition.
+  const std::vector<int64_t>& devices() const { return devices_; }
+
+ private:
+  int64_t replica_count_ = 0;
+  int64_t partition_count_ = 0;
+  std::vector<int64_t> devices_;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_ASSIGNER_DEVICE_ASSIGNMENT_H_

@@ -1,0 +1,192 @@
+#include "xla_patch/assigner/participants.h"
+
+#include <algorithm>
+
+namespace xla_shmem {
+namespace {
+
+// Ids of replicas, partitions or devices, whichever the mode numbers, and how one of them maps to devices.
+struct IdSpace {
+  const char* noun;
+  int64_t count;
+};
+
+bool CheckIds(const IdGroups& groups, const IdSpace& space, std::string* error) {
+  for (const int64_t id : groups.ids) {
+    if (id < 0 || id >= space.count) {
+      *error = std::string("replica groups: ") + space.noun + " " + std::to_string(id) + ", but the module has " +
+               std::to_string(space.count);
+      return false;
+    }
+  }
+  return true;
+}
+
+// The split into replicas and partitions that a collective implies when the module does not say.
+struct Split {
+  int64_t replicas;
+  int64_t partitions;
+};
+
+bool ImpliedSplit(const IdGroups& groups, GroupMode mode, int64_t num_devices, Split* split, std::string* error) {
+  if (mode == GroupMode::kCrossReplica) {
+    *split = {num_devices, 1};
+  } else if (mode != GroupMode::kCrossReplicaAndPartition) {
+    *split = {1, num_devices};
+  } else {
+    int64_t replicas = 1;
+    for (const int64_t id : groups.ids) {
+      replicas = std::max(replicas, id < num_devices ? id + 1 : num_devices);
+    }
+    if (num_devices % replicas != 0) {
+      *error = "replica groups: " + std::to_string(num_devices) + " devices do not split into " +
+               std::to_string(replicas) + " replicas";
+      return false;
+    }
+    *split = {replicas, num_devices / replicas};
+  }
+  return true;
+}
+
+void CloseGroup(DeviceGroups* groups) { groups->offsets.push_back(static_cast<int64_t>(groups->devices.size())); }
+
+}  // namespace
+
+bool CanBeGlobal(OpKind op) {
+  return op == OpKind::kAllReduce || op == OpKind::kAllGather || op == OpKind::kReduceScatter;
+}
+
+bool GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids, GroupMode* mode,
+                  std::string* error) {
+  if (use_global_device_ids && (!has_channel_id || !can_be_global)) {
+    *error = "replica groups: use_global_device_ids without a channel_id";
+    return false;
+  }
+  if (!has_channel_id) {
+    *mode = GroupMode::kCrossReplica;
+  } else if (!can_be_global) {
+    *mode = GroupMode::kCrossPartition;
+  } else {
+    *mode = use_global_device_ids ? GroupMode::kFlattenedId : GroupMode::kCrossReplicaAndPartition;
+  }
+  return true;
+}
+
+int64_t MaxGroupIds(const DeviceAssignment& assignment) {
+  return assignment.is_unknown() ? DeviceAssignment::kMaxDevices : assignment.num_devices();
+}
+
+bool ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignment, DeviceGroups* groups,
+                  std::string* error) {
+  *groups = DeviceGroups();
+  const int64_t num_devices = MaxGroupIds(assignment);
+  if (assignment.is_unknown()) {
+    if (!CheckIds(ids, {"id", num_devices}, error)) {
+      return false;
+    }
+    groups->devices = ids.ids;
+    groups->offsets = ids.offsets;
+    return true;
+  }
+  Split split = {assignment.replica_count(), assignment.partition_count()};
+  if (assignment.is_logical() && !ImpliedSplit(ids, mode, num_devices, &split, error)) {
+    return false;
+  }
+  IdSpace space = {"replica", split.replicas};
+  if (mode == GroupMode::kCrossPartition) {
+    space = {"partition", split.partitions};
+  } else if (mode == GroupMode::kFlattenedId) {
+    space = {"device", num_devices};
+  }
+  if (ids.ids.empty()) {
+    for (int64_t id = 0; id < space.count; ++id) {
+      ids.ids.push_back(id);
+    }
+    ids.offsets.push_back(space.count);
+  }
+  if (!CheckIds(ids, space, error)) {
+    return false;
+  }
+  const auto device = [&](int64_t replica, int64_t partition) {
+    return assignment.devices()[replica * split.partitions + partition];
+  };
+  // How often a group is repeated, once for each slice of the dimension that the ids do not name.
+  const int64_t slices = mode == GroupMode::kCrossReplica     ? split.partitions
+                         : mode == GroupMode::kCrossPartition ? split.replicas
+                                                              : 1;
+  // Duplicate ids are rejected later, but must not multiply memory here: the ids were bounded, and so are ids x slices.
+  if (static_cast<int64_t>(ids.ids.size()) > space.count) {
+    *error = std::string("replica groups: ") + std::to_string(ids.ids.size()) + " ids for " +
+             std::to_string(space.count) + " " + space.noun + "s";
+    return false;
+  }
+  for (size_t group = 0; group + 1 < ids.offsets.size(); ++group) {
+    for (int64_t slice = 0; slice < slices; ++slice) {
+      for (int64_t i = ids.offsets[group]; i < ids.offsets[group + 1]; ++i) {
+        const int64_t id = ids.ids[i];
+        switch (mode) {
+          case GroupMode::kCrossReplica:
+            groups->devices.push_back(device(id, slice));
+            break;
+          case GroupMode::kCrossPartition:
+            groups->devices.push_back(device(slice, id));
+            break;
+          case GroupMode::kCrossReplicaAndPartition:
+            for (int64_t partition = 0; partition < split.partitions; ++partition) {
+              groups->devices.push_back(device(id, partition));
+            }
+            break;
+          case GroupMode::kFlattenedId:
+            groups->devices.push_back(assignment.devices()[id]);
+            break;
+        }
+      }
+      CloseGroup(groups);
+    }
+  }
+  return true;
+}
+
+bool ResolvePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, bool has_channel_id,
+                  const DeviceAssignment& assignment, std::vector<std::pair<int64_t, int64_t>>* devices,
+                  std::string* error) {
+  devices->clear();
+  Split split = {assignment.replica_count(), assignment.partition_count()};
+  if (assignment.is_unknown()) {
+    split = {DeviceAssignment::kMaxDevices, 1};
+  } else if (assignment.is_logical()) {
+    split = {assignment.num_devices(), 1};
+  }
+  const bool by_partition = has_channel_id && !assignment.is_unknown() && !assignment.is_logical();
+  const int64_t count = by_partition ? split.partitions : split.replicas;
+  const int64_t slices = by_partition ? split.replicas : split.partitions;
+  for (const auto& [source, target] : pairs) {
+    for (const int64_t id : {source, target}) {
+      if (id < 0 || id >= count) {
+        *error = std::string("source-target pairs: ") + (has_channel_id ? "partition " : "replica ") +
+                 std::to_string(id) + ", but the module has " + std::to_string(count);
+        return false;
+      }
+    }
+  }
+  // A source may feed several targets, but no more pairs than ids make sense; more would only multiply memory.
+  if (static_cast<int64_t>(pairs.size()) > count) {
+    *error = "source-target pairs: " + std::to_string(pairs.size()) + " pairs for " + std::to_string(count) + " ids";
+    return false;
+  }
+  devices->reserve(pairs.size() * slices);
+  const auto device = [&](int64_t id, int64_t slice) {
+    if (assignment.is_unknown()) {
+      return id;
+    }
+    return assignment.devices()[by_partition ? slice * split.partitions + id : id * split.partitions + slice];
+  };
+  for (int64_t slice = 0; slice < slices; ++slice) {
+    for (const auto& [source, target] : pairs) {
+      devices->emplace_back(device(source, slice), device(target, slice));
+    }
+  }
+  return true;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,69 @@
+#ifndef XLA_SHMEM_ASSIGNER_RECORD_H_
+#define XLA_SHMEM_ASSIGNER_RECORD_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/transport.h"
+
+namespace xla_shmem {
+
+// One row of the table: one collective, a start/done pair being one.
+struct CollectiveRecord {
+  std::string name;        // HLO name of the op, or of its start
+  std::string op;          // "all-reduce", without "-start"
+  std::string dtype;       // "f32"; "f32,bf16" for a mixed combined one
+  int64_t bytes = 0;       // of the result, tuple elements summed
+  int64_t num_groups = 0;  // of a permute: sets of devices connected by pairs
+  int64_t group_size = 0;  // of the largest group, in devices; 0 where not known
+  int64_t num_pairs = 0;
+  std::string reduction;  // all-reduce: "sum", ..., or "none" if not a plain one
+  std::string backend;    // "NVSHMEM" or "DEFAULT": the decision
+  std::string lowered;    // the same after vetoes
+  std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
+  std::string rule;
+  std::string reason;
+  std::string computation;
+  bool in_loop = false;     // runs inside a while loop
+  std::string source_file;  // from inline metadata, else ""
+  int64_t source_line = 0;
+};
+
+// Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives it looked at.
+// Dumps show them, and InspectModule reads them back. All keys start with "xla_shmem.".
+namespace attribute {
+constexpr std::string_view kPrefix = "xla_shmem.";
+constexpr const char* kBackend = "xla_shmem.backend";  // the decision
+constexpr const char* kLowered = "xla_shmem.lowered";  // the decision after vetoes
+constexpr const char* kRule = "xla_shmem.rule";
+constexpr const char* kReason = "xla_shmem.reason";
+constexpr const char* kVeto = "xla_shmem.veto";            // only when vetoed
+constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
+constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
+constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce
+constexpr const char* kOp = "xla_shmem.op";                // on rewritten instructions: what they were
+}  // namespace attribute
+
+using Attributes = std::map<std::string, std::string>;
+
+// Everything about a collective that its spec says and that does not depend on the decision.
+CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
+
+// Decides, and writes into `record` what was decided and what is lowered. `obstacle` is why the form of the instruction
+// cannot be lowered whatever the transport, or "".
+void Settle(const CollectiveSpec& spec, const Topology& topology, const Options& options, const Transport& transport,
+            const std::string& obstacle, CollectiveRecord* record);
+
+// Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is
+// missing alone.
+Attributes RecordToAttributes(const CollectiveRecord& record);
+void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record);
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_ASSIGNER_RECORD_H_
