@@ -1,0 +1,37 @@
+#ifndef XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_HLO_COLLECTIVE_H_
+#define XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_HLO_COLLECTIVE_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/device_assignment.h"
+#include "xla_patch/assigner/topology.h"
+
+namespace xla::gpu {
+
+// One collective of an HloModule, put in the terms of the shared core. The reader in xla_patch/hlo does the same for a
+// serialised module; what the ids, reductions and buffers then mean is decided in xla_patch/assigner for both.
+struct HloCollective {
+  HloInstruction* op = nullptr;      // has the groups or the pairs
+  HloInstruction* issued = nullptr;  // what a user sees: `op`, or the async-start around it
+  HloInstruction* done = nullptr;    // what waits for it; null for a synchronous one
+  xla_shmem::CollectiveSpec spec;    // everything but the module's placement
+  std::string obstacle;              // not empty: why SHMEM cannot carry its form, whatever the transport
+};
+
+// Which device runs which replica of which partition. A module without a device assignment is read with logical id i
+// standing for the i-th device of the topology. InvalidArgument if the assignment contradicts itself.
+absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule& module,
+                                                                 const xla_shmem::Topology& topology);
+
+// Nothing for an instruction that is no collective or the done of one. Groups and pairs that make no sense are no error
+// but spec.unresolved.
+std::optional<HloCollective> ReadCollective(HloInstruction* instruction, const xla_shmem::DeviceAssignment& assignment);
+
+}  // namespace xla::gpu
+
+#endif  // XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_HLO_COLLECTIVE_H_

@@ -1,0 +1,49 @@
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "xla/service/computation_placer.h"
+#include "xla/service/hlo_module_config.h"
+
+namespace xla::gpu {
+
+int64_t NumJobDevices(const HloModule& module) {
+  const HloModuleConfig& config = module.config();
+  if (!config.has_static_device_assignment()) {
+    return config.replica_count() * config.num_partitions();
+  }
+  int64_t largest = -1;
+  for (const int64_t device : config.static_device_assignment()) {
+    largest = std::max(largest, device);
+  }
+  return largest + 1;
+}
+
+absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t devices_per_process,
+                                                    int64_t devices_per_domain) {
+  if (num_devices < 0 || devices_per_process < 0 || devices_per_domain < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("a job of ", num_devices, " devices, ", devices_per_process,
+                                                   " per process and ", devices_per_domain,
+                                                   " per NVLink domain: none of them can be negative"));
+  }
+  const auto group = [](int64_t id, int64_t size) { return static_cast<int32_t>(id / std::max<int64_t>(size, 1)); };
+  std::vector<xla_shmem::DeviceLocation> devices;
+  devices.reserve(num_devices);
+  for (int64_t id = 0; id < num_devices; ++id) {
+    const int32_t process = group(id, devices_per_process);
+    devices.push_back({id, process, /*host=*/process, group(id, devices_per_domain), static_cast<int32_t>(id)});
+  }
+  xla_shmem::Topology topology;
+  std::string error;
+  if (!xla_shmem::Topology::Create(std::move(devices), &topology, &error)) {
+    return absl::InvalidArgumentError(error);
+  }
+  return topology;
+}
+
+}  // namespace xla::gpu
