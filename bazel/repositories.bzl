@@ -2,8 +2,10 @@
 
 load("//bazel:doctest.bzl", "doctest_repository")
 load("//bazel:offline.bzl", "offline_repositories")
+load("//bazel:xla.bzl", "xla_repository")
 
 def xla_shmem_repositories():
     """Declares the external repositories; called once, by WORKSPACE."""
     doctest_repository(name = "doctest")
     offline_repositories()
+    xla_repository(name = "xla")

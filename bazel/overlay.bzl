@@ -1,0 +1,13 @@
+"""Libraries of the overlay (xla_patch/xla), which compile in two places: here, and at the same path in XLA's own tree."""
+
+load("//bazel:copts.bzl", "XLA_SHMEM_COPTS")
+
+def overlay_cc_library(name, **kwargs):
+    """A cc_library whose headers are included by their path in XLA's tree."""
+    is_here = native.package_name().startswith("xla_patch/")
+    native.cc_library(
+        name = name,
+        copts = XLA_SHMEM_COPTS,
+        strip_include_prefix = "/xla_patch" if is_here else None,
+        **kwargs
+    )
