@@ -1,0 +1,50 @@
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+
+namespace xla::gpu {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(JobTopologyTest, ConsecutiveDevicesShareProcessesAndDomains) {
+  const auto topology = UniformTopology(8, 2, 4);
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->num_processes(), 4);
+  EXPECT_EQ(topology->max_devices_per_process(), 2);
+  EXPECT_EQ(topology->Find(5)->process, 2);
+  EXPECT_EQ(topology->Find(5)->nvlink_domain, 1);
+  EXPECT_EQ(topology->Find(5)->pe, 5);
+}
+
+TEST(JobTopologyTest, TheLastProcessMayHaveFewerDevices) {
+  const auto topology = UniformTopology(5, 2, 0);
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->num_processes(), 3);
+}
+
+TEST(JobTopologyTest, AnUnknownCountIsOne) {
+  const auto topology = UniformTopology(4, 0, 0);
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->num_processes(), 4);
+  EXPECT_NE(topology->Find(0)->nvlink_domain, topology->Find(1)->nvlink_domain);
+}
+
+TEST(JobTopologyTest, ANegativeCountIsAnError) {
+  EXPECT_THAT(std::string(UniformTopology(4, -1, 0).status().message()), HasSubstr("-1 per process"));
+}
+
+TEST(JobTopologyTest, AModuleOnHighDevicesNeedsAJobThatHasThem) {
+  const auto module = ParseEntry("ROOT r = f32[4] add(p, q)", 2);
+  EXPECT_EQ(NumJobDevices(*module), 2);
+  PlaceOn({{6}, {3}}, module.get());
+  EXPECT_EQ(NumJobDevices(*module), 7);
+}
+
+}  // namespace
+}  // namespace xla::gpu
