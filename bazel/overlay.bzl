@@ -11,3 +11,15 @@ def overlay_cc_library(name, **kwargs):
         strip_include_prefix = "/xla_patch" if is_here else None,
         **kwargs
     )
+
+# XLA's headers take a compiler half a minute with optimisation, and tests gain nothing by it.
+OVERLAY_TEST_COPTS = XLA_SHMEM_COPTS + ["-O0"]
+
+def overlay_cc_test(name, **kwargs):
+    """A cc_test against XLA."""
+    native.cc_test(
+        name = name,
+        size = "small",
+        copts = OVERLAY_TEST_COPTS,
+        **kwargs
+    )

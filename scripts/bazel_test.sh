@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Builds the C++ rooms with Bazel and runs their unit tests. Sets everything up: takes $BAZEL, bazelisk or a bazel that is on this
-# machine, else installs Debian's (package bazel-bootstrap; needs root or sudo without a password). Arguments go to `bazel test`.
+# Builds the C++ rooms and the overlay for XLA with Bazel and runs their tests. Sets everything up: takes $BAZEL, bazelisk or a bazel
+# that is on this machine, else installs Debian's (package bazel-bootstrap; needs root or sudo without a password); fetches a
+# compiled XLA. XLA_SHMEM_XLA=source takes XLA's sources instead (bazel/xla.bzl; hours, .bazelversion's Bazel, GitHub). Arguments go
+# to `bazel test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=$(cat .bazelversion)
@@ -45,5 +47,12 @@ release=$("$bazel" --version | sed -n 's/^bazel \([0-9][0-9]*\).*/\1/p')
 options=(--jobs=2)
 [ "${release:-4}" -lt 6 ] || options+=(--noenable_bzlmod)
 [ "${release:-4}" -lt 8 ] || options+=(--enable_workspace)
+if [ "${XLA_SHMEM_XLA:-prebuilt}" = source ]; then
+  options+=(--config=source)
+else
+  # Bazel would do it too, but show nothing for minutes.
+  scripts/find_xla.sh >/dev/null
+  scripts/find_gtest.sh >/dev/null
+fi
 echo "bazel_test: $(command -v "$bazel"), release ${release:-4 (Debian)}; .bazelversion asks for $wanted"
 "$bazel" test "${options[@]}" "$@" //...
