@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "xla_patch/ffi/gpu_handlers.h"
-#include "xla_patch/ffi/gpu_runtime.h"
+#include "xla_patch/thunks/stream/gpu_runtime.h"
 #include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 

@@ -6,7 +6,7 @@
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/ffi/call_arguments.h"
-#include "xla_patch/ffi/gpu_runtime.h"
+#include "xla_patch/thunks/stream/gpu_runtime.h"
 
 namespace xla_shmem {
 namespace {

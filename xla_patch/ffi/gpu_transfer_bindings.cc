@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/ffi/gpu_runtime.h"
+#include "xla_patch/thunks/stream/gpu_runtime.h"
 
 namespace xla_shmem {
 namespace {

@@ -5,8 +5,8 @@
 //   1. Open: libraries, driver and device; process 0 also makes the unique id of the world;
 //   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
 // Nothing may be put before all processes have started. There is one GpuRuntime a process and it is never destroyed.
-#ifndef XLA_SHMEM_FFI_GPU_RUNTIME_H_
-#define XLA_SHMEM_FFI_GPU_RUNTIME_H_
+#ifndef XLA_SHMEM_THUNKS_STREAM_GPU_RUNTIME_H_
+#define XLA_SHMEM_THUNKS_STREAM_GPU_RUNTIME_H_
 
 #include <atomic>
 #include <chrono>
@@ -105,4 +105,4 @@ class GpuRuntime {
 
 }  // namespace xla_shmem
 
-#endif  // XLA_SHMEM_FFI_GPU_RUNTIME_H_
+#endif  // XLA_SHMEM_THUNKS_STREAM_GPU_RUNTIME_H_

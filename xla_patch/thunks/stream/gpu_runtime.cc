@@ -1,4 +1,4 @@
-#include "xla_patch/ffi/gpu_runtime.h"
+#include "xla_patch/thunks/stream/gpu_runtime.h"
 
 #include <algorithm>
 #include <thread>
