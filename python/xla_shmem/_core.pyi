@@ -325,6 +325,18 @@ def gpu_arena_bytes(n_pes: int) -> int:
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""
 
+def gpu_compile(source: str, compute_capability: tuple[int, int], nvrtc_candidates: list[str]) -> bytes:
+    """Compiles CUDA C++ with NVRTC; returns what the CUDA driver loads.
+
+    Args:
+      source: without includes.
+      compute_capability: of the GPU, such as ``(9, 0)``.
+      nvrtc_candidates: paths or sonames of libnvrtc, in the order to try.
+
+    Raises:
+      RuntimeError: none of the libraries opens, or the compiler refuses.
+    """
+
 def gpu_permute(
     operation: int,
     source: int,

@@ -1,5 +1,6 @@
 #include "xla_patch/ffi/gpu_bindings.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -10,9 +11,10 @@
 #include <vector>
 
 #include "xla_patch/ffi/gpu_handlers.h"
-#include "xla_patch/thunks/stream/gpu_runtime.h"
 #include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/nvrtc.h"
+#include "xla_patch/thunks/stream/gpu_runtime.h"
 
 namespace xla_shmem {
 namespace {
@@ -42,6 +44,16 @@ nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, co
   dict["driver_version"] = facts.driver_version;
   dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
   return dict;
+}
+
+nb::bytes Compile(const std::string& source, std::pair<int, int> compute_capability,
+                  const std::vector<std::string>& nvrtc_candidates) {
+  std::string image;
+  Run([&](std::string* error) {
+    return gpu::CompileKernels(nvrtc_candidates, source.c_str(),
+                               compute_capability.first * 10 + compute_capability.second, &image, error);
+  });
+  return nb::bytes(image.data(), image.size());
 }
 
 nb::bytes UniqueId() {
@@ -118,6 +130,8 @@ void BindGpuRuntime(nb::module_& m) {
   m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
         "Bytes of symmetric memory that `n_pes` PEs have use for, each.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
+  m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
+        "CUDA source compiled by NVRTC for such a GPU, cubin or PTX. Raises RuntimeError.");
   m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
 }
 
