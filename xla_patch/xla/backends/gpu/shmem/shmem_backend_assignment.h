@@ -1,0 +1,21 @@
+// What the patch calls in XLA's compiler.
+#ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_BACKEND_ASSIGNMENT_H_
+#define XLA_BACKENDS_GPU_SHMEM_SHMEM_BACKEND_ASSIGNMENT_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/service/compilation_stats.h"
+#include "xla/service/gpu_topology.h"
+
+namespace xla::gpu {
+
+// Runs the ShmemBackendAssigner as a pipeline of its own if --xla_gpu_experimental_enable_nvshmem is set for `module`
+// and nothing keeps NVSHMEM from running in this process. `slice_size`: devices of an NVLink domain, 0 if not known.
+absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
+                                 CompilationStats* stats);
+
+}  // namespace xla::gpu
+
+#endif  // XLA_BACKENDS_GPU_SHMEM_SHMEM_BACKEND_ASSIGNMENT_H_
