@@ -31,8 +31,7 @@ namespace {
 absl::StatusOr<int> PeAt(std::optional<int64_t> id, DeviceAssignment::LogicalID own, const P2PConfig& config,
                          const DeviceAssignment& devices) {
   if (!id.has_value()) return -1;
-  const bool cross_replica =
-      config.config.group_mode == CollectiveOpGroupMode::COLLECTIVE_OP_GROUP_MODE_CROSS_REPLICA;
+  const bool cross_replica = config.config.group_mode == CollectiveOpGroupMode::COLLECTIVE_OP_GROUP_MODE_CROSS_REPLICA;
   const int64_t device = cross_replica ? devices(*id, own.computation_id) : devices(own.replica_id, *id);
   return ShmemRuntime::Get().PeOf(GlobalDeviceId(device));
 }

@@ -1,8 +1,8 @@
 // NVSHMEM in a process of a patched XLA: one GPU a process, one world with all processes of the job, PE = process id.
 //
-// The work is the plugin's (thunks/stream/gpu_runtime.h). Here is what XLA brings: processes and devices as PJRT numbers
-// them, and the key-value store over which the processes agree. They come up together or not at all; if they do not,
-// the reason is equal in all of them, it is logged, and every collective keeps its default backend.
+// The work is the plugin's (thunks/stream/gpu_runtime.h). Here is what XLA brings: processes and devices as PJRT
+// numbers them, and the key-value store over which the processes agree. They come up together or not at all; if they do
+// not, the reason is equal in all of them, it is logged, and every collective keeps its default backend.
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
 

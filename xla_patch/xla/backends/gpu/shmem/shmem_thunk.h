@@ -81,8 +81,8 @@ class ShmemThunk : public Base {
       const se::DeviceAddressBase source = params.buffer_allocations->GetDeviceAddress(buffer.source_buffer.slice);
       const se::DeviceAddressBase result = params.buffer_allocations->GetDeviceAddress(buffer.destination_buffer.slice);
       if (source.size() != result.size()) {
-        return absl::InternalError(absl::StrCat(name(), ": an operand of ", source.size(), " bytes has a result of ",
-                                                result.size()));
+        return absl::InternalError(
+            absl::StrCat(name(), ": an operand of ", source.size(), " bytes has a result of ", result.size()));
       }
       buffers.operands.push_back(static_cast<const char*>(source.opaque()));
       buffers.results.push_back(static_cast<char*>(const_cast<void*>(result.opaque())));
