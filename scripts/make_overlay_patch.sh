@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/xla) and the shared core below it. It holds
+# nothing of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
+#
+#   scripts/make_overlay_patch.sh OUTPUT
+set -euo pipefail
+
+[[ $# == 1 ]] || { echo "usage: $0 OUTPUT" >&2; exit 2; }
+source_root=$(cd "$(dirname "$0")/.." && pwd)/xla_patch
+output=$(realpath -m "$1")
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+
+# install FROM TO: FROM is relative to xla_patch/, TO to XLA's root.
+install_file() {
+  mkdir -p "$stage/b/$(dirname "$2")"
+  cp "$source_root/$1" "$stage/b/$2"
+}
+
+# XLA's tests need more than XLA's targets of the pass, and are run in our own build.
+(cd "$source_root/xla" && find . -name '*.h' -o -name '*.cc' | sed 's#^\./##' | grep -v '_test\.cc$') | sort |
+  while read -r file; do install_file "xla/$file" "xla/$file"; done
+(cd "$source_root/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
+  while read -r file; do install_file "xla/$file" "xla/${file%.overlay}"; done
+install_file xla/core.BUILD.overlay xla_patch/BUILD
+(cd "$source_root" && find assigner nvshmem thunks -path nvshmem/host -prune -o \
+  \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
+  while read -r file; do install_file "$file" "xla_patch/$file"; done
+
+# An index line would need upstream's objects to mean anything; 1 is git's "they differ".
+mkdir "$stage/a"
+(cd "$stage" && git diff --no-index --no-prefix --no-color a b || [[ $? == 1 ]]) | grep -v '^index ' > "$output"
+[[ -s $output ]] || { echo "$0: found nothing to add below $source_root" >&2; exit 1; }
