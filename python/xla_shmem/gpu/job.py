@@ -19,7 +19,7 @@ from typing import Any
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
-from xla_shmem.gpu.kernels import compile_kernels
+from xla_shmem.gpu.kernels import KernelError, compile_kernels
 from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
 from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds
 from xla_shmem.gpu.process_facts import ProcessFacts, read_process_facts
