@@ -5,7 +5,7 @@
 
 namespace xla_shmem {
 
-// Adds the GPU runtime: gpu_open, gpu_compile_kernels, gpu_unique_id, gpu_start, gpu_admit, gpu_arena_bytes,
+// Adds the GPU runtime: gpu_open, gpu_compile, kernel_source, gpu_unique_id, gpu_start, gpu_admit, gpu_arena_bytes,
 // cuda_handlers.
 void BindGpuRuntime(nanobind::module_& m);
 
