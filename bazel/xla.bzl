@@ -125,15 +125,19 @@ def workspace_stages(workspace):
     return texts
 
 def _link_tree(ctx, directory, root):
-    """Links the files below `directory` into this repository, at the places they have under `root`."""
+    """Links the files below `directory` to the places they have under `root`; a BUILD.overlay is the BUILD file there."""
     pending = [directory]
     for _ in range(1000):  # Starlark has no `while`
         if not pending:
             return
         for path in pending.pop().readdir():
-            if "." in path.basename or path.basename == "BUILD":
-                ctx.symlink(path, str(path)[len(str(root)) + 1:])
-            else:
+            name = path.basename
+            place = str(path)[len(str(root)) + 1:]
+            if name == "BUILD.overlay":
+                ctx.symlink(path, place[:-len(".overlay")])
+            elif "." in name and not name.endswith(".overlay"):
+                ctx.symlink(path, place)
+            elif "." not in name and name != "BUILD":
                 pending.append(path)  # no directory here has a dot in its name
     fail("{} has more than 1000 directories".format(directory))
 
@@ -152,13 +156,11 @@ def _source(ctx):
         if patch.basename.endswith(".patch"):
             ctx.patch(patch, strip = 1)
 
-    # XLA's own targets depend on the overlay, and the overlay on the rooms.
+    # The patched targets depend on the overlay, and the overlay on the rooms, which are one package there.
     _link_tree(ctx, ours.get_child("xla"), ours)
     for room in ["assigner", "nvshmem", "thunks"]:
         _link_tree(ctx, ours.get_child(room), root)
-    for name in ["copts.bzl", "overlay.bzl"]:
-        ctx.symlink(root.get_child("bazel").get_child(name), "bazel/" + name)
-    ctx.file("bazel/BUILD", "", executable = False)
+    ctx.symlink(ours.get_child("xla").get_child("core.BUILD.overlay"), "xla_patch/BUILD")
     stages = workspace_stages(ctx.read("WORKSPACE"))
     if len(stages) > _STAGES:
         fail("the WORKSPACE of openxla/xla {} has {} stages, ours goes through {}: raise _STAGES in bazel/xla.bzl and add them " +
