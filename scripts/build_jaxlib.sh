@@ -66,7 +66,7 @@ if [[ -z $xla || ! -f $hooks ]]; then
     "docs/patched-jaxlib.md, \"Another XLA\", says how to make one."
 fi
 [[ $cuda == 12 || $cuda == 13 ]] || fail "--cuda is $cuda; jax has wheels for 12 and 13"
-python=${python:-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')}
+python=${python:-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null || true)}
 work=$(realpath -m "$work")
 output=$(realpath -m "${output:-$work/wheels}")
 # Bazelisk reads jax's .bazelversion; a plain Bazel has to be that version itself.
@@ -90,6 +90,7 @@ missing() {
   disk_gib=$(df --output=avail -k "$path" | awk 'NR == 2 {print int($1 / 1048576)}')
   ((disk_gib >= need_disk_gib)) || echo "disk: $disk_gib GiB free at $path, about $need_disk_gib GiB are needed (--work DIR)"
   ((memory_gib >= need_memory_gib)) || echo "memory: $memory_gib GiB, about $need_memory_gib GiB are needed"
+  [[ -n $python ]] || echo "python3: none runs here; jax's build.py needs one"
   command -v git > /dev/null || echo "git: install your distribution's package"
   command -v patch > /dev/null || echo "patch: install your distribution's package"
   command -v clang > /dev/null || echo "clang: jax is built with clang (its docs/developer.md says which); install one"
@@ -97,7 +98,7 @@ missing() {
   [[ -n $bazel ]] || echo "bazelisk: github.com/bazelbuild/bazelisk, or npm install -g @bazel/bazelisk; it gets Bazel $bazel_version by itself"
 }
 
-step 1 "checks: $tag, XLA $xla, CUDA $cuda, Python $python, $jobs jobs on $cores cores and $memory_gib GiB"
+step 1 "checks: $tag, XLA $xla, CUDA $cuda, Python ${python:-?}, $jobs jobs on $cores cores and $memory_gib GiB"
 lacking=$(missing)
 if [[ -n $lacking ]]; then
   echo "missing here:" >&2
