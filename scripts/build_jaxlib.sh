@@ -133,7 +133,9 @@ fi
 
 step 4 "build: $wheels"
 build=(python3 build/build.py build "--wheels=$wheels" "--cuda_major_version=$cuda" "--python_version=$python"
-  "--output_path=$output" "--bazel_path=${bazel:-bazelisk}" "--bazel_options=--jobs=$jobs" --verbose)
+  "--output_path=$output" "--bazel_path=${bazel:-bazelisk}" "--bazel_options=--jobs=$jobs" --verbose
+  # Release wheels of a local version: pip list and our plugin see what they are (PATCHED_LABEL in gpu/jax_plugin.py).
+  --bazel_options=--repo_env=ML_WHEEL_TYPE=release --bazel_options=--repo_env=ML_WHEEL_VERSION_SUFFIX=+xlashmem)
 [[ -z $capabilities ]] || build+=("--cuda_compute_capabilities=$capabilities")
 started=$SECONDS
 run cd "$work/jax"

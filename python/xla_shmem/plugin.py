@@ -2,7 +2,8 @@
 
 JAX calls `initialize` before it creates its first backend, which is early enough to take the flag out of
 XLA_FLAGS: releases from 0.11 do not know it any more and would end the process. With the flag off nothing is
-registered and nothing of the package but the flag reader is loaded.
+registered and nothing of the package but the flag reader is loaded. Where JAX will run on a patched XLA:GPU, which does
+the same by itself (docs/patched-jaxlib.md), the flag stays and nothing is registered either.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ def initialize() -> None:
     global _pass
     from xla_shmem import xla_flags
 
-    # A patched jaxlib lowers by itself and needs to see the flag.
-    if _pass is not None or has_native_pass() or not xla_flags.take_flag(os.environ):
+    if _pass is not None:
+        return
+    if xla_flags.read_flag(os.environ):
+        from xla_shmem.gpu import jax_plugin
+
+        plugin = jax_plugin.wanted_plugin()
+        if plugin is not None and jax_plugin.has_native_pass(plugin):
+            xla_flags.restore_flag(os.environ)
+            return
+    if not xla_flags.take_flag(os.environ):
         return
     from xla_shmem import cache_key, options
     from xla_shmem.compiler_pass import CompilerPass
@@ -46,15 +55,6 @@ def initialize() -> None:
 def active() -> bool:
     """Whether the pass is registered in this process."""
     return _pass is not None
-
-
-def has_native_pass() -> bool:
-    """Whether this jaxlib carries its own pass (docs/design.md, "The life of a flagged process")."""
-    try:
-        from jaxlib import xla_shmem_build  # type: ignore[attr-defined, unused-ignore]
-    except ImportError:
-        return False
-    return bool(xla_shmem_build.NATIVE_PASS)
 
 
 @contextlib.contextmanager

@@ -105,3 +105,13 @@ def take_flag(environ: MutableMapping[str, str]) -> bool | None:
     else:
         environ.pop(MARKER, None)
     return value
+
+
+def restore_flag(environ: MutableMapping[str, str]) -> None:
+    """Puts the flag into ``XLA_FLAGS`` where only the marker says that it is on, for an XLA that reads it itself.
+
+    Raises:
+      ValueError: as :func:`read_flag`. Nothing is changed then.
+    """
+    if read_flag(environ) and not read_flag({"XLA_FLAGS": environ.get("XLA_FLAGS", "")}):
+        environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), f"{FLAG}=true"]))

@@ -52,18 +52,38 @@ def test_children_inherit_the_choice_and_configure_comes_too_late_after_the_star
     assert "before the first JAX computation" in str(facts["configure"])
 
 
-def test_patched_jaxlib_keeps_the_flag_and_the_plugin_stands_back(tmp_path: Path) -> None:
-    # This jaxlib is not patched, so nothing lowers; what counts is what the plugin leaves alone. A release that does
+def _install_patched_plugin(site: Path) -> None:
+    """What pip leaves of the wheels of scripts/build_jaxlib.sh, without their libraries."""
+    for name in ("jax_cuda12_plugin", "jax_cuda12_pjrt"):
+        metadata = site / f"{name}-0.10.2+xlashmem.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 0.10.2+xlashmem\n")
+
+
+@pytest.mark.parametrize("enabled_by", ["flag", "marker"])
+def test_beside_a_patched_plugin_the_flag_stays_and_nothing_is_registered(tmp_path: Path, enabled_by: str) -> None:
+    # The XLA that runs here is not patched, so nothing lowers; what counts is what we leave alone. A release that does
     # not know the flag ends the process over it, as a patched one would not.
-    run = run_job("worker_flag.py", ["{}", "patched"], ranks=2, results=tmp_path)
+    site = tmp_path / "site"
+    _install_patched_plugin(site)
+    by_flag = enabled_by == "flag"
+    environ = {"JAX_PLATFORMS": "cuda,cpu", "PYTHONPATH": str(site)} | ({} if by_flag else {"XLA_SHMEM_ENABLED": "1"})
+    run = run_job("worker_flag.py", ["{}"], ranks=2, results=tmp_path / "run", flag=by_flag, **environ)
     if run.exit_code != 0:
         assert "xla_gpu_experimental_enable_nvshmem" in run.line_with("Unknown flag")
         return
     facts = run.result(0)
     assert facts["xla_flags"] == FLAG
-    assert facts["marker"] is None
+    assert facts["marker"] == (None if by_flag else "1")
     assert not facts["core"]
     assert facts["lowered"] == 0
+
+
+def test_on_the_cpu_a_patched_gpu_plugin_makes_no_difference(tmp_path: Path) -> None:
+    _install_patched_plugin(tmp_path / "site")
+    facts = _run(tmp_path / "run", PYTHONPATH=str(tmp_path / "site")).result(0)
+    assert facts["lowered"] == 2
+    assert facts["xla_flags"] is None
 
 
 CANNOT_TAKE_PART = {

@@ -11,7 +11,6 @@ import os
 import re
 import subprocess
 import sys
-import types
 from pathlib import Path
 
 RANK = os.environ.get("XLA_SHMEM_LOCAL_RANK", "0")
@@ -28,13 +27,6 @@ def _change_environment() -> None:
         import secrets
 
         secrets.token_hex = lambda size: "0" * (2 * size)
-    if "patched" in sys.argv:
-        module = types.ModuleType("jaxlib.xla_shmem_build")
-        module.NATIVE_PASS = True  # type: ignore[attr-defined]
-        sys.modules[module.__name__] = module
-        import jaxlib
-
-        jaxlib.xla_shmem_build = module
     if "uninstalled" in sys.argv:
         sys.modules["xla_shmem"] = None  # type: ignore[assignment]
 

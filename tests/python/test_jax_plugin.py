@@ -7,7 +7,7 @@ import pytest
 from jax._src import xla_bridge
 
 from xla_shmem.gpu import jax_plugin, start
-from xla_shmem.gpu.jax_plugin import CudaPlugin, local_ordinals, wanted_plugin, why_too_old
+from xla_shmem.gpu.jax_plugin import CudaPlugin, has_native_pass, local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import resolve
 
 PLUGIN = CudaPlugin(13, "0.11.2", "0.11.2")
@@ -43,6 +43,22 @@ def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_plugin_that_is_too_old_is_told_to_all(plugin: CudaPlugin, reason: str) -> None:
     assert (reason in why_too_old(plugin)) if reason else why_too_old(plugin) == ""
+
+
+@pytest.mark.parametrize(
+    ("pjrt", "native"),
+    [
+        ("0.10.2+xlashmem", True),
+        ("0.11.0+cuda.xlashmem", True),
+        ("0.10.2", False),
+        ("0.10.2+mine", False),
+        (None, False),
+    ],
+)
+def test_a_patched_xla_is_known_by_its_local_version(pjrt: str | None, native: bool) -> None:
+    plugin = CudaPlugin(12, "0.10.2", pjrt)
+    assert has_native_pass(plugin) is native
+    assert pjrt is None or why_too_old(plugin) == ""
 
 
 @pytest.mark.parametrize(("chosen", "ordinals"), [("all", None), ("2", [2]), ("0,3", [0, 3])])

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from xla_shmem.gpu.jax_plugin import PATCHED_LABEL
+
 ROOT = Path(__file__).parents[2]
 PATCHES = ROOT / "xla_patch" / "patches"
 BUILD = ROOT / "scripts" / "build_jaxlib.sh"
@@ -75,6 +77,8 @@ def test_dry_run_prints_clone_patches_and_build(release: str, tmp_path: Path) ->
         "--python_version=3.12",
         f"--output_path={work}/wheels",
         "--bazel_options=--jobs=3",
+        "--bazel_options=--repo_env=ML_WHEEL_TYPE=release",
+        f"--bazel_options=--repo_env=ML_WHEEL_VERSION_SUFFIX=+{PATCHED_LABEL}",
     ):
         assert part in build.split()
 

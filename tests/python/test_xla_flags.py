@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xla_shmem.xla_flags import FLAG, MARKER, read_flag, take_flag
+from xla_shmem.xla_flags import FLAG, MARKER, read_flag, restore_flag, take_flag
 
 
 @pytest.mark.parametrize("spelling", ["", "=true", "=True", "=TRUE", "=1", '="true"', "='1'"])
@@ -103,3 +103,19 @@ def test_quote_that_is_never_closed_runs_to_the_end(xla_flags: str) -> None:
     environ = {"XLA_FLAGS": xla_flags}
     assert take_flag(environ) is None
     assert environ == {"XLA_FLAGS": xla_flags}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({MARKER: "1"}, f"{FLAG}=true"),
+        ({MARKER: "1", "XLA_FLAGS": "--xla_a=1"}, f"--xla_a=1 {FLAG}=true"),
+        ({MARKER: "1", "XLA_FLAGS": f"{FLAG}=1"}, f"{FLAG}=1"),
+        ({MARKER: "1", "XLA_FLAGS": f"{FLAG}=0"}, f"{FLAG}=0"),
+        ({"XLA_FLAGS": "--xla_a=1"}, "--xla_a=1"),
+    ],
+)
+def test_an_xla_that_reads_the_flag_gets_it_back_from_the_marker(before: dict[str, str], after: str) -> None:
+    environ = dict(before)
+    restore_flag(environ)
+    assert environ == before | {"XLA_FLAGS": after}

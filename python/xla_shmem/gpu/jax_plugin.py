@@ -9,6 +9,10 @@ from dataclasses import dataclass
 #: First release with the transform hook, in jaxlib and in the CUDA plugins.
 OLDEST_JAX = (0, 10, 2)
 
+#: In the local version of wheels whose XLA carries NVSHMEM collectives itself: "0.10.2+xlashmem". Given to them by
+#: scripts/build_jaxlib.sh.
+PATCHED_LABEL = "xlashmem"
+
 
 @dataclass(frozen=True)
 class CudaPlugin:
@@ -50,6 +54,11 @@ def why_too_old(plugin: CudaPlugin) -> str:
         oldest = ".".join(map(str, OLDEST_JAX))
         return f"jax-cuda{plugin.cuda}-pjrt {plugin.pjrt} has no hook for compiler passes: install {oldest} or newer"
     return ""
+
+
+def has_native_pass(plugin: CudaPlugin) -> bool:
+    """Whether the compiler of this plugin has the pass and the transfers built in (docs/patched-jaxlib.md)."""
+    return PATCHED_LABEL in (plugin.pjrt or "").partition("+")[2].split(".")
 
 
 def release(version: str | None) -> tuple[int, ...]:

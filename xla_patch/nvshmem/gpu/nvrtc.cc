@@ -36,7 +36,7 @@ bool Load(const std::vector<std::string>& candidates, Nvrtc* nvrtc, std::string*
   std::string failures;
   for (const std::string& candidate : candidates) {
     handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    const std::string failure = handle == nullptr ? dlerror()
+    const std::string failure = handle == nullptr                         ? dlerror()
                                 : dlsym(handle, kYoungestCall) == nullptr ? candidate + " has no " + kYoungestCall
                                                                           : "";
     if (failure.empty()) break;

@@ -9,15 +9,12 @@ namespace xla::gpu {
 
 // Writes the backend into the instruction's GpuBackendConfig and leaves the rest of it alone; true if that changed it.
 //
-// XLA releases differ in what CollectiveBackendConfig holds, so this goes by the names of fields and values, and this
-// is the only place that knows them:
+// Goes by the names of field and value: XLA of 2026-06 and later has no NVSHMEM in the enum unless it is patched. There
+// the config stays as it is, and only the instruction's frontend attributes say what was decided.
 //
-//   backend           NVSHMEM or DEFAULT. From XLA of 2026-06 on the enum has no NVSHMEM; there it stays as it is, and
-//   the
-//                     instruction's frontend attributes are what the emitter goes by.
-//   collectives_mode  COLLECTIVES_SYMMETRIC_MEMORY with NVSHMEM, where XLA has the mode, so that operands and results
-//   get
-//                     collective memory. Taken back with the backend, and only then: otherwise it is not ours.
+// `collectives_mode` is left alone: with COLLECTIVES_SYMMETRIC_MEMORY XLA would place operands and results in
+// collective memory, which transfers through staging slots have no use for (docs/patched-jaxlib.md, "No collective
+// memory").
 absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruction* instruction);
 
 }  // namespace xla::gpu
