@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fetches what compiling for a GPU takes beyond the jax in VENV_BIN: the stock CUDA plugin of the same release, ptxas and
-# libdevice, as wheels in a folder of their own (.venv-gpu-<release>). No GPU, driver or CUDA toolkit is needed, and the
+# libdevice; and NVSHMEM. All as wheels in a folder of their own (.venv-gpu-<release>). No GPU, driver or CUDA toolkit is needed, and the
 # environment itself stays as it is. Usage: scripts/setup_gpu_aot.sh VENV_BIN
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,11 +8,12 @@ python=$1/python
 release=$("$python" -c 'import importlib.metadata; print(importlib.metadata.version("jax"))')
 folder=.venv-gpu-$release
 stamp=$folder/.complete
-packages=("jax-cuda13-plugin==$release" "jax-cuda13-pjrt==$release" "nvidia-cuda-nvcc>=13,<14" "nvidia-nvvm>=13,<14")
+packages=("jax-cuda13-plugin==$release" "jax-cuda13-pjrt==$release" "nvidia-cuda-nvcc>=13,<14" "nvidia-nvvm>=13,<14"
+  "nvidia-nvshmem-cu13")
 wanted="${packages[*]} $("$python" -c 'import sys; print(sys.version_info[:2])')"
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && exit 0
 
-echo "setup_gpu_aot: fetching the CUDA plugin of jax $release (about 1 GB on disk, once)"
+echo "setup_gpu_aot: fetching the CUDA plugin of jax $release (about 1.3 GB on disk, once)"
 rm -rf "$folder"
 PIP_DISABLE_PIP_VERSION_CHECK=1 "$python" -m pip install --quiet --no-deps --target "$folder" "${packages[@]}"
 echo "$wanted" >"$stamp"

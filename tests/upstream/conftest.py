@@ -20,7 +20,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def root(pytestconfig: pytest.Config) -> Path:
     directory: Path | None = pytestconfig.getoption("--answers", default=None)
     if directory is None:
-        pytest.skip("needs --answers DIR; run `make test-upstream`")
+        raise pytest.UsageError("tests/upstream needs --answers DIR; run `make test-upstream`")
     return directory
 
 
