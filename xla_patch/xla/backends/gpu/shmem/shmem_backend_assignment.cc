@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,22 +15,38 @@
 #include "xla/hlo/pass/hlo_pass_pipeline.h"
 #include "xla/service/compilation_stats.h"
 #include "xla/service/gpu_topology.h"
+#include "xla/service/hlo_module_config.h"
 #include "xla/tsl/platform/status_macros.h"
+#include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
 
 namespace xla::gpu {
+namespace {
+
+// A JIT compilation's GpuTopology is made up: every GPU that the driver shows counts as one of this process, even where
+// JAX gives each process one of them. So this job's own devices come from the runtime.
+absl::StatusOr<xla_shmem::Topology> TopologyFor(const HloModule& module, const GpuTopology& described,
+                                                int64_t slice_size) {
+  const std::vector<std::pair<int64_t, int32_t>> running = ShmemRuntime::Get().Devices();
+  const int64_t num_devices = NumJobDevices(module);
+  if (num_devices <= static_cast<int64_t>(running.size())) return RunningTopology(running);
+  // Both counts are -1 where hosts differ.
+  return UniformTopology(std::max<int64_t>(described.number_of_devices(), num_devices),
+                         std::max(described.num_devices_per_host(), 0), slice_size);
+}
+
+}  // namespace
 
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
                                  CompilationStats* stats) {
-  if (!module->config().debug_options().xla_gpu_experimental_enable_nvshmem() ||
-      !ShmemRuntime::Get().failure().empty()) {
+  const HloModuleConfig& config = module->config();
+  if (!config.debug_options().xla_gpu_experimental_enable_nvshmem() || !ShmemRuntime::Get().failure().empty()) {
     return absl::OkStatus();
   }
+  // Nobody to talk to; in a job of one GPU NVSHMEM does not run either.
+  if (config.replica_count() * config.num_partitions() < 2) return absl::OkStatus();
   ShmemJob job;
-  // Both counts of the topology are -1 where its hosts differ.
-  ASSIGN_OR_RETURN(job.topology,
-                   UniformTopology(std::max<int64_t>(topology.number_of_devices(), NumJobDevices(*module)),
-                                   std::max(topology.num_devices_per_host(), 0), slice_size));
+  ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size));
   // The runtime does not come up unless every PE reaches every other.
   job.transport = xla_shmem::GpuTransport({});
   job.transport.reach.reset();

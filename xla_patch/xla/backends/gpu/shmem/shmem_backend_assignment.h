@@ -12,7 +12,8 @@
 namespace xla::gpu {
 
 // Runs the ShmemBackendAssigner as a pipeline of its own if --xla_gpu_experimental_enable_nvshmem is set for `module`
-// and nothing keeps NVSHMEM from running in this process. `slice_size`: devices of an NVLink domain, 0 if not known.
+// and nothing keeps NVSHMEM from running in this process. A module for this process's job is placed on the job as it
+// runs; one for GPUs that are elsewhere on `topology`, whose NVLink domains have `slice_size` devices, 0 if not known.
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
                                  CompilationStats* stats);
 

@@ -1,5 +1,6 @@
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -167,6 +168,17 @@ absl::Status ShmemRuntime::CheckRunning() const {
   return absl::FailedPreconditionError(
       "NVSHMEM does not run in this process: set XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true before the GPU "
       "client comes up, or compile this program again without it");
+}
+
+std::vector<std::pair<int64_t, int32_t>> ShmemRuntime::Devices() const {
+  std::vector<std::pair<int64_t, int32_t>> devices;
+  absl::MutexLock lock(&mutex_);
+  if (!running_) return devices;
+  for (const auto& [device, process] : device_to_process_) {
+    devices.emplace_back(device.value(), static_cast<int32_t>(process.value()));
+  }
+  std::sort(devices.begin(), devices.end());
+  return devices;
 }
 
 absl::StatusOr<int> ShmemRuntime::PeOf(GlobalDeviceId device) const {

@@ -7,6 +7,7 @@
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -46,6 +47,9 @@ class ShmemRuntime {
 
   // Ok if collectives can run on this process's GPU.
   absl::Status CheckRunning() const;
+
+  // Id and process of every device of the job, sorted by id; none unless NVSHMEM runs.
+  std::vector<std::pair<int64_t, int32_t>> Devices() const;
 
   // PE of a device of the job.
   absl::StatusOr<int> PeOf(GlobalDeviceId device) const;

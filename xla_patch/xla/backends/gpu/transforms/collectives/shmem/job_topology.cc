@@ -11,6 +11,18 @@
 #include "xla/service/hlo_module_config.h"
 
 namespace xla::gpu {
+namespace {
+
+absl::StatusOr<xla_shmem::Topology> CreateTopology(std::vector<xla_shmem::DeviceLocation> devices) {
+  xla_shmem::Topology topology;
+  std::string error;
+  if (!xla_shmem::Topology::Create(std::move(devices), &topology, &error)) {
+    return absl::InvalidArgumentError(error);
+  }
+  return topology;
+}
+
+}  // namespace
 
 int64_t NumJobDevices(const HloModule& module) {
   const HloModuleConfig& config = module.config();
@@ -38,12 +50,16 @@ absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t
     const int32_t process = group(id, devices_per_process);
     devices.push_back({id, process, /*host=*/process, group(id, devices_per_domain), static_cast<int32_t>(id)});
   }
-  xla_shmem::Topology topology;
-  std::string error;
-  if (!xla_shmem::Topology::Create(std::move(devices), &topology, &error)) {
-    return absl::InvalidArgumentError(error);
+  return CreateTopology(std::move(devices));
+}
+
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<std::pair<int64_t, int32_t>>& devices) {
+  std::vector<xla_shmem::DeviceLocation> locations;
+  locations.reserve(devices.size());
+  for (const auto& [id, process] : devices) {
+    locations.push_back({id, process, /*host=*/process, /*nvlink_domain=*/0, /*pe=*/process});
   }
-  return topology;
+  return CreateTopology(std::move(locations));
 }
 
 }  // namespace xla::gpu

@@ -2,6 +2,8 @@
 #define XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_JOB_TOPOLOGY_H_
 
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "xla/hlo/ir/hlo_module.h"
@@ -18,6 +20,10 @@ int64_t NumJobDevices(const HloModule& module);
 // taken as one. A device's PE is its id. InvalidArgument for a negative count.
 absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t devices_per_process,
                                                     int64_t devices_per_domain);
+
+// A job in which NVSHMEM runs: each device's id and process, one device in a process. All reach one another, so they
+// are one NVLink domain. A device's PE is its process. InvalidArgument if two devices share a process.
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<std::pair<int64_t, int32_t>>& devices);
 
 }  // namespace xla::gpu
 

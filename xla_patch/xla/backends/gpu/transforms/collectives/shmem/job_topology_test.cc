@@ -39,6 +39,21 @@ TEST(JobTopologyTest, ANegativeCountIsAnError) {
   EXPECT_THAT(std::string(UniformTopology(4, -1, 0).status().message()), HasSubstr("-1 per process"));
 }
 
+TEST(JobTopologyTest, ARunningJobIsOneDomainWithTheProcessesItHas) {
+  // XLA numbers devices by network proximity, which need not be the order of processes.
+  const auto topology = RunningTopology({{0, 2}, {1, 0}, {2, 1}});
+  ASSERT_TRUE(topology.ok()) << topology.status();
+  EXPECT_EQ(topology->num_processes(), 3);
+  EXPECT_EQ(topology->max_devices_per_process(), 1);
+  EXPECT_EQ(topology->Find(0)->pe, 2);
+  EXPECT_EQ(topology->Find(2)->process, 1);
+  EXPECT_EQ(xla_shmem::PlaceModule({0, 1, 2}, *topology).num_nvlink_domains, 1);
+}
+
+TEST(JobTopologyTest, TwoDevicesOfOneProcessCannotBothBeItsPe) {
+  EXPECT_THAT(std::string(RunningTopology({{0, 0}, {1, 0}}).status().message()), HasSubstr("PE 0 is given to"));
+}
+
 TEST(JobTopologyTest, AModuleOnHighDevicesNeedsAJobThatHasThem) {
   const auto module = ParseEntry("ROOT r = f32[4] add(p, q)", 2);
   EXPECT_EQ(NumJobDevices(*module), 2);
