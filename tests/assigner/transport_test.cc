@@ -12,25 +12,49 @@ using test::MakeTopology;
 using test::Permute;
 
 const Topology kTopology = MakeTopology(4, 1, 8);
-const Transport kOneHost = CpuTransport({{0, 0}, {1, 0}, {2, 0}, {3, 1}});
+const std::unordered_map<int64_t, int32_t> kReach = {{0, 0}, {1, 0}, {2, 0}, {3, 1}};
+const Transport kOneHost = CpuTransport(kReach);
+const Transport kGpus = GpuTransport(kReach);
 
-TEST_CASE("the standard set is carried") {
-  for (const int32_t type : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16}) {
-    for (const Reduction reduction : {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}) {
-      CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
-      spec.element_types = {type};
-      spec.reduction = reduction;
-      CHECK(Veto(spec, kTopology, kOneHost).empty());
+const std::unordered_map<int64_t, int32_t> kOnlyDevice0 = {{0, 0}};
+const std::unordered_map<int64_t, int32_t> kNobody;
+
+TEST_CASE("GPUs carry four reductions of twelve types, and CPUs these too") {
+  for (const Transport& transport : {kOneHost, kGpus}) {
+    for (const int32_t type : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16}) {
+      for (const Reduction reduction : {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}) {
+        CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
+        spec.element_types = {type};
+        spec.reduction = reduction;
+        CHECK(Veto(spec, kTopology, transport).empty());
+      }
     }
   }
 }
 
 TEST_CASE("a dtype without a reduction is vetoed by name, also inside a tuple") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
-  spec.element_types = {11, 28};
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e4m3");
+  spec.element_types = {11, 33};
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e8m0fnu");
+  spec.op = OpKind::kReduceScatter;
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduce-scatter for f8e8m0fnu");
+  spec.op = OpKind::kAllReduce;
   spec.element_types = {1};
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for pred");
+  CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM all-reduce for pred");
+}
+
+TEST_CASE("CPUs carry six ops, GPUs two") {
+  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
+                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast}) {
+    CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
+    spec.op = op;
+    CHECK(Veto(spec, kTopology, kOneHost).empty());
+    const bool on_gpu = op == OpKind::kAllReduce || op == OpKind::kCollectivePermute;
+    CHECK(Veto(spec, kTopology, kGpus) == (on_gpu ? "" : std::string("no SHMEM ") + OpName(op)));
+  }
+  CollectiveSpec ragged = AllReduce({{0, 1, 2}}, 4, kTopology);
+  ragged.op = OpKind::kRaggedAllToAll;
+  CHECK(Veto(ragged, kTopology, kOneHost) == "no SHMEM ragged-all-to-all");
 }
 
 TEST_CASE("a permute carries any whole-byte type and no other") {
@@ -45,12 +69,15 @@ TEST_CASE("a permute carries any whole-byte type and no other") {
   }
 }
 
-TEST_CASE("unknown and logical reductions are vetoed") {
+TEST_CASE("unknown reductions, and logical ones of floats, are vetoed") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
   spec.reduction = Reduction::kNone;
-  CHECK(Veto(spec, kTopology, kOneHost) == "the reduction is not a plain sum, prod, min or max");
+  CHECK(Veto(spec, kTopology, kOneHost) == "the reduction is not a plain sum, prod, min, max, and, or or xor");
   spec.reduction = Reduction::kAnd;
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\"");
+  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\" for f32");
+  spec.element_types = {4};
+  CHECK(Veto(spec, kTopology, kOneHost).empty());
+  CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM reduction \"and\" for s32");
 }
 
 TEST_CASE("peers out of reach are named with PE and host") {
@@ -58,11 +85,11 @@ TEST_CASE("peers out of reach are named with PE and host") {
         "device 3 (PE 3, host 3) is out of reach of device 0 (PE 0, host 0)");
   CHECK(Veto(Permute({{2, 3}}, 4, kTopology), kTopology, kOneHost).find("device 3") == 0);
   CHECK(Veto(AllReduce({{0, 1}, {2}, {3}}, 4, kTopology), kTopology, kOneHost).empty());
-  CHECK_FALSE(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport({{0, 0}})).empty());
+  CHECK_FALSE(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport(kOnlyDevice0)).empty());
 }
 
 TEST_CASE("a send to oneself needs no reach, and no map means everybody is in reach") {
-  CHECK(Veto(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport({})).empty());
+  CHECK(Veto(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport(kNobody)).empty());
   Transport everywhere = kOneHost;
   everywhere.reach.reset();
   CHECK(Veto(AllReduce({{0, 3}}, 4, kTopology), kTopology, everywhere).empty());

@@ -213,7 +213,7 @@ TEST_CASE("what cannot be replaced in place is vetoed with the reason") {
   CHECK(VetoOf(ModuleWith(PermuteOp(host), host)) == "it works on host memory");
   CHECK(VetoOf(ModuleWith(PermuteOp()), Lowering::kGpu).empty());
   const Message bare = WithGroups(Instruction("ar", "all-reduce", ArrayShape({8}), 2, {1}), {{0, 1, 2, 3}});
-  CHECK(VetoOf(ModuleWith(bare)) == "the reduction is not a plain sum, prod, min or max");
+  CHECK(VetoOf(ModuleWith(bare)) == "the reduction is not a plain sum, prod, min, max, and, or or xor");
 }
 
 TEST_CASE("a start without exactly one done is vetoed") {

@@ -1,6 +1,8 @@
 #include "xla_patch/assigner/assigner.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -92,22 +94,46 @@ Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology) 
               Plural(spec.module.num_nvlink_domains, "NVLink domain")};
 }
 
+// What a result must be smaller than.
+struct SizeLimit {
+  int64_t bytes;
+  const char* name;
+};
+
 // "16.0 MiB" twice would hide which side is larger, so add the bytes where rounding makes them look equal.
-std::string CompareBytes(int64_t bytes, const std::string& sign, int64_t threshold) {
+std::string CompareBytes(int64_t bytes, const std::string& sign, const SizeLimit& limit) {
   std::string left = FormatBytes(bytes);
-  std::string right = FormatBytes(threshold);
-  if (left == right && bytes != threshold) {
+  std::string right = FormatBytes(limit.bytes);
+  if (left == right && bytes != limit.bytes) {
     left += " (" + std::to_string(bytes) + " B)";
-    right += " (" + std::to_string(threshold) + " B)";
+    right += " (" + std::to_string(limit.bytes) + " B)";
   }
-  return left + " " + sign + " threshold " + right;
+  return left + " " + sign + " " + limit.name + " " + right;
+}
+
+// What the options say of an op; null if they do not consider it.
+const ConsideredOp* FindConsidered(OpKind op, const Options& options) {
+  static const std::vector<ConsideredOp> published = {{OpKind::kAllReduce, {}}, {OpKind::kCollectivePermute, {}}};
+  const std::vector<ConsideredOp>& ops = options.ops.empty() ? published : options.ops;
+  const auto found = std::find_if(ops.begin(), ops.end(), [&](const ConsideredOp& one) { return one.op == op; });
+  return found == ops.end() ? nullptr : &*found;
+}
+
+std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& options) {
+  if (considered.limit.has_value()) {
+    return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
+  }
+  if (considered.op == OpKind::kAllReduce && options.threshold != kNoThreshold) {
+    return SizeLimit{options.threshold, "threshold"};
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
 
-bool IsConsidered(OpKind op) { return op == OpKind::kAllReduce || op == OpKind::kCollectivePermute; }
+bool IsConsidered(OpKind op, const Options& options) { return FindConsidered(op, options) != nullptr; }
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < 1024) {
@@ -127,9 +153,11 @@ std::string FormatBytes(int64_t bytes) {
 
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options) {
   const std::string op = OpName(spec.op);
-  if (!IsConsidered(spec.op)) {
+  const ConsideredOp* considered = FindConsidered(spec.op, options);
+  if (considered == nullptr) {
     return {Backend::kDefault, "unconsidered-op",
-            op + " is not considered (only all-reduce and collective-permute are)"};
+            options.ops.empty() ? op + " is not considered (only all-reduce and collective-permute are)"
+                                : op + " is not listed in XLA_SHMEM_OPS"};
   }
   if (!spec.unresolved.empty()) {
     return {Backend::kDefault, "unresolved-groups", spec.unresolved};
@@ -145,14 +173,17 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   if (decision.backend == Backend::kDefault) {
     return decision;
   }
-  if (spec.op != OpKind::kAllReduce) {
-    decision.reason += "; " + op + " of " + FormatBytes(spec.bytes) + ", no size limit";
-    return decision;
+  const std::optional<SizeLimit> limit = LimitOf(*considered, options);
+  if (limit.has_value() && spec.bytes >= limit->bytes) {
+    return {Backend::kDefault, "size", op + " of " + CompareBytes(spec.bytes, "≥", *limit)};
   }
-  if (spec.bytes >= options.threshold) {
-    return {Backend::kDefault, "size", "all-reduce of " + CompareBytes(spec.bytes, "≥", options.threshold)};
+  decision.reason += "; " + op + " of ";
+  if (limit.has_value()) {
+    decision.reason += CompareBytes(spec.bytes, "<", *limit);
+  } else {
+    decision.reason +=
+        FormatBytes(spec.bytes) + (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS");
   }
-  decision.reason += "; all-reduce of " + CompareBytes(spec.bytes, "<", options.threshold);
   return decision;
 }
 

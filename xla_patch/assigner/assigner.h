@@ -2,7 +2,10 @@
 #define XLA_SHMEM_ASSIGNER_ASSIGNER_H_
 
 #include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
@@ -15,10 +18,19 @@ enum class Profile { kBlog, kDomain };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
 constexpr int64_t kDefaultThresholdBytes = int64_t{16} << 20;
+constexpr int64_t kNoThreshold = std::numeric_limits<int64_t>::max();
+
+// An op that the rules may move to NVSHMEM, if its result is strictly smaller than `limit` bytes.
+struct ConsideredOp {
+  OpKind op;
+  std::optional<int64_t> limit;  // none: all-reduces have the threshold, other ops any size
+};
 
 struct Options {
   Profile profile = Profile::kBlog;
   int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller
+  // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute.
+  std::vector<ConsideredOp> ops = {};
 };
 
 enum class Backend { kDefault, kNvshmem };
@@ -35,8 +47,8 @@ struct Decision {
   std::string reason;
 };
 
-// True for the ops that Decide may move to NVSHMEM at all: all-reduce and collective-permute.
-bool IsConsidered(OpKind op);
+// True for the ops that Decide may move to NVSHMEM at all.
+bool IsConsidered(OpKind op, const Options& options);
 
 // Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size.
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options);

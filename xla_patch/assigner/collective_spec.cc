@@ -53,6 +53,18 @@ const char* OpName(OpKind op) {
   return "unknown";
 }
 
+std::optional<OpKind> OpNamed(std::string_view name) {
+  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
+                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast, OpKind::kRaggedAllToAll}) {
+    if (name == OpName(op)) {
+      return op;
+    }
+  }
+  return std::nullopt;
+}
+
+bool IsReducing(OpKind op) { return op == OpKind::kAllReduce || op == OpKind::kReduceScatter; }
+
 const char* ReductionName(Reduction reduction) {
   switch (reduction) {
     case Reduction::kNone:
@@ -69,8 +81,20 @@ const char* ReductionName(Reduction reduction) {
       return "and";
     case Reduction::kOr:
       return "or";
+    case Reduction::kXor:
+      return "xor";
   }
   return "none";
+}
+
+int64_t DeviceGroups::common_size() const {
+  const int64_t first = size() > 0 ? offsets[1] - offsets[0] : 0;
+  for (int64_t group = 1; group < size(); ++group) {
+    if (offsets[group + 1] - offsets[group] != first) {
+      return 0;
+    }
+  }
+  return first;
 }
 
 std::string ElementTypeName(int32_t type) {

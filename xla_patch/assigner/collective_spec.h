@@ -2,7 +2,9 @@
 #define XLA_SHMEM_ASSIGNER_COLLECTIVE_SPEC_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,14 +22,20 @@ enum class OpKind {
   kRaggedAllToAll,
 };
 const char* OpName(OpKind op);  // "all-reduce", never with "-start"
+std::optional<OpKind> OpNamed(std::string_view name);
 
-enum class Reduction { kNone, kSum, kProd, kMin, kMax, kAnd, kOr };
+// Whether its computation is part of what it is: all-reduce and reduce-scatter.
+bool IsReducing(OpKind op);
+
+enum class Reduction { kNone, kSum, kProd, kMin, kMax, kAnd, kOr, kXor };
 const char* ReductionName(Reduction reduction);  // "sum", ...; "none" also stands for an unknown computation
 
 // XLA's PrimitiveType numbers (xla/xla_data.proto). Any number may occur; these are the ones the code names.
 namespace element_type {
-constexpr int32_t kS8 = 2, kS16 = 3, kS32 = 4, kS64 = 5, kU8 = 6, kU16 = 7, kU32 = 8, kU64 = 9, kF16 = 10, kF32 = 11,
-                  kF64 = 12, kTuple = 13, kOpaque = 14, kBF16 = 16, kToken = 17;
+constexpr int32_t kPred = 1, kS8 = 2, kS16 = 3, kS32 = 4, kS64 = 5, kU8 = 6, kU16 = 7, kU32 = 8, kU64 = 9, kF16 = 10,
+                  kF32 = 11, kF64 = 12, kTuple = 13, kOpaque = 14, kC64 = 15, kBF16 = 16, kToken = 17, kC128 = 18,
+                  kF8E5M2 = 19, kF8E4M3FN = 20, kF8E4M3B11FNUZ = 23, kF8E5M2FNUZ = 24, kF8E4M3FNUZ = 25, kF8E4M3 = 28,
+                  kF8E3M4 = 29, kF8E8M0FNU = 33;
 }  // namespace element_type
 std::string ElementTypeName(int32_t type);  // "f32"; "type77" for a number that is not known
 // Bits of one element; 0 for tuples, tokens, opaques, buffers and unknown numbers.
@@ -38,6 +46,8 @@ struct DeviceGroups {
   std::vector<int64_t> devices;
   std::vector<int64_t> offsets = {0};
   int64_t size() const { return static_cast<int64_t>(offsets.size()) - 1; }
+  // Members of each group; 0 if there are none, or if groups differ in size.
+  int64_t common_size() const;
 };
 
 // One collective, free of XLA: what the rules and the transport look at. Both readers (wire-level proto and

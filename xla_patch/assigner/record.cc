@@ -52,7 +52,7 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
       record.group_size = std::max(record.group_size, spec.groups.offsets[i + 1] - spec.groups.offsets[i]);
     }
   }
-  if (spec.op == OpKind::kAllReduce) {
+  if (IsReducing(spec.op)) {
     record.reduction = ReductionName(spec.reduction);
   }
   return record;
@@ -67,8 +67,8 @@ void Settle(const CollectiveSpec& spec, const Topology& topology, const Options&
   if (decision.backend != Backend::kNvshmem) {
     return;
   }
-  // A missing transport is what to mend first, and it speaks for every op.
-  const bool blocks = transport.available && !obstacle.empty();
+  // A missing transport is what to mend first, and an op that none carries has no form that could be mended.
+  const bool blocks = transport.available && Carries(transport, spec.op) && !obstacle.empty();
   record->veto = blocks ? obstacle : Veto(spec, topology, transport);
   if (!record->veto.empty()) {
     record->lowered = BackendName(Backend::kDefault);
@@ -88,7 +88,8 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   }
   if (record.op == OpName(OpKind::kCollectivePermute)) {
     attributes[attribute::kPairs] = std::to_string(record.num_pairs);
-  } else {
+  }
+  if (!record.reduction.empty()) {
     attributes[attribute::kReduction] = record.reduction;
   }
   return attributes;

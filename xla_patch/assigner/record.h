@@ -22,7 +22,7 @@ struct CollectiveRecord {
   int64_t num_groups = 0;  // of a permute: sets of devices connected by pairs
   int64_t group_size = 0;  // of the largest group, in devices; 0 where not known
   int64_t num_pairs = 0;
-  std::string reduction;  // all-reduce: "sum", ..., or "none" if not a plain one
+  std::string reduction;  // all-reduce and reduce-scatter: "sum", ..., or "none" if not a plain one
   std::string backend;    // "NVSHMEM" or "DEFAULT": the decision
   std::string lowered;    // the same after vetoes
   std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
@@ -45,7 +45,7 @@ constexpr const char* kReason = "xla_shmem.reason";
 constexpr const char* kVeto = "xla_shmem.veto";            // only when vetoed
 constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
-constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce
+constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce or reduce-scatter
 constexpr const char* kOp = "xla_shmem.op";                // on rewritten instructions: what they were
 }  // namespace attribute
 

@@ -43,7 +43,10 @@ Reduction ReductionOf(const std::string& opcode) {
   if (opcode == "and") {
     return Reduction::kAnd;
   }
-  return opcode == "or" ? Reduction::kOr : Reduction::kNone;
+  if (opcode == "or") {
+    return Reduction::kOr;
+  }
+  return opcode == "xor" ? Reduction::kXor : Reduction::kNone;
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct ReductionNode {
 // Two parameters, the op, and at most three conversions: a larger computation need not be read at all.
 constexpr size_t kMaxReductionNodes = 6;
 
-// sum, prod, min, max, and, or for a computation that applies just that to its two parameters (bf16/f16 may detour
+// sum, prod, min, max, and, or, xor for a computation that applies just that to its two parameters (bf16/f16 may detour
 // through f32); kNone for any other.
 Reduction MatchReduction(const std::vector<ReductionNode>& nodes, size_t root);
 

@@ -14,7 +14,18 @@ std::string DescribeDevice(int64_t device_id, const Topology& topology) {
                             : " (PE " + std::to_string(device->pe) + ", host " + std::to_string(device->host) + ")");
 }
 
-std::string VetoElementTypes(const CollectiveSpec& spec, const Transport::Carried& carried) {
+template <typename T>
+bool Contains(const std::vector<T>& values, T value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+const Transport::Carried* FindCarried(const Transport& transport, OpKind op) {
+  const auto carried = std::find_if(transport.carried.begin(), transport.carried.end(),
+                                    [&](const Transport::Carried& candidate) { return candidate.op == op; });
+  return carried == transport.carried.end() ? nullptr : &*carried;
+}
+
+std::string VetoElementTypes(const CollectiveSpec& spec) {
   if (spec.element_types.empty()) {
     return std::string(OpName(spec.op)) + " without a result";
   }
@@ -23,9 +34,27 @@ std::string VetoElementTypes(const CollectiveSpec& spec, const Transport::Carrie
     if (bits == 0 || bits % 8 != 0) {
       return ElementTypeName(type) + " has no whole-byte elements";
     }
-    const auto& types = carried.element_types;
-    if (!types.empty() && std::find(types.begin(), types.end(), type) == types.end()) {
+  }
+  return "";
+}
+
+std::string VetoReduction(const CollectiveSpec& spec, const Transport::Carried& carried) {
+  if (spec.reduction == Reduction::kNone) {
+    return "the reduction is not a plain sum, prod, min, max, and, or or xor";
+  }
+  for (const int32_t type : spec.element_types) {
+    bool knows_type = false;
+    bool knows_both = false;
+    for (const Transport::Reducible& reducible : carried.reducible) {
+      const bool has_type = Contains(reducible.element_types, type);
+      knows_type = knows_type || has_type;
+      knows_both = knows_both || (has_type && Contains(reducible.reductions, spec.reduction));
+    }
+    if (!knows_type) {
       return "no SHMEM " + std::string(OpName(spec.op)) + " for " + ElementTypeName(type);
+    }
+    if (!knows_both) {
+      return "no SHMEM reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " + ElementTypeName(type);
     }
   }
   return "";
@@ -98,45 +127,52 @@ std::string VetoReach(const CollectiveSpec& spec, const Topology& topology, cons
 
 }  // namespace
 
-std::vector<Transport::Carried> StandardCarried() {
-  using namespace element_type;  // NOLINT: a list of sixteen constants
-  return {{OpKind::kCollectivePermute, {}, {}},
-          {OpKind::kAllReduce,
-           {kF32, kF64, kBF16, kF16, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64},
-           {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}}};
-}
-
-Transport CpuTransport(std::unordered_map<int64_t, int32_t> reach) {
+Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
+  using namespace element_type;  // NOLINT: lists of constants
+  using R = Reduction;
+  const std::vector<Transport::Reducible> reducible = {
+      {{kF32, kF64, kBF16, kF16, kF8E5M2, kF8E4M3FN, kF8E4M3B11FNUZ, kF8E5M2FNUZ, kF8E4M3FNUZ, kF8E4M3, kF8E3M4},
+       {R::kSum, R::kProd, R::kMin, R::kMax}},
+      {{kPred, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64},
+       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
+      {{kC64, kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
+  };
   Transport transport;
   transport.available = true;
-  transport.carried = StandardCarried();
+  transport.carried = {{OpKind::kCollectivePermute, {}}, {OpKind::kAllReduce, reducible},
+                       {OpKind::kAllGather, {}},         {OpKind::kReduceScatter, reducible},
+                       {OpKind::kAllToAll, {}},          {OpKind::kCollectiveBroadcast, {}}};
   transport.reach = std::move(reach);
   return transport;
 }
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
-  Transport transport = CpuTransport(std::move(reach));
+  using namespace element_type;  // NOLINT: a list of constants
+  Transport transport;
+  transport.available = true;
+  transport.carried = {{OpKind::kCollectivePermute, {}},
+                       {OpKind::kAllReduce,
+                        {{{kF32, kF64, kBF16, kF16, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64},
+                          {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}}}}};
   transport.max_reduced_group = 128;  // pointers that fit a kernel's parameters (nvshmem/gpu/kernels.cu)
+  transport.reach = std::move(reach);
   return transport;
 }
+
+bool Carries(const Transport& transport, OpKind op) { return FindCarried(transport, op) != nullptr; }
 
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
   }
-  const auto carried = std::find_if(transport.carried.begin(), transport.carried.end(),
-                                    [&](const Transport::Carried& candidate) { return candidate.op == spec.op; });
-  if (carried == transport.carried.end()) {
+  const Transport::Carried* carried = FindCarried(transport, spec.op);
+  if (carried == nullptr) {
     return std::string("no SHMEM ") + OpName(spec.op);
   }
-  std::string veto = VetoElementTypes(spec, *carried);
-  if (veto.empty() && spec.op == OpKind::kAllReduce) {
-    const auto& reductions = carried->reductions;
-    if (spec.reduction == Reduction::kNone) {
-      veto = "the reduction is not a plain sum, prod, min or max";
-    } else if (std::find(reductions.begin(), reductions.end(), spec.reduction) == reductions.end()) {
-      veto = std::string("no SHMEM reduction \"") + ReductionName(spec.reduction) + "\"";
-    } else {
+  std::string veto = VetoElementTypes(spec);
+  if (veto.empty() && IsReducing(spec.op)) {
+    veto = VetoReduction(spec, *carried);
+    if (veto.empty()) {
       veto = VetoGroupSize(spec, transport.max_reduced_group);
     }
   }

@@ -15,12 +15,14 @@ namespace xla_shmem {
 // What the SHMEM runtime of this job can carry. The rules decide without it; a veto only changes what is lowered, and
 // is reported beside the decision.
 struct Transport {
-  // One op it carries. No element types listed: any type of whole bytes. Reductions are looked at for reducing ops
-  // only.
+  struct Reducible {
+    std::vector<int32_t> element_types;
+    std::vector<Reduction> reductions;  // of each of these types
+  };
+  // One op it carries: any type of whole bytes, where it only moves them; what is listed, where it reduces.
   struct Carried {
     OpKind op;
-    std::vector<int32_t> element_types;
-    std::vector<Reduction> reductions;
+    std::vector<Reducible> reducible;
   };
 
   bool available = false;
@@ -33,15 +35,16 @@ struct Transport {
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
 };
 
-// Permutes of any whole-byte type; all-reduce sum, prod, min and max on f32, f64, bf16, f16, s8-s64, u8-u64. The
-// NVSHMEM host API has on-stream reductions for the same set, so CPU and GPU share it.
-std::vector<Transport::Carried> StandardCarried();
+// Shared memory on one host (or whatever `reach` says; no map: everywhere). Six ops; reductions as thunks/reduction.h
+// has them, which tests/assigner holds this against.
+Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach);
 
-// Shared memory on one host (or whatever `reach` says).
-Transport CpuTransport(std::unordered_map<int64_t, int32_t> reach);
-
-// What the GPU runtime carries between GPUs of equal `reach`.
+// What the GPU runtime carries between GPUs of equal `reach`: permutes; all-reduce sum, prod, min and max on f32, f64,
+// bf16, f16, s8-s64, u8-u64.
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
+
+// Whether it carries the op in some form.
+bool Carries(const Transport& transport, OpKind op);
 
 // Empty if the transport carries `spec`; otherwise a sentence naming the op, the value and the limit.
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);

@@ -79,6 +79,9 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
       case 7:
         DecodeMetadata(field.bytes, fields);
         break;
+      case 14:
+        well_formed = AppendRepeatedInts(field, &fields->dimensions);
+        break;
       case 20:
         fields->has_slices = true;
         break;

@@ -21,6 +21,24 @@ bool SameLeaves(const Shape& a, const Shape& b) {
                     [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
 }
 
+// Whether this result can be had from operands of this shape by moving bytes, in the way of the op.
+bool Fits(const Collective& collective, const Shape& operand, const Shape& result) {
+  const CollectiveFields& fields = collective.fields;
+  const int64_t members = collective.spec.groups.common_size();
+  const int64_t dimension = fields.dimensions.size() == 1 ? fields.dimensions[0] : -1;
+  switch (collective.spec.op) {
+    case OpKind::kAllGather:
+      return IsMadeOfParts(result, operand, dimension, members);
+    case OpKind::kReduceScatter:
+      return IsMadeOfParts(operand, result, dimension, members);
+    case OpKind::kAllToAll:
+      return SameBytesLayout(operand, result) &&
+             (fields.operand_ids.size() > 1 || IsMadeOfEqualParts(operand, dimension, members));
+    default:
+      return SameBytesLayout(operand, result);
+  }
+}
+
 class Finder {
  public:
   Finder(const Module& module, const DeviceAssignment& assignment) : module_(module), assignment_(assignment) {}
@@ -199,9 +217,9 @@ class Finder {
       }
       buffers.push_back({leaves[i]->is_dynamic || shape.is_dynamic,
                          leaves[i]->memory_space == kHostMemorySpace || shape.memory_space == kHostMemorySpace,
-                         SameBytesLayout(*leaves[i], shape)});
+                         Fits(collective, shape, *leaves[i])});
     }
-    return BufferObstacle(fields.operand_ids.size(), leaves.size(), buffers);
+    return BufferObstacle(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
   }
 
   const Module& module_;

@@ -30,6 +30,7 @@ struct CollectiveFields {
   std::vector<std::pair<int64_t, int64_t>> pairs;
   std::vector<int64_t> operand_ids;
   std::vector<int64_t> callees;
+  std::vector<int64_t> dimensions;  // all-gather: gathered; reduce-scatter: scattered; all-to-all of one array: split
   std::vector<Aliasing> aliasing;
   std::vector<std::string_view> frontend_attributes;  // one entry unless the field is repeated
   std::string_view backend_config;                    // payloads resolved
@@ -65,7 +66,7 @@ struct Collective {
 bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
                      std::string* error);
 
-// sum, prod, min, max, and, or for a computation that applies just that to its two parameters (bf16/f16 may detour
+// sum, prod, min, max, and, or, xor for a computation that applies just that to its two parameters (bf16/f16 may detour
 // through f32); kNone for any other.
 Reduction MatchReduction(const Module& module, int64_t computation_id);
 

@@ -1,5 +1,9 @@
 #include "xla_patch/hlo/custom_call.h"
 
+#include <algorithm>
+#include <string>
+#include <utility>
+
 #include "xla_patch/hlo/mlir_dictionary.h"
 
 namespace xla_shmem::hlo {
@@ -30,7 +34,9 @@ std::string BackendConfig(const Module& module, const Collective& collective, co
     for (const int64_t device : spec.groups.devices) {
       pes.push_back(PeOf(device, topology));
     }
-    dictionary.AddString("reduction", ReductionName(spec.reduction));
+    if (IsReducing(spec.op)) {
+      dictionary.AddString("reduction", ReductionName(spec.reduction));
+    }
     dictionary.AddInts("group_offsets", spec.groups.offsets);
     dictionary.AddInts("groups", pes);
   }
@@ -61,10 +67,10 @@ std::vector<Aliasing> AliasInPlaceOperands(const Collective& collective) {
   return aliasing;
 }
 
-CustomCall CallThatWrites(const char* target, const Module& module, const Collective& collective,
+CustomCall CallThatWrites(std::string target, const Module& module, const Collective& collective,
                           const Topology& topology) {
   CustomCall call;
-  call.target = target;
+  call.target = std::move(target);
   call.backend_config = BackendConfig(module, collective, topology);
   if (collective.done >= 0) {
     call.shape = collective.result.proto;  // a start's own may hold more
@@ -76,8 +82,9 @@ CustomCall CallThatWrites(const char* target, const Module& module, const Collec
 }  // namespace
 
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology) {
-  return CallThatWrites(IsPermute(collective) ? "xla_shmem.collective_permute" : "xla_shmem.all_reduce", module,
-                        collective, topology);
+  std::string target = std::string("xla_shmem.") + OpName(collective.spec.op);
+  std::replace(target.begin(), target.end(), '-', '_');
+  return CallThatWrites(target, module, collective, topology);
 }
 
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology) {

@@ -15,7 +15,8 @@ namespace xla_shmem::hlo {
 //   module, name  for error messages
 //   topology  fingerprint of the topology the PEs belong to
 //   pairs     permute: source, target, source, target, ...
-//   reduction, group_offsets, groups  all-reduce: group i is groups[group_offsets[i], group_offsets[i + 1])
+//   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
+//   reduction  all-reduce and reduce-scatter
 
 // Does the whole transfer. In the place of a pair it stands where the start was.
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);

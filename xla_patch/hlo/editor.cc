@@ -14,6 +14,7 @@ namespace {
 enum InstructionField : uint32_t {
   kOpcode = 2,
   kShape = 3,
+  kDimensions = 14,
   kChannelId = 26,
   kCustomCallTarget = 28,
   kOperandIds = 36,
@@ -44,6 +45,7 @@ constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 bool IsReplaced(uint32_t field, bool has_new_shape) {
   switch (field) {
     case kOpcode:
+    case kDimensions:
     case kChannelId:
     case kCustomCallTarget:
     case kCalledComputationIds:

@@ -26,8 +26,8 @@ struct CustomCall {
 std::string WithAttributes(std::string_view body, const Attributes& own);
 
 // The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id. Fields a
-// custom call cannot have (groups, pairs, channel, callees, thread, layout constraint) go; all we do not own (metadata,
-// control predecessors, sharding, unknown fields) stays.
+// custom call cannot have (groups, pairs, dimensions, channel, callees, thread, layout constraint) go; all we do not
+// own (metadata, control predecessors, sharding, unknown fields) stays.
 std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
 
 // The same as an instruction that hands its operand on and does nothing else. XLA:GPU's OptimizationBarrierExpander,

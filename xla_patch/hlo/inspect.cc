@@ -23,7 +23,7 @@ void ReadStock(const hlo::Module& module, const hlo::Collective& collective, Col
     hlo::DecodeCollective(module, module.instructions[collective.instruction].body, &start, &ignored);
     backend = hlo::ReadStockBackend(start.backend_config);
   }
-  if (!backend.has_value() && !IsConsidered(collective.spec.op)) {
+  if (!backend.has_value() && !IsConsidered(collective.spec.op, Options())) {
     hlo::MarkUnconsidered(collective.spec, record);
     return;
   }

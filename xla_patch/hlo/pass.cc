@@ -36,7 +36,7 @@ class Pass {
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
     Settle(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
-    if (!IsConsidered(spec.op)) {
+    if (!IsConsidered(spec.op, options_.assign)) {
       return;
     }
     Attributes attributes = RecordToAttributes(*record);
@@ -79,6 +79,10 @@ class Pass {
     }
     if (options_.lowering == Lowering::kCpu && IsPair(collective)) {
       return "start/done pairs are lowered for GPU only";
+    }
+    const OpKind op = collective.spec.op;
+    if (options_.lowering == Lowering::kGpu && op != OpKind::kAllReduce && op != OpKind::kCollectivePermute) {
+      return std::string(OpName(op)) + " is lowered for CPU only";
     }
     return collective.obstacle;
   }

@@ -16,9 +16,9 @@ namespace xla_shmem {
 // What to put in the place of a collective that goes to SHMEM.
 //
 //   kNone  nothing: only the attributes are written. `lowered` then says what would be.
-//   kCpu   collective-permute -> xla_shmem.collective_permute, all-reduce -> xla_shmem.all_reduce
-//   kGpu   the same, and for a start and a done with work between them, native or generic (async-start), the pairs
-//          xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done
+//   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on
+//   kGpu   permutes and all-reduces in the same way, and for a start and a done with work between them, native or
+//          generic (async-start), the pairs xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done
 enum class Lowering { kNone, kCpu, kGpu };
 
 struct PassOptions {

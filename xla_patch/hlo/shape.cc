@@ -1,6 +1,8 @@
 #include "xla_patch/hlo/shape.h"
 
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/hlo/wire.h"
@@ -98,6 +100,31 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
   return true;
 }
 
+// Dimensions from major to minor (row-major without a layout, as XLA has it), without those of size 1, whose place in a
+// layout means nothing, and without `left_out`.
+std::vector<int64_t> PhysicalOrder(const Shape& shape, int64_t left_out) {
+  const auto rank = static_cast<int64_t>(shape.dimensions.size());
+  std::vector<int64_t> order(shape.minor_to_major.rbegin(), shape.minor_to_major.rend());
+  if (order.empty()) {
+    order.resize(rank);
+    std::iota(order.begin(), order.end(), 0);
+  }
+  const auto is_left_out = [&](int64_t dimension) {
+    return dimension < 0 || dimension >= rank || dimension == left_out || shape.dimensions[dimension] == 1;
+  };
+  order.erase(std::remove_if(order.begin(), order.end(), is_left_out), order.end());
+  return order;
+}
+
+bool HasDimension(const Shape& shape, int64_t dimension) {
+  return dimension >= 0 && dimension < static_cast<int64_t>(shape.dimensions.size());
+}
+
+bool IsMajorMost(const Shape& shape, int64_t dimension) {
+  const std::vector<int64_t> order = PhysicalOrder(shape, -1);
+  return shape.dimensions[dimension] == 1 || (!order.empty() && order[0] == dimension);
+}
+
 }  // namespace
 
 bool Shape::IsTuple() const { return element_type == element_type::kTuple; }
@@ -150,6 +177,32 @@ int64_t ShapeBytes(const Shape& shape) {
 bool SameBytesLayout(const Shape& a, const Shape& b) {
   return a.element_type == b.element_type && a.dimensions == b.dimensions && a.minor_to_major == b.minor_to_major &&
          !a.is_tiled && !b.is_tiled && !a.IsTuple() && !b.IsTuple();
+}
+
+bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts) {
+  if (whole.IsTuple() || part.IsTuple() || whole.is_tiled || part.is_tiled || whole.element_size_in_bits != 0 ||
+      part.element_size_in_bits != 0 || whole.element_type != part.element_type || parts < 1 ||
+      !HasDimension(part, dimension)) {
+    return false;
+  }
+  std::vector<int64_t> dimensions = part.dimensions;
+  if (__builtin_mul_overflow(dimensions[dimension], parts, &dimensions[dimension]) || dimensions != whole.dimensions) {
+    return false;
+  }
+  if (parts == 1) {
+    return PhysicalOrder(whole, -1) == PhysicalOrder(part, -1);
+  }
+  return IsMajorMost(whole, dimension) && IsMajorMost(part, dimension) &&
+         PhysicalOrder(whole, dimension) == PhysicalOrder(part, dimension);
+}
+
+bool IsMadeOfEqualParts(const Shape& whole, int64_t dimension, int64_t parts) {
+  if (parts < 1 || !HasDimension(whole, dimension)) {
+    return false;
+  }
+  Shape part = whole;
+  part.dimensions[dimension] /= parts;
+  return IsMadeOfParts(whole, part, dimension, parts);
 }
 
 }  // namespace xla_shmem::hlo

@@ -35,6 +35,12 @@ int64_t ShapeBytes(const Shape& shape);
 // Same element type, dimensions and physical order: a byte copy from one to the other is right.
 bool SameBytesLayout(const Shape& a, const Shape& b);
 
+// Whether `whole`, as it lies in memory, is `parts` arrays like `part` one after the other, where logically they follow
+// one another along `dimension`.
+bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts);
+// The same, where the parts are what cutting `whole` evenly leaves.
+bool IsMadeOfEqualParts(const Shape& whole, int64_t dimension, int64_t parts);
+
 }  // namespace xla_shmem::hlo
 
 #endif  // XLA_SHMEM_HLO_SHAPE_H_

@@ -188,7 +188,7 @@ std::string FindObstacle(const HloCollective& collective, const std::vector<cons
     buffers.push_back({results[i]->is_dynamic() || operand.is_dynamic(), IsOnHost(*results[i]) || IsOnHost(operand),
                        SameBytesLayout(*results[i], operand)});
   }
-  return xla_shmem::BufferObstacle(operands.size(), results.size(), buffers);
+  return xla_shmem::BufferObstacle(collective.spec, operands.size(), results.size(), buffers);
 }
 
 }  // namespace
