@@ -159,6 +159,8 @@ def gpu_transport(reach: _Reach) -> Transport:
 def cpu_transport(reach: _Reach) -> Transport:
     """Returns shared memory between the devices of one host, or whatever domains ``reach`` names."""
 
+NO_THRESHOLD: int
+
 def run_pass(
     module: bytes,
     topology: Topology,
@@ -166,6 +168,7 @@ def run_pass(
     *,
     profile: str = "blog",
     threshold: int = 16777216,
+    ops: Sequence[tuple[str, int | None]] = ...,
     lowering: str = "cpu",
 ) -> PassResult:
     """Decides for every collective of a module and rewrites it in place.
@@ -175,13 +178,14 @@ def run_pass(
     Args:
       module: serialised, scheduled ``HloModuleProto``.
       profile: the set of rules, ``"blog"`` or ``"domain"``.
-      threshold: bytes; all-reduces of that size and more stay with XLA.
+      threshold: bytes; all-reduces of that size and more stay with XLA. ``NO_THRESHOLD`` for none.
+      ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute.
       lowering: platform to rewrite for, ``"cpu"`` or ``"gpu"``; ``"none"`` only writes the decisions into the
         attributes.
 
     Raises:
-      ValueError: the bytes are not a well-formed module, the profile or lowering is unknown, or the threshold
-        is negative.
+      ValueError: the bytes are not a well-formed module, the profile, an op or the lowering is unknown, or a number
+        of bytes is negative.
     """
 
 def inspect_module(module: bytes) -> list[CollectiveRecord]:
@@ -233,15 +237,23 @@ class GpuPlugin:
           RuntimeError: the plugin refuses.
         """
 
-def set_gpu_pass(topology: Topology, transport: Transport, *, profile: str = "blog", threshold: int = 16777216) -> None:
+def set_gpu_pass(
+    topology: Topology,
+    transport: Transport,
+    *,
+    profile: str = "blog",
+    threshold: int = 16777216,
+    ops: Sequence[tuple[str, int | None]] = ...,
+) -> None:
     """Sets what the registered pass decides by, for modules compiled from now on.
 
     Args:
       profile: the set of rules, ``"blog"`` or ``"domain"``.
       threshold: bytes; all-reduces of that size and more stay with XLA.
+      ops: as of :func:`run_pass`.
 
     Raises:
-      ValueError: the profile is unknown, or the threshold is negative.
+      ValueError: the profile or an op is unknown, or a number of bytes is negative.
     """
 
 def reset_gpu_pass() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @click.option("-o", "output", metavar="OUT", help="Write the module: .txt or .hlo as text, .pb as proto, .gz after.")
 @click.option("--profile", metavar="blog|domain", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]")
 @click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]")
+@click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or blog]")
 @click.option(
     "--devices-per-process",
     type=click.IntRange(min=1),
@@ -62,6 +63,7 @@ def assign_command(
     output: str | None,
     profile: str | None,
     threshold: str | None,
+    ops: str | None,
     devices_per_process: int,
     devices_per_host: int | None,
     nvlink_domain: str | None,
@@ -81,6 +83,7 @@ def assign_command(
     \b
     Examples:
       xla-shmem assign module.txt --threshold 64MiB
+      xla-shmem assign module.txt --ops 'all-reduce<1MiB,all-gather'
       xla-shmem assign module.hlo.pb --devices-per-process 4 --num-devices 16 --profile domain
       xla-shmem assign module.txt.gz -o rewritten.txt --json
     """
@@ -88,7 +91,7 @@ def assign_command(
 
     if output is not None:
         check_output(output)
-    given = {"profile": profile, "threshold": threshold, "nvlink_domain": nvlink_domain}
+    given = {"profile": profile, "threshold": threshold, "ops": ops, "nvlink_domain": nvlink_domain}
     options = resolve(overrides={name: value for name, value in given.items() if value is not None})
     module = read_module(path)
     try:
@@ -102,6 +105,7 @@ def assign_command(
             _transport(platform, places),
             profile=options.profile,
             threshold=options.threshold,
+            ops=options.ops,
             lowering=platform,
         )
     except ValueError as error:
@@ -128,4 +132,6 @@ def _transport(platform: str, places: list[DevicePlace]) -> _core.Transport:
     """Returns the transport as it would be on that platform: CPU reaches its host, GPU its NVLink domain."""
     from xla_shmem import _core
 
-    return _core.cpu_transport({p.device_id: p.nvlink_domain if platform == "gpu" else p.host for p in places})
+    if platform == "gpu":
+        return _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
+    return _core.cpu_transport({place.device_id: place.host for place in places})

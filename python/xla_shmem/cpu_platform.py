@@ -62,6 +62,7 @@ class CpuPlatform:
             job.transport,
             profile=self._options.profile,
             threshold=self._options.threshold,
+            ops=self._options.ops,
             lowering="cpu",
         )
         if self._observe is not None and result.records:

@@ -75,6 +75,10 @@ class GpuPlatform:
         except Exception as error:
             return str(error)
         _core.set_gpu_pass(
-            job.topology, job.transport, profile=self._options.profile, threshold=self._options.threshold
+            job.topology,
+            job.transport,
+            profile=self._options.profile,
+            threshold=self._options.threshold,
+            ops=self._options.ops,
         )
         return ""

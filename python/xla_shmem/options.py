@@ -21,6 +21,12 @@ MIB = 1024 * KIB
 #: All-reduces of this many bytes and more stay on the default backend (the public write-up's limit).
 DEFAULT_THRESHOLD = 16 * MIB
 
+#: What ``THRESHOLD=none`` means: more than any result has.
+NO_THRESHOLD = 2**63 - 1
+
+#: What ``OPS`` may list, in the order of ``all``.
+OPS = ("all-reduce", "collective-permute", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
+
 #: What ``HEAP_SIZE=auto`` means: this much, or what fits in /dev/shm, but never less than the minimum.
 AUTO_HEAP_SIZE = 64 * MIB
 MIN_HEAP_SIZE = 8 * MIB
@@ -52,6 +58,32 @@ def parse_size(text: str) -> int:
     if size > _INT64_MAX:
         raise ValueError("a size below 2^63 bytes")
     return size
+
+
+def _threshold(text: str) -> int:
+    return NO_THRESHOLD if text.strip().lower() == "none" else parse_size(text)
+
+
+def _op(text: str) -> tuple[str, int | None]:
+    name, limited, limit = (part.strip() for part in text.partition("<"))
+    if name not in OPS:
+        raise ValueError(f"'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of {', '.join(OPS)}")
+    try:
+        return name, parse_size(limit) if limited else None
+    except ValueError as error:
+        raise ValueError(f"a list with, after {name}<, {error}") from None
+
+
+def _ops(text: str) -> tuple[tuple[str, int | None], ...]:
+    """Returns (op, limit in bytes or None) of each listed op, in the order of OPS; nothing for ``blog``."""
+    name = text.strip().lower()
+    if name == "blog":
+        return ()
+    listed = [_op(part) for part in (",".join(OPS) if name == "all" else name).split(",")]
+    names = [op for op, _ in listed]
+    if len(set(names)) < len(names):
+        raise ValueError("a list that names every op once")
+    return tuple(sorted(listed, key=lambda entry: OPS.index(entry[0])))
 
 
 def _heap_size(text: str) -> int | None:
@@ -149,9 +181,19 @@ TABLE: tuple[Option, ...] = (
     Option(
         "threshold",
         "16MiB",
-        "bytes: `16MiB`, `4K`, `65536`",
-        "All-reduces whose result is this large or larger stay on the default backend; permutes have no limit.",
-        parse_size,
+        "bytes: `16MiB`, `4K`, `65536`; `none`",
+        "All-reduces whose result is this large or larger stay on the default backend, unless `XLA_SHMEM_OPS` gives them a "
+        "limit of their own; other ops have no limit.",
+        _threshold,
+    ),
+    Option(
+        "ops",
+        "blog",
+        "`blog`, `all`, or a list: `all-reduce<16MiB,all-gather`",
+        "Collectives that may leave the default backend: `blog` all-reduce and collective-permute, `all` also all-gather, "
+        "reduce-scatter, all-to-all and collective-broadcast, a list just these, each with a limit to the bytes of its "
+        "result if one is given. What a platform does not carry (on GPU: all but the first two) stays where it is.",
+        _ops,
     ),
     Option(
         "nvlink_domain",
@@ -233,7 +275,8 @@ class Options:
 
     Attributes:
       profile: ``"blog"`` or ``"domain"``.
-      threshold: bytes.
+      threshold: bytes; NO_THRESHOLD for ``none``.
+      ops: (op, limit in bytes or None) of each listed op; empty for ``"blog"``.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
@@ -247,6 +290,7 @@ class Options:
 
     profile: str
     threshold: int
+    ops: tuple[tuple[str, int | None], ...]
     nvlink_domain: int | None
     heap_size: int | None
     deadline: float
@@ -260,7 +304,8 @@ class Options:
     def decision_key(self) -> str:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
         domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
-        return f"profile={self.profile} threshold={self.threshold} nvlink_domain={domain}"
+        ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "blog"
+        return f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
 
 
 assert [field.name for field in fields(Options)] == [option.name for option in TABLE]

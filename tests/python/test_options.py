@@ -20,6 +20,7 @@ def test_defaults_are_those_of_the_write_up() -> None:
     found = resolve({})
     assert found.profile == "blog"
     assert found.threshold == 16 * 1024 * 1024
+    assert found.ops == ()
     assert found.deadline == 60.0
     assert found.verbose == 0
     assert (found.nvlink_domain, found.heap_size, found.spin_us, found.job) == (None, None, 100, None)
@@ -55,6 +56,13 @@ def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
     [
         ("XLA_SHMEM_PROFILE", "fast", "must be 'blog' or 'domain'"),
         ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
+        ("XLA_SHMEM_OPS", "all-reduce,all-gater", "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather "),
+        ("XLA_SHMEM_OPS", "everything", "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r"),
+        ("XLA_SHMEM_OPS", "all-reduce,", "must be 'blog', 'all' or a list"),
+        ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'blog', 'all' or a list"),
+        ("XLA_SHMEM_OPS", "all-reduce<16MB", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
+        ("XLA_SHMEM_OPS", "all-reduce<=1M", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
+        ("XLA_SHMEM_OPS", "all-gather,all-gather<1M", "must be a list that names every op once"),
         ("XLA_SHMEM_NVLINK_DOMAIN", "0", "must be 'auto', 'host' or a number of devices ≥ 1"),
         ("XLA_SHMEM_NVSHMEM_LIBRARY", "libnvshmem_host.so.3", "must be a path with a / in it"),
         ("XLA_SHMEM_HEAP_SIZE", "1MiB", "must be 'auto' or a size of at least 8MiB"),
@@ -97,6 +105,33 @@ def test_values_are_read_from_the_environment() -> None:
 @pytest.mark.parametrize(("text", "value"), [("auto", None), ("", None), ("Host", 0), ("72", 72)])
 def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | None) -> None:
     assert resolve({"XLA_SHMEM_NVLINK_DOMAIN": text}).nvlink_domain == value
+
+
+@pytest.mark.parametrize(
+    ("text", "ops"),
+    [
+        ("blog", ()),
+        ("ALL", tuple((op, None) for op in options.OPS)),
+        ("all-gather", (("all-gather", None),)),
+        (" all-gather , all-reduce < 16MiB ", (("all-reduce", 16 << 20), ("all-gather", None))),
+        ("reduce-scatter<0", (("reduce-scatter", 0),)),
+    ],
+)
+def test_ops_are_a_profile_or_a_list_with_limits(text: str, ops: tuple[tuple[str, int | None], ...]) -> None:
+    assert resolve({"XLA_SHMEM_OPS": text}).ops == ops
+
+
+def test_decision_key_holds_the_ops_in_one_order() -> None:
+    def key(ops: str) -> str:
+        return resolve({"XLA_SHMEM_OPS": ops}).decision_key()
+
+    assert key("all-gather,all-reduce<1M") == key("all-reduce<1024K,all-gather")
+    assert " ops=all-reduce<1048576,all-gather " in key("all-gather,all-reduce<1M")
+    assert len({key(text) for text in ("blog", "all", "all-gather", "all-gather<1", "all-gather<2")}) == 5
+
+
+def test_threshold_can_be_none() -> None:
+    assert resolve({"XLA_SHMEM_THRESHOLD": "none"}).threshold == options.NO_THRESHOLD
 
 
 def test_decision_key_tells_automatic_host_and_number_apart() -> None:

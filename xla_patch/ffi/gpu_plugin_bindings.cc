@@ -1,7 +1,9 @@
 #include "xla_patch/ffi/gpu_plugin_bindings.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <stdexcept>
@@ -85,11 +87,12 @@ void BindGpuPlugin(nb::module_& m) {
 
   m.def(
       "set_gpu_pass",
-      [](const Topology& topology, const Transport& transport, const std::string& profile, int64_t threshold) {
-        PassHook::Get().SetOptions(MakePassOptions(topology, transport, profile, threshold, "gpu"));
+      [](const Topology& topology, const Transport& transport, const std::string& profile, int64_t threshold,
+         const OpList& ops) {
+        PassHook::Get().SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, "gpu"));
       },
       nb::arg("topology"), nb::arg("transport"), nb::kw_only(), nb::arg("profile") = "blog",
-      nb::arg("threshold") = kDefaultThresholdBytes,
+      nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
       "Sets what the registered pass decides by; arguments as of run_pass. Holds for modules compiled from now on.");
   m.def(
       "reset_gpu_pass", [] { PassHook::Get().Reset(); },

@@ -1,6 +1,7 @@
 #include "xla_patch/ffi/pass_bindings.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unordered_map.h>
@@ -77,6 +78,21 @@ Lowering ParseLowering(const std::string& name) {
   throw nb::value_error(("unknown lowering \"" + name + "\": use \"none\", \"cpu\" or \"gpu\"").c_str());
 }
 
+std::vector<ConsideredOp> ParseOps(const OpList& ops) {
+  std::vector<ConsideredOp> considered;
+  for (const auto& [name, limit] : ops) {
+    const std::optional<OpKind> op = OpNamed(name);
+    if (!op.has_value()) {
+      throw nb::value_error(("unknown op \"" + name + "\"").c_str());
+    }
+    if (limit.value_or(0) < 0) {
+      throw nb::value_error(("limit of " + std::to_string(*limit) + " bytes for " + name + " is negative").c_str());
+    }
+    considered.push_back({*op, limit});
+  }
+  return considered;
+}
+
 Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
   std::vector<DeviceLocation> locations;
   locations.reserve(devices.size());
@@ -92,17 +108,15 @@ Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
 }
 
 Transport MakeTransport(bool available, std::string reason, std::optional<Reach> reach) {
-  Transport transport;
+  Transport transport = CpuTransport(std::move(reach));
   transport.available = available;
   transport.unavailable_reason = std::move(reason);
-  transport.carried = StandardCarried();
-  transport.reach = std::move(reach);
   return transport;
 }
 
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
-                      const std::string& profile, int64_t threshold, const std::string& lowering) {
-  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, lowering);
+                      const std::string& profile, int64_t threshold, const OpList& ops, const std::string& lowering) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, lowering);
   PassResult result;
   std::string error;
   bool ok = false;
@@ -133,11 +147,11 @@ nb::list InspectBytes(const nb::bytes& module) {
 }  // namespace
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
-                            int64_t threshold, const std::string& lowering) {
+                            int64_t threshold, const OpList& ops, const std::string& lowering) {
   if (threshold < 0) {
     throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
   }
-  return {{ParseProfile(profile), threshold}, topology, transport, ParseLowering(lowering)};
+  return {{ParseProfile(profile), threshold, ParseOps(ops)}, topology, transport, ParseLowering(lowering)};
 }
 
 nb::list RecordList(const std::vector<CollectiveRecord>& records) {
@@ -206,13 +220,19 @@ void BindPass(nb::module_& m) {
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
           "lowered, veto, rule, reason, computation, in_loop, source_file, source_line.");
 
-  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
-        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("lowering") = "cpu",
-        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-        "\"blog\" or "
-        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA. lowering: \"cpu\", \"gpu\" or "
-        "\"none\" "
-        "(attributes only). ValueError if the bytes are not a well-formed module.");
+  m.attr("NO_THRESHOLD") = kNoThreshold;
+
+  m.def(
+      "run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+      nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+      nb::arg("lowering") = "cpu",
+      "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
+      "\"blog\" or "
+      "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA; NO_THRESHOLD for none. ops: (op, "
+      "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute. lowering: "
+      "\"cpu\", \"gpu\" or "
+      "\"none\" "
+      "(attributes only). ValueError if the bytes are not a well-formed module.");
 
   m.def("inspect_module", &InspectBytes, nb::arg("module"),
         "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "

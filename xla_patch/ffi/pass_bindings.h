@@ -4,7 +4,9 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/hlo/pass.h"
@@ -15,9 +17,12 @@ namespace xla_shmem {
 // ValueError with the message of the C++ side.
 void BindPass(nanobind::module_& m);
 
-// What Python passes as keywords; ValueError if a name is unknown or the threshold is negative.
+// (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; none listed: the published two.
+using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
+
+// What Python passes as keywords; ValueError if a name is unknown or a number is negative.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
-                            int64_t threshold, const std::string& lowering);
+                            int64_t threshold, const OpList& ops, const std::string& lowering);
 
 // One dict per record.
 nanobind::list RecordList(const std::vector<CollectiveRecord>& records);
