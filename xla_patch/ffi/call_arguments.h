@@ -1,10 +1,11 @@
 // What the FFI handlers of both roads read from a call: buffers, and the attributes that hlo/custom_call.h writes.
+//
+// Everything returns false, with a sentence for the user, on what this xla-shmem cannot have written.
 #ifndef XLA_SHMEM_FFI_CALL_ARGUMENTS_H_
 #define XLA_SHMEM_FFI_CALL_ARGUMENTS_H_
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
@@ -14,38 +15,49 @@ namespace xla_shmem {
 
 ::xla::ffi::Error ToError(const std::string& text);
 
-// Operands and results of a call, which come in equal numbers and shapes.
+// What all calls carry.
+struct CallIdentity {
+  uint64_t operation = 0;
+  std::string name;  // "module/instruction", for errors
+};
+bool ReadIdentity(::xla::ffi::Dictionary attributes, CallIdentity* call, std::string* error);
+
+// The PEs that a permute connects: source, target, source, target, ...
+using PePairs = std::vector<int>;
+bool ReadPairs(::xla::ffi::Dictionary attributes, PePairs* pairs, std::string* error);
+
+// The PEs a permute connects `pe` with, -1 for none.
+struct Neighbours {
+  int source = -1;
+  int target = -1;
+};
+Neighbours FindNeighbours(const PePairs& pairs, int pe);
+
+// PEs of each group, in group order.
+using PeGroups = std::vector<std::vector<int>>;
+bool ReadGroups(::xla::ffi::Dictionary attributes, PeGroups* groups, std::string* error);
+
+// The group that `pe` is in, or null.
+const std::vector<int>* FindGroup(const PeGroups& groups, int pe);
+std::string InNoGroup(const std::string& name, int pe);
+
+bool ReadReduction(::xla::ffi::Dictionary attributes, ReductionKind* reduction, std::string* error);
+
+// Operands and results of a call, which come in equal numbers. An operand is `operand_parts` times the bytes that
+// `bytes` says, its result `result_parts` times.
 struct Buffers {
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;
   std::vector<::xla::ffi::DataType> types;
 };
+bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t operand_parts,
+                 size_t result_parts, Buffers* buffers, std::string* error);
 
-// False, with a sentence, if the call was not written by this xla-shmem.
-bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, Buffers* buffers,
-                 std::string* error);
-
-// "module/name", for errors.
-std::string FullName(std::string_view module, std::string_view name);
-
-// The PEs a permute connects `pe` with, -1 for none. `pairs`: source, target, source, target, ...
-struct Neighbours {
-  int source = -1;
-  int target = -1;
-};
-Neighbours FindNeighbours(::xla::ffi::Span<const int64_t> pairs, int pe);
-
-// Group, types and kind of an all-reduce on `pe`. False, with a sentence that starts with `name`, if one is unknown or
-// the PE is in no group.
-struct AllReduceAttributes {
-  ReductionKind reduction = ReductionKind::kSum;
-  std::vector<int> group;
-  std::vector<ElementType> types;
-};
-bool ReadAllReduce(const std::string& name, std::string_view reduction, ::xla::ffi::Span<const int64_t> group_offsets,
-                   ::xla::ffi::Span<const int64_t> groups, const std::vector<::xla::ffi::DataType>& types, int pe,
-                   AllReduceAttributes* attributes, std::string* error);
+// `supports` is what the road can reduce.
+bool ToElementTypes(const std::string& name, const std::vector<::xla::ffi::DataType>& types, ReductionKind reduction,
+                    bool (*supports)(ElementType, ReductionKind), std::vector<ElementType>* elements,
+                    std::string* error);
 
 // Why an executable with calls for `topology` cannot be loaded into a job that has `own`, or "".
 std::string CheckTopology(const ::xla::ffi::ErrorOr<int64_t>& topology, int64_t own);

@@ -1,8 +1,8 @@
 #include "xla_patch/ffi/gpu_handlers.h"
 
 #include <string>
-#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/ffi/call_arguments.h"
@@ -16,38 +16,19 @@ using gpu::CudaStream;
 
 ffi::Error ToStatus(const std::string& error) { return error.empty() ? ffi::Error::Success() : ToError(error); }
 
-template <typename T>
-bool Read(ffi::Dictionary attributes, const char* name, T* value, std::string* error) {
-  const ffi::ErrorOr<T> read = attributes.get<T>(name);
-  if (read.has_error()) {
-    *error = std::string("a call has no ") + name + "; it was not written by this xla-shmem";
-    return false;
-  }
-  *value = *read;
-  return true;
-}
-
-// What all calls carry.
-struct Call {
-  std::string name;
-  uint64_t operation = 0;
-};
-
-bool ReadCall(ffi::Dictionary attributes, Call* call, std::string* error) {
-  int64_t operation = 0;
-  std::string_view module, name;
-  if (!Read(attributes, "op", &operation, error) || !Read(attributes, "module", &module, error) ||
-      !Read(attributes, "name", &name, error)) {
-    return false;
-  }
-  call->operation = static_cast<uint64_t>(operation);
-  call->name = FullName(module, name);
+bool ReadCall(ffi::Dictionary attributes, CallIdentity* call, std::string* error) {
+  if (!ReadIdentity(attributes, call, error)) return false;
   if (!GpuRuntime::Get().admitted()) {
     *error = call->name + " cannot run here: the xla-shmem runtime is not running on this process's GPU";
     return false;
   }
   *error = CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint());
   return error->empty();
+}
+
+// What kernels.cu has been compiled for.
+bool HasKernel(ElementType type, ReductionKind reduction) {
+  return type <= ElementType::kU64 && reduction <= ReductionKind::kMax;
 }
 
 // From the job's PE, -1 for none, to the one of our NVSHMEM world. The pass leaves alone what crosses worlds.
@@ -58,12 +39,12 @@ bool ToWorldPe(const std::string& name, int job_pe, int* world_pe, std::string* 
   return false;
 }
 
-bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
-                 gpu::StreamPermute* permute, std::string* error) {
+bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                 CallIdentity* call, gpu::StreamPermute* permute, std::string* error) {
   Buffers buffers;
-  ffi::Span<const int64_t> pairs;
-  if (!ReadCall(attributes, call, error) || !Read(attributes, "pairs", &pairs, error) ||
-      !ReadBuffers(arguments, results, &buffers, error)) {
+  PePairs pairs;
+  if (!ReadCall(attributes, call, error) || !ReadPairs(attributes, &pairs, error) ||
+      !ReadBuffers(arguments, results, 1, 1, &buffers, error)) {
     return false;
   }
   const Neighbours neighbours = FindNeighbours(pairs, GpuRuntime::Get().job_pe());
@@ -73,25 +54,31 @@ bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::
          ToWorldPe(call->name, neighbours.target, &permute->target, error);
 }
 
-bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results, Call* call,
-                   gpu::StreamAllReduce* all_reduce, std::string* error) {
+bool ReadAllReduce(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results,
+                   CallIdentity* call, gpu::StreamAllReduce* all_reduce, std::string* error) {
   Buffers buffers;
-  std::string_view reduction;
-  ffi::Span<const int64_t> offsets, groups;
-  AllReduceAttributes read;
-  if (!ReadCall(attributes, call, error) || !Read(attributes, "reduction", &reduction, error) ||
-      !Read(attributes, "group_offsets", &offsets, error) || !Read(attributes, "groups", &groups, error) ||
-      !ReadBuffers(arguments, results, &buffers, error) ||
-      !ReadAllReduce(call->name, reduction, offsets, groups, buffers.types, GpuRuntime::Get().job_pe(), &read, error)) {
+  PeGroups groups;
+  ReductionKind reduction = ReductionKind::kSum;
+  std::vector<ElementType> types;
+  if (!ReadCall(attributes, call, error) || !ReadReduction(attributes, &reduction, error) ||
+      !ReadGroups(attributes, &groups, error) || !ReadBuffers(arguments, results, 1, 1, &buffers, error) ||
+      !ToElementTypes(call->name, buffers.types, reduction, HasKernel, &types, error)) {
     return false;
   }
-  for (int& pe : read.group) {
+  const int job_pe = GpuRuntime::Get().job_pe();
+  const std::vector<int>* found = FindGroup(groups, job_pe);
+  if (found == nullptr) {
+    *error = InNoGroup(call->name, job_pe);
+    return false;
+  }
+  std::vector<int> group = *found;
+  for (int& pe : group) {
     if (!ToWorldPe(call->name, pe, &pe, error)) return false;
   }
   *all_reduce = {call->name,
-                 read.reduction,
-                 std::move(read.group),
-                 std::move(read.types),
+                 reduction,
+                 std::move(group),
+                 std::move(types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }
@@ -100,7 +87,7 @@ bool ReadReduction(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
 template <typename Operation, typename Read, typename Enqueue>
 ffi::Error Run(Read read, Enqueue enqueue, ffi::Dictionary attributes, ffi::RemainingArgs arguments,
                ffi::RemainingRets results) {
-  Call call;
+  CallIdentity call;
   Operation operation;
   std::string error;
   if (!read(attributes, arguments, results, &call, &operation, &error)) return ToError(error);
@@ -110,7 +97,7 @@ ffi::Error Run(Read read, Enqueue enqueue, ffi::Dictionary attributes, ffi::Rema
 
 ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                         ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, const gpu::StreamPermute& permute) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, const gpu::StreamPermute& permute) {
     return transfers.StartPermute({call.operation, run.run_id}, permute, stream);
   };
   return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
@@ -118,10 +105,11 @@ ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs ar
 
 ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                           ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, const gpu::StreamAllReduce& all_reduce) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call,
+                           const gpu::StreamAllReduce& all_reduce) {
     return transfers.StartAllReduce({call.operation, run.run_id}, all_reduce, stream);
   };
-  return Run<gpu::StreamAllReduce>(ReadReduction, enqueue, attributes, arguments, results);
+  return Run<gpu::StreamAllReduce>(ReadAllReduce, enqueue, attributes, arguments, results);
 }
 
 // The buffers only tell XLA how long things live.
@@ -129,8 +117,9 @@ ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments,
                 ffi::Dictionary attributes) {
   struct Nothing {};
   const auto read = [](ffi::Dictionary own, ffi::RemainingArgs /*arguments*/, ffi::RemainingRets /*results*/,
-                       Call* call, Nothing* /*operation*/, std::string* error) { return ReadCall(own, call, error); };
-  const auto enqueue = [&](gpu::Transfers& transfers, const Call& call, Nothing /*operation*/) {
+                       CallIdentity* call, Nothing* /*operation*/,
+                       std::string* error) { return ReadCall(own, call, error); };
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, Nothing /*operation*/) {
     return transfers.Finish({call.operation, run.run_id}, call.name, stream);
   };
   return Run<Nothing>(read, enqueue, attributes, arguments, results);
@@ -138,7 +127,7 @@ ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments,
 
 ffi::Error Permute(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                    ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const Call& /*call*/, const gpu::StreamPermute& permute) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, const gpu::StreamPermute& permute) {
     return transfers.ReplayPermute(permute, stream);
   };
   return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
@@ -146,10 +135,11 @@ ffi::Error Permute(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arg
 
 ffi::Error AllReduce(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                      ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const Call& /*call*/, const gpu::StreamAllReduce& all_reduce) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
+                           const gpu::StreamAllReduce& all_reduce) {
     return transfers.ReplayAllReduce(all_reduce, stream);
   };
-  return Run<gpu::StreamAllReduce>(ReadReduction, enqueue, attributes, arguments, results);
+  return Run<gpu::StreamAllReduce>(ReadAllReduce, enqueue, attributes, arguments, results);
 }
 
 // XLA also instantiates what it compiles for GPUs that are not there, so only a call that is run needs the runtime.

@@ -1,176 +1,163 @@
 #include "xla_patch/ffi/handlers.h"
 
-#include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <variant>
-#include <vector>
 
-#include "xla/ffi/api/ffi.h"
-#include "xla_patch/ffi/call_arguments.h"
-#include "xla_patch/ffi/runtime.h"
+#include "xla_patch/ffi/loaded_call.h"
+#include "xla_patch/thunks/all_gather.h"
 #include "xla_patch/thunks/all_reduce.h"
+#include "xla_patch/thunks/all_to_all.h"
+#include "xla_patch/thunks/collective_broadcast.h"
 #include "xla_patch/thunks/collective_permute.h"
-
-namespace xla_shmem {
-
-// What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no
-// allocation.
-struct Outcome {
-  std::optional<::xla::ffi::Error> error;
-  std::optional<::xla::ffi::Future> future;
-};
-
-// A call of a loaded executable: XLA makes one when it loads the executable and hands it to every execution.
-struct LoadedCall {
-  static ::xla::ffi::TypeId id;
-  uint64_t executable;  // for ExecutionCounter; never used twice, in no other call either
-};
-
-}  // namespace xla_shmem
-
-namespace xla::ffi {
-
-template <ExecutionStage stage>
-struct ResultEncoding<stage, ::xla_shmem::Outcome> {
-  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
-                                                              ::xla_shmem::Outcome outcome) {
-    if (outcome.future.has_value()) {
-      return ResultEncoding<stage, Future>::Encode(api, context, std::move(*outcome.future));
-    }
-    if (outcome.error.has_value()) return internal::CreateError(api, *outcome.error);
-    return static_cast<XLA_FFI_Error*>(nullptr);
-  }
-};
-
-}  // namespace xla::ffi
+#include "xla_patch/thunks/reduce_scatter.h"
 
 namespace xla_shmem {
 namespace {
 
 namespace ffi = ::xla::ffi;
 
-Outcome Failed(const std::string& text) { return {ToError(text), std::nullopt}; }
+// One execution of a call on one PE.
+struct Execution {
+  const LoadedCall& call;
+  int pe;
+  ffi::RemainingArgs operands;
+  ffi::RemainingRets results;
+};
 
-// Runs `operation` as far as it goes now, and leaves the rest to the engine.
-Outcome Start(std::unique_ptr<Operation> operation) {
-  host::ProgressEngine& engine = Runtime::Get().engine();
-  std::string error;
-  if (engine.TryInline(*operation, &error)) return {};
-  if (!error.empty()) return Failed(error);
-  ffi::Promise promise;
-  Outcome outcome{std::nullopt, ffi::Future(promise)};
-  engine.Submit(std::move(operation), [promise](const std::string& failure) mutable {
-    failure.empty() ? promise.SetAvailable() : promise.SetError(ToError(failure));
-  });
-  return outcome;
+bool Lacks(const char* what, std::string* error) {
+  *error = std::string("a call has no ") + what + "; it was not written by this xla-shmem";
+  return false;
 }
 
-const PeContext* FindContext(int32_t device, std::string_view name, std::string* error) {
-  const PeContext* context = Runtime::Get().ContextOfDevice(device);
-  if (context == nullptr) {
-    *error =
-        std::string(name) + " runs on device " + std::to_string(device) + ", which is not one of this process's PEs";
+bool TakeGroup(const Execution& execution, std::vector<int>* group, std::string* error) {
+  if (!execution.call.groups.has_value()) return Lacks("groups", error);
+  const std::vector<int>* found = FindGroup(*execution.call.groups, execution.pe);
+  if (found == nullptr) {
+    *error = InNoGroup(execution.call.identity.name, execution.pe);
+    return false;
   }
-  return context;
+  *group = *found;
+  return true;
 }
 
-using LoadedCallResult = ffi::ErrorOr<std::unique_ptr<LoadedCall>>;
-
-LoadedCallResult Refused(const std::string& text) { return ffi::Unexpected(ToError(text)); }
-
-LoadedCallResult Instantiate(ffi::Dictionary attributes) {
-  const std::string error = Runtime::Get().EnsureConnected();
-  if (!error.empty()) return Refused("an executable with xla-shmem calls cannot be loaded here: " + error);
-  const std::string mismatch =
-      CheckTopology(attributes.get<int64_t>("topology"), Runtime::Get().topology_fingerprint());
-  if (!mismatch.empty()) return Refused(mismatch);
-  static std::atomic<uint64_t> loaded{0};
-  return std::make_unique<LoadedCall>(LoadedCall{++loaded});
-}
-
-Outcome CollectivePermute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments,
-                          ffi::RemainingRets results, int64_t operation, std::string_view module, std::string_view name,
-                          int64_t /*topology*/, ffi::Span<const int64_t> pairs) {
-  std::string error;
-  const PeContext* context = FindContext(device, name, &error);
+template <typename Arguments>
+bool TakeBuffers(const Execution& execution, size_t operand_parts, size_t result_parts, Arguments* arguments,
+                 std::vector<ffi::DataType>* types, std::string* error) {
   Buffers buffers;
-  if (context == nullptr || !ReadBuffers(arguments, results, &buffers, &error)) return Failed(error);
-  PermuteArguments permute;
-  permute.name = FullName(module, name);
-  const Neighbours neighbours = FindNeighbours(pairs, context->pe);
-  permute.source = neighbours.source;
-  permute.target = neighbours.target;
-  const auto id = static_cast<uint64_t>(operation);
-  permute.key = {id, Runtime::Get().executions().Next(id, context->pe, call->executable, run.run_id)};
-  permute.operands = std::move(buffers.operands);
-  permute.results = std::move(buffers.results);
-  permute.bytes = std::move(buffers.bytes);
-  return Start(std::make_unique<PermuteOperation>(context, std::move(permute)));
+  if (!ReadBuffers(execution.operands, execution.results, operand_parts, result_parts, &buffers, error)) return false;
+  arguments->operands = std::move(buffers.operands);
+  arguments->results = std::move(buffers.results);
+  arguments->bytes = std::move(buffers.bytes);
+  *types = std::move(buffers.types);
+  return true;
 }
 
-Outcome AllReduce(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs arguments,
-                  ffi::RemainingRets results, int64_t operation, std::string_view module, std::string_view name,
-                  int64_t /*topology*/, std::string_view reduction_name, ffi::Span<const int64_t> group_offsets,
-                  ffi::Span<const int64_t> groups) {
-  std::string error;
-  const PeContext* context = FindContext(device, name, &error);
+// Of ops that only move what they are given.
+template <typename Arguments>
+bool TakeBytes(const Execution& execution, size_t result_parts, Arguments* arguments, std::string* error) {
+  std::vector<ffi::DataType> types;
+  return TakeBuffers(execution, 1, result_parts, arguments, &types, error);
+}
+
+// Of reducing ops: buffers, their types, and what to do with them.
+template <typename Arguments>
+bool TakeTerms(const Execution& execution, size_t operand_parts, Arguments* arguments, std::string* error) {
+  if (!execution.call.reduction.has_value()) return Lacks("reduction", error);
+  arguments->reduction = *execution.call.reduction;
+  std::vector<ffi::DataType> types;
+  return TakeBuffers(execution, operand_parts, 1, arguments, &types, error) &&
+         ToElementTypes(arguments->name, types, arguments->reduction, Supports, &arguments->types, error);
+}
+
+bool Read(const Execution& execution, PermuteArguments* permute, std::string* error) {
+  if (!execution.call.pairs.has_value()) return Lacks("pairs", error);
+  const Neighbours neighbours = FindNeighbours(*execution.call.pairs, execution.pe);
+  permute->source = neighbours.source;
+  permute->target = neighbours.target;
+  return TakeBytes(execution, 1, permute, error);
+}
+
+bool Read(const Execution& execution, AllReduceArguments* all_reduce, std::string* error) {
+  return TakeGroup(execution, &all_reduce->group, error) && TakeTerms(execution, 1, all_reduce, error);
+}
+
+bool Read(const Execution& execution, AllGatherArguments* all_gather, std::string* error) {
+  return TakeGroup(execution, &all_gather->group, error) &&
+         TakeBytes(execution, all_gather->group.size(), all_gather, error);
+}
+
+bool Read(const Execution& execution, ReduceScatterArguments* reduce_scatter, std::string* error) {
+  return TakeGroup(execution, &reduce_scatter->group, error) &&
+         TakeTerms(execution, reduce_scatter->group.size(), reduce_scatter, error);
+}
+
+// A PE may be in no group: its results become zeros.
+bool Read(const Execution& execution, CollectiveBroadcastArguments* broadcast, std::string* error) {
+  if (!execution.call.groups.has_value()) return Lacks("groups", error);
+  const std::vector<int>* group = FindGroup(*execution.call.groups, execution.pe);
+  if (group != nullptr) broadcast->group = *group;
+  return TakeBytes(execution, 1, broadcast, error);
+}
+
+// One array that is cut among the members, or one for each of them.
+bool Read(const Execution& execution, AllToAllArguments* all_to_all, std::string* error) {
+  if (!TakeGroup(execution, &all_to_all->group, error)) return false;
+  const size_t members = all_to_all->group.size();
+  const size_t parts = execution.operands.size() == 1 ? members : 1;
   Buffers buffers;
-  if (context == nullptr || !ReadBuffers(arguments, results, &buffers, &error)) return Failed(error);
-  AllReduceArguments all_reduce;
-  all_reduce.name = FullName(module, name);
-  AllReduceAttributes attributes;
-  if (!ReadAllReduce(all_reduce.name, reduction_name, group_offsets, groups, buffers.types, context->pe, &attributes,
-                     &error)) {
-    return Failed(error);
+  if (!ReadBuffers(execution.operands, execution.results, parts, parts, &buffers, error)) return false;
+  if (buffers.operands.size() * parts != members) {
+    *error = all_to_all->name + ": " + std::to_string(buffers.operands.size()) + " operands for a group of " +
+             std::to_string(members) + "; it was not written by this xla-shmem";
+    return false;
   }
-  all_reduce.reduction = attributes.reduction;
-  all_reduce.group = std::move(attributes.group);
-  all_reduce.types = std::move(attributes.types);
-  const auto id = static_cast<uint64_t>(operation);
-  all_reduce.key = {id, Runtime::Get().executions().Next(id, context->pe, call->executable, run.run_id)};
-  all_reduce.operands = std::move(buffers.operands);
-  all_reduce.results = std::move(buffers.results);
-  all_reduce.bytes = std::move(buffers.bytes);
-  return Start(std::make_unique<AllReduceOperation>(context, std::move(all_reduce)));
+  for (size_t member = 0; member < members; ++member) {
+    const size_t buffer = parts == 1 ? member : 0;
+    const size_t offset = parts == 1 ? 0 : member * buffers.bytes[0];
+    all_to_all->operands.push_back({buffers.operands[buffer] + offset});
+    all_to_all->results.push_back({buffers.results[buffer] + offset});
+    if (buffers.bytes[buffer] != buffers.bytes[0]) {
+      *error = all_to_all->name + ": its operands differ in size; it was not written by this xla-shmem";
+      return false;
+    }
+  }
+  all_to_all->bytes = {buffers.bytes[0]};
+  return true;
 }
 
-XLA_FFI_DEFINE_HANDLER(kInstantiate, Instantiate, ffi::Ffi::BindInstantiate().Attrs());
+template <typename OperationOfKind, typename Arguments>
+Outcome Execute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs operands,
+                ffi::RemainingRets results, ffi::Dictionary /*attributes: read when loaded*/) {
+  std::string error;
+  const PeContext* context = FindContext(*call, device, &error);
+  if (context == nullptr) return Failed(error);
+  Arguments arguments;
+  arguments.name = call->identity.name;
+  if (!Read({*call, context->pe, operands, results}, &arguments, &error)) return Failed(error);
+  arguments.key = NextKey(*call, context->pe, run);
+  return Start(std::make_unique<OperationOfKind>(context, std::move(arguments)));
+}
 
-XLA_FFI_DEFINE_HANDLER(kCollectivePermute, CollectivePermute,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::State<LoadedCall>>()
-                           .Ctx<ffi::RunId>()
-                           .Ctx<ffi::DeviceOrdinal>()
-                           .RemainingArgs()
-                           .RemainingRets()
-                           .Attr<int64_t>("op")
-                           .Attr<std::string_view>("module")
-                           .Attr<std::string_view>("name")
-                           .Attr<int64_t>("topology")
-                           .Attr<ffi::Span<const int64_t>>("pairs"));
+auto Binding() {
+  return ffi::Ffi::Bind()
+      .Ctx<ffi::State<LoadedCall>>()
+      .Ctx<ffi::RunId>()
+      .Ctx<ffi::DeviceOrdinal>()
+      .RemainingArgs()
+      .RemainingRets()
+      .Attrs();
+}
 
-XLA_FFI_DEFINE_HANDLER(kAllReduce, AllReduce,
-                       ffi::Ffi::Bind()
-                           .Ctx<ffi::State<LoadedCall>>()
-                           .Ctx<ffi::RunId>()
-                           .Ctx<ffi::DeviceOrdinal>()
-                           .RemainingArgs()
-                           .RemainingRets()
-                           .Attr<int64_t>("op")
-                           .Attr<std::string_view>("module")
-                           .Attr<std::string_view>("name")
-                           .Attr<int64_t>("topology")
-                           .Attr<std::string_view>("reduction")
-                           .Attr<ffi::Span<const int64_t>>("group_offsets")
-                           .Attr<ffi::Span<const int64_t>>("groups"));
+XLA_FFI_DEFINE_HANDLER(kInstantiate, Load, ffi::Ffi::BindInstantiate().Attrs());
+XLA_FFI_DEFINE_HANDLER(kPermute, (Execute<PermuteOperation, PermuteArguments>), Binding());
+XLA_FFI_DEFINE_HANDLER(kAllReduce, (Execute<AllReduceOperation, AllReduceArguments>), Binding());
+XLA_FFI_DEFINE_HANDLER(kAllGather, (Execute<AllGatherOperation, AllGatherArguments>), Binding());
+XLA_FFI_DEFINE_HANDLER(kReduceScatter, (Execute<ReduceScatterOperation, ReduceScatterArguments>), Binding());
+XLA_FFI_DEFINE_HANDLER(kAllToAll, (Execute<AllToAllOperation, AllToAllArguments>), Binding());
+XLA_FFI_DEFINE_HANDLER(kBroadcast, (Execute<CollectiveBroadcastOperation, CollectiveBroadcastArguments>), Binding());
 
 }  // namespace
-
-ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 XLA_FFI_TypeId* LoadedCallTypeId() { return &LoadedCall::id; }
 XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
@@ -178,8 +165,17 @@ XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
   return &info;
 }
 
-XLA_FFI_Error* InstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
-XLA_FFI_Error* CollectivePermuteHandler(XLA_FFI_CallFrame* frame) { return kCollectivePermute(frame); }
-XLA_FFI_Error* AllReduceHandler(XLA_FFI_CallFrame* frame) { return kAllReduce(frame); }
+XLA_FFI_Error* CpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
+
+std::vector<CpuHandler> CpuHandlers() {
+  return {
+      {"xla_shmem.collective_permute", [](XLA_FFI_CallFrame* frame) { return kPermute(frame); }},
+      {"xla_shmem.all_reduce", [](XLA_FFI_CallFrame* frame) { return kAllReduce(frame); }},
+      {"xla_shmem.all_gather", [](XLA_FFI_CallFrame* frame) { return kAllGather(frame); }},
+      {"xla_shmem.reduce_scatter", [](XLA_FFI_CallFrame* frame) { return kReduceScatter(frame); }},
+      {"xla_shmem.all_to_all", [](XLA_FFI_CallFrame* frame) { return kAllToAll(frame); }},
+      {"xla_shmem.collective_broadcast", [](XLA_FFI_CallFrame* frame) { return kBroadcast(frame); }},
+  };
+}
 
 }  // namespace xla_shmem

@@ -1,10 +1,10 @@
-// XLA FFI handlers of the custom calls that the pass emits for XLA:CPU (xla_patch/hlo/pass.h).
+// XLA FFI handlers of the custom calls that the pass emits for XLA:CPU (xla_patch/hlo/pass.h), one for each op.
 //
-// `xla_shmem.collective_permute` and `xla_shmem.all_reduce` never block: what cannot finish within a short poll becomes
-// an ffi::Future that the progress engine completes. Their instantiate handlers refuse an executable that was compiled
-// for another topology, or that is loaded where the runtime cannot run.
+// They never block: what cannot finish within a short poll becomes an ffi::Future that the progress engine completes.
 #ifndef XLA_SHMEM_FFI_HANDLERS_H_
 #define XLA_SHMEM_FFI_HANDLERS_H_
+
+#include <vector>
 
 #include "xla/ffi/api/c_api.h"
 
@@ -14,9 +14,14 @@ namespace xla_shmem {
 XLA_FFI_TypeId* LoadedCallTypeId();
 XLA_FFI_TypeInfo* LoadedCallTypeInfo();
 
-XLA_FFI_Error* InstantiateHandler(XLA_FFI_CallFrame* frame);
-XLA_FFI_Error* CollectivePermuteHandler(XLA_FFI_CallFrame* frame);
-XLA_FFI_Error* AllReduceHandler(XLA_FFI_CallFrame* frame);
+struct CpuHandler {
+  const char* target;
+  XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
+};
+
+// Every target that the pass writes for CPU. All share one instantiate stage.
+std::vector<CpuHandler> CpuHandlers();
+XLA_FFI_Error* CpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 
 }  // namespace xla_shmem
 

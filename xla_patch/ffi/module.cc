@@ -24,10 +24,11 @@ namespace nb = nanobind;
 namespace xla_shmem {
 namespace {
 
-nb::dict CpuHandlers() {
+nb::dict CpuHandlerStages() {
   nb::dict handlers;
-  handlers["xla_shmem.collective_permute"] = HandlerStages(InstantiateHandler, CollectivePermuteHandler);
-  handlers["xla_shmem.all_reduce"] = HandlerStages(InstantiateHandler, AllReduceHandler);
+  for (const CpuHandler& handler : CpuHandlers()) {
+    handlers[handler.target] = HandlerStages(CpuInstantiateHandler, handler.execute);
+  }
   return handlers;
 }
 
@@ -98,7 +99,7 @@ NB_MODULE(_core, m) {
   BindGpuRuntime(m);
   BindGpuTransfers(m);
   BindNvshmem(m);
-  m.def("cpu_handlers", &CpuHandlers,
+  m.def("cpu_handlers", &CpuHandlerStages,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
