@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,6 +30,16 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
   return options;
 }
 
+xla_shmem::PassOptions ListingAll(xla_shmem::Lowering lowering) {
+  using xla_shmem::OpKind;
+  xla_shmem::PassOptions options = MakeOptions(lowering);
+  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
+                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast, OpKind::kRaggedAllToAll}) {
+    options.assign.ops.push_back({op, std::nullopt});
+  }
+  return options;
+}
+
 xla_shmem::PassOptions MakeCopyingOptions() {
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kGpu);
   options.copy_aliased_parameters = true;
@@ -38,9 +49,10 @@ xla_shmem::PassOptions MakeCopyingOptions() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const xla_shmem::PassOptions kOptions[] = {MakeOptions(xla_shmem::Lowering::kNone),
-                                                    MakeOptions(xla_shmem::Lowering::kCpu),
-                                                    MakeOptions(xla_shmem::Lowering::kGpu), MakeCopyingOptions()};
+  static const xla_shmem::PassOptions kOptions[] = {
+      MakeOptions(xla_shmem::Lowering::kNone), MakeOptions(xla_shmem::Lowering::kCpu),
+      MakeOptions(xla_shmem::Lowering::kGpu),  MakeCopyingOptions(),
+      ListingAll(xla_shmem::Lowering::kCpu),   ListingAll(xla_shmem::Lowering::kGpu)};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
   std::vector<xla_shmem::CollectiveRecord> records;
   std::string error;

@@ -39,7 +39,8 @@ std::vector<std::string> Seeds() {
           NestedModule(),
           with_group_form(92, Message().Int(1, 2).Int(2, 2).Ints(3, {2, 2}).Ints(4, {1, 0})),
           with_group_form(93, Message().Sub(1, mesh).Sub(2, Message().Int(1, 1))),
-          with_group_form(49, Message().Ints(1, {0, 1, 2, 3}))};
+          with_group_form(49, Message().Ints(1, {0, 1, 2, 3})),
+          ListedModule()};
 }
 
 std::string Mutate(std::string bytes, const std::vector<std::string>& seeds, std::mt19937& random) {

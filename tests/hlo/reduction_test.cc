@@ -25,6 +25,7 @@ TEST_CASE("the plain binary ops are recognised") {
   CHECK(Match(test::ReductionComputation("maximum", 1)) == Reduction::kMax);
   CHECK(Match(test::ReductionComputation("and", 1, 1)) == Reduction::kAnd);
   CHECK(Match(test::ReductionComputation("or", 1, 1)) == Reduction::kOr);
+  CHECK(Match(test::ReductionComputation("xor", 1, 4)) == Reduction::kXor);
   CHECK(Match(test::ReductionComputation("subtract", 1)) == Reduction::kNone);
   CHECK(Match(test::ReductionComputation("add", 9)) == Reduction::kNone);
 }

@@ -151,6 +151,30 @@ inline std::string NestedModule() {
   return Module({ReductionComputation("add", 1), body, condition, wrapped, main}, 6).str();
 }
 
+// One of each op that is only looked at where it is listed, in forms that can be lowered.
+inline std::string ListedModule() {
+  const Message array = ArrayShape({8, 3});
+  const Message whole = ArrayShape({32, 3});
+  const Message four = TupleShape({array, array, array, array});
+  const auto grouped = [](Message op) { return WithGroups(std::move(op), {{3, 2, 1, 0}}); };
+  const auto by_partition = [](Message op) {
+    return op.Sub(87, Message().Sub(1, Message().Ints(1, {3, 2, 1, 0}))).Int(26, 1);
+  };
+  return Module({ReductionComputation("xor", 1, 4),
+                 Computation("main", 2,
+                             {Instruction("p0", "parameter", array, 1),
+                              grouped(Instruction("ag", "all-gather", whole, 2, {1})).Ints(14, {0}),
+                              grouped(Instruction("rs", "reduce-scatter", array, 3, {2})).Ints(14, {0}).Ints(38, {1}),
+                              by_partition(Instruction("one", "all-to-all", whole, 4, {2})).Ints(14, {0}),
+                              by_partition(Instruction("four", "all-to-all", four, 5, {1, 3, 1, 3})),
+                              by_partition(Instruction("cb", "collective-broadcast", whole, 6, {4})),
+                              Instruction("t", "tuple", TupleShape({four, whole}), 7, {5, 6})},
+                             7)},
+                2)
+      .Sub(7, ScheduleProto({{2, {1, 2, 3, 4, 5, 6, 7}}}))
+      .str();
+}
+
 }  // namespace xla_shmem::test
 
 #endif  // XLA_SHMEM_TESTS_HLO_SAMPLE_MODULES_H_

@@ -27,6 +27,39 @@ TEST_CASE("bytes of arrays, scalars, tuples and empty arrays") {
   CHECK(ShapeBytes(Parse(ArrayShape({}, 17))) == 0);
 }
 
+Shape Laid(const std::vector<int64_t>& dims, const std::vector<int64_t>& minor_to_major) {
+  return Parse(Message().Int(2, 11).Ints(3, dims).Sub(5, Message().Ints(1, minor_to_major)));
+}
+
+TEST_CASE("arrays one after the other make a larger one where they follow one another along its major dimension") {
+  CHECK(IsMadeOfParts(Laid({6, 4}, {1, 0}), Laid({2, 4}, {1, 0}), 0, 3));
+  CHECK(IsMadeOfParts(Laid({4, 6}, {0, 1}), Laid({4, 2}, {0, 1}), 1, 3));
+  CHECK_FALSE(IsMadeOfParts(Laid({4, 6}, {1, 0}), Laid({4, 2}, {1, 0}), 1, 3));
+  CHECK_FALSE(IsMadeOfParts(Laid({6, 4}, {1, 0}), Laid({2, 4}, {0, 1}), 0, 3));
+  CHECK_FALSE(IsMadeOfParts(Laid({6, 4}, {1, 0}), Laid({2, 4}, {1, 0}), 0, 2));
+  CHECK_FALSE(IsMadeOfParts(Laid({6, 4, 5}, {1, 2, 0}), Laid({2, 4, 5}, {2, 1, 0}), 0, 3));
+  // one part is the whole, in whatever order
+  CHECK(IsMadeOfParts(Laid({6, 4}, {1, 0}), Laid({6, 4}, {1, 0}), 1, 1));
+  CHECK_FALSE(IsMadeOfParts(Laid({6, 4}, {1, 0}), Laid({6, 4}, {0, 1}), 1, 1));
+}
+
+TEST_CASE("dimensions of size 1 may stand anywhere in a layout, and no layout is row-major") {
+  CHECK(IsMadeOfParts(Laid({4, 3, 5}, {2, 0, 1}), Laid({4, 1, 5}, {2, 1, 0}), 1, 3));
+  CHECK(IsMadeOfParts(Laid({1, 3, 1}, {0, 1, 2}), Laid({1, 1, 1}, {2, 1, 0}), 1, 3));
+  CHECK(IsMadeOfParts(Laid({6, 4}, {1, 0}), Parse(Message().Int(2, 11).Ints(3, {2, 4})), 0, 3));
+}
+
+TEST_CASE("an array is cut into equal parts along its major dimension only") {
+  CHECK(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), 0, 3));
+  CHECK(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), 1, 1));
+  CHECK_FALSE(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), 1, 2));
+  CHECK_FALSE(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), 0, 4));
+  for (const int64_t dimension : {-1, 2}) {
+    CHECK_FALSE(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), dimension, 2));
+  }
+  CHECK_FALSE(IsMadeOfEqualParts(Laid({6, 4}, {1, 0}), 0, 0));
+}
+
 TEST_CASE("elements of less than a byte are packed only if the layout says so") {
   constexpr int32_t kS4 = 21;
   const auto packed = [](int64_t count, int64_t bits) {

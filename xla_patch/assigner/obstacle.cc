@@ -12,8 +12,9 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
   if (spec.op == OpKind::kReduceScatter) {
     return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
   }
-  if (spec.op == OpKind::kAllToAll && is_one_array) {
-    return "its array is not " + members + " equal parts one after the other in memory";
+  if (spec.op == OpKind::kAllToAll) {
+    return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
+                        : "operand and result " + i + " are not alike, or not like the others";
   }
   return "operand and result " + i + " differ in shape or layout";
 }

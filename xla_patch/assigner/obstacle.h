@@ -18,7 +18,8 @@ struct TransferredBuffer {
   bool is_on_host = false;  // one of them lies in host memory
   // Whether moving bytes is right. For most ops operand and result are equal in type, dimensions and physical order.
   // Of an all-gather the result is as many operands as a group has members, one after the other in memory; of a
-  // reduce-scatter it is the other way round; an all-to-all of one array is made of that many parts.
+  // reduce-scatter it is the other way round; an all-to-all of one array is made of that many parts, and one of a tuple
+  // has arrays that are all alike.
   bool fits = false;
 };
 

@@ -33,7 +33,8 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
       return IsMadeOfParts(operand, result, dimension, members);
     case OpKind::kAllToAll:
       return SameBytesLayout(operand, result) &&
-             (fields.operand_ids.size() > 1 || IsMadeOfEqualParts(operand, dimension, members));
+             (fields.operand_ids.size() == 1 ? IsMadeOfEqualParts(operand, dimension, members)
+                                             : SameBytesLayout(result, *collective.result.Leaves()[0]));
     default:
       return SameBytesLayout(operand, result);
   }
