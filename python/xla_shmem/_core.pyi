@@ -159,8 +159,6 @@ def gpu_transport(reach: _Reach) -> Transport:
 def cpu_transport(reach: _Reach) -> Transport:
     """Returns shared memory between the devices of one host, or whatever domains ``reach`` names."""
 
-NO_THRESHOLD: int
-
 def run_pass(
     module: bytes,
     topology: Topology,
@@ -168,7 +166,7 @@ def run_pass(
     *,
     profile: str = "blog",
     threshold: int = 16777216,
-    ops: Sequence[tuple[str, int | None]] = ...,
+    ops: Sequence[tuple[str, int | None]] = [],
     lowering: str = "cpu",
 ) -> PassResult:
     """Decides for every collective of a module and rewrites it in place.
@@ -178,7 +176,7 @@ def run_pass(
     Args:
       module: serialised, scheduled ``HloModuleProto``.
       profile: the set of rules, ``"blog"`` or ``"domain"``.
-      threshold: bytes; all-reduces of that size and more stay with XLA. ``NO_THRESHOLD`` for none.
+      threshold: bytes; all-reduces of that size and more stay with XLA. 2^63-1 for none.
       ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute.
       lowering: platform to rewrite for, ``"cpu"`` or ``"gpu"``; ``"none"`` only writes the decisions into the
         attributes.
@@ -243,7 +241,7 @@ def set_gpu_pass(
     *,
     profile: str = "blog",
     threshold: int = 16777216,
-    ops: Sequence[tuple[str, int | None]] = ...,
+    ops: Sequence[tuple[str, int | None]] = [],
 ) -> None:
     """Sets what the registered pass decides by, for modules compiled from now on.
 

@@ -21,7 +21,7 @@ MIB = 1024 * KIB
 #: All-reduces of this many bytes and more stay on the default backend (the public write-up's limit).
 DEFAULT_THRESHOLD = 16 * MIB
 
-#: What ``THRESHOLD=none`` means: more than any result has.
+#: What ``THRESHOLD=none`` means, to the compiler pass too.
 NO_THRESHOLD = 2**63 - 1
 
 #: What ``OPS`` may list, in the order of ``all``.
@@ -182,17 +182,18 @@ TABLE: tuple[Option, ...] = (
         "threshold",
         "16MiB",
         "bytes: `16MiB`, `4K`, `65536`; `none`",
-        "All-reduces whose result is this large or larger stay on the default backend, unless `XLA_SHMEM_OPS` gives them a "
-        "limit of their own; other ops have no limit.",
+        "All-reduces whose result is this large or larger stay on the default backend, unless `XLA_SHMEM_OPS` gives "
+        "them a limit of their own; other ops have no limit.",
         _threshold,
     ),
     Option(
         "ops",
         "blog",
         "`blog`, `all`, or a list: `all-reduce<16MiB,all-gather`",
-        "Collectives that may leave the default backend: `blog` all-reduce and collective-permute, `all` also all-gather, "
-        "reduce-scatter, all-to-all and collective-broadcast, a list just these, each with a limit to the bytes of its "
-        "result if one is given. What a platform does not carry (on GPU: all but the first two) stays where it is.",
+        "Collectives that may leave the default backend: `blog` all-reduce and collective-permute, `all` also "
+        "all-gather, reduce-scatter, all-to-all and collective-broadcast, a list just these, each with a limit to the "
+        "bytes of its result if one is given. What a platform does not carry (on GPU: all but the first two) stays "
+        "where it is.",
         _ops,
     ),
     Option(

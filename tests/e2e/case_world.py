@@ -15,12 +15,17 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from xla_shmem import plugin
+
+# What the jobs of the cases run with, besides XLA_SHMEM_THRESHOLD=2MiB: all ops, two of them up to a size.
+OPS = "all-reduce,collective-permute,all-gather,reduce-scatter<1MiB,all-to-all<1MiB,collective-broadcast"
+
 # Processes x devices a process.
 SHAPES = ("1x1", "2x1", "4x1", "8x1", "2x4", "1x4")
 
 _SHARDED = PartitionSpec("x")
 _OURS = re.compile(r'custom_call_target="xla_shmem\.(\w+)"')
-_LEFT = re.compile(r" (all-reduce|collective-permute)(?:-start)?\(")
+_LEFT = re.compile(r" (all-reduce|collective-permute|all-gather|reduce-scatter|all-to-all)(?:-start)?\(")
 
 
 class World:
@@ -61,11 +66,42 @@ class World:
         return jax.jit(mapped)
 
     def uses_shmem(self, function: Any, *arguments: Any, calls: int | None = None, left: Sequence[str] = ()) -> None:
-        """Checks what `function` is compiled to: `calls` calls of ours (default: some), no other permute or all-reduce.
+        """Checks what `function` is compiled to: `calls` calls of ours (default: some), no other collective.
 
-        `left`: the op of each all-reduce or permute that stays on gloo.
+        `left`: the op of each collective that stays on gloo.
         """
-        text = function.lower(*arguments).compile().as_text()
+        self._check_calls(function.lower(*arguments).compile().as_text(), calls, left)
+
+    def equals_stock(
+        self,
+        function: Any,
+        *arguments: Any,
+        calls: int | None = None,
+        left: Sequence[str] = (),
+        times: int = 1,
+        within: float = 0,
+    ) -> Any:
+        """Checks that `function` gives what stock JAX gives, bit for bit, and is compiled as of `uses_shmem`.
+
+        `times`: how often it runs. `within`: the relative error that another order of additions may cause.
+        Returns the results.
+        """
+        lowered = function.lower(*arguments)
+        ours = lowered.compile()
+        self._check_calls(ours.as_text(), calls, left)
+        with plugin.stock_collectives():
+            # JAX would hand out `ours` again if the options were the same.
+            stock = lowered.compile(compiler_options={"xla_cpu_collective_timeout_seconds": 60})
+        assert not _OURS.search(stock.as_text())
+        expected = jax.tree.leaves(stock(*arguments))
+        for _ in range(times):
+            results = ours(*arguments)
+            for number, (got, want) in enumerate(zip(jax.tree.leaves(results), expected, strict=True)):
+                for shard, stock_shard in zip(got.addressable_shards, want.addressable_shards, strict=True):
+                    _compare(np.asarray(shard.data), np.asarray(stock_shard.data), within, f"result {number}")
+        return results
+
+    def _check_calls(self, text: str, calls: int | None, left: Sequence[str]) -> None:
         ours, others = _OURS.findall(text), _LEFT.findall(text)
         if self.n > 1:
             assert ours if calls is None else len(ours) == calls, f"{len(ours)} calls of ours in:\n{text}"
@@ -74,12 +110,8 @@ class World:
     def equals(self, result: jax.Array, expected: np.ndarray) -> None:
         """Checks every local shard bit for bit."""
         for shard in result.addressable_shards:
-            got, want = np.asarray(shard.data), np.asarray(expected[shard.index], result.dtype)
-            assert got.shape == want.shape, f"shape {got.shape}, expected {want.shape}"
-            if got.tobytes() != want.tobytes():
-                wrong = np.flatnonzero(_bits(got) != _bits(want))
-                at = int(wrong[0]) // max(got.dtype.itemsize, 1)
-                raise AssertionError(f"element {at} of {shard.index} is {got.ravel()[at]}, expected {want.ravel()[at]}")
+            want = np.asarray(expected[shard.index], result.dtype)
+            _compare(np.asarray(shard.data), want, 0, f"{shard.index}")
 
     def sums_to(self, result: jax.Array, terms: np.ndarray) -> None:
         """Checks sums over axis 0 of `terms` within (n-1) eps sum|x|, and notes their bits to compare across ranks."""
@@ -97,6 +129,16 @@ class World:
         }
         assert len(digests) == 1, "the devices of one process do not agree"
         self.digests += digests
+
+
+def _compare(got: np.ndarray, want: np.ndarray, within: float, where: str) -> None:
+    assert got.shape == want.shape, f"{where} has shape {got.shape}, expected {want.shape}"
+    if within and np.allclose(got.astype(np.clongdouble), want.astype(np.clongdouble), rtol=within, atol=within):
+        return
+    if got.tobytes() != want.tobytes():
+        wrong = np.flatnonzero(_bits(got) != _bits(want))
+        at = int(wrong[0]) // max(got.dtype.itemsize, 1)
+        raise AssertionError(f"element {at} of {where} is {got.ravel()[at]}, expected {want.ravel()[at]}")
 
 
 def _bits(values: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from _pytest.mark import ParameterSet
 from all_cases import CASES
-from case_world import SHAPES
+from case_world import OPS, SHAPES
 from job_runs import JobRun, run_job
 
 Reports = dict[int, dict[str, object]]
@@ -45,6 +45,7 @@ def reports(
                 results=results,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",
+                XLA_SHMEM_OPS=OPS,
                 XLA_SHMEM_DEADLINE="20",
                 # XLA:CPU holds one thread of its pool per device and run; with no more threads than devices, stock jobs
                 # too hang as soon as several runs are in flight.

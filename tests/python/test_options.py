@@ -56,8 +56,16 @@ def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
     [
         ("XLA_SHMEM_PROFILE", "fast", "must be 'blog' or 'domain'"),
         ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
-        ("XLA_SHMEM_OPS", "all-reduce,all-gater", "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather "),
-        ("XLA_SHMEM_OPS", "everything", "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r"),
+        (
+            "XLA_SHMEM_OPS",
+            "all-reduce,all-gater",
+            "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather ",
+        ),
+        (
+            "XLA_SHMEM_OPS",
+            "everything",
+            "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r",
+        ),
         ("XLA_SHMEM_OPS", "all-reduce,", "must be 'blog', 'all' or a list"),
         ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'blog', 'all' or a list"),
         ("XLA_SHMEM_OPS", "all-reduce<16MB", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),

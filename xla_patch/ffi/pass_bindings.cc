@@ -220,19 +220,16 @@ void BindPass(nb::module_& m) {
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
           "lowered, veto, rule, reason, computation, in_loop, source_file, source_line.");
 
-  m.attr("NO_THRESHOLD") = kNoThreshold;
-
-  m.def(
-      "run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
-      nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
-      nb::arg("lowering") = "cpu",
-      "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-      "\"blog\" or "
-      "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA; NO_THRESHOLD for none. ops: (op, "
-      "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute. lowering: "
-      "\"cpu\", \"gpu\" or "
-      "\"none\" "
-      "(attributes only). ValueError if the bytes are not a well-formed module.");
+  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("lowering") = "cpu",
+        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
+        "\"blog\" or "
+        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 for none. ops: (op, "
+        "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute. lowering: "
+        "\"cpu\", \"gpu\" or "
+        "\"none\" "
+        "(attributes only). ValueError if the bytes are not a well-formed module.");
 
   m.def("inspect_module", &InspectBytes, nb::arg("module"),
         "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
