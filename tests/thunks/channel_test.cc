@@ -2,12 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <string>
-#include <vector>
 
-#include "tests/nvshmem/test_heap.h"
 #include "tests/thunks/job.h"
-#include "xla_patch/nvshmem/host/stream.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -20,20 +18,21 @@ struct Ends {
   Ends() : block(job.context(1).slots->Take(64 + 2 * 128)) {}
 
   bool OpenBoth() {
-    return receive.Open(job.context(1), 0, kKey, block, kTwoSlots, &receiving) && send.Open(job.context(0), 1, kKey);
+    return receive.Open(job.context(1), 0, kKey, block, kTwoSlots) && send.Open(job.context(0), 1, kKey);
   }
-  void Put(const char* text) {
-    const std::vector<const char*> buffers = {text};
-    send.EnqueueMessage(job.context(0), buffers, {{0, 0, 0, 4}}, &sending);
+  bool Put(const char* text) {
+    char* slot = send.FreeSlot();
+    if (slot == nullptr) return false;
+    memcpy(slot, text, 4);
+    send.Signal(job.context(0));
+    return true;
   }
-  std::string Arrived() {
-    const char* slot = receive.EnqueueArrival(job.context(1), &receiving);
-    return receiving.Advance() ? std::string(slot, 4) : "nothing";
+  std::string Take(uint64_t chunk) {
+    return receive.Arrived() > chunk ? std::string(receive.Slot(chunk), 4) : "nothing";
   }
 
   Job job;
   char* block;
-  host::Stream sending, receiving;
   SendChannel send;
   ReceiveChannel receive;
 };
@@ -43,48 +42,39 @@ TEST_CASE("A sender finds no channel before the receiver has granted it") {
   CHECK_FALSE(ends.send.Open(ends.job.context(0), 1, kKey));
   CHECK_FALSE(ends.send.open());
   CHECK(ends.OpenBoth());
-  CHECK(ends.send.geometry().slot_bytes == 128);
-  CHECK(ends.send.geometry().num_slots == 2);
+  CHECK(ends.send.slot_bytes() == 128);
 }
 
-TEST_CASE("Messages arrive in order, one slot after the other, and the third waits for the first one's credit") {
+TEST_CASE("Chunks arrive in order, one slot after the other, and the third waits for the first one's credit") {
   Ends ends;
   REQUIRE(ends.OpenBoth());
-  ends.Put("one ");
-  ends.Put("two ");
-  CHECK(ends.sending.Idle());
-  CHECK_FALSE(ends.send.Waiting());
-  ends.Put("tri ");
-  CHECK_FALSE(ends.sending.Advance());
-  CHECK(ends.send.Waiting());
-  CHECK(ends.send.Counters() == "PE 1 has consumed 0 of 3 messages in 2 slots");
-  CHECK(ends.Arrived() == "one ");
-  CHECK_FALSE(ends.sending.Advance());
-  ends.receive.EnqueueCredit(ends.job.context(1), &ends.receiving);
-  CHECK(ends.sending.Advance());
-  CHECK(ends.Arrived() == "two ");
-  CHECK(ends.Arrived() == "tri ");
-  CHECK_FALSE(ends.receive.Waiting());
-  CHECK(ends.Arrived() == "nothing");
-  CHECK(ends.receive.Waiting());
-  CHECK(ends.receive.Counters() == "PE 0 has put 3 of 4 messages into slots of 128 bytes");
+  CHECK(ends.Put("one "));
+  CHECK(ends.Put("two "));
+  CHECK_FALSE(ends.Put("tri "));
+  CHECK(ends.Take(0) == "one ");
+  CHECK_FALSE(ends.Put("tri "));
+  ends.receive.Credit(ends.job.context(1), 1);
+  CHECK(ends.Put("tri "));
+  CHECK_FALSE(ends.Put("four"));
+  CHECK(ends.Take(1) == "two ");
+  CHECK(ends.Take(2) == "tri ");
+  CHECK(ends.Take(3) == "nothing");
+  CHECK(ends.send.sent() == 3);
 }
 
-TEST_CASE(
-    "A sender whose receiver is done waits for nothing, even when the record already counts for another channel") {
+TEST_CASE("A channel that was closed is found no more, and the next one starts at zero") {
   Ends ends;
   REQUIRE(ends.OpenBoth());
-  for (int message = 0; message < 3; ++message) {
-    ends.Put("data");
-    CHECK(ends.Arrived() == "data");
-    ends.receive.EnqueueCredit(ends.job.context(1), &ends.receiving);
-  }
-  ends.receive.Close(ends.job.context(1), &ends.receiving);
+  CHECK(ends.Put("data"));
+  CHECK(ends.Take(0) == "data");
+  ends.receive.Close(ends.job.context(1));
   CHECK_FALSE(ends.receive.open());
-  CHECK_FALSE(ends.send.Waiting());
+  SendChannel late;
+  CHECK_FALSE(late.Open(ends.job.context(0), 1, kKey));
   ReceiveChannel next;
-  REQUIRE(next.Open(ends.job.context(1), 0, kKey, ends.block, kTwoSlots, &ends.receiving));
-  CHECK_FALSE(ends.send.Waiting());
+  REQUIRE(next.Open(ends.job.context(1), 0, kKey, ends.block, kTwoSlots));
+  CHECK(next.Arrived() == 0);
+  CHECK(late.Open(ends.job.context(0), 1, kKey));
 }
 
 }  // namespace

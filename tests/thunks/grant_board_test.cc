@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tests/nvshmem/test_heap.h"
-#include "xla_patch/nvshmem/host/host_api.h"
 
 namespace xla_shmem {
 namespace {
@@ -16,12 +15,10 @@ namespace {
 // PE 0 sends, PE 1 receives and publishes.
 struct Boards {
   Boards() : heap(testing::HeapOfOneProcess(2, 1 << 20)) {
-    REQUIRE(host::SetHeap(heap.get()));
     const size_t offset = heap->Allocate(GrantBoard::Bytes(2));
-    sender = std::make_unique<GrantBoard>(&host::Api(), heap->base(0) + offset, 0, 2);
-    receiver = std::make_unique<GrantBoard>(&host::Api(), heap->base(1) + offset, 1, 2);
+    sender = std::make_unique<GrantBoard>(heap.get(), offset, 0);
+    receiver = std::make_unique<GrantBoard>(heap.get(), offset, 1);
   }
-  ~Boards() { host::SetHeap(nullptr); }
   std::unique_ptr<host::Heap> heap;
   std::unique_ptr<GrantBoard> sender, receiver;
 };
@@ -44,62 +41,58 @@ bool Whole(const GrantRecord& seen, const MessageKey& key) {
 
 TEST_CASE("A grant is found under its key from its publishing to its withdrawal") {
   Boards boards;
-  host::Stream stream;
   const MessageKey key{17, 4};
   GrantRecord seen;
   CHECK(boards.sender->Find(1, key, &seen) == nullptr);
-  const int record = boards.receiver->Publish(0, GrantFor(key), &stream);
+  const int record = boards.receiver->Publish(0, GrantFor(key));
   REQUIRE(record >= 0);
   REQUIRE(boards.sender->Find(1, key, &seen) != nullptr);
   CHECK(Whole(seen, key));
   CHECK(boards.sender->Find(1, {17, 5}, &seen) == nullptr);
   CHECK(boards.sender->Find(1, {18, 4}, &seen) == nullptr);
   CHECK(boards.sender->Find(0, key, &seen) == nullptr);
-  boards.receiver->Withdraw(0, record, &stream);
+  boards.receiver->Withdraw(0, record);
   CHECK(boards.sender->Find(1, key, &seen) == nullptr);
 }
 
-TEST_CASE("Credit signalled on the receiver's word arrives in the sender's record, and starts at zero again") {
+TEST_CASE("Credit arrives in the sender's record, and starts at zero again") {
   Boards boards;
-  host::Stream stream;
   const MessageKey key{1, 1};
   GrantRecord seen;
   for (int round = 0; round < 3; ++round) {
-    const int record = boards.receiver->Publish(0, GrantFor(key), &stream);
+    const int record = boards.receiver->Publish(0, GrantFor(key));
     GrantRecord* found = boards.sender->Find(1, key, &seen);
     REQUIRE(found != nullptr);
     CHECK(found->credit == 0);
-    host::Api().shmem.signal_op_on_stream(boards.receiver->CreditWord(record), 9, kSignalSet, 0, &stream);
+    boards.receiver->Credit(0, record, 9);
     CHECK(found->credit == 9);
-    boards.receiver->Withdraw(0, record, &stream);
+    boards.receiver->Withdraw(0, record);
   }
 }
 
 TEST_CASE("Hundreds of grants for one sender are all found, and withdrawing gives their records back") {
   Boards boards;
-  host::Stream stream;
   for (int round = 0; round < 20; ++round) {
     std::vector<int> records;
     GrantRecord seen;
     for (uint64_t i = 0; i < 500; ++i) {
-      records.push_back(boards.receiver->Publish(0, GrantFor({i, 7}), &stream));
+      records.push_back(boards.receiver->Publish(0, GrantFor({i, 7})));
       REQUIRE(records.back() >= 0);
     }
     CHECK(std::set<int>(records.begin(), records.end()).size() == 500);
     bool all = true;
     for (uint64_t i = 0; i < 500; ++i) all &= boards.sender->Find(1, {i, 7}, &seen) != nullptr && Whole(seen, {i, 7});
     CHECK(all);
-    for (int record : records) boards.receiver->Withdraw(0, record, &stream);
+    for (int record : records) boards.receiver->Withdraw(0, record);
   }
 }
 
 TEST_CASE("A full board says so instead of overwriting, and takes grants again after a withdrawal") {
   Boards boards;
-  host::Stream stream;
   std::vector<std::pair<MessageKey, int>> published;
   int refused = 0;
   for (uint64_t i = 0; i < 5000; ++i) {
-    const int record = boards.receiver->Publish(0, GrantFor({i, i}), &stream);
+    const int record = boards.receiver->Publish(0, GrantFor({i, i}));
     record >= 0 ? published.push_back({{i, i}, record}) : void(++refused);
   }
   CHECK(refused > 0);
@@ -108,8 +101,8 @@ TEST_CASE("A full board says so instead of overwriting, and takes grants again a
   bool all = true;
   for (const auto& [key, record] : published) all &= boards.sender->Find(1, key, &seen) != nullptr && Whole(seen, key);
   CHECK(all);
-  boards.receiver->Withdraw(0, published[0].second, &stream);
-  CHECK(boards.receiver->Publish(0, GrantFor(published[0].first), &stream) == published[0].second);
+  boards.receiver->Withdraw(0, published[0].second);
+  CHECK(boards.receiver->Publish(0, GrantFor(published[0].first)) == published[0].second);
 }
 
 TEST_CASE("A reader never sees a torn record while two threads publish the same keys with other bodies") {
@@ -120,17 +113,16 @@ TEST_CASE("A reader never sees a torn record while two threads publish the same 
   std::vector<int> failed(2, 0);
   for (int id = 0; id < 2; ++id) {
     publishers.emplace_back([&, id] {
-      host::Stream stream;
       for (uint64_t i = 0; !stop; ++i) {
         GrantRecord grant = GrantFor({i, i * i});
         grant.key = {static_cast<uint64_t>(id), 1};
-        const int record = boards.receiver->Publish(0, grant, &stream);
+        const int record = boards.receiver->Publish(0, grant);
         if (record < 0) {
           ++failed[id];
           continue;
         }
         if (i % 64 == 0) std::this_thread::yield();
-        boards.receiver->Withdraw(0, record, &stream);
+        boards.receiver->Withdraw(0, record);
       }
     });
   }

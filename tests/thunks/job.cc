@@ -1,5 +1,6 @@
 #include "tests/thunks/job.h"
 
+#include <cstdio>
 #include <cstdlib>
 #include <utility>
 
@@ -21,31 +22,21 @@ size_t CountBlocks(SlotPool* pool, size_t bytes) {
 Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
 
 Job::Job(const JobOptions& options, std::unique_ptr<host::Heap> heap) : heap_(std::move(heap)) {
-  if (!host::SetHeap(heap_.get())) abort();
-  const size_t board = heap_->Allocate(GrantBoard::Bytes(n_pes()));
-  const size_t arena = heap_->Allocate(options.arena_bytes);
-  const size_t reserve = heap_->Allocate(options.reserve_bytes);
-  if (reserve == SIZE_MAX) abort();
-  contexts_.resize(n_pes());
-  for (int pe : heap_->local_pes()) {
-    char* base = heap_->base(pe);
-    boards_.push_back(std::make_unique<GrantBoard>(&host::Api(), base + board, pe, n_pes()));
-    pools_.push_back(std::make_unique<SlotPool>(base + arena, options.arena_bytes));
-    SlotPool* slots = pools_.back().get();
-    pools_.push_back(std::make_unique<SlotPool>(base + reserve, options.reserve_bytes));
-    contexts_[pe] = {&host::Api(), pe, base, boards_.back().get(), slots, pools_.back().get()};
+  std::string error;
+  pes_ = LocalPes::Create({options.single_copy, options.arena_bytes, options.reserve_bytes}, heap_.get(), &error);
+  if (pes_ == nullptr) {
+    fprintf(stderr, "%s\n", error.c_str());
+    abort();
   }
   engine_ = std::make_unique<host::ProgressEngine>(heap_.get(), options.spin, options.deadline);
 }
 
-Job::~Job() {
-  engine_.reset();
-  host::SetHeap(nullptr);
-}
+Job::~Job() = default;
 
 size_t Job::HeapBytes(const JobOptions& options) {
-  const size_t teams = 2 * sizeof(uint64_t) * host::kMaxTeams * options.n_pes;
-  const size_t bytes = teams + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
+  // As much mail as in a large heap.
+  const size_t mail = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
+  const size_t bytes = mail + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
   return (bytes + (256 << 10)) / host::kPageBytes * host::kPageBytes;
 }
 
@@ -65,8 +56,8 @@ std::string Job::Finish(std::unique_ptr<Operation> operation) {
   return outcome.Get();
 }
 
-size_t Job::FreeBlocks(int pe, size_t bytes) { return CountBlocks(contexts_[pe].slots, bytes); }
+size_t Job::FreeBlocks(int pe, size_t bytes) { return CountBlocks(context(pe).slots, bytes); }
 
-size_t Job::FreeReserveBlocks(int pe, size_t bytes) { return CountBlocks(contexts_[pe].reserve, bytes); }
+size_t Job::FreeReserveBlocks(int pe, size_t bytes) { return CountBlocks(context(pe).reserve, bytes); }
 
 }  // namespace xla_shmem::testing

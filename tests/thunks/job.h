@@ -9,9 +9,8 @@
 #include <vector>
 
 #include "xla_patch/nvshmem/host/heap.h"
-#include "xla_patch/nvshmem/host/host_api.h"
 #include "xla_patch/nvshmem/host/progress_engine.h"
-#include "xla_patch/thunks/channel.h"
+#include "xla_patch/thunks/local_pes.h"
 
 namespace xla_shmem::testing {
 
@@ -21,6 +20,7 @@ struct JobOptions {
   size_t reserve_bytes = 1 << 20;
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
+  host::SingleCopy single_copy = host::SingleCopy::kAuto;
 };
 
 class Job {
@@ -36,7 +36,7 @@ class Job {
   int n_pes() const { return heap_->n_pes(); }
   host::Heap& heap() { return *heap_; }
   host::ProgressEngine& engine() { return *engine_; }
-  const PeContext& context(int pe) const { return contexts_[pe]; }
+  const PeContext& context(int pe) const { return *pes_->context(pe); }
 
   // Polls inline, then submits: what an FFI handler does. `done` gets "" or the error.
   void Start(std::unique_ptr<Operation> operation, host::ProgressEngine::Completion done);
@@ -50,9 +50,7 @@ class Job {
  private:
   std::unique_ptr<host::Heap> heap_;
   std::unique_ptr<host::ProgressEngine> engine_;
-  std::vector<std::unique_ptr<GrantBoard>> boards_;
-  std::vector<std::unique_ptr<SlotPool>> pools_;
-  std::vector<PeContext> contexts_;  // by PE; those of other processes are empty
+  std::unique_ptr<LocalPes> pes_;
 };
 
 }  // namespace xla_shmem::testing

@@ -5,8 +5,6 @@
 #include <cstdlib>
 #include <utility>
 
-#include "xla_patch/nvshmem/host/host_api.h"
-
 namespace xla_shmem {
 
 Runtime& Runtime::Get() {
@@ -58,37 +56,12 @@ bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, st
   heap_ = host::Heap::Create(std::move(segments), layout.process_of_pe, process_, error);
   if (heap_ == nullptr) return false;
   layout_ = layout;
-  if (!SetUpPes(error)) return false;
+  if (options.single_copy == host::SingleCopy::kOff) host::PermitReaders(false);
+  pes_ = LocalPes::Create({options.single_copy}, heap_.get(), error);
+  if (pes_ == nullptr) return false;
+  for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
   engine_ = std::make_unique<host::ProgressEngine>(heap_.get(), options.spin, options.deadline);
   connected_.store(true, std::memory_order_release);
-  return true;
-}
-
-bool Runtime::SetUpPes(std::string* error) {
-  const int n_pes = heap_->n_pes();
-  const bool teams = host::SetHeap(heap_.get());
-  const size_t board = heap_->Allocate(GrantBoard::Bytes(n_pes));
-  // What is left is the arena: three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No
-  // deadlock").
-  const size_t left = heap_->bytes() - heap_->Used();
-  const size_t reserve_bytes = left / 4 / host::kPageBytes * host::kPageBytes;
-  const size_t arena_bytes = left / host::kPageBytes * host::kPageBytes - reserve_bytes;
-  if (!teams || board == SIZE_MAX || reserve_bytes < (64 << 10)) {
-    *error = "a symmetric heap of " + std::to_string(heap_->bytes()) + " bytes a PE is too small for " +
-             std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)";
-    return false;
-  }
-  const size_t reserve = heap_->Allocate(reserve_bytes);
-  const size_t arena = heap_->Allocate(arena_bytes);
-  for (int pe : heap_->local_pes()) {
-    char* base = heap_->base(pe);
-    boards_.push_back(std::make_unique<GrantBoard>(&host::Api(), base + board, pe, n_pes));
-    pools_.push_back(std::make_unique<SlotPool>(base + arena, arena_bytes));
-    SlotPool* slots = pools_.back().get();
-    pools_.push_back(std::make_unique<SlotPool>(base + reserve, reserve_bytes));
-    context_of_device_.emplace(layout_.device_of_pe[pe],
-                               PeContext{&host::Api(), pe, base, boards_.back().get(), slots, pools_.back().get()});
-  }
   return true;
 }
 
@@ -105,7 +78,7 @@ std::string Runtime::EnsureConnected() {
 
 const PeContext* Runtime::ContextOfDevice(int64_t device_id) const {
   const auto found = context_of_device_.find(device_id);
-  return found == context_of_device_.end() ? nullptr : &found->second;
+  return found == context_of_device_.end() ? nullptr : found->second;
 }
 
 }  // namespace xla_shmem

@@ -24,7 +24,7 @@
 #include "xla_patch/ffi/execution_counter.h"
 #include "xla_patch/nvshmem/host/heap.h"
 #include "xla_patch/nvshmem/host/progress_engine.h"
-#include "xla_patch/thunks/channel.h"
+#include "xla_patch/thunks/local_pes.h"
 
 namespace xla_shmem {
 
@@ -39,6 +39,7 @@ struct JobLayout {
 struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+  host::SingleCopy single_copy = host::SingleCopy::kAuto;
 };
 
 class Runtime {
@@ -64,7 +65,6 @@ class Runtime {
 
  private:
   Runtime() = default;
-  bool SetUpPes(std::string* error);
   void UnlinkSegment();
 
   std::mutex mutex_;
@@ -78,9 +78,8 @@ class Runtime {
   JobLayout layout_;
   std::unique_ptr<host::Heap> heap_;
   std::unique_ptr<host::ProgressEngine> engine_;
-  std::vector<std::unique_ptr<GrantBoard>> boards_;
-  std::vector<std::unique_ptr<SlotPool>> pools_;
-  std::unordered_map<int64_t, PeContext> context_of_device_;
+  std::unique_ptr<LocalPes> pes_;
+  std::unordered_map<int64_t, const PeContext*> context_of_device_;
   ExecutionCounter executions_;
 };
 

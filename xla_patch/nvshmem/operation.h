@@ -11,6 +11,9 @@ class Operation {
   virtual ~Operation() = default;
   // Advances without ever blocking; true when finished. Called by one thread at a time.
   virtual bool Poll() = 0;
+  // From here on Poll may come late, after a sleep: whatever peers may need of this operation has to be published in
+  // the next Poll at the latest.
+  virtual void Settle() {}
   // One sentence on what is waited for, counters seen and expected included: the text of a deadline error.
   virtual std::string Describe() const = 0;
   // True if this operation, looked at now, cannot finish unless `pe` does something more. Asked about PEs whose process

@@ -8,11 +8,15 @@
 
 namespace xla_shmem {
 
-// XLA may give operand i and result i one buffer, and collectives handle that in the order they touch it. Any other
-// overlap (operand i with result j, or shifted) would be overwritten before it is read: such operands are copied, and
-// `operands` then points to the copies. Returns true if some operand i is exactly result i.
-bool CopyAskewOperands(const std::vector<char*>& results, const std::vector<size_t>& bytes,
-                       std::vector<const char*>* operands, std::vector<std::unique_ptr<char[]>>* copies);
+using OperandCopies = std::vector<std::unique_ptr<char[]>>;
+
+// XLA may give an operand and a result one buffer. A collective copes with that where operand i lies exactly at
+// `homes[i]` (null: nowhere), in the order in which it touches memory. In any other overlap, with whichever result, the
+// operand would be overwritten before it is read: it is copied, and `operands` then points to the copy. Returns true if
+// some operand is at home in a result.
+bool CopyAskewOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
+                       const std::vector<char*>& homes, const std::vector<size_t>& operand_bytes,
+                       std::vector<const char*>* operands, OperandCopies* copies);
 
 }  // namespace xla_shmem
 

@@ -22,21 +22,20 @@ void Store(T& word, T value) {
 
 size_t GrantBoard::Bytes(int n_pes) { return sizeof(GrantRecord) * kRecords * static_cast<size_t>(n_pes); }
 
-GrantBoard::GrantBoard(const TransportApi* api, void* symmetric, int pe, int n_pes)
-    : api_(api),
-      board_(static_cast<GrantRecord*>(symmetric)),
+GrantBoard::GrantBoard(const host::Heap* heap, size_t offset, int pe)
+    : heap_(heap),
+      offset_(offset),
       pe_(pe),
-      used_(new std::atomic<bool>[static_cast<size_t>(n_pes) * kRecords]()) {}
+      used_(new std::atomic<bool>[static_cast<size_t>(heap->n_pes()) * kRecords]()) {}
 
-int GrantBoard::Publish(int sender, const GrantRecord& grant, StreamHandle stream) {
+int GrantBoard::Publish(int sender, const GrantRecord& grant) {
   const uint64_t home = Mix(grant.key);
   std::atomic<bool>* used = &used_[static_cast<size_t>(sender) * kRecords];
   for (int probe = 0; probe < kWindow; ++probe) {
     const int record = static_cast<int>((home + probe) % kRecords);
     if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire))
       continue;
-    GrantRecord* mine = &Row(pe_)[record];
-    auto* remote = static_cast<GrantRecord*>(api_->shmem.ptr(mine, sender));
+    GrantRecord* remote = &Row(sender, pe_)[record];
     Store(remote->key.operation, grant.key.operation);
     Store(remote->key.execution, grant.key.execution);
     Store(remote->block_offset, grant.block_offset);
@@ -44,21 +43,27 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant, StreamHandle strea
     Store(remote->num_slots, grant.num_slots);
     Store(remote->credit, uint64_t{0});
     const uint64_t generation = generation_.fetch_add(1, std::memory_order_relaxed) + 1;
-    api_->shmem.signal_op_on_stream(&mine->state, generation, kSignalSet, sender, stream);
+    Store(remote->state, generation);
+    Ring(heap_->BellOf(sender));
     return record;
   }
   return -1;
 }
 
-void GrantBoard::Withdraw(int sender, int record, StreamHandle stream) {
-  api_->shmem.signal_op_on_stream(&Row(pe_)[record].state, 0, kSignalSet, sender, stream);
+void GrantBoard::Withdraw(int sender, int record) {
+  Store(Row(sender, pe_)[record].state, uint64_t{0});
   used_[static_cast<size_t>(sender) * kRecords + record].store(false, std::memory_order_release);
+}
+
+void GrantBoard::Credit(int sender, int record, uint64_t consumed) {
+  Store(Row(sender, pe_)[record].credit, consumed);
+  Ring(heap_->BellOf(sender));
 }
 
 GrantRecord* GrantBoard::Find(int receiver, const MessageKey& key, GrantRecord* grant) const {
   const uint64_t home = Mix(key);
   for (int probe = 0; probe < kWindow; ++probe) {
-    GrantRecord* record = &Row(receiver)[(home + probe) % kRecords];
+    GrantRecord* record = &Row(pe_, receiver)[(home + probe) % kRecords];
     const uint64_t generation = Load(record->state);
     if (generation == 0) continue;
     grant->state = generation;

@@ -16,19 +16,10 @@
 #include <cstdint>
 #include <memory>
 
-#include "xla_patch/nvshmem/api.h"
+#include "xla_patch/nvshmem/host/heap.h"
+#include "xla_patch/thunks/message_key.h"
 
 namespace xla_shmem {
-
-// Names one message of the job, the same at both ends: the operation (unique over modules and parts of combined
-// collectives), and which execution of it (XLA's run id and the count within that run).
-struct MessageKey {
-  uint64_t operation;
-  uint64_t execution;
-  bool operator==(const MessageKey& other) const {
-    return operation == other.operation && execution == other.execution;
-  }
-};
 
 struct alignas(64) GrantRecord {
   uint64_t state;
@@ -44,15 +35,15 @@ class GrantBoard {
  public:
   // Bytes of symmetric memory a board takes on every PE.
   static size_t Bytes(int n_pes);
-  // `symmetric` is the address of the board in `pe`'s heap, of `n_pes` PEs.
-  GrantBoard(const TransportApi* api, void* symmetric, int pe, int n_pes);
+  // `offset` is where Bytes() have been allocated in every heap.
+  GrantBoard(const host::Heap* heap, size_t offset, int pe);
 
   // Receiver: publishes `grant` (state and credit are set here) on `sender`'s board. Record number, or -1 if none is
-  // free. `stream` must be idle.
-  int Publish(int sender, const GrantRecord& grant, StreamHandle stream);
-  void Withdraw(int sender, int record, StreamHandle stream);
-  // Local address standing for the credit word of a published grant (to be signalled on the sender).
-  uint64_t* CreditWord(int record) { return &Row(pe_)[record].credit; }
+  // free.
+  int Publish(int sender, const GrantRecord& grant);
+  void Withdraw(int sender, int record);
+  // Tells the sender of a published grant how many messages have been consumed.
+  void Credit(int sender, int record, uint64_t consumed);
 
   // Sender: finds the grant that `receiver` published for `key`, copies it, and returns the local record; else nullptr.
   GrantRecord* Find(int receiver, const MessageKey& key, GrantRecord* grant) const;
@@ -62,10 +53,13 @@ class GrantBoard {
   // whose inputs are ready, so a step with hundreds of uncombined gradients needs hundreds.
   static constexpr int kRecords = 1024;
   static constexpr int kWindow = 16;  // records a key may be found in
-  GrantRecord* Row(int receiver) const { return board_ + static_cast<size_t>(receiver) * kRecords; }
+  // What `receiver` has granted `sender`, on the board of the latter.
+  GrantRecord* Row(int sender, int receiver) const {
+    return reinterpret_cast<GrantRecord*>(heap_->base(sender) + offset_) + static_cast<size_t>(receiver) * kRecords;
+  }
 
-  const TransportApi* const api_;
-  GrantRecord* const board_;
+  const host::Heap* const heap_;
+  const size_t offset_;
   const int pe_;
   std::unique_ptr<std::atomic<bool>[]> used_;  // [sender][record]: published there by this PE
   std::atomic<uint64_t> generation_{0};

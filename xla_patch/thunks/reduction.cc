@@ -1,13 +1,20 @@
 #include "xla_patch/thunks/reduction.h"
 
-#include <string.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
+#include "xla_patch/thunks/narrow_floats.h"
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
+#endif
+
+#if defined(__clang__)
+#define XLA_SHMEM_INDEPENDENT_TURNS _Pragma("clang loop vectorize(assume_safety)")
+#pragma clang diagnostic ignored "-Wpass-failed"  // some types have no vector code, which is no mistake
+#else
+#define XLA_SHMEM_INDEPENDENT_TURNS _Pragma("GCC ivdep")
 #endif
 
 namespace xla_shmem {
@@ -16,66 +23,16 @@ namespace {
 // Elements reduced at a time: the accumulators stay in the L1 cache and the output may alias an input.
 constexpr size_t kBlock = 1024;
 
-struct F16 {
-  uint16_t bits;
-};
-struct Bf16 {
-  uint16_t bits;
-};
-
-float FromBits(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-uint32_t ToBits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-float Widen(Bf16 value) { return FromBits(static_cast<uint32_t>(value.bits) << 16); }
-
-Bf16 NarrowBf16(float value) {
-  const uint32_t bits = ToBits(value);
-  const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
-  const uint32_t quiet_nan = (bits >> 16) | 0x40;
-  return {static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet_nan : rounded)};
-}
-
-// Branch-free half conversions: rebias the exponent by a multiplication, which handles subnormals exactly.
-float Widen(F16 value) {
-  const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
-  const float scaled = FromBits(magnitude) * FromBits(0x77800000);  // 2^112 = 2^(127-15)
-  const uint32_t special = magnitude | 0x7f800000;                  // infinities and NaNs keep an all-ones exponent
-  const uint32_t bits = magnitude >= 0x0f800000 ? special : ToBits(scaled);
-  return FromBits(bits | static_cast<uint32_t>(value.bits & 0x8000) << 16);
-}
-
-F16 NarrowF16(float value) {
-  const uint32_t bits = ToBits(value);
-  const uint32_t sign = (bits >> 16) & 0x8000;
-  const uint32_t magnitude = bits & 0x7fffffff;
-  uint32_t half;
-  if (magnitude > 0x7f800000) {
-    half = 0x7e00 | ((magnitude >> 13) & 0x3ff);
-  } else if (magnitude >= 0x47800000) {  // 2^16: too large even before rounding
-    half = 0x7c00;
-  } else if (magnitude < 0x38800000) {  // below 2^-14: let the adder shift and round into place (0.5 has the right ulp)
-    half = ToBits(FromBits(magnitude) + 0.5f) - 0x3f000000;
-  } else {
-    half = (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13;
-  }
-  return {static_cast<uint16_t>(sign | half)};
-}
-
 // XLA's threads flush denormals, ours do not; an all-reduce must give the same bits on whichever thread it runs.
 class ScopedIeeeDenormals {
  public:
 #if defined(__x86_64__)
-  ScopedIeeeDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ & ~kFlushBits); }
-  ~ScopedIeeeDenormals() { _mm_setcsr(saved_); }
+  ScopedIeeeDenormals() : saved_(_mm_getcsr()) {
+    if ((saved_ & kFlushBits) != 0) _mm_setcsr(saved_ & ~kFlushBits);
+  }
+  ~ScopedIeeeDenormals() {
+    if ((saved_ & kFlushBits) != 0) _mm_setcsr(saved_);
+  }
 
  private:
   static constexpr unsigned kFlushBits = 0x8040;  // FTZ and DAZ of MXCSR
@@ -92,46 +49,69 @@ class ScopedIeeeDenormals {
 #endif
 };
 
-template <typename T>
-struct Traits {
-  // Integers wrap: unsigned arithmetic has no overflow.
-  using Accumulator = T;
-  static T Load(T value) { return value; }
-  static T Store(T value) { return value; }
-};
-template <>
-struct Traits<F16> {
-  using Accumulator = float;
-  static float Load(F16 value) { return Widen(value); }
-  static F16 Store(float value) { return NarrowF16(value); }
-};
-template <>
-struct Traits<Bf16> {
-  using Accumulator = float;
-  static float Load(Bf16 value) { return Widen(value); }
-  static Bf16 Store(float value) { return NarrowBf16(value); }
+// A predicate is a byte that is zero or not.
+struct Pred {
+  uint8_t byte;
+  static uint8_t Widen(Pred value) { return value.byte != 0; }
+  static Pred Narrow(uint8_t value) { return {value}; }
 };
 
+template <typename Part>
+struct Complex {
+  Part real, imaginary;
+};
+
+// How T is held while it is reduced: as itself, or as what Widen gives.
 template <typename T>
-T Wrap(T a, T b, bool multiply) {
-  using Unsigned = std::make_unsigned_t<T>;
-  // Through uint64: two uint16 would be promoted to int, whose product may overflow.
-  const uint64_t x = static_cast<Unsigned>(a), y = static_cast<Unsigned>(b);
-  return static_cast<T>(static_cast<Unsigned>(multiply ? x * y : x + y));
+constexpr bool kIsItself =
+    std::is_arithmetic_v<T> || std::is_same_v<T, Complex<float>> || std::is_same_v<T, Complex<double>>;
+
+template <typename T>
+inline auto Load(T value) {
+  if constexpr (kIsItself<T>) {
+    return value;
+  } else {
+    return T::Widen(value);
+  }
 }
+
+template <typename T, typename Accumulator>
+inline T Store(Accumulator value) {
+  if constexpr (kIsItself<T>) {
+    return value;
+  } else {
+    return T::Narrow(value);
+  }
+}
+
+// Integers wrap: unsigned arithmetic has no overflow. Two uint16 would be promoted to int, whose product may overflow,
+// hence at least 32 bits.
+template <typename T>
+using Wrapping = std::conditional_t<sizeof(T) <= 4, uint32_t, uint64_t>;
 
 struct Sum {
   template <typename T>
   static T Apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return Wrap(a, b, false);
-    return a + b;
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) + static_cast<Wrapping<T>>(b));
+    } else {
+      return a + b;
+    }
   }
 };
 struct Prod {
   template <typename T>
   static T Apply(T a, T b) {
-    if constexpr (std::is_integral_v<T>) return Wrap(a, b, true);
-    return a * b;
+    if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
+    } else {
+      return a * b;
+    }
+  }
+  // As XLA multiplies: without C's repair of infinities that came out as NaN.
+  template <typename Part>
+  static Complex<Part> Apply(Complex<Part> a, Complex<Part> b) {
+    return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
   }
 };
 struct Min {
@@ -146,45 +126,140 @@ struct Max {
     return a != a || a > b ? a : b;
   }
 };
+struct And {
+  template <typename T>
+  static T Apply(T a, T b) {
+    return a & b;
+  }
+};
+struct Or {
+  template <typename T>
+  static T Apply(T a, T b) {
+    return a | b;
+  }
+};
+struct Xor {
+  template <typename T>
+  static T Apply(T a, T b) {
+    return a ^ b;
+  }
+};
+
+struct Operands {
+  const char* const* inputs;
+  size_t count;
+  size_t elements;
+  char* output;
+};
+
+// Turns of the loops that write the output are independent: it is one of the inputs or apart from all. The compiler is
+// told so, or it would check for overlap and leave in-place reductions without vector code.
+template <typename T, typename Operator>
+__attribute__((always_inline)) inline void ReduceLoops(const Operands& operands) {
+  using Accumulator = decltype(Load(T{}));
+  alignas(64) Accumulator partial[kBlock];
+  for (size_t begin = 0; begin < operands.elements; begin += kBlock) {
+    const size_t size = std::min(kBlock, operands.elements - begin);
+    auto input = [&](size_t i) { return reinterpret_cast<const T*>(operands.inputs[i]) + begin; };
+    T* const out = reinterpret_cast<T*>(operands.output) + begin;
+    const T* const first = input(0);
+    const T* const last = input(operands.count - 1);
+    if (operands.count == 1) {
+      XLA_SHMEM_INDEPENDENT_TURNS
+      for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Load(first[i]));
+    } else if (operands.count == 2) {
+      XLA_SHMEM_INDEPENDENT_TURNS
+      for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Operator::Apply(Load(first[i]), Load(last[i])));
+    } else {
+      const T* const second = input(1);
+      for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(Load(first[i]), Load(second[i]));
+      for (size_t next = 2; next + 1 < operands.count; ++next) {
+        const T* const values = input(next);
+        for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(partial[i], Load(values[i]));
+      }
+      XLA_SHMEM_INDEPENDENT_TURNS
+      for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Operator::Apply(partial[i], Load(last[i])));
+    }
+  }
+}
+
+#if defined(__x86_64__)
+// The same loops for wider registers. Without fused multiply-add: the bits are the same on all machines.
+template <typename T, typename Operator>
+__attribute__((target("avx2"))) void ReduceAvx2(const Operands& operands) {
+  ReduceLoops<T, Operator>(operands);
+}
+#endif
 
 template <typename T, typename Operator>
-void ReduceTyped(const char* const* inputs, size_t count, size_t elements, char* output) {
-  using Accumulator = typename Traits<T>::Accumulator;
-  Accumulator sums[kBlock];
-  for (size_t begin = 0; begin < elements; begin += kBlock) {
-    const size_t size = std::min(kBlock, elements - begin);
-    const T* first = reinterpret_cast<const T*>(inputs[0]) + begin;
-    for (size_t i = 0; i < size; ++i) sums[i] = Traits<T>::Load(first[i]);
-    for (size_t input = 1; input < count; ++input) {
-      const T* next = reinterpret_cast<const T*>(inputs[input]) + begin;
-      for (size_t i = 0; i < size; ++i) sums[i] = Operator::Apply(sums[i], Traits<T>::Load(next[i]));
-    }
-    T* out = reinterpret_cast<T*>(output) + begin;
-    for (size_t i = 0; i < size; ++i) out[i] = Traits<T>::Store(sums[i]);
+void ReduceTyped(const Operands& operands) {
+#if defined(__x86_64__)
+  if constexpr (sizeof(T) > 1 || std::is_integral_v<T>) {  // 8-bit floats are widened by a table
+    static const bool avx2 = __builtin_cpu_supports("avx2") != 0;
+    if (avx2) return ReduceAvx2<T, Operator>(operands);
+  }
+#endif
+  ReduceLoops<T, Operator>(operands);
+}
+
+template <typename T>
+void ReduceFloats(ReductionKind kind, const Operands& operands) {
+  switch (kind) {
+    case ReductionKind::kSum:
+      return ReduceTyped<T, Sum>(operands);
+    case ReductionKind::kProd:
+      return ReduceTyped<T, Prod>(operands);
+    case ReductionKind::kMin:
+      return ReduceTyped<T, Min>(operands);
+    case ReductionKind::kMax:
+      return ReduceTyped<T, Max>(operands);
+    default:
+      return;  // Supports() is false
   }
 }
 
 template <typename T>
-void ReduceKind(ReductionKind kind, const char* const* inputs, size_t count, size_t elements, char* output) {
+void ReduceBits(ReductionKind kind, const Operands& operands) {
   switch (kind) {
-    case ReductionKind::kSum:
-      return ReduceTyped<T, Sum>(inputs, count, elements, output);
-    case ReductionKind::kProd:
-      return ReduceTyped<T, Prod>(inputs, count, elements, output);
-    case ReductionKind::kMin:
-      return ReduceTyped<T, Min>(inputs, count, elements, output);
-    case ReductionKind::kMax:
-      return ReduceTyped<T, Max>(inputs, count, elements, output);
+    case ReductionKind::kAnd:
+      return ReduceTyped<T, And>(operands);
+    case ReductionKind::kOr:
+      return ReduceTyped<T, Or>(operands);
+    case ReductionKind::kXor:
+      return ReduceTyped<T, Xor>(operands);
+    default:
+      return ReduceFloats<T>(kind, operands);
   }
 }
+
+void ReducePredicates(ReductionKind kind, const Operands& operands) {
+  switch (kind) {
+    case ReductionKind::kSum:
+    case ReductionKind::kMax:
+    case ReductionKind::kOr:
+      return ReduceTyped<Pred, Or>(operands);
+    case ReductionKind::kProd:
+    case ReductionKind::kMin:
+    case ReductionKind::kAnd:
+      return ReduceTyped<Pred, And>(operands);
+    case ReductionKind::kXor:
+      return ReduceTyped<Pred, Xor>(operands);
+  }
+}
+
+template <typename Part>
+void ReduceComplex(ReductionKind kind, Operands operands) {
+  if (kind == ReductionKind::kProd) return ReduceTyped<Complex<Part>, Prod>(operands);
+  operands.elements *= 2;  // a sum is a sum of the parts
+  if (kind == ReductionKind::kSum) ReduceTyped<Part, Sum>(operands);
+}
+
+bool IsInteger(ElementType type) { return type >= ElementType::kS8 && type <= ElementType::kU64; }
 
 }  // namespace
 
 size_t ElementBytes(ElementType type) {
   switch (type) {
-    case ElementType::kS8:
-    case ElementType::kU8:
-      return 1;
     case ElementType::kF16:
     case ElementType::kBf16:
     case ElementType::kS16:
@@ -197,39 +272,72 @@ size_t ElementBytes(ElementType type) {
     case ElementType::kF64:
     case ElementType::kS64:
     case ElementType::kU64:
+    case ElementType::kC64:
       return 8;
+    case ElementType::kC128:
+      return 16;
+    default:
+      return 1;
   }
-  return 0;
+}
+
+bool Supports(ElementType type, ReductionKind kind) {
+  if (type == ElementType::kPred || IsInteger(type)) return true;
+  if (type == ElementType::kC64 || type == ElementType::kC128) {
+    return kind == ReductionKind::kSum || kind == ReductionKind::kProd;
+  }
+  return kind <= ReductionKind::kMax;
 }
 
 void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements,
             char* output) {
   const ScopedIeeeDenormals ieee;
+  const Operands operands{inputs, count, elements, output};
   switch (type) {
     case ElementType::kF32:
-      return ReduceKind<float>(kind, inputs, count, elements, output);
+      return ReduceFloats<float>(kind, operands);
     case ElementType::kF64:
-      return ReduceKind<double>(kind, inputs, count, elements, output);
+      return ReduceFloats<double>(kind, operands);
     case ElementType::kF16:
-      return ReduceKind<F16>(kind, inputs, count, elements, output);
+      return ReduceFloats<F16>(kind, operands);
     case ElementType::kBf16:
-      return ReduceKind<Bf16>(kind, inputs, count, elements, output);
+      return ReduceFloats<Bf16>(kind, operands);
     case ElementType::kS8:
-      return ReduceKind<int8_t>(kind, inputs, count, elements, output);
+      return ReduceBits<int8_t>(kind, operands);
     case ElementType::kS16:
-      return ReduceKind<int16_t>(kind, inputs, count, elements, output);
+      return ReduceBits<int16_t>(kind, operands);
     case ElementType::kS32:
-      return ReduceKind<int32_t>(kind, inputs, count, elements, output);
+      return ReduceBits<int32_t>(kind, operands);
     case ElementType::kS64:
-      return ReduceKind<int64_t>(kind, inputs, count, elements, output);
+      return ReduceBits<int64_t>(kind, operands);
     case ElementType::kU8:
-      return ReduceKind<uint8_t>(kind, inputs, count, elements, output);
+      return ReduceBits<uint8_t>(kind, operands);
     case ElementType::kU16:
-      return ReduceKind<uint16_t>(kind, inputs, count, elements, output);
+      return ReduceBits<uint16_t>(kind, operands);
     case ElementType::kU32:
-      return ReduceKind<uint32_t>(kind, inputs, count, elements, output);
+      return ReduceBits<uint32_t>(kind, operands);
     case ElementType::kU64:
-      return ReduceKind<uint64_t>(kind, inputs, count, elements, output);
+      return ReduceBits<uint64_t>(kind, operands);
+    case ElementType::kPred:
+      return ReducePredicates(kind, operands);
+    case ElementType::kC64:
+      return ReduceComplex<float>(kind, operands);
+    case ElementType::kC128:
+      return ReduceComplex<double>(kind, operands);
+    case ElementType::kF8E4M3Fn:
+      return ReduceFloats<F8E4M3Fn>(kind, operands);
+    case ElementType::kF8E5M2:
+      return ReduceFloats<F8E5M2>(kind, operands);
+    case ElementType::kF8E4M3B11Fnuz:
+      return ReduceFloats<F8E4M3B11Fnuz>(kind, operands);
+    case ElementType::kF8E4M3Fnuz:
+      return ReduceFloats<F8E4M3Fnuz>(kind, operands);
+    case ElementType::kF8E5M2Fnuz:
+      return ReduceFloats<F8E5M2Fnuz>(kind, operands);
+    case ElementType::kF8E3M4:
+      return ReduceFloats<F8E3M4>(kind, operands);
+    case ElementType::kF8E4M3:
+      return ReduceFloats<F8E4M3>(kind, operands);
   }
 }
 

@@ -51,6 +51,7 @@ class Heap {
   void Fail(const std::string& why);
   // Why the job is broken: the words of the first process that gave up. Empty while all is well.
   std::string FailureText() const;
+  const SegmentHeader& HeaderOf(int pe) const { return homes_[pe].segment->header(); }
   // False when the process of `pe` has exited. Reads /proc: some microseconds.
   bool Alive(int pe) const { return homes_[pe].segment == nullptr || homes_[pe].segment->OwnerAlive(); }
 

@@ -80,6 +80,7 @@ bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
 
 void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion completion) {
   bool ring = false;
+  operation->Settle();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, ""});

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -62,6 +63,11 @@ int Back(int file, size_t bytes) {
 uint64_t PidNamespace() {
   struct stat status;
   return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<uint64_t>(status.st_ino) : 0;
+}
+
+void PermitReaders(bool permitted) {
+  // Fails where there is no Yama, and is not needed there.
+  prctl(PR_SET_PTRACER, permitted ? PR_SET_PTRACER_ANY : 0, 0, 0, 0);
 }
 
 bool JobKey::Parse(const std::string& hex, JobKey* key) {
@@ -149,6 +155,11 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   header.job_key[0] = job.words[0];
   header.job_key[1] = job.words[1];
   header.bytes = bytes;
+  segment->probe_ = std::make_unique<char[]>(kProbeBytes);
+  memset(segment->probe_.get(), 1, kProbeBytes);
+  memcpy(segment->probe_.get(), job.words, sizeof(job.words));
+  header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.get());
+  PermitReaders(true);
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;
 }

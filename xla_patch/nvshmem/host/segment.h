@@ -25,8 +25,9 @@ namespace xla_shmem::host {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 1;
+inline constexpr uint32_t kSegmentVersion = 2;
 inline constexpr size_t kFailureTextBytes = 1024;
+inline constexpr size_t kProbeBytes = 512 << 10;
 
 // First page of every segment.
 struct SegmentHeader {
@@ -39,6 +40,7 @@ struct SegmentHeader {
       pid;  // stored after the next two, before the segment is backed: 0 means nobody knows whose it is yet
   uint64_t pid_start_time;  // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
   uint64_t pid_namespace;   // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
+  uint64_t probe_address;   // kProbeBytes of the owner's private memory, the job key first (direct_reader.h)
   std::atomic<uint32_t> attached;
   // 0, or 1 once `failure_text` says why this process gave up (see Heap::Fail).
   std::atomic<uint32_t> failed;
@@ -80,6 +82,7 @@ class Segment {
   void* address_;
   size_t bytes_;
   bool owner_;
+  std::unique_ptr<char[]> probe_;  // of an owner
 };
 
 std::string SegmentName(const JobKey& job, int process);
@@ -89,6 +92,10 @@ int SweepStale();
 
 // Inode of this process's pid namespace, 0 where /proc does not tell.
 uint64_t PidNamespace();
+
+// Asks Yama (where it restricts ptrace to children) to let other processes of this user read our memory, or takes that
+// back.
+void PermitReaders(bool permitted);
 
 // Start time of `pid` in clock ticks since boot, 0 if there is no such process or it is a zombie.
 uint64_t ProcessStartTime(pid_t pid);

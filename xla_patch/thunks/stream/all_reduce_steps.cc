@@ -5,8 +5,11 @@
 
 namespace xla_shmem::gpu {
 
-static_assert(static_cast<size_t>(ElementType::kU64) + 1 == std::size(kKernelTypes));
-static_assert(static_cast<size_t>(ReductionKind::kMax) + 1 == std::size(kKernelKinds));
+// The kernels carry the first element types and reductions only; the others are CPU's.
+constexpr ElementType kLastKernelType = ElementType::kU64;
+constexpr ReductionKind kLastKernelKind = ReductionKind::kMax;
+static_assert(static_cast<size_t>(kLastKernelType) + 1 == std::size(kKernelTypes));
+static_assert(static_cast<size_t>(kLastKernelKind) + 1 == std::size(kKernelKinds));
 
 std::vector<int> PeersFrom(const std::vector<int>& group, int pe) {
   const auto self = std::find(group.begin(), group.end(), pe);
@@ -22,6 +25,11 @@ std::string CheckAllReduce(const StreamAllReduce& all_reduce, int pe) {
   if (all_reduce.group.size() > Device::kMaxReduceInputs) {
     return all_reduce.name + ": a replica group of " + std::to_string(all_reduce.group.size()) + " PEs, at most " +
            std::to_string(Device::kMaxReduceInputs) + " can be reduced on GPU";
+  }
+  const bool types_known = std::all_of(all_reduce.types.begin(), all_reduce.types.end(),
+                                       [](ElementType type) { return type <= kLastKernelType; });
+  if (!types_known || all_reduce.reduction > kLastKernelKind) {
+    return all_reduce.name + ": an element type or a reduction that the GPU's kernels do not carry; leave it to NCCL";
   }
   return "";
 }

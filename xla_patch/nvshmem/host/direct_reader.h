@@ -1,0 +1,50 @@
+// Reads other processes' private memory, so that a large message is copied once and not twice.
+//
+// process_vm_readv(2) where the kernel permits it and where it is worth it: that is found out once for every process,
+// by reading a word of its memory whose value is known, and by timing a larger read against the two copies that it
+// would save (a kernel that copies page by page can be slower than both). Between PEs of one process it is a memcpy.
+#ifndef XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
+#define XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "xla_patch/nvshmem/host/heap.h"
+
+namespace xla_shmem::host {
+
+enum class SingleCopy {
+  kAuto,    // where permitted and faster
+  kAlways,  // where permitted
+  kOff,     // between PEs of one process only
+};
+
+struct DirectPiece {
+  const void* remote;  // in the other process
+  void* local;
+  size_t bytes;
+};
+
+class DirectReader {
+ public:
+  enum class Outcome {
+    kDone,
+    kRefused,  // the kernel does not let us: the bytes must come another way
+    kGone,     // the process has exited or given up: they will never come
+  };
+
+  DirectReader(const Heap* heap, SingleCopy single_copy);
+
+  // Whether messages from `pe` are to be read out of its memory.
+  bool Reads(int pe) const { return reads_[pe]; }
+  // Copies the pieces from the memory of `pe`'s process.
+  Outcome Read(int pe, const DirectPiece* pieces, size_t count) const;
+
+ private:
+  const Heap* const heap_;
+  std::vector<char> reads_;  // by PE
+};
+
+}  // namespace xla_shmem::host
+
+#endif  // XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_

@@ -1,0 +1,26 @@
+// What the operations of one local PE share.
+#ifndef XLA_SHMEM_THUNKS_PE_CONTEXT_H_
+#define XLA_SHMEM_THUNKS_PE_CONTEXT_H_
+
+#include "xla_patch/nvshmem/host/direct_reader.h"
+#include "xla_patch/nvshmem/host/heap.h"
+
+namespace xla_shmem {
+
+class GrantBoard;
+class Mailboxes;
+class SlotPool;
+
+struct PeContext {
+  const host::Heap* heap;  // of the job
+  int pe;
+  Mailboxes* mail;
+  GrantBoard* board;
+  SlotPool* slots;
+  SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
+  const host::DirectReader* direct;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_PE_CONTEXT_H_

@@ -1,0 +1,43 @@
+#include "xla_patch/thunks/reducer.h"
+
+#include <algorithm>
+
+namespace xla_shmem {
+
+bool Reducer::Advance(const PeContext& context, size_t limit) {
+  bool moved = false;
+  views_.resize(contributions_.size());
+  while (!done()) {
+    // All are looked at, also those behind one that has not come, and before we may reduce: their senders may need to
+    // hear that they have been read before they can go on (docs/protocol.md, "All-reduce").
+    size_t end = limit;
+    for (size_t i = 0; i < contributions_.size(); ++i) {
+      views_[i] = contributions_[i].Look(context);
+      end = std::min(end, views_[i].end);
+    }
+    if (end <= reduced_) break;
+    ReduceTo(end);
+    for (Incoming& contribution : contributions_) contribution.Consume(context, end);
+    moved = true;
+  }
+  return moved;
+}
+
+void Reducer::ReduceTo(size_t end) {
+  inputs_.resize(contributions_.size() + 1);
+  result_.ForEach(reduced_, end, [&](size_t buffer, char* result, size_t position, size_t bytes) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (i == own_index_) {
+        inputs_[i] = own_.memory(buffer) + (result - result_.memory(buffer));
+      } else {
+        const Incoming::View& view = views_[i < own_index_ ? i : i - 1];
+        inputs_[i] = view.data + (position - view.begin);
+      }
+    }
+    const ElementType type = types_[buffer];
+    Reduce(type, kind_, inputs_.data(), inputs_.size(), bytes / ElementBytes(type), result);
+  });
+  reduced_ = end;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,19 @@
+#include "xla_patch/thunks/spans.h"
+
+#include <string.h>
+
+namespace xla_shmem {
+
+void Spans::CopyTo(char* memory, size_t begin, size_t end) const {
+  ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
+    memcpy(memory + (position - begin), source, bytes);
+  });
+}
+
+void Spans::CopyFrom(const char* memory, size_t begin, size_t end) const {
+  ForEach(begin, end, [&](size_t, char* destination, size_t position, size_t bytes) {
+    memcpy(destination, memory + (position - begin), bytes);
+  });
+}
+
+}  // namespace xla_shmem
