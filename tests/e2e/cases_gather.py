@@ -49,7 +49,9 @@ def scatters_along_each_dimension(world: World) -> None:
 @case(fast=("2x1", "4x1", "2x4"), slow=("8x1", "1x4"))
 def exchanges_between_each_two_dimensions(world: World) -> None:
     n = world.n
-    bodies = [lambda x, a=a, b=b: lax.all_to_all(x, "x", a, b, tiled=True) for a in range(3) for b in range(3)]
+    # XLA makes n slices of each, so the larger jobs do fewer.
+    pairs = [(a, b) for a in range(3) for b in range(3) if n <= 4 or a + b == 2]
+    bodies = [lambda x, a=a, b=b: lax.all_to_all(x, "x", a, b, tiled=True) for a, b in pairs]
     bodies += [lambda x: lax.all_to_all(x[:, :n], "x", 1, 0)]
     operand = world.put(random_bits(world, (n, n, 2 * n, 3 * n), "int16"))
     world.equals_stock(each(world, *bodies), operand, times=3)

@@ -43,6 +43,7 @@ def reports(
                 ranks=ranks,
                 devices=devices,
                 results=results,
+                timeout=220,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",
                 XLA_SHMEM_OPS=OPS,
@@ -61,7 +62,7 @@ def reports(
     return reports_of
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("shape", "name"), _parameters())
 def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]) -> None:
     job, of_rank = reports(shape, name)
@@ -72,7 +73,7 @@ def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRu
         assert of_rank[rank]["digests"] == of_rank[0]["digests"], f"ranks 0 and {rank} have other bits"
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("shape", "name"), [("2x1", "ring_passes_each_block_to_the_next")], ids=["2x1"])
 def test_job_ends_well_and_leaves_nothing_behind(
     shape: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]

@@ -288,8 +288,9 @@ def calls_that_make_no_sense_are_refused(rank: Rank) -> None:
         (ring, [buffer], [], "1 operands and 0 results"),
         (ring, [buffer], [buffer[:2]], "operand and result 0 of a call do not match"),
         (ring, [buffer[:3]], [buffer[1:]], f"{_full_name(ring)}: operand 0 overlaps result 0"),
-        (total, [flags], [flags], f"{_full_name(total)}: this element type cannot be reduced"),
-        (rank.all_reduce("xor", [list(range(rank.n))]), [buffer], [buffer], 'unknown reduction "xor"'),
+        (total, [flags], [flags], f'{_full_name(total)}: no reduction "sum" for this element type'),
+        (rank.all_reduce("xor", [list(range(rank.n))]), [buffer], [buffer], 'no reduction "xor" for this element type'),
+        (rank.all_reduce("mean", [list(range(rank.n))]), [buffer], [buffer], 'unknown reduction "mean"'),
         (rank.all_reduce("sum", [[rank.n]]), [buffer], [buffer], f"PE {rank.me} is in none of its replica groups"),
     ):
         for call in (rank.xla.start, rank.xla.self_joined):
