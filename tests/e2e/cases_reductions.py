@@ -57,8 +57,6 @@ def _check(world: World, terms: np.ndarray, names: list[str]) -> None:
 
 @case(fast=("2x1", "4x1"), slow=("2x4", "1x4"))
 def every_reduction_of_every_integer_type(world: World) -> None:
-    if world.n == 1:
-        return  # XLA:CPU leaves reductions of one device it does not know to nobody
     for dtype in INTEGERS:
         _check(world, _bits(world, (world.n, 17 * world.n), dtype), list(REDUCTIONS))
 

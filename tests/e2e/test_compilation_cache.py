@@ -70,3 +70,11 @@ def test_another_threshold_is_another_key(warm: Path, tmp_path: Path) -> None:
     other = _run(cache, tmp_path, XLA_SHMEM_THRESHOLD="1")
     for order in ORDERS:
         assert other[0][order] == {"from": "misses", "lowered": 1}, "only the permute has no threshold"
+
+
+@pytest.mark.timeout(60)
+def test_other_ops_are_another_key(warm: Path, tmp_path: Path) -> None:
+    cache = shutil.copytree(warm, tmp_path / "cache")
+    other = _run(cache, tmp_path, XLA_SHMEM_OPS="collective-permute")
+    for order in ORDERS:
+        assert other[0][order] == {"from": "misses", "lowered": 1}, "the all-reduce is not listed"

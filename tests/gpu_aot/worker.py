@@ -39,7 +39,9 @@ def main(path: str, names: list[str]) -> None:
     if plugin.active():
         places = topology.regular_places(DEVICES, devices_per_host=DEVICES)
         _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
-        _core.set_gpu_pass(topology.core_topology(places), _core.Transport(True))
+        _core.set_gpu_pass(
+            topology.core_topology(places), _core.gpu_transport({place.device_id: 0 for place in places})
+        )
     for name in names:
         stock = name.startswith("stock:")
         function, arguments = PROGRAMS[name.removeprefix("stock:")](devices)

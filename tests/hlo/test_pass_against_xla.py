@@ -23,6 +23,7 @@ OWNED_BY_CALLS = OWNED | {
     "custom_call_api_version",
     "custom_call_has_side_effect",
     "custom_call_target",
+    "dimensions",
     "iota_collective_device_list",
     "mesh_axes_replica_group_list",
     "opcode",
@@ -89,6 +90,29 @@ ENTRY main {
 }
 """
 
+# Every op that XLA_SHMEM_OPS can list, with two layouts and all dimensions where layout assignment puts them.
+LISTED_MODULE = """
+HloModule jit_h, is_scheduled=true, num_partitions=8
+xor { a = s32[] parameter(0)  b = s32[] parameter(1)  ROOT r = s32[] xor(a, b) }
+ENTRY main {
+  p0 = s32[4,6]{1,0} parameter(0)
+  p1 = s32[4,6]{0,1} parameter(1)
+  ag0 = s32[16,6]{1,0} all-gather(p0), channel_id=1, replica_groups={{0,2,4,6},{7,5,3,1}}, use_global_device_ids=true,
+    dimensions={0}, metadata={op_name="jit(f)/all_gather" source_file="train.py" source_line=8}
+  ag1 = s32[4,12]{0,1} all-gather(p1), channel_id=1, replica_groups=[4,2]<=[8], use_global_device_ids=true,
+    dimensions={1}, frontend_attributes={mine="kept"}
+  rs = s32[2,6]{1,0} reduce-scatter(ag0), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true,
+    dimensions={0}, to_apply=xor
+  a2a = (s32[4,6]{1,0}, s32[4,6]{1,0}) all-to-all(p0, p0), channel_id=1, replica_groups={{0,1},{2,3},{4,5},{7,6}}
+  one = s32[16,6]{1,0} all-to-all(ag0), channel_id=1, replica_groups={{0,1,2,3,4,5,6,7}}, dimensions={0},
+    control-predecessors={a2a}
+  cb = s32[16,6]{1,0} collective-broadcast(one), channel_id=1, replica_groups={{6,0,1}}
+  x = s32[4,6]{1,0} get-tuple-element(a2a), index=0
+  ROOT out = (s32[4,12]{0,1}, s32[2,6]{1,0}, s32[4,6]{1,0}, s32[16,6]{1,0}) tuple(ag1, rs, x, cb)
+}
+"""
+ALL = {"ops": [(op, None) for op in ("all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")]}
+
 
 LOWERINGS = [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")]
 
@@ -117,10 +141,15 @@ def fields(message: Any, without: set[str]) -> dict[str, Any]:
     return {d.name: v for d, v in message.ListFields() if d.name not in without}
 
 
-@pytest.mark.parametrize(("text", "lowering", "calls"), [(CPU_MODULE, "cpu", 3), (GPU_MODULE, "gpu", 4)])
-def test_everything_the_pass_does_not_own_is_untouched(text: str, lowering: str, calls: int) -> None:
+@pytest.mark.parametrize(
+    ("text", "lowering", "options", "calls"),
+    [(CPU_MODULE, "cpu", {}, 3), (GPU_MODULE, "gpu", {}, 4), (LISTED_MODULE, "cpu", ALL, 6)],
+)
+def test_everything_the_pass_does_not_own_is_untouched(
+    text: str, lowering: str, options: dict[str, Any], calls: int
+) -> None:
     before_bytes = to_proto(text)
-    after_bytes = run(before_bytes, lowering).module
+    after_bytes = run(before_bytes, lowering, **options).module
     assert after_bytes is not None
     before, after = decode(before_bytes), decode(after_bytes)
     assert fields(before, {"computations"}) == fields(after, {"computations"})
@@ -146,16 +175,19 @@ def test_everything_the_pass_does_not_own_is_untouched(text: str, lowering: str,
     assert rewritten == calls
 
 
-@pytest.mark.parametrize(("text", "lowering"), [(CPU_MODULE, "cpu"), (GPU_MODULE, "gpu"), (CPU_MODULE, "none")])
-def test_xla_reads_the_rewritten_module_with_its_schedule(text: str, lowering: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "lowering", "options"),
+    [(CPU_MODULE, "cpu", {}), (GPU_MODULE, "gpu", {}), (CPU_MODULE, "none", {}), (LISTED_MODULE, "cpu", ALL)],
+)
+def test_xla_reads_the_rewritten_module_with_its_schedule(text: str, lowering: str, options: dict[str, Any]) -> None:
     proto = to_proto(text)
-    module = run(proto, lowering).module
+    module = run(proto, lowering, **options).module
     assert module is not None
     loaded = _hlo.HloModule.from_serialized_hlo_module_proto(module)
     printed = loaded.to_string()
     assert "is_scheduled=true" in printed
     # Through XLA and back nothing is lost, so the pass has nothing left to do.
-    again = run(loaded.as_serialized_hlo_module_proto(), lowering)
+    again = run(loaded.as_serialized_hlo_module_proto(), lowering, **options)
     assert again.module is None
     entry = printed[printed.index("ENTRY") :]
     names = re.findall(r"^\s+(?:ROOT )?%?([\w.]+) = ", entry, re.M)
@@ -208,6 +240,27 @@ def test_records_say_what_the_module_holds() -> None:
     assert records["ar"]["source_file"] == "train.py"
     assert (records["ar"]["reduction"], records["mx"]["reduction"]) == ("sum", "max")
     assert records["ag"]["rule"] == "unconsidered-op"
+
+
+def test_listed_ops_are_recorded_and_read_back() -> None:
+    result = run(to_proto(LISTED_MODULE), **ALL)
+    records = {r["name"]: r for r in result.records}
+    shown = {n: (r["op"], r["bytes"], r["num_groups"], r["group_size"], r["reduction"]) for n, r in records.items()}
+    assert shown == {
+        "ag0": ("all-gather", 384, 2, 4, ""),
+        "ag1": ("all-gather", 192, 4, 2, ""),
+        "rs": ("reduce-scatter", 48, 1, 8, "xor"),
+        "a2a": ("all-to-all", 192, 4, 2, ""),
+        "one": ("all-to-all", 384, 1, 8, ""),
+        "cb": ("collective-broadcast", 384, 1, 3, ""),
+    }
+    assert {r["lowered"] for r in records.values()} == {"NVSHMEM"}
+    assert result.module is not None
+    assert {r["name"]: r for r in _core.inspect_module(result.module)} == records
+    targets = {i.name: i.custom_call_target for i in instructions(decode(result.module)).values()}
+    assert (targets["ag1"], targets["one"]) == ("xla_shmem.all_gather", "xla_shmem.all_to_all")
+    config = instructions(decode(result.module))["main/cb"].backend_config.decode()
+    assert "groups = array<i64: 1, 7, 6>" in config, config  # the root first
 
 
 def lowered_groups(groups: str, mode: str, assignment: list[list[int]] | None) -> list[list[int]]:
@@ -305,6 +358,10 @@ def test_bad_input_is_a_value_error_with_the_place() -> None:
         _core.inspect_module(b"HloModule jit_f")
     with pytest.raises(ValueError, match='unknown profile "fast"'):
         run(proto, profile="fast")
+    with pytest.raises(ValueError, match='unknown op "send"'):
+        run(proto, ops=[("send", None)])
+    with pytest.raises(ValueError, match="limit of -1 bytes for all-gather is negative"):
+        run(proto, ops=[("all-gather", -1)])
     with pytest.raises(ValueError, match='unknown lowering "tpu"'):
         run(proto, "tpu")
     with pytest.raises(ValueError, match="device 1 is listed twice"):

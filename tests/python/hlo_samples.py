@@ -47,6 +47,18 @@ use_global_device_ids=true, to_apply=%sum
 """
 
 
+#: One sync all-gather over two devices.
+ALL_GATHER = """\
+HloModule jit_gather, is_scheduled=true, num_partitions=2
+
+ENTRY %main (p: f32[8]) -> f32[16] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %gather = f32[16]{0} all-gather(%p), channel_id=1, replica_groups={{0,1}}, \
+use_global_device_ids=true, dimensions={0}
+}
+"""
+
+
 def gpu_start_done(backend: str | None) -> str:
     """As XLA:GPU compiles it: start/done pairs, only the first with work between.
 

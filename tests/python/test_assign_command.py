@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hlo_samples import CPU_SYNC, gpu_start_done
+from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done
 
 from xla_shmem.cli import main
 from xla_shmem.hlo_files import read_module, to_text
@@ -17,7 +17,7 @@ from xla_shmem.hlo_files import read_module, to_text
 
 @pytest.fixture(autouse=True)
 def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROFILE", "THRESHOLD", "NVLINK_DOMAIN"):
+    for name in ("PROFILE", "THRESHOLD", "OPS", "NVLINK_DOMAIN"):
         monkeypatch.delenv(f"XLA_SHMEM_{name}", raising=False)
 
 
@@ -66,6 +66,35 @@ def test_threshold_is_a_strict_limit(cpu: Path) -> None:
     assert _backends(cpu, "--threshold", "16777217")["large"] == "NVSHMEM"
     assert _backends(cpu, "--threshold", "4KiB")["small"] == "DEFAULT"
     assert _backends(cpu, "--threshold", "4097")["small"] == "NVSHMEM"
+
+
+def test_ops_choose_what_is_considered(cpu: Path) -> None:
+    assert _backends(cpu, "--ops", "collective-permute") == {
+        "small": "DEFAULT",
+        "large": "DEFAULT",
+        "permute": "NVSHMEM",
+    }
+    records = _records(cpu, "--ops", "all-reduce<32MiB")
+    assert {name: record["backend"] for name, record in records.items()} == {
+        "small": "NVSHMEM",
+        "large": "NVSHMEM",
+        "permute": "DEFAULT",
+    }
+    assert records["large"]["reason"].endswith("all-reduce of 16.0 MiB < XLA_SHMEM_OPS limit 32.0 MiB")
+    assert records["permute"]["reason"] == "collective-permute is not listed in XLA_SHMEM_OPS"
+
+
+@pytest.mark.parametrize(("lowering", "veto"), [("cpu", None), ("gpu", "no SHMEM all-gather")])
+def test_ops_that_a_platform_does_not_carry_stay_with_the_reason(
+    tmp_path: Path, lowering: str, veto: str | None
+) -> None:
+    module = tmp_path / "gather.txt"
+    module.write_text(ALL_GATHER)
+    (record,) = _records(module, "--ops", "all", "--lowering", lowering).values()
+    assert (record["backend"], record["veto"]) == ("NVSHMEM", veto)
+    assert record["reason"].endswith("all-gather of 64 B: listed in XLA_SHMEM_OPS")
+    assert record["lowered"] == ("DEFAULT" if veto else "NVSHMEM")
+    assert _records(module)["gather"]["rule"] == "unconsidered-op"
 
 
 def test_threshold_and_profile_come_from_the_environment_unless_given(
