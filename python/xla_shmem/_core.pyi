@@ -435,6 +435,22 @@ def create_segment(job_key: str, process: int, bytes: int) -> None:
       RuntimeError: the key is malformed, the process has a segment already, or the memory is not to be had.
     """
 
+def observe(
+    processes: int, local_pes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
+) -> list[str]:
+    """Sets what is noted of the collectives of this process; without it, nothing. To be called before :func:`connect`.
+
+    Args:
+      processes: of the job.
+      local_pes: PEs of this process.
+      record_directory: of the job, for the flight recorder's files; ``""`` for none.
+      statistics: whether to print a table to stderr when the process ends.
+      trace_file: to append a trace to; ``""`` for none.
+
+    Returns:
+      What does not work as asked, one sentence each; the job runs without it.
+    """
+
 def connect(
     pes: Sequence[tuple[int, int]],
     process_reachable: Sequence[bool],

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from xla_shmem import _core
+from xla_shmem import _core, flight_records
 from xla_shmem.job_store import open_store
 from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, Options
@@ -67,6 +67,8 @@ class Job:
             _core.create_segment(*self._segment_request())
         except RuntimeError as failure:
             error = error or str(failure)
+        if self._options.trace and self._process == 0:
+            self._begin_trace(self._options.trace)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
         announcement = Announcement(_host_identity(), error, self._agreement())
@@ -107,6 +109,30 @@ class Job:
 
         return f"xla-shmem {__version__}, {self._options.decision_key()}"
 
+    @staticmethod
+    def _begin_trace(path: str) -> None:
+        """Empties the file; nobody appends to it before all processes have been announced."""
+        try:
+            pathlib.Path(path).write_text("[\n")
+        except OSError as error:
+            logger.warning("xla_shmem: no trace: %s", error)
+
+    def _observe(self, local_pes: list[int]) -> None:
+        try:
+            directory = flight_records.make_job_directory(self._options.records, self._store.wait(f"{_KEY_PREFIX}/job"))
+        except OSError as error:
+            logger.warning("xla_shmem: no flight recorder: %s", error)
+            directory = ""
+        troubles = _core.observe(
+            self._processes,
+            local_pes,
+            record_directory=directory,
+            statistics=bool(self._options.stats),
+            trace_file=self._options.trace or "",
+        )
+        for trouble in troubles:
+            logger.warning("xla_shmem: %s", trouble)
+
     def _announcements(self) -> list[Announcement | None]:
         texts = [self._store.get(f"{_KEY_PREFIX}/{process}") for process in range(self._processes)]
         return [None if text is None else Announcement(**json.loads(text)) for text in texts]
@@ -122,6 +148,7 @@ class Job:
         reason = self._why_unavailable(announcements)
         own_host = hosts[self._process]
         if not reason:
+            self._observe([pe for *_, process, _, _, pe in locations if process == self._process])
             _core.connect(
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],

@@ -235,6 +235,29 @@ TABLE: tuple[Option, ...] = (
         _count(0, 2, "0, 1 or 2"),
     ),
     Option(
+        "stats",
+        "0",
+        "`0`, `1`",
+        "1 prints at exit, for each collective of the process, calls, bytes, and the time it waited and moved data. CPU only.",
+        _count(0, 1, "0 or 1"),
+    ),
+    Option(
+        "trace",
+        "",
+        "a path",
+        "File for a trace of all collectives in Chrome's format (Perfetto opens it), one process there for each PE; the "
+        "processes of a host write to one file. CPU only.",
+        str,
+    ),
+    Option(
+        "records",
+        "auto",
+        "`auto`, `off`, or a directory",
+        "Where the flight recorder keeps each PE's last collectives for `xla-shmem doctor --job`: `auto` is "
+        "`xla-shmem-<uid>` in the directory for temporary files. Records of jobs that end well go with them. CPU only.",
+        str,
+    ),
+    Option(
         "nvshmem_library",
         "",
         "a path",
@@ -283,6 +306,9 @@ class Options:
       deadline: seconds.
       spin_us: microseconds.
       verbose: 0, 1 or 2.
+      stats: 0 or 1.
+      trace: path; None when no trace is wanted.
+      records: ``"auto"``, ``"off"`` or a directory.
       nvshmem_library: path; None when it is to be looked for.
       gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
       gpu_reduce: ``"rings"`` or ``"teams"``.
@@ -297,6 +323,9 @@ class Options:
     deadline: float
     spin_us: int
     verbose: int
+    stats: int
+    trace: str | None
+    records: str
     nvshmem_library: str | None
     gpu_puts: str
     gpu_reduce: str

@@ -1,6 +1,7 @@
 #include "xla_patch/ffi/handlers.h"
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -17,8 +18,8 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-// One execution of a call on one PE.
-struct Execution {
+// What a handler is called with, on one PE.
+struct Frame {
   const LoadedCall& call;
   int pe;
   ffi::RemainingArgs operands;
@@ -30,11 +31,11 @@ bool Lacks(const char* what, std::string* error) {
   return false;
 }
 
-bool TakeGroup(const Execution& execution, std::vector<int>* group, std::string* error) {
-  if (!execution.call.groups.has_value()) return Lacks("groups", error);
-  const std::vector<int>* found = FindGroup(*execution.call.groups, execution.pe);
+bool TakeGroup(const Frame& frame, std::vector<int>* group, std::string* error) {
+  if (!frame.call.groups.has_value()) return Lacks("groups", error);
+  const std::vector<int>* found = FindGroup(*frame.call.groups, frame.pe);
   if (found == nullptr) {
-    *error = InNoGroup(execution.call.identity.name, execution.pe);
+    *error = InNoGroup(frame.call.identity.name, frame.pe);
     return false;
   }
   *group = *found;
@@ -42,10 +43,10 @@ bool TakeGroup(const Execution& execution, std::vector<int>* group, std::string*
 }
 
 template <typename Arguments>
-bool TakeBuffers(const Execution& execution, size_t operand_parts, size_t result_parts, Arguments* arguments,
+bool TakeBuffers(const Frame& frame, size_t operand_parts, size_t result_parts, Arguments* arguments,
                  std::vector<ffi::DataType>* types, std::string* error) {
   Buffers buffers;
-  if (!ReadBuffers(execution.operands, execution.results, operand_parts, result_parts, &buffers, error)) return false;
+  if (!ReadBuffers(frame.operands, frame.results, operand_parts, result_parts, &buffers, error)) return false;
   arguments->operands = std::move(buffers.operands);
   arguments->results = std::move(buffers.results);
   arguments->bytes = std::move(buffers.bytes);
@@ -55,58 +56,57 @@ bool TakeBuffers(const Execution& execution, size_t operand_parts, size_t result
 
 // Of ops that only move what they are given.
 template <typename Arguments>
-bool TakeBytes(const Execution& execution, size_t result_parts, Arguments* arguments, std::string* error) {
+bool TakeBytes(const Frame& frame, size_t result_parts, Arguments* arguments, std::string* error) {
   std::vector<ffi::DataType> types;
-  return TakeBuffers(execution, 1, result_parts, arguments, &types, error);
+  return TakeBuffers(frame, 1, result_parts, arguments, &types, error);
 }
 
 // Of reducing ops: buffers, their types, and what to do with them.
 template <typename Arguments>
-bool TakeTerms(const Execution& execution, size_t operand_parts, Arguments* arguments, std::string* error) {
-  if (!execution.call.reduction.has_value()) return Lacks("reduction", error);
-  arguments->reduction = *execution.call.reduction;
+bool TakeTerms(const Frame& frame, size_t operand_parts, Arguments* arguments, std::string* error) {
+  if (!frame.call.reduction.has_value()) return Lacks("reduction", error);
+  arguments->reduction = *frame.call.reduction;
   std::vector<ffi::DataType> types;
-  return TakeBuffers(execution, operand_parts, 1, arguments, &types, error) &&
+  return TakeBuffers(frame, operand_parts, 1, arguments, &types, error) &&
          ToElementTypes(arguments->name, types, arguments->reduction, Supports, &arguments->types, error);
 }
 
-bool Read(const Execution& execution, PermuteArguments* permute, std::string* error) {
-  if (!execution.call.pairs.has_value()) return Lacks("pairs", error);
-  const Neighbours neighbours = FindNeighbours(*execution.call.pairs, execution.pe);
+bool Read(const Frame& frame, PermuteArguments* permute, std::string* error) {
+  if (!frame.call.pairs.has_value()) return Lacks("pairs", error);
+  const Neighbours neighbours = FindNeighbours(*frame.call.pairs, frame.pe);
   permute->source = neighbours.source;
   permute->target = neighbours.target;
-  return TakeBytes(execution, 1, permute, error);
+  return TakeBytes(frame, 1, permute, error);
 }
 
-bool Read(const Execution& execution, AllReduceArguments* all_reduce, std::string* error) {
-  return TakeGroup(execution, &all_reduce->group, error) && TakeTerms(execution, 1, all_reduce, error);
+bool Read(const Frame& frame, AllReduceArguments* all_reduce, std::string* error) {
+  return TakeGroup(frame, &all_reduce->group, error) && TakeTerms(frame, 1, all_reduce, error);
 }
 
-bool Read(const Execution& execution, AllGatherArguments* all_gather, std::string* error) {
-  return TakeGroup(execution, &all_gather->group, error) &&
-         TakeBytes(execution, all_gather->group.size(), all_gather, error);
+bool Read(const Frame& frame, AllGatherArguments* all_gather, std::string* error) {
+  return TakeGroup(frame, &all_gather->group, error) && TakeBytes(frame, all_gather->group.size(), all_gather, error);
 }
 
-bool Read(const Execution& execution, ReduceScatterArguments* reduce_scatter, std::string* error) {
-  return TakeGroup(execution, &reduce_scatter->group, error) &&
-         TakeTerms(execution, reduce_scatter->group.size(), reduce_scatter, error);
+bool Read(const Frame& frame, ReduceScatterArguments* reduce_scatter, std::string* error) {
+  return TakeGroup(frame, &reduce_scatter->group, error) &&
+         TakeTerms(frame, reduce_scatter->group.size(), reduce_scatter, error);
 }
 
 // A PE may be in no group: its results become zeros.
-bool Read(const Execution& execution, CollectiveBroadcastArguments* broadcast, std::string* error) {
-  if (!execution.call.groups.has_value()) return Lacks("groups", error);
-  const std::vector<int>* group = FindGroup(*execution.call.groups, execution.pe);
+bool Read(const Frame& frame, CollectiveBroadcastArguments* broadcast, std::string* error) {
+  if (!frame.call.groups.has_value()) return Lacks("groups", error);
+  const std::vector<int>* group = FindGroup(*frame.call.groups, frame.pe);
   if (group != nullptr) broadcast->group = *group;
-  return TakeBytes(execution, 1, broadcast, error);
+  return TakeBytes(frame, 1, broadcast, error);
 }
 
 // One array that is cut among the members, or one for each of them.
-bool Read(const Execution& execution, AllToAllArguments* all_to_all, std::string* error) {
-  if (!TakeGroup(execution, &all_to_all->group, error)) return false;
+bool Read(const Frame& frame, AllToAllArguments* all_to_all, std::string* error) {
+  if (!TakeGroup(frame, &all_to_all->group, error)) return false;
   const size_t members = all_to_all->group.size();
-  const size_t parts = execution.operands.size() == 1 ? members : 1;
+  const size_t parts = frame.operands.size() == 1 ? members : 1;
   Buffers buffers;
-  if (!ReadBuffers(execution.operands, execution.results, parts, parts, &buffers, error)) return false;
+  if (!ReadBuffers(frame.operands, frame.results, parts, parts, &buffers, error)) return false;
   if (buffers.operands.size() * parts != members) {
     *error = all_to_all->name + ": " + std::to_string(buffers.operands.size()) + " operands for a group of " +
              std::to_string(members) + "; it was not written by this xla-shmem";
@@ -126,6 +126,28 @@ bool Read(const Execution& execution, AllToAllArguments* all_to_all, std::string
   return true;
 }
 
+size_t Sum(const std::vector<size_t>& bytes) { return std::accumulate(bytes.begin(), bytes.end(), size_t{0}); }
+
+// Bytes of the operands.
+template <typename Arguments>
+size_t OperandBytes(const Arguments& arguments) {
+  return Sum(arguments.bytes);
+}
+size_t OperandBytes(const ReduceScatterArguments& arguments) { return arguments.group.size() * Sum(arguments.bytes); }
+size_t OperandBytes(const AllToAllArguments& arguments) { return arguments.group.size() * Sum(arguments.bytes); }
+
+constexpr char kPermute[] = "collective-permute";
+constexpr char kAllReduce[] = "all-reduce";
+constexpr char kAllGather[] = "all-gather";
+constexpr char kReduceScatter[] = "reduce-scatter";
+constexpr char kAllToAll[] = "all-to-all";
+constexpr char kBroadcast[] = "collective-broadcast";
+
+template <const char* op>
+ffi::ErrorOr<std::unique_ptr<LoadedCall>> Instantiate(ffi::Dictionary attributes) {
+  return Load(op, attributes);
+}
+
 template <typename OperationOfKind, typename Arguments>
 Outcome Execute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::RemainingArgs operands,
                 ffi::RemainingRets results, ffi::Dictionary /*attributes: read when loaded*/) {
@@ -136,7 +158,8 @@ Outcome Execute(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::Rem
   arguments.name = call->identity.name;
   if (!Read({*call, context->pe, operands, results}, &arguments, &error)) return Failed(error);
   arguments.key = NextKey(*call, context->pe, run);
-  return Start(std::make_unique<OperationOfKind>(context, std::move(arguments)));
+  const Execution execution{context->pe, arguments.key.execution, OperandBytes(arguments)};
+  return Start(*call, execution, std::make_unique<OperationOfKind>(context, std::move(arguments)));
 }
 
 auto Binding() {
@@ -149,13 +172,19 @@ auto Binding() {
       .Attrs();
 }
 
-XLA_FFI_DEFINE_HANDLER(kInstantiate, Load, ffi::Ffi::BindInstantiate().Attrs());
-XLA_FFI_DEFINE_HANDLER(kPermute, (Execute<PermuteOperation, PermuteArguments>), Binding());
-XLA_FFI_DEFINE_HANDLER(kAllReduce, (Execute<AllReduceOperation, AllReduceArguments>), Binding());
-XLA_FFI_DEFINE_HANDLER(kAllGather, (Execute<AllGatherOperation, AllGatherArguments>), Binding());
-XLA_FFI_DEFINE_HANDLER(kReduceScatter, (Execute<ReduceScatterOperation, ReduceScatterArguments>), Binding());
-XLA_FFI_DEFINE_HANDLER(kAllToAll, (Execute<AllToAllOperation, AllToAllArguments>), Binding());
-XLA_FFI_DEFINE_HANDLER(kBroadcast, (Execute<CollectiveBroadcastOperation, CollectiveBroadcastArguments>), Binding());
+// The two stages of a target; XLA wants plain functions.
+template <const char* op, typename OperationOfKind, typename Arguments>
+CpuHandler Handler(const char* target) {
+  return {target,
+          [](XLA_FFI_CallFrame* frame) {
+            static auto* const handler = ffi::Ffi::BindInstantiate().Attrs().To(Instantiate<op>).release();
+            return handler->Call(frame);
+          },
+          [](XLA_FFI_CallFrame* frame) {
+            static auto* const handler = Binding().To(Execute<OperationOfKind, Arguments>).release();
+            return handler->Call(frame);
+          }};
+}
 
 }  // namespace
 
@@ -165,16 +194,14 @@ XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
   return &info;
 }
 
-XLA_FFI_Error* CpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
-
 std::vector<CpuHandler> CpuHandlers() {
   return {
-      {"xla_shmem.collective_permute", [](XLA_FFI_CallFrame* frame) { return kPermute(frame); }},
-      {"xla_shmem.all_reduce", [](XLA_FFI_CallFrame* frame) { return kAllReduce(frame); }},
-      {"xla_shmem.all_gather", [](XLA_FFI_CallFrame* frame) { return kAllGather(frame); }},
-      {"xla_shmem.reduce_scatter", [](XLA_FFI_CallFrame* frame) { return kReduceScatter(frame); }},
-      {"xla_shmem.all_to_all", [](XLA_FFI_CallFrame* frame) { return kAllToAll(frame); }},
-      {"xla_shmem.collective_broadcast", [](XLA_FFI_CallFrame* frame) { return kBroadcast(frame); }},
+      Handler<kPermute, PermuteOperation, PermuteArguments>("xla_shmem.collective_permute"),
+      Handler<kAllReduce, AllReduceOperation, AllReduceArguments>("xla_shmem.all_reduce"),
+      Handler<kAllGather, AllGatherOperation, AllGatherArguments>("xla_shmem.all_gather"),
+      Handler<kReduceScatter, ReduceScatterOperation, ReduceScatterArguments>("xla_shmem.reduce_scatter"),
+      Handler<kAllToAll, AllToAllOperation, AllToAllArguments>("xla_shmem.all_to_all"),
+      Handler<kBroadcast, CollectiveBroadcastOperation, CollectiveBroadcastArguments>("xla_shmem.collective_broadcast"),
   };
 }
 

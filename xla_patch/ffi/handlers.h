@@ -16,12 +16,12 @@ XLA_FFI_TypeInfo* LoadedCallTypeInfo();
 
 struct CpuHandler {
   const char* target;
+  XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFrame*);
   XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
 };
 
-// Every target that the pass writes for CPU. All share one instantiate stage.
+// Every target that the pass writes for CPU.
 std::vector<CpuHandler> CpuHandlers();
-XLA_FFI_Error* CpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 
 }  // namespace xla_shmem
 

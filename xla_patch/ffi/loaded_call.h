@@ -13,6 +13,7 @@
 #include "xla_patch/ffi/call_arguments.h"
 #include "xla_patch/ffi/runtime.h"
 #include "xla_patch/nvshmem/operation.h"
+#include "xla_patch/observe/observer.h"
 #include "xla_patch/thunks/channel.h"
 
 namespace xla_shmem {
@@ -26,10 +27,12 @@ struct LoadedCall {
   std::optional<PePairs> pairs;
   std::optional<PeGroups> groups;
   std::optional<ReductionKind> reduction;
+  const observe::NotedSite* noted = nullptr;
 };
 
-// Refuses a call that was compiled for another topology, or that is loaded where the runtime cannot run.
-::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(::xla::ffi::Dictionary attributes);
+// `op`: its name in HLO. Refuses a call that was compiled for another topology, or that is loaded where the runtime
+// cannot run.
+::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ::xla::ffi::Dictionary attributes);
 
 // What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no
 // allocation.
@@ -40,8 +43,15 @@ struct Outcome {
 
 Outcome Failed(const std::string& text);
 
+// One execution of a call on one PE.
+struct Execution {
+  int pe;
+  uint64_t number;  // MessageKey::execution
+  uint64_t bytes;   // of the operands
+};
+
 // Runs `operation` as far as it goes now, and leaves the rest to the engine.
-Outcome Start(std::unique_ptr<Operation> operation);
+Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation);
 
 // The local PE of a device; null, with a sentence, if it is none of this process.
 const PeContext* FindContext(const LoadedCall& call, int32_t device, std::string* error);

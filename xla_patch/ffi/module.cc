@@ -27,7 +27,7 @@ namespace {
 nb::dict CpuHandlerStages() {
   nb::dict handlers;
   for (const CpuHandler& handler : CpuHandlers()) {
-    handlers[handler.target] = HandlerStages(CpuInstantiateHandler, handler.execute);
+    handlers[handler.target] = HandlerStages(handler.instantiate, handler.execute);
   }
   return handlers;
 }
@@ -75,6 +75,11 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   ThrowIf(!connected, error);
 }
 
+std::vector<std::string> Observe(int processes, const std::vector<int>& local_pes, const std::string& record_directory,
+                                 bool statistics, const std::string& trace_file) {
+  return Runtime::Get().StartObserver({record_directory, statistics, trace_file}, processes, local_pes);
+}
+
 void SetConnectHook(nb::callable hook) {
   // Leaked on purpose: an executable may be loaded while the interpreter is going down.
   nb::object* kept = new nb::object(std::move(hook));
@@ -105,6 +110,9 @@ NB_MODULE(_core, m) {
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
+  m.def("observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
+        nb::arg("statistics"), nb::arg("trace_file"),
+        "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
   m.def(
       "connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
       nb::arg("spin_us"), nb::arg("deadline_s"),

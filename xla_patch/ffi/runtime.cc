@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "xla_patch/nvshmem/host/moves.h"
+
 namespace xla_shmem {
 
 Runtime& Runtime::Get() {
@@ -32,6 +34,15 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
   creator_ = getpid();
   std::atexit([] { Runtime::Get().UnlinkSegment(); });
   return true;
+}
+
+std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& options, int processes,
+                                                const std::vector<int>& local_pes) {
+  if (options.statistics || !options.trace_file.empty()) host::MeasureMoves();
+  std::vector<std::string> troubles = observer_.Start(options, process_, processes, local_pes);
+  // After JAX's shutdown barrier, like the segment's name.
+  std::atexit([] { Runtime::Get().CloseObserver(); });
+  return troubles;
 }
 
 bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error) {
@@ -68,6 +79,10 @@ bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, st
 void Runtime::UnlinkSegment() {
   // A forked child runs our exit handlers too.
   if (own_segment_ != nullptr && getpid() == creator_) own_segment_->Unlink();
+}
+
+void Runtime::CloseObserver() {
+  if (getpid() == creator_) observer_.Close();
 }
 
 std::string Runtime::EnsureConnected() {

@@ -24,6 +24,7 @@
 #include "xla_patch/ffi/execution_counter.h"
 #include "xla_patch/nvshmem/host/heap.h"
 #include "xla_patch/nvshmem/host/progress_engine.h"
+#include "xla_patch/observe/observer.h"
 #include "xla_patch/thunks/local_pes.h"
 
 namespace xla_shmem {
@@ -49,6 +50,9 @@ class Runtime {
   // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot.
   // Its name goes when all have attached, at the latest when this process exits.
   bool CreateSegment(const std::string& job_key_hex, int process, size_t bytes, std::string* error);
+  // What is noted of the collectives; to be called before Connect, or nothing is. Returns what does not work as asked.
+  std::vector<std::string> StartObserver(const observe::ObserverOptions& options, int processes,
+                                         const std::vector<int>& local_pes);
   // Maps the others. Called once; later calls return true at once.
   bool Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error);
 
@@ -62,10 +66,12 @@ class Runtime {
   const PeContext* ContextOfDevice(int64_t device_id) const;
   host::ProgressEngine& engine() { return *engine_; }
   ExecutionCounter& executions() { return executions_; }
+  observe::Observer& observer() { return observer_; }
 
  private:
   Runtime() = default;
   void UnlinkSegment();
+  void CloseObserver();
 
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
@@ -81,6 +87,7 @@ class Runtime {
   std::unique_ptr<LocalPes> pes_;
   std::unordered_map<int64_t, const PeContext*> context_of_device_;
   ExecutionCounter executions_;
+  observe::Observer observer_;
 };
 
 }  // namespace xla_shmem

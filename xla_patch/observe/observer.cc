@@ -3,12 +3,15 @@
 #include <cstdio>
 #include <utility>
 
+#include "xla_patch/observe/strangers.h"
+
 namespace xla_shmem::observe {
 
 std::vector<std::string> Observer::Start(const ObserverOptions& options, int process, int processes,
                                          const std::vector<int>& pes) {
   options_ = options;
   process_ = process;
+  processes_ = processes;
   std::vector<std::string> troubles;
   std::string error;
   if (!options.record_directory.empty()) {
@@ -63,9 +66,16 @@ void Observer::End(const Span& span, uint64_t moved_ns, bool is_inline) {
   }
 }
 
-void Observer::Fail(const Span& span, const std::string& why) {
+std::string Observer::Fail(const Span& span, const std::string& why) {
   FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
-  if (recorder_ != nullptr) recorder_->Fail(why);
+  if (recorder_ == nullptr) return why;
+  std::string text = why;
+  const std::string strangers =
+      DescribeStrangers(options_.record_directory, processes_, process_, span.pe, span.noted->site);
+  if (!strangers.empty()) text += "; " + strangers;
+  recorder_->Fail(text);
+  const std::string& directory = options_.record_directory;
+  return text + " (xla-shmem doctor --job " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
 }
 
 void Observer::Close() {

@@ -56,7 +56,8 @@ class Observer {
   // It did not finish in the handler.
   void Waits(const Span& span);
   void End(const Span& span, uint64_t moved_ns, bool is_inline);
-  void Fail(const Span& span, const std::string& why);
+  // Returns `why` with what the records of the other processes add to it.
+  std::string Fail(const Span& span, const std::string& why);
 
   // Whether the time spent moving data is asked for.
   bool measures_moves() const { return statistics_ != nullptr || trace_ != nullptr; }
@@ -70,6 +71,7 @@ class Observer {
  private:
   ObserverOptions options_;
   int process_ = 0;
+  int processes_ = 1;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Statistics> statistics_;
   std::unique_ptr<Trace> trace_;

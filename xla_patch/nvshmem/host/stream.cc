@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "xla_patch/nvshmem/host/moves.h"
+
 namespace xla_shmem::host {
 namespace {
 
@@ -27,12 +29,16 @@ bool Satisfied(uint64_t seen, int compare, uint64_t value) {
 // False if the command is a wait that is not satisfied yet.
 bool Run(const Command& command) {
   switch (command.kind) {
-    case Command::Kind::kCopy:
+    case Command::Kind::kCopy: {
+      const Move move;
       if (command.bytes != 0) memcpy(command.destination, command.source, command.bytes);
       return true;
-    case Command::Kind::kFill:
+    }
+    case Command::Kind::kFill: {
+      const Move move;
       if (command.bytes != 0) memset(command.destination, command.compare_or_op, command.bytes);
       return true;
+    }
     case Command::Kind::kSignal:
       // Release: whoever acquires the word sees every copy that ran before it on this stream.
       if (command.compare_or_op == kSignalAdd) {
@@ -44,9 +50,11 @@ bool Run(const Command& command) {
       return true;
     case Command::Kind::kWait:
       return Satisfied(LoadSignal(command.word), command.compare_or_op, command.value);
-    case Command::Kind::kHostFunc:
+    case Command::Kind::kHostFunc: {
+      const Move move;  // these are reductions
       command.function(command.destination);
       return true;
+    }
   }
   return true;
 }

@@ -1,0 +1,230 @@
+"""Where flight records lie, and what stands in them (written by xla_patch/observe/flight_recorder.h).
+
+A job has a directory, named by its key, in which each process has two files. The records of jobs that failed, or whose
+processes were killed, stay for `xla-shmem doctor --job`, the newest of them at least.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import os
+import shutil
+import stat
+import struct
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Directories of ended jobs that are kept.
+KEPT = 16
+
+_RING_HEADER = struct.Struct("<8s4Iq I")
+_RING_HEADER_BYTES = 4096
+_FAILURE_OFFSET = 256
+_PE_HEADER = struct.Struct("<IIQ48x")
+_ENTRY = struct.Struct("<QQIIQQQ16x")
+_MAGIC = b"XSHMFR1\n"
+
+
+class State(enum.Enum):
+    """What a collective has come to."""
+
+    STARTED = 1
+    WAITING = 2
+    DONE = 3
+    FAILED = 4
+
+
+class Outcome(enum.Enum):
+    """What a process has said of its end."""
+
+    RUNNING = 0
+    EXITED = 1
+    FAILED = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """A collective of a loaded program.
+
+    Attributes:
+      operation: equal on all PEs that run the same program.
+      op: as in HLO, ``all-reduce``.
+      name: ``module/instruction``.
+      groups: PEs; of a permute, source and target of each pair.
+      is_pairs: whether `groups` are pairs.
+    """
+
+    operation: int
+    op: str
+    name: str
+    groups: tuple[tuple[int, ...], ...]
+    is_pairs: bool
+
+    def peers(self, pe: int) -> tuple[int, ...]:
+        """PEs that take part with `pe`, without itself, in order."""
+        found = {other for group in self.groups if pe in group for other in group}
+        return tuple(sorted(found - {pe}))
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An execution of a collective on one PE.
+
+    Attributes:
+      sequence: counts the PE's collectives from 1.
+      execution: equal on all PEs for the same execution; run number in the high 32 bits.
+      site: None if the line about it is missing.
+      state: how far it is.
+      bytes: of the operands.
+      start: seconds of the machine's monotonic clock.
+      end: the same; 0 while it is under way.
+    """
+
+    sequence: int
+    execution: int
+    site: Site | None
+    state: State
+    bytes: int
+    start: float
+    end: float
+
+    @property
+    def under_way(self) -> bool:
+        return self.state in (State.STARTED, State.WAITING)
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessRecord:
+    """What one process has written.
+
+    Attributes:
+      process: its number in the job.
+      processes: of the job.
+      pid: of the process.
+      life: its state letter in ``/proc`` (``R``, ``S``, ``T`` stopped, …), ``""`` if it is gone.
+      outcome: what it has said of its end.
+      failure: why the job failed, as it saw it; ``""`` if it did not.
+      sites: collectives of the programs it has loaded.
+      entries: by PE, oldest first.
+    """
+
+    process: int
+    processes: int
+    pid: int
+    life: str
+    outcome: Outcome
+    failure: str
+    sites: tuple[Site, ...]
+    entries: dict[int, tuple[Entry, ...]]
+
+
+class RecordError(Exception):
+    """A record that cannot be read; the message says which and why."""
+
+
+def records_root(setting: str) -> Path | None:
+    """Returns the directory that holds the jobs' directories for a value of ``XLA_SHMEM_RECORDS``, None for ``off``."""
+    if setting == "off":
+        return None
+    return Path(tempfile.gettempdir()) / f"xla-shmem-{os.getuid()}" if setting == "auto" else Path(setting)
+
+
+def make_job_directory(setting: str, job: str) -> str:
+    """Makes the directory of a job, readable by this user only, and returns it; "" if records are off.
+
+    Raises:
+      OSError: it cannot be made, or somebody else owns what is there.
+    """
+    root = records_root(setting)
+    if root is None:
+        return ""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = root / job
+    directory.mkdir(mode=0o700, exist_ok=True)
+    for path in (root, directory):
+        found = path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+            raise PermissionError(f"{path} is not a directory of user {os.getuid()}")
+    _remove_old_jobs(root, job)
+    return str(directory)
+
+
+def job_directories(setting: str) -> list[Path]:
+    """Returns the directories of jobs that have records, the newest first."""
+    root = records_root(setting)
+    if root is None or not root.is_dir():
+        return []
+    found = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
+    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+
+
+def read_job(directory: Path) -> list[ProcessRecord]:
+    """Returns the records of a job by process number.
+
+    Raises:
+      RecordError: there are none, or one is not what xla-shmem writes.
+    """
+    rings = sorted(directory.glob("*.ring"), key=lambda path: int(path.stem) if path.stem.isdigit() else -1)
+    if not rings:
+        raise RecordError(f"{directory} holds no flight records")
+    return [_read_process(ring) for ring in rings]
+
+
+def _read_process(ring: Path) -> ProcessRecord:
+    try:
+        data = ring.read_bytes()
+        sites = _read_sites(ring.with_suffix(".sites"))
+        magic, pid, process, processes, n_pes, _, outcome = _RING_HEADER.unpack_from(data)
+        if magic != _MAGIC:
+            raise RecordError(f"{ring} is no flight record of this xla-shmem")
+        failure = data[_FAILURE_OFFSET:_RING_HEADER_BYTES].split(b"\0", 1)[0].decode(errors="replace")
+        entries = dict(_read_pes(data, n_pes, sites))
+    except (OSError, struct.error, ValueError, KeyError) as error:
+        raise RecordError(f"{ring} cannot be read: {error}") from None
+    listed = tuple(sites[number] for number in sorted(sites))
+    return ProcessRecord(process, processes, pid, _life(pid, ring), Outcome(outcome), failure, listed, entries)
+
+
+def _read_pes(data: bytes, n_pes: int, sites: dict[int, Site]) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+    offset = _RING_HEADER_BYTES
+    for _ in range(n_pes):
+        pe, count, _ = _PE_HEADER.unpack_from(data, offset)
+        offset += _PE_HEADER.size
+        found = []
+        for index in range(count):
+            fields = _ENTRY.unpack_from(data, offset + index * _ENTRY.size)
+            sequence, execution, site, state, size, start, end = fields
+            if sequence:
+                found.append(Entry(sequence, execution, sites.get(site), State(state), size, start / 1e9, end / 1e9))
+        offset += count * _ENTRY.size
+        yield pe, tuple(sorted(found, key=lambda entry: entry.sequence))
+
+
+def _read_sites(path: Path) -> dict[int, Site]:
+    found = {}
+    for line in path.read_text(errors="replace").splitlines():
+        # The last line may be half written.
+        with contextlib.suppress(json.JSONDecodeError):
+            value = json.loads(line)
+            groups = tuple(tuple(group) for group in value.get("pairs", value.get("groups")))
+            found[value["site"]] = Site(value["operation"], value["op"], value["name"], groups, "pairs" in value)
+    return found
+
+
+def _life(pid: int, ring: Path) -> str:
+    """State letter of the process that wrote `ring`; "" if it has ended or its pid has been given to another."""
+    with contextlib.suppress(OSError):
+        if str(ring.resolve()) in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0].strip("Z")
+    return ""
+
+
+def _remove_old_jobs(root: Path, own: str) -> None:
+    for directory in [path for path in job_directories(str(root)) if path.name != own][KEPT:]:
+        with contextlib.suppress(RecordError, OSError):
+            if not any(record.life for record in read_job(directory)):
+                shutil.rmtree(directory, ignore_errors=True)
