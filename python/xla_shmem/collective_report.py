@@ -15,8 +15,6 @@ from rich.text import Text
 
 #: Columns of a terminal from which on the reasons get a column of their own.
 _WIDE_ENOUGH = 150
-#: Width of a table that does not go to a terminal, where nothing should wrap.
-_UNLIMITED = 10_000
 
 _STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow"}
 
@@ -61,11 +59,9 @@ def print_tables(reports: Sequence[ModuleReport]) -> None:
 
     On a terminal too narrow for the sentences they are listed below the table.
     """
-    from rich.console import Console
+    from xla_shmem.report_console import report_console
 
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=_UNLIMITED)
+    console = report_console()
     for report in reports:
         if report.records:
             console.print(Text.assemble((report.module, "bold"), f"  {report.source}"), soft_wrap=True)

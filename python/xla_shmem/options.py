@@ -238,15 +238,16 @@ TABLE: tuple[Option, ...] = (
         "stats",
         "0",
         "`0`, `1`",
-        "1 prints at exit, for each collective of the process, calls, bytes, and the time it waited and moved data. CPU only.",
+        "1 prints at exit, for each collective of the process, calls, bytes, and the time it waited and moved data. "
+        "CPU only.",
         _count(0, 1, "0 or 1"),
     ),
     Option(
         "trace",
         "",
         "a path",
-        "File for a trace of all collectives in Chrome's format (Perfetto opens it), one process there for each PE; the "
-        "processes of a host write to one file. CPU only.",
+        "File for a trace of all collectives in Chrome's format (Perfetto opens it), one process there for each PE; "
+        "the processes of a host write to one file. CPU only.",
         str,
     ),
     Option(

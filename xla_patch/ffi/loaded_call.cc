@@ -38,6 +38,7 @@ class MeasuredOperation : public Operation {
     *moved_ns_ += host::MovedNanoseconds() - before;
     return finished;
   }
+  void Settle() override { operation_->Settle(); }
   std::string Describe() const override { return operation_->Describe(); }
   bool WaitsFor(int pe) const override { return operation_->WaitsFor(pe); }
   void Abandon() override { operation_->Abandon(); }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "xla_patch/nvshmem/host/moves.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -67,6 +69,7 @@ void CollectiveOperation::RunLocalCopies() {
   for (const Sending& sending : sends_) {
     if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return;
   }
+  const host::Move move;
   for (const LocalCopy& copy : local_copies_) {
     copy.from == nullptr ? memset(copy.to, 0, copy.bytes) : memcpy(copy.to, copy.from, copy.bytes);
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "xla_patch/nvshmem/host/moves.h"
+
 namespace xla_shmem {
 
 bool Reducer::Advance(const PeContext& context, size_t limit) {
@@ -24,6 +26,7 @@ bool Reducer::Advance(const PeContext& context, size_t limit) {
 }
 
 void Reducer::ReduceTo(size_t end) {
+  const host::Move move;
   inputs_.resize(contributions_.size() + 1);
   result_.ForEach(reduced_, end, [&](size_t buffer, char* result, size_t position, size_t bytes) {
     for (size_t i = 0; i < inputs_.size(); ++i) {

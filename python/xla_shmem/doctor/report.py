@@ -16,10 +16,8 @@ from xla_shmem.collective_report import format_bytes
 from xla_shmem.doctor.diagnosis import Diagnosis, Finding, Road
 from xla_shmem.doctor.facts import Facts, Library
 from xla_shmem.gpu.nvml import Gpu
+from xla_shmem.report_console import report_console
 from xla_shmem.xla_flags import FLAG
-
-#: Width of output that does not go to a terminal, where nothing should wrap.
-_UNLIMITED = 10_000
 
 
 def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
@@ -36,9 +34,8 @@ def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
 
 def print_report(facts: Facts, diagnosis: Diagnosis) -> None:
     """Prints a table of facts, the two roads, and the first thing to fix."""
-    console = Console(highlight=False, soft_wrap=True)
-    if not console.is_terminal:
-        console.width = _UNLIMITED
+    console = report_console()
+    console.soft_wrap = True
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, value in _rows(facts):
         table.add_row(Text(name, style="bold"), Text(value))

@@ -12,6 +12,8 @@
 #include <map>
 #include <memory>
 
+#include "xla_patch/nvshmem/host/moves.h"
+
 namespace xla_shmem::host {
 namespace {
 
@@ -96,6 +98,7 @@ DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(hea
 }
 
 Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
+  const Move move;
   if (heap_->IsLocal(pe)) {
     for (size_t i = 0; i < count; ++i) memcpy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
     return Outcome::kDone;
