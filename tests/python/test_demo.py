@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from xla_shmem.cli import main
+from xla_shmem.launcher_process import cpu_environment
 from xla_shmem.train import demo_report
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_run import Transport, rank_environment
+from xla_shmem.train.demo_run import Transport
 from xla_shmem.train.step_log import StepRecord, append_record, read_records
 from xla_shmem.xla_flags import FLAG, MARKER
 
@@ -63,7 +65,7 @@ def test_the_log_is_read_without_its_unfinished_last_line(tmp_path: Path) -> Non
 def test_only_the_shmem_run_has_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_FLAGS", f"--xla_cpu_enable_fast_math=false {FLAG}=true")
     monkeypatch.setenv(MARKER, "1")
-    shmem, stock = rank_environment(Transport.SHMEM), rank_environment(Transport.STOCK)
+    shmem, stock = (cpu_environment(os.environ, flag=flag) for flag in (True, False))
     assert f"{FLAG}=true" in shmem["XLA_FLAGS"]
     assert FLAG not in stock.get("XLA_FLAGS", "")
     assert stock.get(MARKER) != "1"

@@ -11,18 +11,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from xla_shmem.launch import GRACE
+from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step_log import StepRecord, read_records
-from xla_shmem.xla_flags import FLAG, take_flag
 
 #: Seconds without a finished step after which a run counts as stuck; the first step includes compilation.
 STUCK_AFTER = 180.0
-
-_LINES_SHOWN = 25
-
-# `xla-shmem launch`, also from a checkout where the command is not on PATH.
-_LAUNCHER = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')", "launch")
 
 # All ranks would write the same dump, so rank 0 alone gets the flags for it.
 _RANK_0_DUMPS = 'test "$XLA_SHMEM_LOCAL_RANK" = 0 && export XLA_FLAGS="${XLA_FLAGS-} $1"; shift; exec "$@"'
@@ -37,22 +31,6 @@ class Transport(enum.Enum):
 
     SHMEM = "SHMEM"
     STOCK = "stock"
-
-
-def rank_environment(transport: Transport) -> dict[str, str]:
-    """This process's environment, with the flag on or off whatever it was, for ranks on the CPU.
-
-    Raises:
-      ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
-    """
-    environment = dict(os.environ)
-    if take_flag(environment):
-        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=false".strip()
-        take_flag(environment)  # off: clears the mark by which child processes inherit an earlier choice
-    if transport is Transport.SHMEM:
-        environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=true".strip()
-    environment["JAX_PLATFORMS"] = "cpu"
-    return environment
 
 
 def run_training(
@@ -78,11 +56,11 @@ def run_training(
     shutil.rmtree(dump, ignore_errors=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
     trainer = (sys.executable, "-m", "xla_shmem.train.trainer", *config.arguments(), f"--log={log}")
-    launcher = (*_LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1")
+    launcher = (*LAUNCHER, "-n", str(config.ranks), "--devices-per-process", "1")
     with output.open("wb") as sink:
         job = subprocess.Popen(
             [*launcher, "--", "/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *trainer],
-            env=rank_environment(transport),
+            env=cpu_environment(os.environ, flag=transport is Transport.SHMEM),
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,
@@ -91,7 +69,7 @@ def run_training(
         try:
             problem = _follow(job, log, on_step)
         finally:
-            _stop(job)
+            stop(job)
     _keep_compiled_modules(dump)
     records = read_records(log)
     if problem is None and job.returncode:
@@ -101,7 +79,7 @@ def run_training(
     if problem is not None:
         raise RunError(
             f"the {transport.value} run {problem} after {len(records)} of {config.steps} steps. "
-            f"Last lines of {output}:\n{_last_lines(output)}"
+            f"Last lines of {output}:\n{last_lines(output)}"
         )
     return records
 
@@ -123,18 +101,6 @@ def _follow(job: subprocess.Popen[bytes], log: Path, on_step: Callable[[StepReco
         time.sleep(0.1)
 
 
-def _stop(job: subprocess.Popen[bytes]) -> None:
-    """Ends the job if it still runs; the launcher passes the signal on to the ranks and cleans up."""
-    if job.poll() is not None:
-        return
-    job.terminate()
-    try:
-        job.wait(timeout=2 * GRACE)
-    except (subprocess.TimeoutExpired, KeyboardInterrupt):
-        job.kill()  # the launcher's guard ends the ranks
-        job.wait()
-
-
 def _keep_compiled_modules(dump: Path) -> None:
     """Removes what else XLA:CPU dumps: hundreds of files of LLVM IR and machine code no flag turns off."""
     for file in dump.glob("*"):
@@ -142,8 +108,3 @@ def _keep_compiled_modules(dump: Path) -> None:
             shutil.rmtree(file)
         elif not file.match("*_after_optimizations.hlo.pb"):
             file.unlink()
-
-
-def _last_lines(output: Path) -> str:
-    lines = output.read_text(errors="replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:]) or "  (nothing was printed)"
