@@ -8,6 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
+from xla_shmem.bench.plan import BenchError
 from xla_shmem.hlo_files import HloFileError
 from xla_shmem.options import OptionError
 
@@ -26,7 +27,7 @@ def one_sentence_errors(command: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (HloFileError, OptionError) as error:
+        except (BenchError, HloFileError, OptionError) as error:
             raise _BadInput(str(error)) from None
         except ImportError as error:
             if "_core" not in str(error):

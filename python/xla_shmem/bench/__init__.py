@@ -1,0 +1,1 @@
+"""`xla-shmem bench`: collectives of several transports in turns, cell by cell; see docs/bench.md."""

@@ -1,0 +1,238 @@
+"""The jobs of a benchmark: started side by side, told what to do one at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.launch import GRACE
+from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
+from xla_shmem.rank_environment import reserve_port
+
+#: Seconds a job may take to start, or to answer a command, before it counts as stuck.
+STUCK_AFTER = 300.0
+
+WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
+
+
+class JobFailed(Exception):
+    """A job ended, or answers no more; the message shows the last lines of its output."""
+
+
+class Job:
+    """A running job whose ranks wait at their sockets.
+
+    Args:
+      name: which one: `shmem` (which runs the stock collectives too) or `mpi`.
+      command: starts it.
+      environment: of the command.
+      ranks: how many ranks will connect.
+      folder: for the output.
+    """
+
+    def __init__(
+        self, name: str, command: Sequence[str], environment: dict[str, str], ranks: int, folder: Path
+    ) -> None:
+        self.name = name
+        self._output = folder / f"{name}.log"
+        self._connections: dict[int, socket.socket] = {}
+        self._unread: dict[int, bytes] = {}
+        self._ranks = ranks
+        with self._output.open("wb") as sink:
+            self._process = subprocess.Popen(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches the coordinator only, which then stops the job
+            )
+
+    def add(self, rank: int, connection: socket.socket) -> None:
+        """Takes the connection of a rank."""
+        self._connections[rank] = connection
+        self._unread[rank] = b""
+
+    @property
+    def complete(self) -> bool:
+        """Whether all ranks have connected."""
+        return len(self._connections) == self._ranks
+
+    def check_alive(self) -> None:
+        """Looks whether the job still runs.
+
+        Raises:
+          JobFailed: it has ended.
+        """
+        code = self._process.poll()
+        if code is not None:
+            self._fail(f"ended with exit code {code}")
+
+    def ask(self, do: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Sends a command to all ranks and returns their answers, in the order of the ranks.
+
+        Raises:
+          JobFailed: a rank is gone, or did not answer for `STUCK_AFTER` seconds.
+        """
+        line = (json.dumps({"do": do, **arguments}) + "\n").encode()
+        with selectors.DefaultSelector() as selector:
+            for rank, connection in sorted(self._connections.items()):
+                try:
+                    connection.sendall(line)
+                except OSError:
+                    self._fail(f"lost rank {rank} before '{do}'")
+                selector.register(connection, selectors.EVENT_READ, rank)
+            answers: dict[int, dict[str, Any]] = {}
+            give_up = time.monotonic() + STUCK_AFTER
+            while len(answers) < self._ranks:
+                ready = selector.select(max(0.0, give_up - time.monotonic()))
+                if not ready:
+                    missing = sorted(set(self._connections) - set(answers))
+                    self._fail(f"did not answer '{do}' for {STUCK_AFTER:.0f} s (ranks {missing})")
+                for key, _ in ready:
+                    if (answer := self._receive(key.data, do)) is not None:
+                        answers[key.data] = answer
+        return [answers[rank] for rank in sorted(answers)]
+
+    def end(self) -> None:
+        """Tells the ranks to end, and stops those that do not."""
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError):
+                connection.sendall(b'{"do": "end"}\n')
+            connection.close()
+        if self.complete:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE)
+        stop(self._process)
+
+    def _receive(self, rank: int, do: str) -> dict[str, Any] | None:
+        """Reads what a rank has sent; None while its line is not complete."""
+        try:
+            chunk = self._connections[rank].recv(1 << 16)
+        except ConnectionError:
+            chunk = b""
+        if not chunk:
+            self._fail(f"lost rank {rank} in '{do}'")
+        self._unread[rank] += chunk
+        if not self._unread[rank].endswith(b"\n"):
+            return None
+        line, self._unread[rank] = self._unread[rank], b""
+        answer = json.loads(line)
+        assert isinstance(answer, dict)
+        return answer
+
+    def _fail(self, what: str) -> None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(GRACE)  # so that the output is complete
+        raise JobFailed(f"the {self.name} job {what}. Last lines of its output:\n{last_lines(self._output)}")
+
+
+def mpi_command(plan: Plan) -> list[str]:
+    """`mpirun` with its options, up to the program.
+
+    Raises:
+      BenchError: MPI cannot be used here; the message says what to install or set.
+    """
+    library = os.environ.get("MPITRAMPOLINE_LIB", "")
+    how = "build https://github.com/eschnett/MPIwrapper with this machine's MPI and set it to libmpiwrapper.so"
+    if not library:
+        raise BenchError(f"--vs mpi: MPITRAMPOLINE_LIB is not set; {how}.")
+    if not Path(library).is_file():
+        raise BenchError(f"--vs mpi: MPITRAMPOLINE_LIB is {library}, which is not a file; {how}.")
+    command = shlex.split(plan.mpirun)
+    if not command or shutil.which(command[0]) is None:
+        raise BenchError(
+            f"--vs mpi: there is no {command[0] if command else 'mpirun'}; install an MPI (Debian: apt-get install "
+            "openmpi-bin libopenmpi-dev), or say with --mpirun how it starts jobs."
+        )
+    return [*command, "-n", str(plan.processes)]
+
+
+def mpi_environment(plan: Plan, cores: int) -> dict[str, str]:
+    """What is set for Open MPI, where the user has not: more ranks than cores, and a container's root."""
+    wanted: dict[str, str] = {}
+    if plan.processes > cores:
+        # Ranks that poll without giving way would each wait for the other's time slice.
+        wanted |= {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+    if os.geteuid() == 0:
+        wanted |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return {name: value for name, value in wanted.items() if name not in os.environ}
+
+
+def mpi_settings(plan: Plan) -> list[str]:
+    """How the MPI job is started, for the report; nothing without one."""
+    if "mpi" not in plan.rivals:
+        return []
+    names = mpi_environment(plan, len(os.sched_getaffinity(0))) | {
+        name: value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")
+    }
+    return [f"MPI: {' '.join([*(f'{name}={value}' for name, value in names.items()), *mpi_command(plan)])}"]
+
+
+@contextlib.contextmanager
+def running_jobs(plan: Plan, worker: Sequence[str] = WORKER) -> Iterator[dict[str, Job]]:
+    """Starts the jobs that a plan needs, yields them by the variants they run, and ends them.
+
+    Raises:
+      BenchError: MPI is asked for and cannot be had.
+      JobFailed: a job did not come up.
+    """
+    mpirun = mpi_command(plan) if "mpi" in plan.rivals else []
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-")))
+        path = folder / "socket"
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(str(path))
+        listener.listen()
+        program = [*worker, str(path)]
+        devices = ("--devices-per-process", str(plan.devices_per_process))
+        launch = [*LAUNCHER, "-n", str(plan.processes), *devices, "--", *program, "shmem"]
+        shmem = Job("shmem", launch, _shmem_environment(), plan.processes, folder)
+        stack.callback(shmem.end)
+        jobs = {"shmem": shmem} | ({"stock": shmem} if "stock" in plan.rivals else {})
+        if mpirun:
+            holder, port = reserve_port()
+            stack.enter_context(holder)
+            cores = len(os.sched_getaffinity(0))
+            environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
+            command = [*mpirun, *program, "mpi", f"127.0.0.1:{port}", str(plan.processes)]
+            jobs["mpi"] = Job("mpi", command, environment, plan.processes, folder)
+            stack.callback(jobs["mpi"].end)
+        _accept(listener, {job.name: job for job in jobs.values()})
+        yield jobs
+
+
+def _shmem_environment() -> dict[str, str]:
+    """The flag on, and all operations of all sizes on SHMEM where the user has not said which."""
+    environment = cpu_environment(os.environ, flag=True)
+    environment.setdefault("XLA_SHMEM_OPS", "all")
+    environment.setdefault("XLA_SHMEM_THRESHOLD", "1024GiB")
+    return environment
+
+
+def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
+    listener.settimeout(0.2)
+    give_up = time.monotonic() + STUCK_AFTER
+    while not all(job.complete for job in jobs.values()):
+        for job in jobs.values():
+            job.check_alive()
+        if time.monotonic() > give_up:
+            raise JobFailed(f"the ranks did not come up within {STUCK_AFTER:.0f} s.")
+        with contextlib.suppress(TimeoutError):
+            connection, _ = listener.accept()
+            connection.settimeout(STUCK_AFTER)
+            hello = json.loads(connection.makefile("r", encoding="utf-8").readline())
+            jobs[hello["job"]].add(hello["rank"], connection)

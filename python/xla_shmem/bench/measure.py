@@ -1,0 +1,87 @@
+"""Runs a plan: line by line, in each line round by round, and in each round one variant after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Iterator, Mapping
+
+from xla_shmem.bench.jobs import Job
+from xla_shmem.bench.plan import Cell, Plan
+from xla_shmem.bench.results import Row, Times
+
+#: µs that a timed program should take, so that starting it weighs little; and the collectives it has at most.
+_PROGRAM_US = 10_000.0
+_MOST_TURNS = 1000
+
+#: Timed programs of a variant in each round.
+_RUNS = 2
+
+#: Seconds of each rank's `memcpy` in each round, and the smallest size: below, a call's own cost is what one measures.
+_MEMCPY_SECONDS = 0.01
+_MEMCPY_FROM = 64 << 10
+
+
+def measure(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[Row]:
+    """Yields the lines of the plan's table as they are measured.
+
+    Args:
+      plan: what to measure.
+      jobs: by variant, SHMEM's first; a job may run several.
+
+    Raises:
+      JobFailed: a job ended before it was told to.
+    """
+    for cell in plan.cells():
+        yield _measure_cell(plan, jobs, cell)
+
+
+def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
+    row = Row(cell, _prepare(jobs, cell))
+    running = [variant for variant, times in row.times.items() if not times.reason]
+    for variant in running:
+        if plan.check:
+            row.times[variant].wrong = _wrong(jobs[variant], variant)
+        row.times[variant].turns = plan.iters or _turns(jobs[variant], variant)
+    for number in range(plan.rounds):
+        # Whoever is always second finds the caches as the same other has left them.
+        for variant in running if number % 2 == 0 else reversed(running):
+            times = row.times[variant]
+            times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
+        if cell.bytes >= _MEMCPY_FROM:
+            row.memcpy_gb_per_s.append(_memcpy(jobs["shmem"], cell.bytes))
+    if plan.check:
+        for variant in running:
+            row.times[variant].wrong = (row.times[variant].wrong or 0) + _wrong(jobs[variant], variant)
+    return row
+
+
+def _prepare(jobs: Mapping[str, Job], cell: Cell) -> dict[str, Times]:
+    reasons: dict[str, str] = {}
+    for job in dict.fromkeys(jobs.values()):
+        variants = [variant for variant in jobs if jobs[variant] is job]
+        answers = job.ask("prepare", cell=dataclasses.asdict(cell), variants=variants)
+        for answer in answers:
+            reasons |= answer["reasons"]
+    return {variant: Times(reason=reasons.get(variant, "")) for variant in jobs}
+
+
+def _wrong(job: Job, variant: str) -> int:
+    return sum(answer["wrong"] for answer in job.ask("check", variant=variant))
+
+
+def _time(job: Job, variant: str, warmup: int, turns: int, runs: int) -> list[float]:
+    """µs per collective of each program: a collective has ended when the slowest rank has its result."""
+    answers = job.ask("time", variant=variant, warmup=warmup, turns=turns, runs=runs)
+    return [max(times) for times in zip(*(answer["us"] for answer in answers), strict=True)]
+
+
+def _turns(job: Job, variant: str) -> int:
+    """How many collectives of this size make a program of the wanted length."""
+    (us,) = _time(job, variant, warmup=2, turns=5, runs=1)
+    return max(2, min(_MOST_TURNS, round(_PROGRAM_US / us)))
+
+
+def _memcpy(job: Job, size: int) -> float:
+    speeds: list[float] = [answer["gb_per_s"] for answer in job.ask("memcpy", size=size, seconds=_MEMCPY_SECONDS)]
+    return statistics.mean(speeds)

@@ -1,0 +1,164 @@
+"""The programs that are timed: one collective over and over in a loop, compiled by XLA as users' programs are.
+
+Out of place (the result has a buffer of its own) the loop is
+
+    y = collective(x);  x[0] = y[0] if never else x[0]
+
+`never` is an argument that is always false. Without it XLA would see that x does not change, and do the collective
+once before the loop. In place the loop is `x = collective(x)`. XLA:CPU lets no collective write over its operand there
+either, and adds a copy to every turn, for all transports (docs/bench.md).
+
+The number of turns is an argument too, so that warm-up, check and timing run one executable.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xla_shmem.bench import data
+from xla_shmem.bench.plan import Cell
+
+_AXES = ("group", "x")
+_SHARDED = P(_AXES)  # type: ignore[no-untyped-call]
+_REPLICATED = P()  # type: ignore[no-untyped-call]
+_OURS = re.compile(r'custom_call_target="xla_shmem\.')
+_COLLECTIVE = re.compile(
+    r'custom_call_target="xla_shmem\.|'
+    r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)\("
+)
+_WHY_NOT = ("xla_shmem.veto", "xla_shmem.reason")
+
+
+class NotCarried(Exception):
+    """A transport does not carry this collective; the message says why."""
+
+
+def mesh_of_job(group: int) -> Mesh:
+    """The devices of the job in the order (process, local device), neighbours in groups of `group`."""
+    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    return Mesh(np.array(devices).reshape(-1, group), _AXES)
+
+
+def _collective(cell: Cell) -> Callable[[Any], Any]:
+    ring = [(i, (i + 1) % cell.group) for i in range(cell.group)]
+    reduce = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}
+    return {
+        "permute": lambda x: lax.ppermute(x, "x", ring),  # type: ignore[no-untyped-call]
+        "all-reduce": lambda x: reduce[cell.reduction](x, "x"),  # type: ignore[no-untyped-call]
+        "all-gather": lambda x: lax.all_gather(x, "x", tiled=True),
+        "reduce-scatter": lambda x: lax.psum_scatter(x, "x", tiled=True),  # type: ignore[no-untyped-call]
+        "all-to-all": lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),  # type: ignore[no-untyped-call]
+        "broadcast": lambda x: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
+    }[cell.op]
+
+
+def let_cpu_broadcast() -> None:
+    """Gives `lax.pbroadcast` its lowering on CPU, which JAX leaves out because XLA:CPU cannot compile the result.
+
+    The pass takes the collective out of the module before XLA:CPU comes to it.
+    """
+    from jax._src.lax import parallel
+    from jax.interpreters import mlir
+
+    lowering = parallel._pbroadcast_lowering  # type: ignore[attr-defined, unused-ignore]
+    mlir.register_lowering(parallel.pbroadcast_p, lowering, platform="cpu")  # type: ignore[attr-defined, unused-ignore]
+
+
+class Program:
+    """A cell's loop, compiled for one transport, with its operands.
+
+    Args:
+      cell: what to run.
+      shmem: whether the pass has to move the collective.
+
+    Raises:
+      NotCarried: this transport does not run the collective.
+    """
+
+    def __init__(self, cell: Cell, *, shmem: bool) -> None:
+        self._cell = cell
+        self._mesh = mesh_of_job(cell.group)
+        self._sharding = NamedSharding(self._mesh, _SHARDED)
+        self._places = {device: place for place, device in enumerate(self._mesh.devices.flat)}
+        self._buffers = self._fresh_buffers()
+        self._compiled = self._compile()
+        text = self._compiled.as_text()
+        if shmem and not _OURS.search(text):
+            raise NotCarried(why_not(text))
+        if not shmem and _OURS.search(text):
+            raise RuntimeError("stock collectives were asked for, and the pass took them")
+        if _COLLECTIVE.search(text[text.index("\nENTRY ") :]):
+            raise RuntimeError(f"XLA took the {cell.op} out of the loop:\n{text}")
+
+    def run(self, turns: int) -> None:
+        """Runs the collective `turns` times and waits for the end."""
+        self._buffers = self._compiled(np.int32(turns), np.False_, *self._buffers)
+        jax.block_until_ready(self._buffers)  # type: ignore[no-untyped-call]
+
+    def wrong(self) -> int:
+        """Runs the collective once and returns how many elements of this process's results are wrong."""
+        self._buffers = self._fresh_buffers()
+        self.run(1)
+        result = self._buffers[-1]
+        return sum(
+            data.wrong_elements(np.asarray(shard.data), data.expected(self._cell, self._places[shard.device]))
+            for shard in result.addressable_shards
+        )
+
+    def _fresh_buffers(self) -> tuple[Any, ...]:
+        operand = self._sharded(lambda pe: data.operand(self._cell, pe))
+        if self._cell.in_place:
+            return (operand,)
+        # A result that is never written must not look right.
+        return operand, self._sharded(lambda pe: data.unwritten(self._cell))
+
+    def _sharded(self, values: Callable[[int], data.Array]) -> Any:
+        shards = [
+            jax.device_put(values(place), device)
+            for device, place in self._places.items()
+            if device.process_index == jax.process_index()
+        ]
+        shape = (shards[0].size * len(self._places),)
+        return jax.make_array_from_single_device_arrays(shape, self._sharding, shards)
+
+    def _compile(self) -> Any:
+        collective = _collective(self._cell)
+
+        def in_place(turns: Any, never: Any, x: Any) -> Any:
+            return (lax.fori_loop(0, turns, lambda _, x: collective(x), x),)
+
+        def out_of_place(turns: Any, never: Any, x: Any, y: Any) -> Any:
+            def turn(_: Any, buffers: Any) -> Any:
+                x, _ = buffers
+                y = collective(x)
+                return x.at[0].set(lax.select(never, y[0], x[0])), y
+
+            return lax.fori_loop(0, turns, turn, (x, y))
+
+        sharded = (_SHARDED,) * len(self._buffers)
+        mapped = jax.shard_map(
+            in_place if self._cell.in_place else out_of_place,
+            mesh=self._mesh,
+            in_specs=(_REPLICATED, _REPLICATED, *sharded),
+            out_specs=sharded,
+            check_vma=False,
+        )
+        # Donated, so that no program begins with a copy of its operands.
+        donated = tuple(range(2, 2 + len(self._buffers)))
+        return jax.jit(mapped, donate_argnums=donated).lower(np.int32(1), np.False_, *self._buffers).compile()
+
+
+def why_not(text: str) -> str:
+    """Why the pass left the collective of a compiled module where it was, in its own words."""
+    for attribute in _WHY_NOT:
+        if found := re.search(rf'{re.escape(attribute)}="((?:[^"\\]|\\.)*)"', text):
+            return found.group(1)
+    return "the pass did not see it: is the package installed, so that JAX finds its plugin?"

@@ -1,0 +1,93 @@
+"""The table, a line as soon as it is measured; fixed columns, and `#` before what is no data, as in nccl-tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from xla_shmem.bench.plan import Plan
+from xla_shmem.bench.results import Row, Times
+
+_COLUMNS = (
+    ("op", 14),
+    ("size", 10),
+    ("count", 10),
+    ("type", 5),
+    ("redop", 5),
+    ("group", 5),
+    ("variant", 7),
+    ("p50", 10),
+    ("p99", 10),
+    ("algbw", 7),
+    ("busbw", 7),
+    ("#wrong", 7),
+    ("speed-up", 8),
+    ("limit", 9),
+)
+_UNITS = {"size": "(B)", "count": "(elem)", "p50": "(us)", "p99": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
+_UNITS |= {"group": "(PEs)", "speed-up": "of SHMEM", "limit": "(%)"}
+
+
+def _line(cells: Mapping[str, str]) -> str:
+    texts = [cells.get(name, "") for name, _ in _COLUMNS]
+    return " ".join(text.rjust(width) for text, (_, width) in zip(texts, _COLUMNS, strict=True))
+
+
+def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
+    """The lines above the first row."""
+    form = "in place" if plan.in_place else "out of place"
+    iters = plan.iters or "as many as take 10 ms"
+    lines = [
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
+        + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
+        f"{plan.processes} processes x {plan.devices_per_process} devices, groups of {plan.group_size}, {form}; "
+        f"{plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iters}",
+        "times per collective, each program's mean at its slowest rank; speed-up: median over SHMEM's median; "
+        "limit: share of the memcpy limit",
+        "reached, single-copy / through slots",
+        *notes,
+    ]
+    return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]
+
+
+def row_lines(row: Row, said: set[str]) -> list[str]:
+    """The lines of a row, one for each variant that ran, and a remark for each that did not.
+
+    Args:
+      row: what was measured.
+      said: remarks that need no repeating; new ones are added.
+    """
+    lines = []
+    for variant, times in row.times.items():
+        if times.us:
+            lines.append(_variant_line(row, variant, times))
+            continue
+        remark = f"# {row.cell.op} is not run by {variant}: {times.reason}"
+        if remark not in said:
+            lines.append(remark)
+        said.add(remark)
+    return lines
+
+
+def _variant_line(row: Row, variant: str, times: Times) -> str:
+    cell = row.cell
+    speed_up = None if variant == "shmem" else row.speed_up(variant)
+    limits = row.memcpy_limits_us()
+    return " " + _line(
+        {
+            "op": cell.op,
+            "size": str(cell.bytes),
+            "count": str(cell.count),
+            "type": cell.dtype,
+            "redop": cell.reduction or "none",
+            "group": str(cell.group),
+            "variant": variant,
+            "p50": f"{times.median:.2f}",
+            "p99": f"{times.quantile(0.99):.2f}",
+            "algbw": f"{row.algorithm_bandwidth(variant):.3f}",
+            "busbw": f"{row.bus_bandwidth(variant):.3f}",
+            "#wrong": "N/A" if times.wrong is None else str(times.wrong),
+            "speed-up": "" if speed_up is None else f"{speed_up:.2f}x",
+            "limit": "" if limits is None else "/".join(f"{100 * limit / times.median:.0f}" for limit in limits),
+        }
+    )

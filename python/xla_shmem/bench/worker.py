@@ -1,0 +1,130 @@
+"""One rank of a benchmark job: does what the coordinator says, and waits for it at a socket.
+
+    python -m xla_shmem.bench.worker SOCKET JOB [COORDINATOR_ADDRESS PROCESSES]
+
+A job that is not its turn has all its ranks in `recv`, so it takes nothing from the one that is measured. The
+coordinator's end of the socket closes with it, and then the rank ends too. Commands and answers are lines of JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from xla_shmem.bench.plan import Cell
+
+#: Ranks under mpirun; the names that Open MPI, and the many implementations that speak PMI, set.
+_RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+
+
+class _Rank:
+    """Answers commands; one method for each."""
+
+    def __init__(self) -> None:
+        self._programs: dict[str, Any] = {}
+        self._blocks: tuple[Any, Any] | None = None
+
+    def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
+        """Compiles a cell for each variant; returns why a variant does not run it."""
+        from xla_shmem import plugin
+        from xla_shmem.bench.programs import NotCarried, Program
+
+        self._programs.clear()
+        reasons = {}
+        for variant in variants:
+            stock = plugin.stock_collectives() if variant != "shmem" else contextlib.nullcontext()
+            try:
+                with stock:
+                    self._programs[variant] = Program(Cell(**cell), shmem=variant == "shmem")
+            except (NotCarried, NotImplementedError) as error:
+                reasons[variant] = str(error)
+            except Exception as error:  # XLA's refusals have no type of their own
+                if "nimplemented" not in str(error) and "UNIMPLEMENTED" not in str(error):
+                    raise
+                reasons[variant] = str(error).splitlines()[0]
+        return {"reasons": reasons}
+
+    def check(self, variant: str) -> dict[str, Any]:
+        """Counts the wrong elements of one collective."""
+        return {"wrong": self._programs[variant].wrong()}
+
+    def time(self, variant: str, warmup: int, turns: int, runs: int) -> dict[str, Any]:
+        """Times `runs` programs of `turns` collectives, after `warmup` untimed ones; µs per collective of each run."""
+        program = self._programs[variant]
+        if warmup:
+            program.run(warmup)
+        times = []
+        for _ in range(runs):
+            start = time.perf_counter()
+            program.run(turns)
+            times.append((time.perf_counter() - start) / turns * 1e6)
+        return {"us": times}
+
+    def memcpy(self, size: int, seconds: float) -> dict[str, Any]:
+        """Copies blocks of `size` bytes for about `seconds`; GB/s, each byte counted once."""
+        if self._blocks is None or self._blocks[0].size != size:
+            self._blocks = (np.ones(size, np.uint8), np.ones(size, np.uint8))
+        target, source = self._blocks
+        copied = 0
+        start = time.perf_counter()
+        while (elapsed := time.perf_counter() - start) < seconds or not copied:
+            np.copyto(target, source)
+            copied += size
+        return {"gb_per_s": copied / elapsed / 1e9}
+
+
+def _join(job: str, mpi_arguments: list[str]) -> int:
+    """Enters JAX's distributed job and returns this process's rank."""
+    import jax
+
+    from xla_shmem.bench.programs import let_cpu_broadcast
+
+    let_cpu_broadcast()
+    jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
+    if job == "mpi":
+        # JAX creates communicators on the thread that runs the program and insists that it is the main one.
+        jax.config.update("jax_cpu_collectives_implementation", "mpi")  # type: ignore[no-untyped-call]
+        jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+        address, processes = mpi_arguments
+        rank = next(int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ)
+        jax.distributed.initialize(address, int(processes), rank)
+    else:
+        jax.distributed.initialize()
+    jax.devices()
+    return jax.process_index()
+
+
+def main(arguments: list[str]) -> None:
+    """Connects, says which rank this is, and answers until told to end."""
+    path, job, *mpi_arguments = arguments
+    rank = _join(job, mpi_arguments)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(path)
+        stream = connection.makefile("rw", encoding="utf-8", newline="\n")
+
+        def send(message: dict[str, Any]) -> None:
+            stream.write(json.dumps(message) + "\n")
+            stream.flush()
+
+        send({"job": job, "rank": rank})
+        commands = _Rank()
+        for line in stream:
+            message = json.loads(line)
+            name = message.pop("do")
+            if name == "end":
+                break
+            send(getattr(commands, name)(**message))
+    if job == "mpi":
+        # JAX finalizes MPI while XLA still holds communicators, which Open MPI answers by aborting the job.
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
