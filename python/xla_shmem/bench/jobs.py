@@ -25,6 +25,7 @@ from xla_shmem.rank_environment import reserve_port
 #: Seconds a job may take to start, or to answer a command, before it counts as stuck.
 STUCK_AFTER = 300.0
 
+#: The program of the ranks, up to its arguments.
 WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
 
 
@@ -60,6 +61,21 @@ class Job:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches the coordinator only, which then stops the job
             )
+
+    def __enter__(self) -> Job:
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
+        """Tells the ranks to end, or after an error leaves them alone, which ends them at once; stops who stays."""
+        for connection in self._connections.values():
+            with contextlib.suppress(OSError):
+                if error is None:
+                    connection.sendall(b'{"do": "end"}\n')
+            connection.close()
+        if self.complete:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(GRACE)
+        stop(self._process)
 
     def add(self, rank: int, connection: socket.socket) -> None:
         """Takes the connection of a rank."""
@@ -106,17 +122,6 @@ class Job:
                     if (answer := self._receive(key.data, do)) is not None:
                         answers[key.data] = answer
         return [answers[rank] for rank in sorted(answers)]
-
-    def end(self) -> None:
-        """Tells the ranks to end, and stops those that do not."""
-        for connection in self._connections.values():
-            with contextlib.suppress(OSError):
-                connection.sendall(b'{"do": "end"}\n')
-            connection.close()
-        if self.complete:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(GRACE)
-        stop(self._process)
 
     def _receive(self, rank: int, do: str) -> dict[str, Any] | None:
         """Reads what a rank has sent; None while its line is not complete."""
@@ -183,7 +188,7 @@ def mpi_settings(plan: Plan) -> list[str]:
 
 
 @contextlib.contextmanager
-def running_jobs(plan: Plan, worker: Sequence[str] = WORKER) -> Iterator[dict[str, Job]]:
+def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
     """Starts the jobs that a plan needs, yields them by the variants they run, and ends them.
 
     Raises:
@@ -195,13 +200,15 @@ def running_jobs(plan: Plan, worker: Sequence[str] = WORKER) -> Iterator[dict[st
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-")))
         path = folder / "socket"
         listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        listener.bind(str(path))
+        try:
+            listener.bind(str(path))
+        except OSError as error:
+            raise BenchError(f"no socket can be made at {path}: {error}; set TMPDIR to a short path.") from None
         listener.listen()
-        program = [*worker, str(path)]
+        program = [*WORKER, str(path)]
         devices = ("--devices-per-process", str(plan.devices_per_process))
         launch = [*LAUNCHER, "-n", str(plan.processes), *devices, "--", *program, "shmem"]
-        shmem = Job("shmem", launch, _shmem_environment(), plan.processes, folder)
-        stack.callback(shmem.end)
+        shmem = stack.enter_context(Job("shmem", launch, _shmem_environment(), plan.processes, folder))
         jobs = {"shmem": shmem} | ({"stock": shmem} if "stock" in plan.rivals else {})
         if mpirun:
             holder, port = reserve_port()
@@ -209,8 +216,7 @@ def running_jobs(plan: Plan, worker: Sequence[str] = WORKER) -> Iterator[dict[st
             cores = len(os.sched_getaffinity(0))
             environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
             command = [*mpirun, *program, "mpi", f"127.0.0.1:{port}", str(plan.processes)]
-            jobs["mpi"] = Job("mpi", command, environment, plan.processes, folder)
-            stack.callback(jobs["mpi"].end)
+            jobs["mpi"] = stack.enter_context(Job("mpi", command, environment, plan.processes, folder))
         _accept(listener, {job.name: job for job in jobs.values()})
         yield jobs
 

@@ -2,8 +2,8 @@
 
     python -m xla_shmem.bench.worker SOCKET JOB [COORDINATOR_ADDRESS PROCESSES]
 
-A job that is not its turn has all its ranks in `recv`, so it takes nothing from the one that is measured. The
-coordinator's end of the socket closes with it, and then the rank ends too. Commands and answers are lines of JSON.
+The ranks of a job that has to wait are all in `recv`, so it takes nothing from the one that is measured. Without the
+coordinator a rank ends at once. Commands and answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -101,6 +101,11 @@ def _join(job: str, mpi_arguments: list[str]) -> int:
     return jax.process_index()
 
 
+def _end_at_once() -> NoReturn:
+    """The coordinator is gone: no leaving of the job in good order, in which ranks would wait for one another."""
+    os._exit(1)
+
+
 def main(arguments: list[str]) -> None:
     """Connects, says which rank this is, and answers until told to end."""
     path, job, *mpi_arguments = arguments
@@ -110,13 +115,16 @@ def main(arguments: list[str]) -> None:
         stream = connection.makefile("rw", encoding="utf-8", newline="\n")
 
         def send(message: dict[str, Any]) -> None:
-            stream.write(json.dumps(message) + "\n")
-            stream.flush()
+            try:
+                stream.write(json.dumps(message) + "\n")
+                stream.flush()
+            except (BrokenPipeError, ConnectionResetError):
+                _end_at_once()
 
         send({"job": job, "rank": rank})
         commands = _Rank()
-        for line in stream:
-            message = json.loads(line)
+        while True:
+            message = json.loads(stream.readline() or _end_at_once())
             name = message.pop("do")
             if name == "end":
                 break

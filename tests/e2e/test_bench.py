@@ -1,0 +1,181 @@
+"""`xla-shmem bench` as a user runs it: real jobs, small sizes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from job_runs import HERE, environment, shm_names
+
+from xla_shmem.bench import jobs, measure
+from xla_shmem.bench.plan import OPS, SAME_SHAPE_OPS, Plan
+from xla_shmem.bench.results import Row, total_wrong
+from xla_shmem.cli import main
+
+_BENCH = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')", "bench")
+_MARK = "BENCH_TEST_RUN"
+
+# A size of one element for each PE, one that fits in a slot, one that takes several chunks.
+_SIZES = ("-b", "16", "-e", "1M", "-f", "256")
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A benchmark that runs; all its processes carry a mark in their environment."""
+
+    process: subprocess.Popen[str]
+    mark: str
+
+    def wait_for_first_row(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if not line.startswith("#"):
+                return
+        raise AssertionError("it ended before it measured anything")
+
+    def processes(self) -> dict[int, list[str]]:
+        """Process ids and command lines of what is left of it, itself included."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"{_MARK}={self.mark}".encode() in (folder / "environ").read_bytes():
+                    found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
+            except OSError:  # not ours, or gone
+                continue
+        return found
+
+
+def _bench(results: Path, *options: str) -> _Run:
+    mark = uuid.uuid4().hex
+    process = subprocess.Popen(
+        [*_BENCH, *options],
+        env=environment(results, {_MARK: mark}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    return _Run(process, mark)
+
+
+def _measured(plan: Plan) -> list[Row]:
+    plan.validate()
+    with jobs.running_jobs(plan) as running:
+        return list(measure.measure(plan, running))
+
+
+def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
+    report, picture = tmp_path / "bench.json", tmp_path / "bench.png"
+    before = shm_names()
+    files = ("--json", str(report), "--png", str(picture))
+    run = _bench(tmp_path, "--op", "all", *_SIZES, "--rounds", "1", "-n", "3", *files)
+    out, err = run.process.communicate(timeout=150)
+    assert run.process.returncode == 0, f"{out}\n{err}"
+    rows = json.loads(report.read_text())["rows"]
+    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in OPS for size in (16, 4096, 1 << 20)]
+    for row in rows:
+        assert row["variants"]["shmem"]["wrong"] == 0, row
+        # XLA:CPU itself has no collective-broadcast.
+        assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "broadcast" else 0), row
+    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (2 * len(OPS) - 1)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert shm_names() <= before
+    assert not run.processes()
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(processes=2, devices_per_process=2, group=2, ops=OPS, dtype="bf16", misalign=2),
+        Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
+        Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),
+    ],
+    ids=["groups of several devices, misaligned bf16", "in place", "3 processes, maximum of s8"],
+)
+def test_results_are_right_in_other_forms(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    _clean_environment(monkeypatch)
+    small = Plan(**{**vars(plan), "min_bytes": 64, "max_bytes": 1 << 20, "factor": 128, "rounds": 1, "iters": 3})
+    rows = _measured(small)
+    assert {row.cell.op for row in rows if row.times["shmem"].us} == set(plan.ops)
+    assert total_wrong(rows) == 0
+
+
+def test_wrong_results_are_counted_and_the_exit_code_is_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    _clean_environment(monkeypatch)
+    monkeypatch.setattr(jobs, "WORKER", (sys.executable, str(HERE / "worker_bench.py")))
+    options = (
+        "--op",
+        "permute",
+        "--op",
+        "all-reduce",
+        "-b",
+        "4K",
+        "-e",
+        "4K",
+        "--rounds",
+        "1",
+        "-n",
+        "3",
+        "--vs",
+        "none",
+    )
+    result = CliRunner().invoke(main, ["bench", *options])
+    assert result.exit_code == 1
+    # On each of two ranks, before the timed programs and after them.
+    assert [line.split()[11] for line in result.stdout.splitlines() if not line.startswith("#")] == ["4", "4"]
+    assert "8 elements are wrong." in result.stderr
+
+
+def test_ctrl_c_leaves_nothing_and_keeps_what_was_measured(tmp_path: Path) -> None:
+    report = tmp_path / "bench.json"
+    before = shm_names()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "50", "--json", str(report))
+    run.wait_for_first_row()
+    run.process.send_signal(signal.SIGINT)
+    _, err = run.process.communicate(timeout=60)
+    assert run.process.returncode == 130, err
+    assert "Stopped; all ranks have ended." in err
+    assert json.loads(report.read_text())["rows"]
+    assert shm_names() <= before
+    assert not run.processes()
+
+
+def test_a_killed_rank_ends_the_run_with_the_output_of_its_job(tmp_path: Path) -> None:
+    before = shm_names()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "50")
+    run.wait_for_first_row()
+    rank = next(pid for pid, command in run.processes().items() if command[1:3] == ["-m", "xla_shmem.bench.worker"])
+    os.kill(rank, signal.SIGKILL)
+    _, err = run.process.communicate(timeout=60)
+    assert run.process.returncode == 1
+    assert "the shmem job lost rank" in err
+    assert "was killed by SIGKILL" in err
+    assert shm_names() <= before
+    assert not run.processes()
+
+
+def test_ranks_end_with_their_coordinator(tmp_path: Path) -> None:
+    before = shm_names()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "50")
+    run.wait_for_first_row()
+    run.process.kill()
+    run.process.communicate(timeout=60)
+    give_up = time.monotonic() + 30
+    while run.processes() and time.monotonic() < give_up:
+        time.sleep(0.1)
+    assert not run.processes()
+    assert shm_names() <= before
+
+
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `job_runs.environment`, for jobs that this process starts itself."""
+    for name in set(os.environ) - set(environment(Path(), {})):
+        monkeypatch.delenv(name)

@@ -1,0 +1,20 @@
+"""A rank of a benchmark that expects something else of its last element than it should."""
+
+from __future__ import annotations
+
+import sys
+
+from xla_shmem.bench import data, worker
+from xla_shmem.bench.plan import Cell
+
+_expected = data.expected
+
+
+def _off_by_one(cell: Cell, pe: int) -> data.Array:
+    wanted = _expected(cell, pe).copy()
+    wanted[-1] += 1
+    return wanted
+
+
+data.expected = _off_by_one
+worker.main(sys.argv[1:])

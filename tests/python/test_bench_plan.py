@@ -1,0 +1,145 @@
+"""What a benchmark measures, and how results are checked: arithmetic and NumPy, no job."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from xla_shmem.bench import data
+from xla_shmem.bench.plan import DTYPES, OPS, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+
+
+def _cell(op: str, count: int = 12, group: int = 4, dtype: str = "f32", reduction: str = "") -> Cell:
+    return Cell(op, count, dtype, reduction or ("sum" if "reduce" in op else ""), group, in_place=False)
+
+
+def test_sizes_go_by_the_factor_and_stop_at_the_last() -> None:
+    assert list(sizes(8, 128, 4)) == [8, 32, 128]
+    assert list(sizes(8, 127, 4)) == [8, 32]
+
+
+def test_a_size_is_the_larger_buffer_of_a_pe() -> None:
+    plan = Plan(processes=4, ops=OPS, min_bytes=1024, max_bytes=1024)
+    found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
+    assert found == {
+        "permute": (256, 256, 256, 1024),
+        "all-reduce": (256, 256, 256, 1024),
+        "broadcast": (256, 256, 256, 1024),
+        "all-gather": (64, 64, 256, 1024),
+        "reduce-scatter": (64, 256, 64, 1024),
+        "all-to-all": (64, 256, 256, 1024),
+    }
+
+
+def test_sizes_are_rounded_to_whole_elements_for_each_pe_and_empty_or_repeated_ones_left_out() -> None:
+    plan = Plan(processes=4, ops=("all-gather",), min_bytes=8, max_bytes=64, factor=2)
+    assert [cell.bytes for cell in plan.cells()] == [16, 32, 64]
+    plan = dataclasses.replace(plan, processes=3, min_bytes=12, max_bytes=24)
+    assert [cell.bytes for cell in plan.cells()] == [12, 24]
+
+
+def test_misalign_lengthens_every_piece() -> None:
+    plan = Plan(processes=2, ops=("permute", "all-to-all"), min_bytes=64, max_bytes=64, misalign=4)
+    assert [cell.bytes for cell in plan.cells()] == [64 + 4, 64 + 2 * 4]
+
+
+# nccl-tests, doc/PERFORMANCE.md, for 4 ranks.
+@pytest.mark.parametrize(
+    ("op", "factor"),
+    [
+        ("all-reduce", 1.5),
+        ("all-gather", 0.75),
+        ("reduce-scatter", 0.75),
+        ("all-to-all", 0.75),
+        ("broadcast", 1.0),
+        ("permute", 1.0),
+    ],
+)
+def test_bus_factors_are_those_of_nccl_tests(op: str, factor: float) -> None:
+    assert _cell(op).bus_factor == factor
+
+
+@pytest.mark.parametrize(
+    ("op", "single", "slots"),
+    [
+        ("permute", 1.0, 2.0),
+        ("broadcast", 1.0, 2.0),
+        ("all-gather", 1.0, 1.75),
+        ("all-to-all", 1.0, 1.75),
+        ("reduce-scatter", 0.75, 1.5),
+        ("all-reduce", 1.5, 3.0),
+    ],
+)
+def test_what_crosses_is_copied_once_or_twice_and_what_stays_once(op: str, single: float, slots: float) -> None:
+    assert _cell(op).copies == (single, slots)
+
+
+def test_operations_are_listed_once_and_all_means_all() -> None:
+    assert chosen_ops(["broadcast", "permute", "permute"]) == ("permute", "broadcast")
+    assert chosen_ops(["permute", "all"]) == OPS
+
+
+def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
+    assert chosen_rivals("mpi, stock") == ("stock", "mpi")
+    assert chosen_rivals("none") == ()
+    with pytest.raises(BenchError, match="'nccl' is not one of stock, mpi"):
+        chosen_rivals("stock,nccl")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"processes": 1}, "nobody to talk to"),
+        ({"group": 3}, "--groups 3 does not divide 2 PEs"),
+        ({"min_bytes": 16, "max_bytes": 8}, "--minbytes 16 is more than --maxbytes 8"),
+        ({"misalign": 3}, "--misalign 3 is not a multiple of the 4 bytes of f32"),
+        ({"rivals": ("mpi",), "devices_per_process": 2}, "one device per process"),
+        ({"ops": ("reduce-scatter",), "reduction": "max"}, "no reduce-scatter with --reduction max, only sum"),
+        ({"ops": ("all-gather",), "in_place": True}, "all-gather cannot run in place"),
+        ({"min_bytes": 1, "max_bytes": 3}, "no size from --minbytes 1 to --maxbytes 3"),
+    ],
+)
+def test_a_plan_that_cannot_be_run_is_refused_in_a_sentence(wrong: dict[str, object], words: str) -> None:
+    plan = dataclasses.replace(Plan(), **wrong)  # type: ignore[arg-type]
+    with pytest.raises(BenchError, match=words):
+        plan.validate()
+
+
+def test_expected_results_follow_from_the_operands_of_the_group() -> None:
+    first = [data.operand(_cell("permute"), pe) for pe in range(8)]
+    np.testing.assert_array_equal(data.expected(_cell("permute"), 4), first[7])
+    np.testing.assert_array_equal(data.expected(_cell("permute"), 6), first[5])
+    np.testing.assert_array_equal(data.expected(_cell("broadcast"), 6), first[4])
+    np.testing.assert_array_equal(data.expected(_cell("all-gather"), 6), np.concatenate(first[4:]))
+    np.testing.assert_array_equal(data.expected(_cell("all-reduce"), 6), np.sum(first[4:], axis=0))
+    np.testing.assert_array_equal(data.expected(_cell("all-reduce", reduction="max"), 1), np.max(first[:4], axis=0))
+    long = [data.operand(_cell("all-to-all"), pe) for pe in range(8)]
+    np.testing.assert_array_equal(data.expected(_cell("all-to-all"), 5), np.concatenate([x[12:24] for x in long[4:]]))
+    np.testing.assert_array_equal(data.expected(_cell("reduce-scatter"), 6), np.sum(long[4:], axis=0)[24:36])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sums_are_exact_in_every_type_and_order(dtype: str) -> None:
+    cell = _cell("all-reduce", count=1000, group=8, dtype=dtype)
+    terms = [data.operand(cell, pe) for pe in range(8)]
+    forwards, backwards = terms[0], terms[-1]
+    for up, down in zip(terms[1:], terms[-2::-1], strict=True):
+        forwards, backwards = forwards + up, backwards + down
+    assert len(np.unique(terms[0])) > 20
+    for total in (forwards, backwards):
+        assert data.wrong_elements(total, data.expected(cell, 3)) == 0
+
+
+def test_no_operand_holds_what_an_unwritten_result_holds() -> None:
+    cell = _cell("permute", count=100_000, dtype="s8")
+    assert not np.isin(data.operand(cell, 0), data.unwritten(cell)).any()
+
+
+def test_wrong_elements_are_counted_bit_by_bit() -> None:
+    wanted = np.array([0.0, 1.0, np.nan, 3.0], np.float32)
+    assert data.wrong_elements(wanted.copy(), wanted) == 0
+    assert data.wrong_elements(np.array([-0.0, 1.0, np.nan, 4.0], np.float32), wanted) == 2
+    assert data.wrong_elements(wanted[:3], wanted) == 4
+    assert data.wrong_elements(wanted.astype(np.float64), wanted) == 4

@@ -1,0 +1,95 @@
+"""Table, JSON and picture of a benchmark, from made-up times."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from xla_shmem.bench import picture, results, table
+from xla_shmem.bench.machine import describe_machine
+from xla_shmem.bench.plan import Cell, Plan
+from xla_shmem.bench.results import Row, Times
+
+
+def _row(op: str = "all-reduce", count: int = 1 << 20, **times: Times) -> Row:
+    cell = Cell(op, count, "f32", "sum" if op == "all-reduce" else "", 4, in_place=False)
+    return Row(cell, times, [9.0, 10.0, 11.0] if cell.bytes >= 1 << 16 else [])
+
+
+def _times(*us: float, wrong: int | None = 0) -> Times:
+    return Times(list(us), 10, wrong)
+
+
+def test_bandwidths_limits_and_speed_up() -> None:
+    row = _row(shmem=_times(1000.0, 2000.0, 3000.0), stock=_times(6000.0))
+    assert row.algorithm_bandwidth("shmem") == pytest.approx((4 << 20) / 2e-3 / 1e9)
+    assert row.bus_bandwidth("shmem") == pytest.approx(1.5 * (4 << 20) / 2e-3 / 1e9)
+    assert row.speed_up("stock") == 3.0
+    single, slots = row.memcpy_limits_us() or (0.0, 0.0)
+    assert single == pytest.approx(1.5 * (4 << 20) / 10e9 * 1e6)
+    assert slots == pytest.approx(2 * single)
+
+
+def test_quantiles_lie_between_the_neighbours() -> None:
+    times = _times(30.0, 10.0, 20.0, 40.0)
+    assert (times.quantile(0.0), times.median, times.quantile(1.0)) == (10.0, 25.0, 40.0)
+    assert times.quantile(0.99) == pytest.approx(39.7)
+    assert _times(5.0).quantile(0.99) == 5.0
+
+
+def test_a_line_has_a_value_under_every_heading() -> None:
+    row = _row(shmem=_times(1000.0), stock=_times(2500.0, wrong=None))
+    heading = table.heading(Plan(processes=4), describe_machine(), [])
+    shmem, stock = table.row_lines(row, set())
+    titles = " ".join(heading[-2].split())
+    assert titles == "# op size count type redop group variant p50 p99 algbw busbw #wrong speed-up limit"
+    values = " ".join(shmem.split())
+    assert values == "all-reduce 4194304 1048576 f32 sum 4 shmem 1000.00 1000.00 4.194 6.291 0 63/126"
+    assert stock.split()[-4:] == ["2.517", "N/A", "2.50x", "25/50"]
+    assert all(line.startswith("#") for line in heading)
+    assert len(shmem) == len(stock) == len(heading[-2])
+
+
+def test_a_variant_that_did_not_run_is_said_once() -> None:
+    row = _row("broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
+    said: set[str] = set()
+    assert table.row_lines(row, said)[1] == "# broadcast is not run by stock: XLA:CPU cannot"
+    assert len(table.row_lines(row, said)) == 1
+    assert row.speed_up("stock") is None
+
+
+def test_wrong_elements_of_all_variants_are_added_up() -> None:
+    rows = [_row(shmem=_times(1.0, wrong=2), stock=_times(1.0, wrong=3)), _row(shmem=_times(1.0, wrong=None))]
+    assert results.total_wrong(rows) == 5
+
+
+def test_the_report_holds_machine_and_every_time(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "bench.json"
+    rows = [_row(shmem=_times(1000.0, 2000.0), mpi=Times(reason="no")), _row(count=2, shmem=_times(3.0))]
+    results.save_json(file, describe_machine(), rows)
+    report = json.loads(file.read_text())
+    assert {"date", "cpu", "cores", "kernel", "load", "versions", "rows"} <= set(report)
+    large, small = report["rows"]
+    assert large["variants"]["shmem"]["us"] == [1000.0, 2000.0]
+    assert large["variants"]["mpi"] == {"reason": "no"}
+    assert large["memcpy_limit"]["gb_per_s"] == 10.0
+    assert small["memcpy_limit"] is None
+
+
+def test_a_picture_has_two_plots_for_each_operation_that_ran(tmp_path: Path) -> None:
+    rows = [
+        _row(op, 1 << power, shmem=_times(1.0, 2.0, 4.0), stock=_times(8.0))
+        for op in ("permute", "all-reduce")
+        for power in range(4, 20, 4)
+    ]
+    one, two = tmp_path / "one.png", tmp_path / "two.png"
+    picture.save_picture(two, "title", [*rows, _row("broadcast", shmem=Times(reason="no"))])
+    picture.save_picture(one, "title", rows[:4])
+    assert two.read_bytes().startswith(b"\x89PNG")
+    assert _height(two) > 1.5 * _height(one)
+
+
+def _height(png: Path) -> int:
+    return int.from_bytes(png.read_bytes()[20:24], "big")  # PNG specification, 11.2.2 IHDR
