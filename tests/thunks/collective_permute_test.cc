@@ -132,22 +132,37 @@ TEST_CASE("A target that never comes is named with operation, PE and execution")
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
   Job job(options);
-  PermuteTransfer transfer({5, 3}, 0, {1, -1}, {1000}, Placement::kApart);
+  PermuteTransfer transfer({5, 3}, 0, {1, -1}, {9000}, Placement::kApart);
   const std::string error = job.Finish(transfer.Begin(job.context(0)));
   CHECK(error ==
-        "collective-permute permute.5 (1024 bytes) on PE 0, execution 3; its target PE 1 has not arrived at this "
-        "operation; "
+        "collective-permute permute.5 (9024 bytes) on PE 0, execution 3; not arrived at this operation: PE 1; "
         "gave up after the deadline of 0.2 s (XLA_SHMEM_DEADLINE)");
 }
 
-TEST_CASE("A source that stops half way is named with the messages seen and expected") {
+TEST_CASE("A small message needs no word from its target") {
+  Job job({2});
+  PermuteTransfer sender({5, 3}, 0, {1, -1}, {1000}, Placement::kApart),
+      receiver({5, 3}, 1, {1, -1}, {1000}, Placement::kApart);
+  CHECK(sender.Begin(job.context(0))->Poll());
+  CHECK(receiver.Begin(job.context(1))->Poll());
+  CHECK(sender.Verdict() == "");
+  CHECK(receiver.Verdict() == "");
+}
+
+TEST_CASE("A source that stops half way is named with the bytes seen and expected") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
+  options.single_copy = host::SingleCopy::kOff;
   Job job(options);
-  PermuteTransfer transfer({5, 3}, 0, {-1, 0}, {6 * kSlotBytes}, Placement::kApart);
-  const std::string error = job.Finish(transfer.Begin(job.context(0)));
-  CHECK(error.find("from its source: PE 1 has put 0 of 6 messages into slots of " + std::to_string(kSlotBytes) +
-                   " bytes") != std::string::npos);
+  PermuteTransfer receiver({5, 3}, 0, {-1, 0}, {6 * kSlotBytes}, Placement::kApart),
+      sender({5, 3}, 1, {-1, 0}, {6 * kSlotBytes}, Placement::kApart);
+  std::unique_ptr<Operation> receiving = receiver.Begin(job.context(0));
+  CHECK_FALSE(receiving->Poll());
+  CHECK_FALSE(sender.Begin(job.context(1))->Poll());  // puts four chunks, and is not asked again
+  const std::string error = job.Finish(std::move(receiving));
+  INFO(error);
+  CHECK(error.find("PE 1 has sent " + std::to_string(4 * kSlotBytes) + " of " + std::to_string(6 * kSlotBytes) +
+                   " bytes; gave up") != std::string::npos);
 }
 
 TEST_CASE("Blocks of a failed operation are never given to another one") {

@@ -19,6 +19,14 @@ namespace {
 
 constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 + (64 << 10), kSmallest = 64 + (4 << 10);
 
+// Everything that does not fit a mailbox is to be staged.
+JobOptions Staged(int n_pes = 2) {
+  JobOptions options;
+  options.n_pes = n_pes;
+  options.single_copy = host::SingleCopy::kOff;
+  return options;
+}
+
 // Takes blocks away until the PE's arena gives nothing larger than `largest` bytes, and one block of that if any.
 void LeaveOnly(Job& job, int pe, size_t largest) {
   SlotPool* slots = job.context(pe).slots;
@@ -31,7 +39,7 @@ void LeaveOnly(Job& job, int pe, size_t largest) {
 }
 
 TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest ones from the reserve") {
-  Job job({2});
+  Job job(Staged());
   BlockSet set;
   const PeContext& context = job.context(0);
   REQUIRE(TakeBlocks(context, 8 << 20, 1, &set));
@@ -56,7 +64,7 @@ TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest
 }
 
 TEST_CASE("A set that cannot be complete takes nothing") {
-  JobOptions options;
+  JobOptions options = Staged();
   options.reserve_bytes = 64 << 10;
   Job job(options);
   LeaveOnly(job, 0, 0);
@@ -70,7 +78,7 @@ TEST_CASE("In-place rings in which every PE has slots of another size do not loc
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
     const int n = 2 + static_cast<int>(random() % 5);
-    Job job({n});
+    Job job(Staged(n));
     const size_t choices[] = {kLarge, kSmall, 0};
     for (int pe = 0; pe < n; ++pe) LeaveOnly(job, pe, choices[random() % 3]);
     std::vector<int> target_of(n);
@@ -90,7 +98,7 @@ TEST_CASE("All-reduces whose members have slots of different sizes agree on the 
   std::mt19937 random(4);
   for (int round = 0; round < 60; ++round) {
     const int n = 2 + static_cast<int>(random() % 4);
-    Job job({n});
+    Job job(Staged(n));
     const size_t choices[] = {kLarge, kSmall, 0};
     for (int pe = 0; pe < n; ++pe) LeaveOnly(job, pe, choices[random() % 3]);
     Reduction reduction;
@@ -111,7 +119,7 @@ TEST_CASE("All-reduces whose members have slots of different sizes agree on the 
 }
 
 TEST_CASE("An operation that finds even the reserve empty goes on when a block comes back") {
-  JobOptions options;
+  JobOptions options = Staged();
   options.reserve_bytes = 8 << 10;
   Job job(options);
   LeaveOnly(job, 0, 0);
@@ -131,7 +139,7 @@ TEST_CASE("An operation that finds even the reserve empty goes on when a block c
 }
 
 TEST_CASE("An operation that never gets a block says so and names the option") {
-  JobOptions options;
+  JobOptions options = Staged();
   options.reserve_bytes = 8 << 10;
   options.deadline = std::chrono::milliseconds(200);
   Job job(options);
@@ -140,7 +148,7 @@ TEST_CASE("An operation that never gets a block says so and names the option") {
   SUBCASE("permute") {
     PermuteTransfer transfer({1, 1}, 0, {-1, 0}, {10000}, Placement::kApart);
     const std::string error = job.Finish(transfer.Begin(job.context(0)));
-    CHECK(error.find("no free slot for PE 1 to put into (raise XLA_SHMEM_HEAP_SIZE)") != std::string::npos);
+    CHECK(error.find("no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)") != std::string::npos);
   }
   SUBCASE("all-reduce") {
     AllReduceTransfer transfer({1, 1}, 0, {ReductionKind::kSum, {0, 1}, {ElementType::kF32}, {5000}},
@@ -151,7 +159,7 @@ TEST_CASE("An operation that never gets a block says so and names the option") {
 }
 
 TEST_CASE("Many large permutes at once share an arena that holds two of them") {
-  JobOptions options;
+  JobOptions options = Staged();
   options.n_pes = 3;
   options.reserve_bytes = 2 << 20;
   Job job(options);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/nvshmem/gate_operation.h"
+#include "tests/thunks/group_transfers.h"
 #include "tests/thunks/traffic.h"
 
 namespace xla_shmem::testing {
@@ -43,40 +44,53 @@ std::vector<std::vector<int>> RandomGroups(Random& random, int n_pes) {
   return members;
 }
 
+Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t operands, size_t largest) {
+  Reduction reduction;
+  reduction.group = group;
+  reduction.kind = static_cast<ReductionKind>(random() % 7);
+  while (reduction.types.size() < operands) {
+    const auto type = static_cast<ElementType>(random() % (static_cast<int>(ElementType::kF8E4M3) + 1));
+    if (!Supports(type, reduction.kind)) continue;
+    reduction.types.push_back(type);
+    reduction.elements.push_back(RandomBytes(random, largest) / ElementBytes(type));
+  }
+  return reduction;
+}
+
 // One operation as `pe` takes part in it. All PEs draw the same numbers.
 struct Part {
-  std::unique_ptr<PermuteTransfer> permute;
-  std::unique_ptr<AllReduceTransfer> all_reduce;
+  std::unique_ptr<Transfer> transfer;
   Outcome outcome;
-
-  std::unique_ptr<Operation> Begin(const PeContext& context) {
-    return permute != nullptr ? permute->Begin(context) : all_reduce->Begin(context);
-  }
-  std::string Verdict() { return permute != nullptr ? permute->Verdict() : all_reduce->Verdict(); }
 };
 
-std::unique_ptr<Part> Draw(Random& random, MessageKey key, int pe, int n_pes, size_t largest) {
-  auto part = std::make_unique<Part>();
+std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe, int n_pes, size_t largest) {
   const size_t operands = 1 + (random() % 4 == 0 ? random() % 5 : 0);
   const auto placement = static_cast<Placement>(random() % 4);
-  if (random() % 2 == 0) {
+  const uint64_t choice = random() % 8;
+  if (choice < 2) {
     const std::vector<int> edges = RandomEdges(random, n_pes);
     std::vector<size_t> bytes(operands);
     for (size_t& size : bytes) size = RandomBytes(random, largest);
-    part->permute = std::make_unique<PermuteTransfer>(key, pe, edges, bytes, placement);
-    return part;
+    return std::make_unique<PermuteTransfer>(key, pe, edges, bytes, placement);
   }
-  Reduction reduction;
-  reduction.kind = static_cast<ReductionKind>(random() % 4);
-  for (const auto& group : RandomGroups(random, n_pes)) {
-    if (std::find(group.begin(), group.end(), pe) != group.end()) reduction.group = group;
+  std::vector<int> group;
+  for (const auto& members : RandomGroups(random, n_pes)) {
+    if (std::find(members.begin(), members.end(), pe) != members.end()) group = members;
   }
-  for (size_t i = 0; i < operands; ++i) {
-    reduction.types.push_back(static_cast<ElementType>(random() % 12));
-    reduction.elements.push_back(RandomBytes(random, largest) / ElementBytes(reduction.types.back()));
+  // What the members of any group draw, for groups draw in turn: sizes must not depend on who is asking.
+  Random sizes(random());
+  if (choice < 4) {
+    return std::make_unique<AllReduceTransfer>(key, pe, RandomReduction(sizes, group, operands, largest), placement);
   }
-  part->all_reduce = std::make_unique<AllReduceTransfer>(key, pe, reduction, placement);
-  return part;
+  if (choice == 4) {
+    return std::make_unique<ReduceScatterTransfer>(key, pe, RandomReduction(sizes, group, operands, largest / n_pes),
+                                                   placement);
+  }
+  std::vector<size_t> bytes(operands);
+  for (size_t& size : bytes) size = RandomBytes(sizes, std::max<size_t>(largest / n_pes, 2));
+  if (choice == 5) return std::make_unique<AllGatherTransfer>(key, pe, group, bytes, placement);
+  if (choice == 6) return std::make_unique<AllToAllTransfer>(key, pe, group, bytes, sizes() % 2 == 0, placement);
+  return std::make_unique<BroadcastTransfer>(key, pe, sizes() % 4 == 0 ? std::vector<int>() : group, bytes, placement);
 }
 
 }  // namespace
@@ -87,7 +101,8 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
     std::vector<std::unique_ptr<Part>> parts;
     for (int i = 0; i < plan.operations; ++i) {
       const MessageKey key{(plan.seed << 20) + i, static_cast<uint64_t>(round)};
-      parts.push_back(Draw(shared, key, pe, job.n_pes(), plan.largest));
+      parts.push_back(std::make_unique<Part>());
+      parts.back()->transfer = Draw(shared, key, pe, job.n_pes(), plan.largest);
     }
     std::vector<int> order(parts.size());
     std::iota(order.begin(), order.end(), 0);
@@ -99,7 +114,8 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
         for (size_t i = thread; i < order.size(); i += plan.threads) {
           if (random() % 8 == 0) usleep(random() % 200);
           Part* part = parts[order[i]].get();
-          job.Start(part->Begin(job.context(pe)), [part](const std::string& error) { part->outcome.Set(error); });
+          job.Start(part->transfer->Begin(job.context(pe)),
+                    [part](const std::string& error) { part->outcome.Set(error); });
         }
       });
     }
@@ -108,7 +124,7 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
     std::string trouble;
     for (const auto& part : parts) {
       const std::string error = part->outcome.Get();
-      if (trouble.empty()) trouble = error.empty() ? part->Verdict() : error;
+      if (trouble.empty()) trouble = error.empty() ? part->transfer->Verdict() : error;
     }
     if (!trouble.empty()) return trouble;
   }

@@ -40,14 +40,17 @@ JobOptions OptionsFor(const StormPlan& plan, int processes) {
   JobOptions options;
   options.n_pes = processes;
   options.reserve_bytes = ReserveFor(plan, processes);
+  // Half of the runs read each other's memory, whether that is faster here or not.
+  options.single_copy = plan.seed % 2 == 0 ? host::SingleCopy::kAlways : host::SingleCopy::kOff;
   return options;
 }
 
 TEST_CASE("Real processes end a storm with the right bytes and leave nothing in /dev/shm" *
           doctest::skip(kBlindToOtherProcesses)) {
-  for (int processes : {2, 4}) {
+  for (int run = 0; run < 4; ++run) {
+    const int processes = run < 2 ? 2 : 4;
     const host::JobKey key = RandomJobKey();
-    const StormPlan plan = PlanFor(processes, 25);
+    const StormPlan plan = PlanFor(10 + run, 15);
     ProcessGroup group(processes);
     group.Start([&](int rank) -> std::string {
       const JobOptions options = OptionsFor(plan, processes);
@@ -87,8 +90,8 @@ TEST_CASE("When a process is killed, the others name operation, PE and process w
       const std::string error = group.Join(rank);
       INFO(error);
       CHECK(error.find(culprit) != std::string::npos);
-      CHECK((error.rfind("collective-permute permute.", 0) == 0 || error.rfind("all-reduce all-reduce.", 0) == 0 ||
-             error.find("gave up: ") != std::string::npos));
+      const bool named = error.find(" bytes") != std::string::npos && error.find(" on PE ") != std::string::npos;
+      CHECK((named || error.find("gave up: ") != std::string::npos));
     }
     CHECK(SegmentsOf(key).empty());
   }

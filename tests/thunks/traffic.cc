@@ -18,12 +18,18 @@ uint64_t Hash(uint64_t value) {
   return value ^ (value >> 31);
 }
 
-uint64_t Seed(MessageKey key, int pe, size_t index) {
-  return Hash(key.operation * 1000003 + key.execution * 7919 + static_cast<uint64_t>(pe) * 131 + index);
+template <typename T>
+void FillValues(uint64_t seed, char* memory, size_t elements) {
+  T* values = reinterpret_cast<T*>(memory);
+  for (size_t i = 0; i < elements; ++i) {
+    values[i] = static_cast<T>(static_cast<double>(static_cast<int64_t>(Hash(seed + i)) >> 11) * 0x1p-52);
+  }
 }
 
-void Fill(uint64_t seed, char* memory, size_t bytes) {
-  for (size_t i = 0; i < bytes; ++i) memory[i] = static_cast<char>(seed + i * 7 + (i >> 8) * 3 + (i >> 16));
+std::vector<BufferPair> Pairs(const std::vector<size_t>& bytes) {
+  std::vector<BufferPair> pairs;
+  for (size_t size : bytes) pairs.push_back({size, size});
+  return pairs;
 }
 
 std::vector<size_t> BytesOf(const Reduction& reduction) {
@@ -34,37 +40,53 @@ std::vector<size_t> BytesOf(const Reduction& reduction) {
   return bytes;
 }
 
-template <typename T>
-void FillValues(uint64_t seed, char* memory, size_t elements) {
-  T* values = reinterpret_cast<T*>(memory);
-  for (size_t i = 0; i < elements; ++i) {
-    values[i] = static_cast<T>(static_cast<double>(static_cast<int64_t>(Hash(seed + i)) >> 11) * 0x1p-52);
-  }
-}
-
 }  // namespace
 
-Buffers::Buffers(const std::vector<size_t>& bytes, Placement placement) {
+uint64_t Seed(MessageKey key, int pe, size_t index) {
+  return Hash(key.operation * 1000003 + key.execution * 7919 + static_cast<uint64_t>(pe) * 131 + index);
+}
+
+void Fill(uint64_t seed, char* memory, size_t bytes) {
+  for (size_t i = 0; i < bytes; ++i) memory[i] = static_cast<char>(seed + i * 7 + (i >> 8) * 3 + (i >> 16));
+}
+
+std::string Compare(int pe, size_t index, const std::vector<char>& expected, const char* result) {
+  const auto wrong = std::mismatch(expected.begin(), expected.end(), result);
+  if (wrong.first == expected.end()) return "";
+  return "PE " + std::to_string(pe) + ", result " + std::to_string(index) + " of " + std::to_string(expected.size()) +
+         " bytes: wrong at byte " + std::to_string(wrong.first - expected.begin());
+}
+
+Buffers::Buffers(const std::vector<size_t>& bytes, Placement placement) : Buffers(Pairs(bytes), placement) {}
+
+Buffers::Buffers(const std::vector<BufferPair>& pairs, Placement placement) {
   auto place = [this](size_t size) {
     const size_t at = (memory_.size() + kGuard + 15) / 16 * 16;
     memory_.resize(at + size + kGuard, kGuardByte);
     return at;
   };
   const size_t shift = placement == Placement::kShifted ? 24 : 0;
-  for (size_t size : bytes) operands_.push_back(place(size + shift));
-  if (placement == Placement::kApart) {
-    for (size_t size : bytes) results_.push_back(place(size));
-  } else {
-    for (size_t at : operands_) results_.push_back(at + shift);
-    // Rotating needs equal sizes; the others stay in place.
-    if (placement == Placement::kRotated &&
-        std::adjacent_find(bytes.begin(), bytes.end(), std::not_equal_to<>()) == bytes.end()) {
-      if (!results_.empty()) std::rotate(results_.begin(), results_.begin() + 1, results_.end());
+  for (const BufferPair& pair : pairs) {
+    if (placement == Placement::kApart) {
+      operands_.push_back(place(pair.operand_bytes));
+      results_.push_back(place(pair.result_bytes));
+    } else {
+      const size_t shared = place(std::max(pair.operand_bytes, pair.result_bytes) + shift);
+      operands_.push_back(shared + pair.operand_at);
+      results_.push_back(shared + pair.result_at + shift);
     }
   }
+  const bool equal = std::adjacent_find(pairs.begin(), pairs.end(), [](const BufferPair& a, const BufferPair& b) {
+                       return a.operand_bytes != b.operand_bytes || a.result_bytes != b.result_bytes;
+                     }) == pairs.end();
+  // Rotating needs equal sizes; the others stay in place.
+  if (placement == Placement::kRotated && equal && !results_.empty()) {
+    std::rotate(results_.begin(), results_.begin() + 1, results_.end());
+  }
   in_use_.resize(memory_.size());
-  for (const auto* places : {&operands_, &results_}) {
-    for (size_t i = 0; i < bytes.size(); ++i) std::fill_n(in_use_.begin() + (*places)[i], bytes[i], true);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    std::fill_n(in_use_.begin() + operands_[i], pairs[i].operand_bytes, true);
+    std::fill_n(in_use_.begin() + results_[i], pairs[i].result_bytes, true);
   }
 }
 
@@ -111,11 +133,8 @@ std::string PermuteTransfer::Verdict() {
   for (size_t i = 0; i < bytes_.size(); ++i) {
     std::vector<char> expected(bytes_[i], 0);
     if (source_ >= 0) Fill(Seed(key_, source_, i), expected.data(), bytes_[i]);
-    const char* result = buffers_.result(i);
-    const auto wrong = std::mismatch(expected.begin(), expected.end(), result);
-    if (wrong.first == expected.end()) continue;
-    return "PE " + std::to_string(pe_) + ", operand " + std::to_string(i) + " of " + std::to_string(bytes_[i]) +
-           " bytes: wrong at byte " + std::to_string(wrong.first - expected.begin());
+    const std::string wrong = Compare(pe_, i, expected, buffers_.result(i));
+    if (!wrong.empty()) return wrong;
   }
   return buffers_.GuardsIntact() ? "" : "PE " + std::to_string(pe_) + ": bytes beside the buffers changed";
 }
@@ -127,6 +146,14 @@ std::vector<char> AllReduceOperand(MessageKey key, int pe, size_t index, Element
     FillValues<float>(seed, operand.data(), elements);
   } else if (type == ElementType::kF64) {
     FillValues<double>(seed, operand.data(), elements);
+  } else if (type == ElementType::kC64) {
+    FillValues<float>(seed, operand.data(), 2 * elements);
+  } else if (type == ElementType::kC128) {
+    FillValues<double>(seed, operand.data(), 2 * elements);
+  } else if (type >= ElementType::kF8E4M3Fn || type == ElementType::kPred) {
+    // Eighths of magnitudes up to 2 or so in all formats, no NaN; and bytes 0 and 1.
+    const char mask = type == ElementType::kPred ? 1 : 0x3b;
+    for (size_t i = 0; i < elements; ++i) operand[i] = static_cast<char>(Hash(seed + i)) & mask;
   } else if (type == ElementType::kF16 || type == ElementType::kBf16) {
     auto* values = reinterpret_cast<uint16_t*>(operand.data());
     // Without the largest exponents: no infinities, and no NaN whose bits depend on which operand it came from.
@@ -169,10 +196,8 @@ std::string AllReduceTransfer::Verdict() {
     std::vector<char> expected(bytes_[i]);
     Reduce(reduction_.types[i], reduction_.kind, pointers.data(), pointers.size(), reduction_.elements[i],
            expected.data());
-    const auto wrong = std::mismatch(expected.begin(), expected.end(), buffers_.result(i));
-    if (wrong.first == expected.end()) continue;
-    return "PE " + std::to_string(pe_) + ", operand " + std::to_string(i) + " of " + std::to_string(bytes_[i]) +
-           " bytes: wrong at byte " + std::to_string(wrong.first - expected.begin());
+    const std::string wrong = Compare(pe_, i, expected, buffers_.result(i));
+    if (!wrong.empty()) return wrong;
   }
   return buffers_.GuardsIntact() ? "" : "PE " + std::to_string(pe_) + ": bytes beside the buffers changed";
 }

@@ -18,9 +18,18 @@ namespace xla_shmem::testing {
 // further on.
 enum class Placement { kApart, kInPlace, kRotated, kShifted };
 
+// Operand and result i, and where in the larger of the two the other one lies when they are in place.
+struct BufferPair {
+  size_t operand_bytes;
+  size_t result_bytes;
+  size_t operand_at = 0;
+  size_t result_at = 0;
+};
+
 // Operands and results in one piece of memory, with guard bytes between them.
 class Buffers {
  public:
+  Buffers(const std::vector<BufferPair>& pairs, Placement placement);
   Buffers(const std::vector<size_t>& bytes, Placement placement);
   char* operand(size_t i) { return memory_.data() + operands_[i]; }
   char* result(size_t i) { return memory_.data() + results_[i]; }
@@ -35,13 +44,27 @@ class Buffers {
   std::vector<bool> in_use_;
 };
 
-class PermuteTransfer {
+// What every transfer offers.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  virtual std::unique_ptr<Operation> Begin(const PeContext& context) = 0;
+  // After the operation: "" or what is wrong with the results.
+  virtual std::string Verdict() = 0;
+};
+
+// Which PE's contribution to the operation of this key something is.
+uint64_t Seed(MessageKey key, int pe, size_t index);
+void Fill(uint64_t seed, char* memory, size_t bytes);
+// "" if `result` is `expected`, else who found what where.
+std::string Compare(int pe, size_t index, const std::vector<char>& expected, const char* result);
+
+class PermuteTransfer : public Transfer {
  public:
   PermuteTransfer(MessageKey key, int pe, const std::vector<int>& target_of, std::vector<size_t> bytes,
                   Placement placement);
-  std::unique_ptr<Operation> Begin(const PeContext& context);
-  // After the operation: "" or what is wrong with the results.
-  std::string Verdict();
+  std::unique_ptr<Operation> Begin(const PeContext& context) override;
+  std::string Verdict() override;
 
  private:
   MessageKey key_;
@@ -57,12 +80,12 @@ struct Reduction {
   std::vector<size_t> elements;
 };
 
-class AllReduceTransfer {
+class AllReduceTransfer : public Transfer {
  public:
   AllReduceTransfer(MessageKey key, int pe, Reduction reduction, Placement placement);
-  std::unique_ptr<Operation> Begin(const PeContext& context);
+  std::unique_ptr<Operation> Begin(const PeContext& context) override;
   // "" if every result has the very bits that Reduce gives for the operands of all members in group order.
-  std::string Verdict();
+  std::string Verdict() override;
   Buffers& buffers() { return buffers_; }
 
  private:

@@ -86,8 +86,8 @@ bool WorthIt(const SegmentHeader& header) {
 DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
   std::map<int, bool> verdicts;  // by process
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
-    bool reads = heap->IsLocal(pe);
-    if (!reads && heap->Reaches(pe) && single_copy != SingleCopy::kOff) {
+    bool reads = heap->IsLocal(pe) && single_copy != SingleCopy::kOff;
+    if (!heap->IsLocal(pe) && heap->Reaches(pe) && single_copy != SingleCopy::kOff) {
       const auto [verdict, is_new] = verdicts.emplace(heap->ProcessOf(pe), false);
       const SegmentHeader& header = heap->HeaderOf(pe);
       if (is_new) verdict->second = Permitted(header) && (single_copy == SingleCopy::kAlways || WorthIt(header));

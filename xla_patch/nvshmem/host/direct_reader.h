@@ -16,7 +16,7 @@ namespace xla_shmem::host {
 enum class SingleCopy {
   kAuto,    // where permitted and faster
   kAlways,  // where permitted
-  kOff,     // between PEs of one process only
+  kOff,     // nowhere
 };
 
 struct DirectPiece {

@@ -1,0 +1,175 @@
+// The CPU runtime by itself: collectives between forked processes, without JAX and without XLA.
+//
+// Usage: runtime_benchmark [-n PROCESSES] [-b BYTES] [-e BYTES] [-f FACTOR] [-r ROUNDS] [-s auto|always|off]
+//                          [-o OP[,OP...]]
+//
+// BYTES are those of an operand (all-gather: of the result). In every round each operation runs in turn at each size,
+// many times in a row (as many as take some milliseconds); what a round gives is the mean of one run as rank 0 sees
+// it, and the table shows median and quartiles of the rounds in microseconds. "memcpy" is what this machine takes to
+// copy the operand once, all processes at the same time: the machine may be shared, so compare within one run.
+// mpi_benchmark.cc prints the same for MPI, in the same format.
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "benchmarks/samples.h"
+#include "xla_patch/nvshmem/host/progress_engine.h"
+#include "xla_patch/nvshmem/host/segment.h"
+#include "xla_patch/thunks/all_gather.h"
+#include "xla_patch/thunks/all_reduce.h"
+#include "xla_patch/thunks/all_to_all.h"
+#include "xla_patch/thunks/collective_permute.h"
+#include "xla_patch/thunks/local_pes.h"
+#include "xla_patch/thunks/reduce_scatter.h"
+
+namespace xla_shmem {
+namespace {
+
+[[noreturn]] void GiveUp(const std::string& why) {
+  fprintf(stderr, "%s\n", why.c_str());
+  _exit(1);
+}
+
+// A core for each process, if there are as many: what mpirun does.
+void Bind(int rank, int ranks) {
+  cpu_set_t all, one;
+  if (sched_getaffinity(0, sizeof(all), &all) != 0 || CPU_COUNT(&all) < ranks) return;
+  int left = rank;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &all) || left-- != 0) continue;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+  }
+}
+
+class Rank {
+ public:
+  Rank(const host::JobKey& job, bench::Meeting* meeting, int rank, int ranks, host::SingleCopy single_copy)
+      : rank_(rank), ranks_(ranks) {
+    constexpr size_t kHeapBytes = 64 << 20;
+    std::string error;
+    std::vector<std::unique_ptr<host::Segment>> segments(ranks);
+    segments[rank] = host::Segment::Create(job, rank, kHeapBytes, &error);
+    if (segments[rank] == nullptr) GiveUp(error);
+    meeting->Meet();
+    std::vector<int> process_of_pe(ranks);
+    std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
+    for (int other = 0; other < ranks; ++other) {
+      if (other != rank) segments[other] = host::Segment::Attach(job, other, &error);
+      if (segments[other] == nullptr) GiveUp(error);
+      segments[other]->NoteAttached(ranks);
+    }
+    heap_ = host::Heap::Create(std::move(segments), process_of_pe, rank, &error);
+    if (heap_ == nullptr) GiveUp(error);
+    pes_ = LocalPes::Create({single_copy}, heap_.get(), &error);
+    if (pes_ == nullptr) GiveUp(error);
+    engine_ =
+        std::make_unique<host::ProgressEngine>(heap_.get(), std::chrono::microseconds(100), std::chrono::seconds(60));
+    meeting->Meet();
+  }
+
+  bool reads_directly() const { return pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_); }
+
+  void Run(bench::Op op, char* operand, char* result, size_t bytes) {
+    const MessageKey key{static_cast<uint64_t>(op) + 1, ++executions_};
+    Finish(Begin(op, key, operand, result, bytes));
+  }
+
+ private:
+  std::unique_ptr<Operation> Begin(bench::Op op, const MessageKey& key, char* operand, char* result, size_t bytes) {
+    const PeContext* context = pes_->context(rank_);
+    std::vector<int> group(ranks_);
+    std::iota(group.begin(), group.end(), 0);
+    const size_t part = bytes / ranks_ / 4 * 4;
+    switch (op) {
+      case bench::Op::kPermute:
+        return std::make_unique<PermuteOperation>(
+            context,
+            PermuteArguments{
+                key, "bench", (rank_ + ranks_ - 1) % ranks_, (rank_ + 1) % ranks_, {operand}, {result}, {bytes}});
+      case bench::Op::kAllReduce:
+        return std::make_unique<AllReduceOperation>(
+            context, AllReduceArguments{
+                         key, "bench", ReductionKind::kSum, group, {ElementType::kF32}, {operand}, {result}, {bytes}});
+      case bench::Op::kAllGather:
+        return std::make_unique<AllGatherOperation>(
+            context, AllGatherArguments{key, "bench", group, {operand}, {result}, {part}});
+      case bench::Op::kReduceScatter:
+        return std::make_unique<ReduceScatterOperation>(
+            context, ReduceScatterArguments{
+                         key, "bench", ReductionKind::kSum, group, {ElementType::kF32}, {operand}, {result}, {part}});
+      default: {
+        AllToAllArguments arguments{key, "bench", group, {}, {}, {part}};
+        for (int member = 0; member < ranks_; ++member) {
+          arguments.operands.push_back({operand + member * part});
+          arguments.results.push_back({result + member * part});
+        }
+        return std::make_unique<AllToAllOperation>(context, std::move(arguments));
+      }
+    }
+  }
+
+  void Finish(std::unique_ptr<Operation> operation) {
+    std::string error;
+    if (engine_->TryInline(*operation, &error)) return;
+    std::atomic<bool> done{false};
+    engine_->Submit(std::move(operation), [&](const std::string& failure) {
+      if (!failure.empty()) GiveUp(failure);
+      done.store(true, std::memory_order_release);
+    });
+    while (!done.load(std::memory_order_acquire)) sched_yield();
+  }
+
+  const int rank_, ranks_;
+  std::unique_ptr<host::Heap> heap_;
+  std::unique_ptr<LocalPes> pes_;
+  std::unique_ptr<host::ProgressEngine> engine_;
+  uint64_t executions_ = 0;
+};
+
+int Main(int argc, char** argv) {
+  const bench::Settings settings = bench::Read(argc, argv);
+  std::random_device random;
+  const host::JobKey job{{(uint64_t{random()} << 32) | random(), (uint64_t{random()} << 32) | random()}};
+  auto* meeting = bench::Meeting::Create(settings.processes);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < settings.processes; ++rank) {
+    const pid_t child = fork();
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    Bind(rank, settings.processes);
+    const auto single_copy = settings.single_copy == "off"      ? host::SingleCopy::kOff
+                             : settings.single_copy == "always" ? host::SingleCopy::kAlways
+                                                                : host::SingleCopy::kAuto;
+    Rank self(job, meeting, rank, settings.processes, single_copy);
+    if (rank == 0) printf("# single copy: %s\n", self.reads_directly() ? "used" : "not used");
+    bench::Measure(
+        settings, rank, [&] { meeting->Meet(); },
+        [&](bench::Op op, char* operand, char* result, size_t bytes) { self.Run(op, operand, result, bytes); });
+    fflush(stdout);
+    _exit(0);
+  }
+  int failures = 0;
+  for (pid_t child : children) {
+    int status = 0;
+    waitpid(child, &status, 0);
+    failures += status != 0;
+  }
+  return failures != 0;
+}
+
+}  // namespace
+}  // namespace xla_shmem
+
+int main(int argc, char** argv) { return xla_shmem::Main(argc, argv); }
