@@ -7,6 +7,16 @@
 
 namespace xla_shmem {
 
+namespace {
+
+size_t PaddedBytes(const std::vector<size_t>& bytes) {
+  size_t total = 0;
+  for (size_t size : bytes) total += (size + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+  return total;
+}
+
+}  // namespace
+
 size_t OneShotLimitBytes(size_t group_size) {
   constexpr size_t kPairLimit = 64 << 10;
   return kPairLimit / std::max<size_t>(group_size - 1, 1);
@@ -19,7 +29,7 @@ AllReduceOperation::AllReduceOperation(const PeContext* context, AllReduceArgume
       CopyAskewOperands(results, arguments.bytes, results, arguments.bytes, &arguments.operands, &copies_);
   if (arguments.group.size() == 1) {
     for (size_t i = 0; i < results.size(); ++i) CopyHere(arguments.operands[i], results[i], arguments.bytes[i]);
-  } else if (PaddedBytes(WholeBuffers(arguments.bytes)) <= OneShotLimitBytes(arguments.group.size())) {
+  } else if (PaddedBytes(arguments.bytes) <= OneShotLimitBytes(arguments.group.size())) {
     OneShot(arguments, in_place);
   } else {
     TwoShot(arguments);

@@ -26,11 +26,13 @@ size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
 
 void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, bool overwritten) {
   if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
+  if (sends_.empty()) sends_.reserve(members_);
   sends_.push_back({Outgoing(pe, key, std::move(memory), !overwritten), source});
 }
 
 void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int behind) {
   bytes_ = std::max(bytes_, memory.total());
+  if (receives_.empty()) receives_.reserve(members_);
   receives_.push_back({Incoming(pe, key, std::move(memory)), behind});
 }
 
@@ -40,7 +42,7 @@ void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const Messag
   reduced_over_sends_ = over_sends;
   reducer_->contributions().reserve(group.size() - 1);
   for (int pe : group) {
-    if (pe != context_->pe) reducer_->contributions().emplace_back(pe, key, reducer_->result());
+    if (pe != context_->pe) reducer_->contributions().push_back({Incoming(pe, key, reducer_->result())});
   }
 }
 
@@ -105,7 +107,7 @@ void CollectiveOperation::Finish() {
   if (blocks_.empty()) return;
   for (Receiving& receiving : receives_) receiving.message.Close(*context_);
   if (reducer_.has_value()) {
-    for (Incoming& contribution : reducer_->contributions()) contribution.Close(*context_);
+    for (auto& contribution : reducer_->contributions()) contribution.message.Close(*context_);
   }
   for (const BlockSet& set : blocks_) ReturnBlocks(set);
 }
@@ -113,13 +115,12 @@ void CollectiveOperation::Finish() {
 void CollectiveOperation::ForEachIncoming(const std::function<void(const Incoming&)>& visit) const {
   for (const Receiving& receiving : receives_) visit(receiving.message);
   if (!reducer_.has_value()) return;
-  for (const Incoming& contribution : reducer_->contributions()) visit(contribution);
+  for (const auto& contribution : reducer_->contributions()) visit(contribution.message);
 }
 
 bool CollectiveOperation::SomeNeedGrants() const {
-  auto needs = [this](const Incoming& message) { return message.NeedsGrant(*context_); };
-  return std::any_of(receives_.begin(), receives_.end(),
-                     [&](const Receiving& receiving) { return needs(receiving.message); }) ||
+  auto needs = [this](const auto& entry) { return entry.message.NeedsGrant(*context_); };
+  return std::any_of(receives_.begin(), receives_.end(), needs) ||
          (reducer_.has_value() &&
           std::any_of(reducer_->contributions().begin(), reducer_->contributions().end(), needs));
 }
@@ -142,7 +143,7 @@ void CollectiveOperation::OpenGrants() {
   };
   for (Receiving& receiving : receives_) grant(receiving.message);
   if (reducer_.has_value()) {
-    for (Incoming& contribution : reducer_->contributions()) grant(contribution);
+    for (auto& contribution : reducer_->contributions()) grant(contribution.message);
   }
   blocks_.push_back(std::move(set));
 }

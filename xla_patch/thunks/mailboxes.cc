@@ -42,6 +42,7 @@ Mail Mailboxes::Claim(int receiver, const MessageKey& key) {
   for (int probe = 0; probe < kWindow; ++probe) {
     const int number = (home + probe) % kEntries;
     const Mail mail = EntryOf(row, number);
+    __builtin_prefetch(mail.entry, 1);  // the line is the receiver's: fetch it once, for reading and writing
     if (mail.entry->state.load(std::memory_order_relaxed) != 0) continue;
     if (claimed[number].exchange(true, std::memory_order_acquire)) continue;
     // Another thread may have posted it between the two looks.
@@ -58,7 +59,7 @@ void Mailboxes::Post(int receiver, const Mail& mail, const MessageKey& key, size
   entry.execution.store(key.execution, std::memory_order_release);
   entry.bytes.store(bytes, std::memory_order_release);
   entry.ready.store(ready, std::memory_order_release);
-  entry.taken.store(0, std::memory_order_release);
+  if (kind == MailKind::kDirect) entry.taken.store(0, std::memory_order_release);
   const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
   entry.state.store(number << 2 | static_cast<uint64_t>(kind), std::memory_order_release);
   claimed_[static_cast<size_t>(receiver) * kEntries + mail.number].store(false, std::memory_order_release);

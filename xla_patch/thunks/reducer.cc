@@ -8,18 +8,17 @@ namespace xla_shmem {
 
 bool Reducer::Advance(const PeContext& context, size_t limit) {
   bool moved = false;
-  views_.resize(contributions_.size());
   while (!done()) {
     // All are looked at, also those behind one that has not come, and before we may reduce: their senders may need to
     // hear that they have been read before they can go on (docs/protocol.md, "All-reduce").
     size_t end = limit;
-    for (size_t i = 0; i < contributions_.size(); ++i) {
-      views_[i] = contributions_[i].Look(context);
-      end = std::min(end, views_[i].end);
+    for (Contribution& contribution : contributions_) {
+      contribution.view = contribution.message.Look(context);
+      end = std::min(end, contribution.view.end);
     }
     if (end <= reduced_) break;
     ReduceTo(end);
-    for (Incoming& contribution : contributions_) contribution.Consume(context, end);
+    for (Contribution& contribution : contributions_) contribution.message.Consume(context, end);
     moved = true;
   }
   return moved;
@@ -33,7 +32,7 @@ void Reducer::ReduceTo(size_t end) {
       if (i == own_index_) {
         inputs_[i] = own_.memory(buffer) + (result - result_.memory(buffer));
       } else {
-        const Incoming::View& view = views_[i < own_index_ ? i : i - 1];
+        const Incoming::View& view = contributions_[i < own_index_ ? i : i - 1].view;
         inputs_[i] = view.data + (position - view.begin);
       }
     }

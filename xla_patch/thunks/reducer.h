@@ -23,8 +23,12 @@ class Reducer {
         result_(std::move(result)) {}
 
   // The other members' contributions, in group order.
-  std::vector<Incoming>& contributions() { return contributions_; }
-  const std::vector<Incoming>& contributions() const { return contributions_; }
+  struct Contribution {
+    Incoming message;
+    Incoming::View view{nullptr, 0, 0};
+  };
+  std::vector<Contribution>& contributions() { return contributions_; }
+  const std::vector<Contribution>& contributions() const { return contributions_; }
 
   const Spans& result() const { return result_; }
   size_t total() const { return result_.total(); }
@@ -42,8 +46,7 @@ class Reducer {
   const std::vector<ElementType> types_;
   const size_t own_index_;
   const Spans own_, result_;
-  std::vector<Incoming> contributions_;
-  std::vector<Incoming::View> views_;
+  std::vector<Contribution> contributions_;
   std::vector<const char*> inputs_;
   size_t reduced_ = 0;
 };

@@ -16,29 +16,35 @@ namespace xla_shmem {
 class Spans {
  public:
   Spans() = default;
-  explicit Spans(size_t count) { spans_.reserve(count); }
+  explicit Spans(size_t count) {
+    if (count > 1) spans_.reserve(count);
+  }
 
   // Sources are never written to; one type serves both ends.
   void Add(const void* memory, size_t bytes) {
-    spans_.push_back({static_cast<char*>(const_cast<void*>(memory)), bytes, total_});
+    const Span span{static_cast<char*>(const_cast<void*>(memory)), bytes, total_};
+    if (count_ == 1) spans_.push_back(only_);
+    count_++ == 0 ? void(only_ = span) : spans_.push_back(span);
     total_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
   }
 
-  size_t count() const { return spans_.size(); }
+  size_t count() const { return count_; }
   // Positions, the padding behind the last buffer included.
   size_t total() const { return total_; }
-  char* memory(size_t span) const { return spans_[span].memory; }
+  char* memory(size_t span) const { return begin()[span].memory; }
 
   // Calls visit(span, memory, position, bytes) for the parts of the buffers that lie in [begin, end).
   template <typename Visit>
   void ForEach(size_t begin, size_t end, Visit visit) const {
-    auto span = std::upper_bound(spans_.begin(), spans_.end(), begin,
-                                 [](size_t position, const Span& other) { return position < other.position; });
-    if (span != spans_.begin()) --span;
-    for (; span != spans_.end() && span->position < end; ++span) {
+    const Span* const first = this->begin();
+    const Span* const last = first + count_;
+    const Span* span = std::upper_bound(first, last, begin,
+                                        [](size_t position, const Span& other) { return position < other.position; });
+    if (span != first) --span;
+    for (; span != last && span->position < end; ++span) {
       const size_t from = std::max(begin, span->position);
       const size_t to = std::min(end, span->position + span->bytes);
-      if (from < to) visit(span - spans_.begin(), span->memory + (from - span->position), from, to - from);
+      if (from < to) visit(static_cast<size_t>(span - first), span->memory + (from - span->position), from, to - from);
     }
   }
 
@@ -52,7 +58,11 @@ class Spans {
     size_t bytes;
     size_t position;
   };
-  std::vector<Span> spans_;
+  const Span* begin() const { return count_ == 1 ? &only_ : spans_.data(); }
+
+  Span only_{nullptr, 0, 0};  // of a message with one buffer, which needs no memory of its own for that
+  std::vector<Span> spans_;   // of any other
+  size_t count_ = 0;
   size_t total_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #ifndef XLA_SHMEM_NVSHMEM_HOST_HEAP_H_
 #define XLA_SHMEM_NVSHMEM_HOST_HEAP_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -32,6 +33,11 @@ class Heap {
   bool Reaches(int pe) const { return homes_[pe].base != nullptr; }
   int ProcessOf(int pe) const { return homes_[pe].process; }
   const std::vector<int>& local_pes() const { return local_pes_; }
+  // Processes of the job on this host, this one included.
+  int ReachableProcesses() const {
+    return static_cast<int>(
+        std::count_if(segments_.begin(), segments_.end(), [](const auto& s) { return s != nullptr; }));
+  }
 
   char* base(int pe) const { return homes_[pe].base; }
   // Address on `pe` of the symmetric object at `address`, which lies in the heap of a local PE.

@@ -17,8 +17,10 @@ constexpr auto kLongestSleep = std::chrono::milliseconds(100);
 // the core.
 class PoliteWait {
  public:
+  explicit PoliteWait(int busy_turns) : busy_turns_(busy_turns) {}
+
   void Turn() {
-    if (turns_ < kBusyTurns) {
+    if (turns_ < busy_turns_) {
       ++turns_;
       CpuRelax();
     } else {
@@ -27,14 +29,23 @@ class PoliteWait {
   }
 
  private:
-  static constexpr int kBusyTurns = 64;  // one to two microseconds
+  int busy_turns_;
   int turns_ = 0;
 };
+
+// One to two microseconds where every process of the job can have a core. Where they cannot, a peer that is late most
+// likely waits for one.
+int BusyTurns(const Heap& heap) {
+  constexpr int kWithRoom = 64, kCrowded = 2;
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return kWithRoom;
+  return heap.ReachableProcesses() <= CPU_COUNT(&cpus) ? kWithRoom : kCrowded;
+}
 
 }  // namespace
 
 ProgressEngine::ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline)
-    : heap_(heap), spin_(spin), deadline_(deadline) {}
+    : heap_(heap), spin_(spin), deadline_(deadline), busy_turns_(BusyTurns(*heap)) {}
 
 ProgressEngine::~ProgressEngine() {
   {
@@ -61,16 +72,14 @@ ProgressEngine::~ProgressEngine() {
 }
 
 bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
-  {
+  if (failed_.load(std::memory_order_acquire)) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!failure_.empty()) {
-      *error = failure_;
-      return false;
-    }
+    *error = failure_;
+    return false;
   }
   if (operation.Poll()) return true;
   const Clock::time_point until = Clock::now() + spin_;
-  PoliteWait wait;
+  PoliteWait wait(busy_turns_);
   do {
     wait.Turn();
     if (operation.Poll()) return true;
@@ -97,7 +106,12 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
 std::string ProgressEngine::Fail(const std::string& why) {
   heap_->Fail(why);
   std::lock_guard<std::mutex> lock(mutex_);
+  return SetFailure(why);
+}
+
+const std::string& ProgressEngine::SetFailure(const std::string& why) {
   if (failure_.empty()) failure_ = why;
+  failed_.store(true, std::memory_order_release);
   return failure_;
 }
 
@@ -150,14 +164,14 @@ void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
 std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock) {
   std::vector<Pending> finished;
   Clock::time_point spin_until = Clock::now() + spin_;
-  PoliteWait wait;
+  PoliteWait wait(busy_turns_);
   while (!stopping_ && finished.empty()) {
     if (!arrivals_.empty()) {
       pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
                       std::make_move_iterator(arrivals_.end()));
       arrivals_.clear();
       spin_until = Clock::now() + spin_;
-      wait = PoliteWait();
+      wait = PoliteWait(busy_turns_);
     }
     const std::string failure = failure_;
     lock.unlock();
@@ -169,7 +183,7 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(
       } else {
         SleepOnDoorbell(&finished);
         spin_until = Clock::now() + spin_;
-        wait = PoliteWait();
+        wait = PoliteWait(busy_turns_);
       }
     }
     lock.lock();
@@ -208,8 +222,7 @@ bool ProgressEngine::CheckForTrouble(std::vector<Pending>* finished) {
     // Their words reach every process from where they are: nothing to publish.
     why += "; here: " + pending_.front().operation->Describe();
     std::lock_guard<std::mutex> lock(mutex_);
-    if (failure_.empty()) failure_ = why;
-    why = failure_;
+    why = SetFailure(why);
   } else {
     why = Trouble(now);
     if (why.empty()) return false;

@@ -8,6 +8,7 @@
 #ifndef XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 #define XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -49,6 +50,8 @@ class ProgressEngine {
     std::string error;
   };
 
+  // Keeps the first failure and returns it. Called with mutex_ held.
+  const std::string& SetFailure(const std::string& why);
   void ThreadMain();
   // Sees to it that a thread other than the caller's looks for work. Called with mutex_ held.
   void SummonThread();
@@ -70,6 +73,7 @@ class ProgressEngine {
   Heap* const heap_;
   const std::chrono::microseconds spin_;
   const std::chrono::nanoseconds deadline_;
+  const int busy_turns_;  // of a wait, before it gives way to others
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -81,6 +85,7 @@ class ProgressEngine {
   bool polling_ = false;  // some thread owns pending_
   bool stopping_ = false;
   std::string failure_;
+  std::atomic<bool> failed_{false};  // failure_ is set
 
   // Owned by the polling thread.
   std::vector<Pending> pending_;
