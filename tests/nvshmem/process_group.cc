@@ -51,7 +51,7 @@ void ProcessGroup::Meet() {
   while (shared_->meetings.load() < goal) usleep(100);
 }
 
-void ProcessGroup::Kill(int rank) { kill(children_[rank], SIGKILL); }
+void ProcessGroup::Signal(int rank, int number) { kill(children_[rank], number); }
 
 std::string ProcessGroup::Join(int rank) {
   int status = 0;

@@ -29,7 +29,7 @@ class ProcessGroup {
   // Words that all children and the parent share.
   std::atomic<uint64_t>& word(int index) { return shared_->words[index]; }
 
-  void Kill(int rank);
+  void Signal(int rank, int number);
   // Waits for one child, or for all: what its body returned, or "signal 9", "exit code 3".
   std::string Join(int rank);
   std::vector<std::string> Join();

@@ -1,5 +1,6 @@
 // PEs as real processes over each other's segments, and what is left when one of them is killed.
 #include <doctest/doctest.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -82,7 +83,7 @@ TEST_CASE("When a process is killed, the others name operation, PE and process w
     while (group.word(0) < kProcesses) usleep(1000);
     usleep(50000 + 37000 * attempt);
     group.word(1) = Milliseconds();
-    group.Kill(victim);
+    group.Signal(victim, SIGKILL);
     CHECK(group.Join(victim) == "signal 9");
     const std::string culprit = "process " + std::to_string(victim) + " (PE " + std::to_string(victim) + ") has exited";
     for (int rank = 0; rank < kProcesses; ++rank) {
