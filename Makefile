@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-e2e test-e2e-full test-compat test-upstream \
-  test-bazel fuzz wheel clean
+  test-bazel test-faults fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -42,6 +42,11 @@ test-compat:
 # Our assigner against upstream's own, in the JAX releases that still had one (docs/differences.md); no GPU, no driver.
 test-upstream: install
 	scripts/test_upstream.sh $(BIN) $(PYTHON)
+
+# Processes killed, stopped, paused and forked at random points: 180 runs of the C++ runtime, 24 of JAX.
+test-faults: install
+	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
+	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
 
 # The same C++ core and tests through Bazel.
 test-bazel:

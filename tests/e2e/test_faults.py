@@ -1,0 +1,112 @@
+"""JAX jobs whose processes are killed, stopped, paused, slowed down or forked; `make test-faults` runs them."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_runs import JobRun, run_job
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+DEADLINE_S = 4
+STEPS = 40
+
+
+def _run(tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS) -> tuple[JobRun, int]:
+    draw = random.Random(f"{fault} {seed}")
+    victim = draw.randrange(ranks)
+    seconds = draw.uniform(0.0, 0.6)
+    run = run_job(
+        "worker_faults.py",
+        [fault, str(victim), str(seconds), str(steps)],
+        ranks=ranks,
+        results=tmp_path,
+        XLA_SHMEM_OPS="all",
+        XLA_SHMEM_DEADLINE=str(DEADLINE_S),
+        XLA_SHMEM_RECORDS=str(tmp_path / "records"),
+    )
+    assert run.segments == [], "left in /dev/shm"
+    assert not _alive_in(tmp_path), "left running"
+    return run, victim
+
+
+def _alive_in(results: Path) -> list[str]:
+    """Processes whose environment names this job's results."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"E2E_RESULTS={results}".encode() in path.read_bytes().split(b"\0"):
+                found.append(path.parent.name)
+        except OSError:
+            continue
+    return found
+
+
+def _all_done(run: JobRun, ranks: int) -> None:
+    assert run.exit_code == 0, run.output
+    for rank in range(ranks):
+        assert run.result(rank) == {"done": STEPS}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_survivors_of_a_killed_rank_name_it_and_end(tmp_path: Path, seed: int) -> None:
+    run, victim = _run(tmp_path, "kill", seed, ranks=2 + seed % 2)
+    assert run.exit_code not in (0, -9), run.output
+    assert f"process {victim} (PE {victim}) has exited" in run.output, run.output
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_peers_of_a_stopped_rank_end_at_the_deadline(tmp_path: Path, seed: int) -> None:
+    run, victim = _run(tmp_path, "stop", seed, ranks=2 + seed % 2)
+    assert run.exit_code not in (0, -9), run.output
+    line = run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
+    assert f"PE {victim}" in line, line
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_rank_that_pauses_for_less_than_the_deadline_costs_time_only(tmp_path: Path, seed: int) -> None:
+    run, _ = _run(tmp_path, "pause", seed, ranks=2 + seed % 2)
+    _all_done(run, 2 + seed % 2)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_slow_rank_costs_time_only(tmp_path: Path, seed: int) -> None:
+    run, _ = _run(tmp_path, "slow", seed, ranks=3)
+    _all_done(run, 3)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_forked_child_that_exits_takes_nothing_with_it(tmp_path: Path, seed: int) -> None:
+    run, _ = _run(tmp_path, "fork", seed, ranks=3)
+    _all_done(run, 3)
+
+
+def _in_small_shm(size: str, command: list[str]) -> list[str]:
+    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
+    return ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", *command]
+
+
+def _may_unshare() -> bool:
+    return subprocess.run(_in_small_shm("1m", ["true"]), capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(("size", "lowered"), [("20m", True), ("4m", False)])
+def test_little_shared_memory_makes_the_heap_smaller_and_then_leaves_the_default_backend(
+    tmp_path: Path, size: str, lowered: bool
+) -> None:
+    assert _may_unshare(), "this test needs unprivileged mount namespaces or root"
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from job_runs import run_job;"
+        "run = run_job('worker_flag.py', ['{}'], ranks=2, results=Path(sys.argv[2]));"
+        "print(run.output); print(run.exit_code, run.segments, run.result(0)['lowered'], run.result(0)['vetoes'])"
+    )
+    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path / "run")]
+    done = subprocess.run(_in_small_shm(size, command), capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1].startswith(f"0 [] {2 if lowered else 0} "), done.stdout
+    if not lowered:
+        assert "cannot back shared memory" in done.stdout
