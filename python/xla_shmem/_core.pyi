@@ -457,6 +457,8 @@ def connect(
     topology_fingerprint: int,
     spin_us: float,
     deadline_s: float,
+    *,
+    single_copy: bool = True,
 ) -> None:
     """Maps the segments of the job, once; later calls return at once.
 
@@ -466,6 +468,7 @@ def connect(
       topology_fingerprint: of the job's :class:`Topology`; executables compiled for another one are refused.
       spin_us: microseconds that a waiting thread polls before it sleeps.
       deadline_s: seconds after which an operation that does not finish fails.
+      single_copy: whether PEs may read each other's memory where the system permits it and it is faster.
 
     Raises:
       RuntimeError: there is no segment of this process, one of the others cannot be mapped, or the heap is

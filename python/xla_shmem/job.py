@@ -155,6 +155,7 @@ class Job:
                 topology.fingerprint,
                 self._options.spin_us,
                 self._options.deadline,
+                single_copy=self._options.single_copy != "off",
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
         else:

@@ -227,6 +227,14 @@ TABLE: tuple[Option, ...] = (
         _count(0, 10**6, "a whole number of microseconds from 0 to 1000000"),
     ),
     Option(
+        "single_copy",
+        "auto",
+        "`auto`, `off`",
+        "Whether a process may read large messages out of its peers' memory (`process_vm_readv`); `auto` does where "
+        "the system permits it and it is faster than shared memory. CPU only.",
+        _one_of("auto", "off"),
+    ),
+    Option(
         "verbose",
         "0",
         "`0`, `1`, `2`",
@@ -306,6 +314,7 @@ class Options:
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
       spin_us: microseconds.
+      single_copy: ``"auto"`` or ``"off"``.
       verbose: 0, 1 or 2.
       stats: 0 or 1.
       trace: path; None when no trace is wanted.
@@ -323,6 +332,7 @@ class Options:
     heap_size: int | None
     deadline: float
     spin_us: int
+    single_copy: str
     verbose: int
     stats: int
     trace: str | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from _pytest.mark import ParameterSet
@@ -71,6 +72,24 @@ def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRu
         assert of_rank.get(rank), f"rank {rank} did not get to this case:\n{job.output[-6000:]}"
         assert not of_rank[rank]["error"], f"rank {rank}: {of_rank[rank]['error']}"
         assert of_rank[rank]["digests"] == of_rank[0]["digests"], f"ranks 0 and {rank} have other bits"
+
+
+@pytest.mark.timeout(120)
+def test_large_messages_arrive_without_single_copies_too(tmp_path: Path) -> None:
+    names = ["sizes_around_every_limit_are_right", "permute_of_any_size_arrives"]
+    (tmp_path / "cases.txt").write_text("\n".join(names))
+    job = run_job(
+        "worker_cases.py",
+        [str(tmp_path / "cases.txt")],
+        ranks=2,
+        results=tmp_path,
+        JAX_ENABLE_X64="1",
+        XLA_SHMEM_OPS=OPS,
+        XLA_SHMEM_SINGLE_COPY="off",
+    )
+    for reports in job.results.values():
+        assert [(report["case"], report["error"]) for report in reports] == [(name, "") for name in names]
+    assert len(job.results) == 2, job.output[-6000:]
 
 
 @pytest.mark.timeout(300)

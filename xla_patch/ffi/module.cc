@@ -54,7 +54,7 @@ void CreateSegment(const std::string& job_key, int process, size_t bytes) {
 }
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
-             int64_t topology_fingerprint, double spin_us, double deadline_s) {
+             int64_t topology_fingerprint, double spin_us, double deadline_s, bool single_copy) {
   JobLayout layout;
   layout.processes = static_cast<int>(process_reachable.size());
   layout.process_reachable = process_reachable;
@@ -66,6 +66,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   RuntimeOptions options;
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.single_copy = single_copy ? host::SingleCopy::kAuto : host::SingleCopy::kOff;
   std::string error;
   bool connected;
   {
@@ -113,10 +114,11 @@ NB_MODULE(_core, m) {
   m.def("observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
         nb::arg("statistics"), nb::arg("trace_file"),
         "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
-  m.def(
-      "connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
-      nb::arg("spin_us"), nb::arg("deadline_s"),
-      "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. Raises RuntimeError.");
+  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
+        nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
+        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
+        "whether "
+        "PEs may read each other's memory. Raises RuntimeError.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(
       "set_connect_hook", &SetConnectHook, nb::arg("hook"),
