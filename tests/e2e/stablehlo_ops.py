@@ -85,6 +85,10 @@ def broadcast(array: Any, groups: Groups) -> Any:
     """From the first of each group to the others; devices in no group get zeros."""
 
     def build(types: Sequence[Any], operands: Sequence[Any]) -> Sequence[Any]:
-        return hlo.CollectiveBroadcastOp(operands[0], _groups(groups), channel_handle=_channel()).results
+        # Not through its class, which took one operand before StableHLO of jax 0.12 and takes several since.
+        attributes = {"replica_groups": _groups(groups), "channel_handle": _channel()}
+        return ir.Operation.create(
+            "stablehlo.collective_broadcast", results=types, operands=operands, attributes=attributes
+        ).results
 
     return _emit(build, [array], [array.shape])[0]
