@@ -53,12 +53,14 @@ class Compiler:
             "XLA_FLAGS": " ".join(flags),
         }
 
-    def run(self, name: str, programs: list[str], flags: list[str]) -> Run:
+    def run(self, name: str, programs: list[str], flags: list[str], **options: str) -> Run:
+        """Compiles programs with these XLA_FLAGS and variables."""
         folder = self._folder / name
         records = self._folder / f"{name}.json"
         environment = self.environment(
             [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
         )
+        environment |= options
         command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]

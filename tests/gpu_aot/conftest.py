@@ -25,6 +25,12 @@ def stock(compiler: Compiler) -> Run:
 
 
 @pytest.fixture(scope="session")
+def listed(compiler: Compiler) -> Run:
+    """A program with ops that only CPUs carry, with all ops listed."""
+    return compiler.run("listed", ["cpu_only_ops"], [FLAG], XLA_SHMEM_OPS="all")
+
+
+@pytest.fixture(scope="session")
 def captured(compiler: Compiler) -> Run:
     """Some programs with the flag, where XLA puts everything it can into command buffers."""
     flags = ["--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE", "--xla_gpu_graph_min_graph_size=1"]

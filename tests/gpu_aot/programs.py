@@ -98,6 +98,18 @@ def permute_mesh_order(devices: Sequence[Any]) -> Program:
 
 
 @program
+def cpu_only_ops(devices: Sequence[Any]) -> Program:
+    """Ops that are carried between CPUs only."""
+
+    def body(x: Any) -> Any:
+        gathered = lax.all_gather(x * 2, "x", tiled=True)
+        scattered = lax.psum_scatter(x + 1, "x", tiled=True)
+        return gathered, scattered, lax.all_to_all(x, "x", 0, 0, tiled=True)
+
+    return on_devices("cpu_only_ops", line(devices), body, [X], (P(), P("x"), P("x")))
+
+
+@program
 def permutes_both_ways(devices: Sequence[Any]) -> Program:
     """Two transfers at once with nothing to compute: only each other to overlap with."""
 

@@ -26,6 +26,19 @@ def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stoc
     assert ours.allocated == theirs.allocated
 
 
+def test_listed_ops_that_gpus_do_not_carry_compile_to_the_same_program(listed: Run, stock: Run) -> None:
+    records = {record["op"]: record for record in listed.records["cpu_only_ops"]}
+    assert set(records) == {"all-gather", "reduce-scatter", "all-to-all"}
+    for op, record in records.items():
+        assert (record["backend"], record["lowered"], record["veto"]) == ("NVSHMEM", "DEFAULT", f"no SHMEM {op}")
+    ours, theirs = listed.dump["cpu_only_ops"], stock.dump["cpu_only_ops"]
+    assert ours.plain_hlo == theirs.plain_hlo
+    assert ours.thunk_text == theirs.thunk_text
+    assert ours.slices == theirs.slices
+    for op in records:
+        assert f'xla_shmem.veto="no SHMEM {op}"' in ours.hlo
+
+
 def test_a_module_without_collectives_does_not_change_at_all(lowered: Run, stock: Run) -> None:
     assert lowered.dump["no_collective"].hlo == stock.dump["no_collective"].hlo
 

@@ -16,7 +16,7 @@ from typing import Any
 from jax.experimental import topologies
 from programs import DEVICES, PROGRAMS
 
-from xla_shmem import _core, hlo_proto, plugin, topology
+from xla_shmem import _core, hlo_proto, options, plugin, topology
 
 
 def gpus() -> list[Any]:
@@ -39,9 +39,8 @@ def main(path: str, names: list[str]) -> None:
     if plugin.active():
         places = topology.regular_places(DEVICES, devices_per_host=DEVICES)
         _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
-        _core.set_gpu_pass(
-            topology.core_topology(places), _core.gpu_transport({place.device_id: 0 for place in places})
-        )
+        transport = _core.gpu_transport({place.device_id: 0 for place in places})
+        _core.set_gpu_pass(topology.core_topology(places), transport, ops=options.resolve().ops)
     for name in names:
         stock = name.startswith("stock:")
         function, arguments = PROGRAMS[name.removeprefix("stock:")](devices)
