@@ -76,6 +76,19 @@ def every_reduction_of_predicates(world: World) -> None:
         world.equals(result, np.broadcast_to(reduce(REDUCTIONS[name], terms), terms.shape))
 
 
+@case(fast=("4x1", "2x4"), slow=("8x1", "1x4"))
+def groups_of_several_sizes_sum_by_themselves(world: World) -> None:
+    order = [int(i) for i in world.random.permutation(world.n)]
+    groups = [order[:1], order[1:3], order[3:]]
+    terms = _bits(world, (world.n, 300), "int64")
+    function = world.shard_map(lambda x: stablehlo_ops.all_reduce(x, groups, "Add"))
+    result = world.equals_stock(function, world.put(terms), calls=1)
+    expected = np.empty_like(terms)
+    for group in groups:
+        expected[group] = terms[group].sum(0)
+    world.equals(result, expected)
+
+
 @case(fast=("2x1",), slow=("4x1", "2x4"))
 def sums_and_products_of_complex_numbers(world: World) -> None:
     for dtype in ("complex64", "complex128"):

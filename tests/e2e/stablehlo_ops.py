@@ -41,7 +41,11 @@ def _emit(build: _Build, operands: Sequence[Any], shapes: Sequence[tuple[int, ..
 
 
 def _groups(groups: Groups) -> Any:
-    return ir.DenseIntElementsAttr.get(np.array(groups, np.int64))
+    # Rows of one length: shorter groups are filled up with -1.
+    longest = max(len(group) for group in groups)
+    return ir.DenseIntElementsAttr.get(
+        np.array([[*group, *[-1] * (longest - len(group))] for group in groups], np.int64)
+    )
 
 
 def _channel() -> Any:
