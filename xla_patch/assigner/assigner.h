@@ -30,7 +30,7 @@ struct Options {
   Profile profile = Profile::kBlog;
   int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller
   // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute.
-  std::vector<ConsideredOp> ops = {};
+  std::vector<ConsideredOp> ops;
 };
 
 enum class Backend { kDefault, kNvshmem };

@@ -85,7 +85,7 @@ std::vector<ConsideredOp> ParseOps(const OpList& ops) {
     if (!op.has_value()) {
       throw nb::value_error(("unknown op \"" + name + "\"").c_str());
     }
-    if (limit.value_or(0) < 0) {
+    if (limit.has_value() && *limit < 0) {
       throw nb::value_error(("limit of " + std::to_string(*limit) + " bytes for " + name + " is negative").c_str());
     }
     considered.push_back({*op, limit});
