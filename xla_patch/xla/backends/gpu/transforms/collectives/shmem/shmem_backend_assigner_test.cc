@@ -169,7 +169,7 @@ TEST(ShmemBackendAssignerTest, AReductionThatIsNotPlainIsAVeto) {
   )",
                             1, 8);
   RunAssigner(Job(8, 1, 0), module.get());
-  EXPECT_EQ(Said(*module), "NVSHMEM single-device; the reduction is not a plain sum, prod, min or max");
+  EXPECT_EQ(Said(*module), "NVSHMEM single-device; the reduction is not a plain sum, prod, min, max, and, or or xor");
 }
 
 TEST(ShmemBackendAssignerTest, AGroupLargerThanTheTransportTakesIsAVeto) {
