@@ -71,13 +71,18 @@ _DEFAULTS = Plan()
     help="What reducing operations compute.",
 )
 @click.option(
-    "-w", "--warmup", type=click.IntRange(min=0), default=5, show_default=True, help="Untimed collectives in each turn."
+    "-w",
+    "--warmup",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Untimed collectives before each program.",
 )
 @click.option(
     "-n",
     "--iters",
     type=click.IntRange(min=1),
-    help="Collectives of a timed program.  [default: as many as take 10 ms, 2 to 1000]",
+    help="Collectives of a timed program.  [default: as many as take 10 ms, 4 to 1000]",
 )
 @click.option(
     "--rounds",
@@ -119,9 +124,10 @@ _DEFAULTS = Plan()
 def bench_command(json_file: Path | None, png_file: Path | None, ops: tuple[str, ...], vs: str, **options: Any) -> None:
     """Time collectives between processes of this host: on SHMEM, on stock JAX (gloo), over MPI.
 
-    The variants take turns at every size. One program runs the collective over and over in a loop; the table shows the
-    median and the 99th percentile of the programs' means. Sizes are those of the larger buffer of a PE; algbw and busbw
-    are nccl-tests'. The limit is the time that copying alone takes, with memcpy measured in between.
+    The variants take turns at every size. One program runs the collective over and over in a loop; the table shows
+    median and 99th percentile of the programs' means, less what the program takes without collectives. Sizes are
+    those of the larger buffer of a PE; algbw and busbw are nccl-tests'. The limit is the time that the copies alone
+    take, by a memcpy that is measured in between.
 
     --vs mpi needs an MPI and MPITRAMPOLINE_LIB, which points at MPIwrapper's library.
 

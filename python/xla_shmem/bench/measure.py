@@ -10,9 +10,9 @@ from xla_shmem.bench.jobs import Job
 from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 
-#: µs that a timed program should take, so that starting it weighs little; and the collectives it has at most.
+#: µs that a timed program should take, so that starting it weighs little; and the fewest and most collectives in it.
 _PROGRAM_US = 10_000.0
-_MOST_TURNS = 1000
+_TURNS = (4, 1000)
 
 #: Timed programs of a variant in each round.
 _RUNS = 2
@@ -78,8 +78,9 @@ def _time(job: Job, variant: str, warmup: int, turns: int, runs: int) -> list[fl
 
 def _turns(job: Job, variant: str) -> int:
     """How many collectives of this size make a program of the wanted length."""
-    (us,) = _time(job, variant, warmup=2, turns=5, runs=1)
-    return max(2, min(_MOST_TURNS, round(_PROGRAM_US / us)))
+    (us,) = _time(job, variant, warmup=1, turns=4, runs=1)
+    fewest, most = _TURNS
+    return max(fewest, min(most, round(_PROGRAM_US / max(us, _PROGRAM_US / most))))
 
 
 def _memcpy(job: Job, size: int) -> float:
