@@ -92,7 +92,7 @@ _DEFAULTS = Plan()
     help="Turns of each variant at each size; two programs are timed in a turn.",
 )
 @click.option(
-    "-c/-C", "--check/--no-check", default=True, show_default=True, help="Compare the results with NumPy's: #wrong."
+    "-c/-C", "--check/--no-check", default=True, show_default="check", help="Compare the results with NumPy's: #wrong."
 )
 @click.option(
     "--vs", default="stock", show_default=True, metavar="LIST", help="What to compare with: stock, mpi, both, or none."

@@ -178,13 +178,19 @@ def mpi_environment(plan: Plan, cores: int) -> dict[str, str]:
 
 
 def mpi_settings(plan: Plan) -> list[str]:
-    """How the MPI job is started, for the report; nothing without one."""
+    """Which MPI it is and how its job is started, for the report; nothing without one.
+
+    Raises:
+      BenchError: as `mpi_command`.
+    """
     if "mpi" not in plan.rivals:
         return []
-    names = mpi_environment(plan, len(os.sched_getaffinity(0))) | {
-        name: value for name, value in os.environ.items() if name.startswith("OMPI_MCA_")
-    }
-    return [f"MPI: {' '.join([*(f'{name}={value}' for name, value in names.items()), *mpi_command(plan)])}"]
+    command = mpi_command(plan)
+    asked = subprocess.run([command[0], "--version"], capture_output=True, text=True, check=False)
+    version = (asked.stdout.splitlines() or ["unknown version"])[0]
+    variables = {**os.environ, **mpi_environment(plan, len(os.sched_getaffinity(0)))}
+    parameters = (f"{name}={value}" for name, value in variables.items() if name.startswith("OMPI_MCA_"))
+    return [f"MPI: {version}: {' '.join([*parameters, *command])}"]
 
 
 @contextlib.contextmanager
@@ -225,7 +231,7 @@ def _shmem_environment() -> dict[str, str]:
     """The flag on, and all operations of all sizes on SHMEM where the user has not said which."""
     environment = cpu_environment(os.environ, flag=True)
     environment.setdefault("XLA_SHMEM_OPS", "all")
-    environment.setdefault("XLA_SHMEM_THRESHOLD", "1024GiB")
+    environment.setdefault("XLA_SHMEM_THRESHOLD", "none")
     return environment
 
 
