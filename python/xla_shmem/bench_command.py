@@ -191,7 +191,6 @@ def _run(plan: Plan, json_file: Path | None, png_file: Path | None) -> int:
 
 def _title(plan: Plan, facts: dict[str, Any]) -> str:
     return (
-        f"{plan.processes} processes x {plan.devices_per_process} devices, groups of {plan.group_size}, {plan.dtype} "
-        f"on {facts['cores']} cores, {facts['cpu']}\n"
+        f"{plan}, on {facts['cores']} cores, {facts['cpu']}\n"
         f"{facts['date'][:10]}, xla-shmem {facts['versions']['xla-shmem']}, jax {facts['versions']['jax']}"
     )

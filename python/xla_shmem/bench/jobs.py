@@ -22,8 +22,10 @@ from xla_shmem.launch import GRACE
 from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
 from xla_shmem.rank_environment import reserve_port
 
-#: Seconds a job may take to start, or to answer a command, before it counts as stuck.
-STUCK_AFTER = 300.0
+#: Seconds a job may take to start, and to answer a command, before it counts as stuck. A rank that ends is noticed at
+#: once, and SHMEM's and gloo's waits have deadlines of their own.
+START_WITHIN = 300.0
+ANSWER_WITHIN = 1800.0
 
 #: The program of the ranks, up to its arguments.
 WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
@@ -101,7 +103,7 @@ class Job:
         """Sends a command to all ranks and returns their answers, in the order of the ranks.
 
         Raises:
-          JobFailed: a rank is gone, or did not answer for `STUCK_AFTER` seconds.
+          JobFailed: a rank is gone, or did not answer for `ANSWER_WITHIN` seconds.
         """
         line = (json.dumps({"do": do, **arguments}) + "\n").encode()
         with selectors.DefaultSelector() as selector:
@@ -112,12 +114,12 @@ class Job:
                     self._fail(f"lost rank {rank} before '{do}'")
                 selector.register(connection, selectors.EVENT_READ, rank)
             answers: dict[int, dict[str, Any]] = {}
-            give_up = time.monotonic() + STUCK_AFTER
+            give_up = time.monotonic() + ANSWER_WITHIN
             while len(answers) < self._ranks:
                 ready = selector.select(max(0.0, give_up - time.monotonic()))
                 if not ready:
                     missing = sorted(set(self._connections) - set(answers))
-                    self._fail(f"did not answer '{do}' for {STUCK_AFTER:.0f} s (ranks {missing})")
+                    self._fail(f"did not answer '{do}' for {ANSWER_WITHIN:.0f} s (ranks {missing})")
                 for key, _ in ready:
                     if (answer := self._receive(key.data, do)) is not None:
                         answers[key.data] = answer
@@ -237,14 +239,14 @@ def _shmem_environment() -> dict[str, str]:
 
 def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
     listener.settimeout(0.2)
-    give_up = time.monotonic() + STUCK_AFTER
+    give_up = time.monotonic() + START_WITHIN
     while not all(job.complete for job in jobs.values()):
         for job in jobs.values():
             job.check_alive()
         if time.monotonic() > give_up:
-            raise JobFailed(f"the ranks did not come up within {STUCK_AFTER:.0f} s.")
+            raise JobFailed(f"the ranks did not come up within {START_WITHIN:.0f} s.")
         with contextlib.suppress(TimeoutError):
             connection, _ = listener.accept()
-            connection.settimeout(STUCK_AFTER)
+            connection.settimeout(START_WITHIN)
             hello = json.loads(connection.makefile("r", encoding="utf-8").readline())
             jobs[hello["job"]].add(hello["rank"], connection)

@@ -9,6 +9,9 @@ import platform
 from pathlib import Path
 from typing import Any
 
+#: Variables that change what is measured.
+_SETTINGS = ("XLA_", "JAX_", "OMPI_MCA_", "MPITRAMPOLINE_", "NPROC")
+
 
 def describe_machine() -> dict[str, Any]:
     """Returns what a reader needs to judge the numbers, as it goes into the JSON report."""
@@ -18,6 +21,7 @@ def describe_machine() -> dict[str, Any]:
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "kernel": platform.release(),
+        "environment": {name: value for name, value in sorted(os.environ.items()) if name.startswith(_SETTINGS)},
         "load": list(os.getloadavg()),
         "versions": {
             "xla-shmem": importlib.metadata.version("xla-shmem"),

@@ -17,7 +17,7 @@ _TURNS = (4, 1000)
 #: Timed programs of a variant in each round.
 _RUNS = 2
 
-#: Seconds of each rank's `memcpy` in each round, and the smallest size: below, a call's own cost is what one measures.
+#: Seconds of each PE's `memcpy` in each round, and the smallest size: below, a call's own cost is what one measures.
 _MEMCPY_SECONDS = 0.01
 _MEMCPY_FROM = 64 << 10
 
@@ -49,7 +49,7 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
             times = row.times[variant]
             times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
         if cell.bytes >= _MEMCPY_FROM:
-            row.memcpy_gb_per_s.append(_memcpy(jobs["shmem"], cell.bytes))
+            row.memcpy_gb_per_s.append(_memcpy(plan, jobs["shmem"], cell.bytes))
     if plan.check:
         for variant in running:
             row.times[variant].wrong = (row.times[variant].wrong or 0) + _wrong(jobs[variant], variant)
@@ -83,6 +83,7 @@ def _turns(job: Job, variant: str) -> int:
     return max(fewest, min(most, round(_PROGRAM_US / max(us, _PROGRAM_US / most))))
 
 
-def _memcpy(job: Job, size: int) -> float:
-    speeds: list[float] = [answer["gb_per_s"] for answer in job.ask("memcpy", size=size, seconds=_MEMCPY_SECONDS)]
+def _memcpy(plan: Plan, job: Job, size: int) -> float:
+    answers = job.ask("memcpy", size=size, seconds=_MEMCPY_SECONDS, threads=plan.devices_per_process)
+    speeds: list[float] = [answer["gb_per_s"] for answer in answers]
     return statistics.mean(speeds)

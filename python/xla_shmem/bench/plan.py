@@ -128,6 +128,11 @@ class Plan:
         """PEs of each group: all of them where nothing else is asked for."""
         return self.group or self.pes
 
+    def __str__(self) -> str:
+        devices = f"{self.devices_per_process} device{'s' if self.devices_per_process > 1 else ''}"
+        form = "in place" if self.in_place else "out of place"
+        return f"{self.processes} processes with {devices} each, groups of {self.group_size}, {self.dtype}, {form}"
+
     def validate(self) -> None:
         """Checks what options cannot check one by one.
 

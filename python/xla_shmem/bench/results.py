@@ -49,7 +49,7 @@ class Row:
     Attributes:
       cell: what was run.
       times: by variant.
-      memcpy_gb_per_s: GB/s of a rank's `memcpy` of `cell.bytes` while all ranks copy, their mean, one value per round;
+      memcpy_gb_per_s: GB/s of a PE's `memcpy` of `cell.bytes` while all PEs copy, their mean, one value per round;
         empty for sizes at which a call's own cost is what one would measure.
     """
 

@@ -35,13 +35,11 @@ def _line(cells: Mapping[str, str]) -> str:
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
     """The lines above the first row."""
-    form = "in place" if plan.in_place else "out of place"
     iters = plan.iters or "as many as take 10 ms"
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
-        f"{plan.processes} processes x {plan.devices_per_process} devices, groups of {plan.group_size}, {form}; "
-        f"{plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iters}",
+        f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iters}",
         "times per collective, each program's mean at its slowest rank; speed-up: median over SHMEM's median; "
         "limit: share of the memcpy limit",
         "reached, single-copy / through slots",

@@ -13,8 +13,10 @@ import json
 import math
 import os
 import socket
+import statistics
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
 import numpy as np
@@ -31,7 +33,7 @@ class _Rank:
     def __init__(self) -> None:
         self._programs: dict[str, Any] = {}
         self._empty: dict[str, float] = {}  # seconds
-        self._blocks: tuple[Any, Any] | None = None
+        self._blocks: list[tuple[Any, Any]] = []
 
     def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
         """Compiles a cell for each variant; returns why a variant does not run it."""
@@ -80,17 +82,22 @@ class _Rank:
             full.append(seconds(turns))
         return {"us": [(each - self._empty[variant]) / turns * 1e6 for each in full]}
 
-    def memcpy(self, size: int, seconds: float) -> dict[str, Any]:
-        """Copies blocks of `size` bytes for about `seconds`; GB/s, each byte counted once."""
-        if self._blocks is None or self._blocks[0].size != size:
-            self._blocks = (np.ones(size, np.uint8), np.ones(size, np.uint8))
-        target, source = self._blocks
-        copied = 0
-        start = time.perf_counter()
-        while (elapsed := time.perf_counter() - start) < seconds or not copied:
-            np.copyto(target, source)
-            copied += size
-        return {"gb_per_s": copied / elapsed / 1e9}
+    def memcpy(self, size: int, seconds: float, threads: int) -> dict[str, Any]:
+        """Copies blocks of `size` bytes for about `seconds` on each thread; their mean GB/s, each byte counted once."""
+        if len(self._blocks) != threads or self._blocks[0][0].size != size:
+            self._blocks = [(np.ones(size, np.uint8), np.ones(size, np.uint8)) for _ in range(threads)]
+        with ThreadPoolExecutor(threads) as pool:
+            speeds = list(pool.map(lambda blocks: _copy_speed(blocks[0], blocks[1], seconds), self._blocks))
+        return {"gb_per_s": statistics.mean(speeds)}
+
+
+def _copy_speed(target: Any, source: Any, seconds: float) -> float:
+    copied = 0
+    start = time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds or not copied:
+        np.copyto(target, source)  # a memcpy, without the interpreter's lock
+        copied += source.size
+    return float(copied / elapsed / 1e9)
 
 
 def _join(job: str, mpi_arguments: list[str]) -> int:
