@@ -223,6 +223,7 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
             stack.enter_context(holder)
             cores = len(os.sched_getaffinity(0))
             environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
+            environment["JAX_NUM_CPU_DEVICES"] = "1"
             command = [*mpirun, *program, "mpi", f"127.0.0.1:{port}", str(plan.processes)]
             jobs["mpi"] = stack.enter_context(Job("mpi", command, environment, plan.processes, folder))
         _accept(listener, {job.name: job for job in jobs.values()})
