@@ -1,0 +1,93 @@
+"""How the coordinator talks to the ranks of a job: made-up ranks at the other ends of the sockets."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from xla_shmem.bench import jobs
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[jobs.Job]:
+    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    command = ["/bin/sh", "-c", "echo the job said this; exec sleep 60"]
+    with jobs.Job("shmem", command, dict(os.environ), 2, tmp_path) as started:
+        yield started
+
+
+@pytest.fixture
+def ranks(job: jobs.Job) -> Iterator[list[socket.socket]]:
+    ends = []
+    for rank in (1, 0):  # in whatever order they come
+        ours, theirs = socket.socketpair()
+        job.add(rank, ours)
+        ends.insert(0, theirs)
+    yield ends
+    for end in ends:
+        end.close()
+
+
+def test_answers_come_in_the_order_of_the_ranks_however_they_arrive(job: jobs.Job, ranks: list[socket.socket]) -> None:
+    def answer() -> None:
+        ranks[1].sendall(b'{"rank": 1}\n')
+        ranks[0].sendall(b'{"ra')
+        assert json.loads(ranks[0].recv(4096)) == {"do": "check", "variant": "stock"}
+        ranks[0].sendall(b'nk": 0}\n')
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    assert job.ask("check", variant="stock") == [{"rank": 0}, {"rank": 1}]
+    thread.join()
+
+
+def test_a_rank_that_does_not_answer_is_named(
+    job: jobs.Job, ranks: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "ANSWER_WITHIN", 0.2)
+    ranks[0].sendall(b"{}\n")
+    with pytest.raises(jobs.JobFailed, match=r"(?s)did not answer 'time' for 0 s \(ranks \[1\]\).*the job said this"):
+        job.ask("time")
+
+
+def test_a_rank_that_is_gone_is_named(job: jobs.Job, ranks: list[socket.socket]) -> None:
+    ranks[1].close()
+    with pytest.raises(jobs.JobFailed, match=r"(?s)lost rank 1.*the job said this"):
+        job.ask("time")
+
+
+def test_a_job_that_ends_early_is_quoted(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", "echo cannot find it; exit 3"]
+    words = r"(?s)the mpi job ended with exit code 3\..*cannot find it"
+    with jobs.Job("mpi", command, dict(os.environ), 2, tmp_path) as job, pytest.raises(jobs.JobFailed, match=words):
+        _watch(job)
+
+
+def _watch(job: jobs.Job) -> None:
+    for _ in range(1000):
+        job.check_alive()
+        time.sleep(0.01)
+
+
+def test_ranks_are_told_to_end_but_not_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "GRACE", 0.1)
+    heard = []
+    for error in (None, RuntimeError("no")):
+        ours, theirs = socket.socketpair()
+        try:
+            with jobs.Job("mpi", ["sleep", "60"], dict(os.environ), 1, tmp_path) as job:
+                job.add(0, ours)
+                if error is not None:
+                    raise error
+        except RuntimeError:
+            pass
+        heard.append(theirs.recv(4096))
+        theirs.close()
+    assert heard == [b'{"do": "end"}\n', b""]
