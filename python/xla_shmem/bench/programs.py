@@ -126,6 +126,8 @@ class Program:
             for device, place in self._places.items()
             if device.process_index == jax.process_index()
         ]
+        # With operands that are still on their way XLA would run the program on a thread of its own, which MPI forbids.
+        jax.block_until_ready(shards)  # type: ignore[no-untyped-call]
         shape = (shards[0].size * len(self._places),)
         return jax.make_array_from_single_device_arrays(shape, self._sharding, shards)
 
