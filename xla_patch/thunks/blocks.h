@@ -25,9 +25,10 @@ struct BlockSet {
 };
 
 // Slots of a large message: big enough to amortise a handshake, small enough that a few of them stay in the L2 cache,
-// so the receiver's copy reads what the sender's has just written. Less one line: a block of four such slots and its
-// signal then fills a power of two (slot_pool.h).
-inline constexpr size_t kSlotBytes = (256 << 10) - 64;
+// so the receiver's copy reads what the sender's has just written: 128 KiB did best of 64, 128 and 256 with two and
+// four processes (runtime_benchmark, 4 to 64 MiB). Less one line: a block of four such slots and its signal then fills
+// a power of two (slot_pool.h).
+inline constexpr size_t kSlotBytes = (128 << 10) - 64;
 inline constexpr uint32_t kSlotsInFlight = 4;
 // The signal of a block has a cache line of its own, in front of the slots.
 inline constexpr size_t kSignalLine = 64;

@@ -105,9 +105,9 @@ Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) cons
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);
   const Outcome outcome = ReadProcess(static_cast<pid_t>(header.pid.load(std::memory_order_relaxed)), pieces, count);
-  // A process that gives up says so before it lets go of its operands: bytes read after that may be anything.
-  std::atomic_thread_fence(std::memory_order_acquire);
-  return outcome == Outcome::kDone && header.failed.load(std::memory_order_acquire) != 0 ? Outcome::kGone : outcome;
+  // A process that gives up says so before it lets go of its operands: bytes read after that may be anything. The
+  // system call lies between our reads and this look.
+  return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
 }
 
 }  // namespace xla_shmem::host
