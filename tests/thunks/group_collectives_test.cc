@@ -18,7 +18,7 @@ namespace {
 using Groups = std::vector<std::vector<int>>;
 
 // Empty, tiny, the most a mailbox takes and more, one slot, several slots; none a multiple of an element.
-constexpr size_t kSizes[] = {0, 1, 100, 8191, 8192, 8193, 20000, kSlotBytes, 5 * kSlotBytes + 3};
+constexpr size_t kSizes[] = {0, 1, 8192, 8193, 20000, 5 * kSlotBytes + 3};
 constexpr Placement kPlacements[] = {Placement::kApart, Placement::kInPlace, Placement::kShifted, Placement::kRotated};
 
 std::vector<int> World(int n) {
@@ -61,11 +61,11 @@ void InBothJobs(int n_pes, Body body) {
 }
 
 const Groups kWhole = {{0, 1, 2}};
-const Groups kUneven = {{2, 0}, {1}, {4, 5, 3}};
+const Groups kUneven = {{3, 0, 1}, {2}};
 
 TEST_CASE("An all-gather puts every member's operand at its place, in groups of any order, in place or not") {
-  InBothJobs(6, [](Job& job) {
-    for (const Groups& groups : {Groups{World(6)}, kWhole, kUneven}) {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kWhole, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
@@ -78,8 +78,8 @@ TEST_CASE("An all-gather puts every member's operand at its place, in groups of 
 }
 
 TEST_CASE("A reduce-scatter gives every member the bits of Reduce in group order, and may write into its operand") {
-  InBothJobs(6, [](Job& job) {
-    for (const Groups& groups : {Groups{World(6)}, kUneven}) {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
@@ -93,8 +93,8 @@ TEST_CASE("A reduce-scatter gives every member the bits of Reduce in group order
 }
 
 TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
-  InBothJobs(6, [](Job& job) {
-    for (const Groups& groups : {Groups{World(6)}, kUneven}) {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           for (bool array_form : {true, false}) {
@@ -110,8 +110,8 @@ TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
 }
 
 TEST_CASE("A broadcast gives all members what the first one has") {
-  InBothJobs(6, [](Job& job) {
-    for (const Groups& groups : {Groups{World(6)}, kUneven}) {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
