@@ -62,6 +62,7 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
     Send(group[(me + step) % members], SecondMessage(key), RangesOf(results, mine), Source::kReduced);
   }
   std::vector<ElementType> types_of_mine;
+  types_of_mine.reserve(mine.size());
   for (const ByteRange& range : mine) types_of_mine.push_back(types[range.buffer]);
   ReduceFrom(group, key,
              Reducer(reduction, std::move(types_of_mine), me, RangesOf(operands, mine), RangesOf(results, mine)),

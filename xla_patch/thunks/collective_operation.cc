@@ -82,7 +82,8 @@ bool CollectiveOperation::AdvanceOnce() {
   bool moved = false;
   size_t taken_by_all = SIZE_MAX;
   for (Sending& sending : sends_) {
-    const size_t ready = sending.source == Source::kOperands ? sending.message.total() : reducer_->reduced();
+    const bool whole = sending.source == Source::kOperands || !reducer_.has_value();
+    const size_t ready = whole ? sending.message.total() : reducer_->reduced();
     moved |= sending.message.Advance(*context_, ready);
     taken_by_all = std::min(taken_by_all, sending.message.taken());
   }
@@ -152,7 +153,7 @@ std::string CollectiveOperation::Describe() const {
   std::string text = std::string(kind_) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
                      (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
                      std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
-  if (short_of_blocks_) return text + "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
+  if (short_of_blocks_) text += "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
   std::vector<int> missing;
   std::string counters;
   for (const Sending& sending : sends_) {

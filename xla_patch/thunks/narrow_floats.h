@@ -111,7 +111,7 @@ struct F8 {
                                    : kSpecials == F8Specials::kFn ? 0x7f
                                                                   : 0x80;
 
-  static std::array<float, 256> AllValues() {
+  static std::array<float, 256> AllValues() noexcept {
     std::array<float, 256> values{};
     for (uint32_t code = 0; code < 256; ++code) {
       const uint32_t exponent = (code >> kFractionBits) & kTopExponent;

@@ -23,8 +23,9 @@ bool Outgoing::Choose(const PeContext& context, size_t ready) {
   if (total() <= context.mail->eager_bytes()) {
     if (ready < total()) return false;  // it goes as a whole
     if (SendEager(context)) return true;
-  } else if (may_be_read_ && total() >= kLeastDirectBytes && context.mail->ReadsDirectly(receiver_)) {
-    if (OfferDirect(context, ready)) return true;
+  } else if (may_be_read_ && total() >= kLeastDirectBytes && context.mail->ReadsDirectly(receiver_) &&
+             OfferDirect(context, ready)) {
+    return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   way_ = Way::kStaged;

@@ -11,6 +11,7 @@ ReduceScatterOperation::ReduceScatterOperation(const PeContext* context, ReduceS
   const auto& [key, name, reduction, group, types, operands, results, bytes] = arguments;
   const size_t me = IndexIn(group);
   std::vector<size_t> operand_bytes;
+  operand_bytes.reserve(bytes.size());
   for (size_t size : bytes) operand_bytes.push_back(group.size() * size);
   const std::vector<char*> nowhere(results.size(), nullptr);
   CopyAskewOperands(results, bytes, nowhere, operand_bytes, &arguments.operands, &copies_);

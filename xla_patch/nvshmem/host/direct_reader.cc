@@ -47,12 +47,14 @@ Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
   return Outcome::kDone;
 }
 
+pid_t PidOf(const SegmentHeader& header) { return static_cast<pid_t>(header.pid.load(std::memory_order_acquire)); }
+
 bool Permitted(const SegmentHeader& header) {
   if (header.pid_namespace != PidNamespace()) return false;
   uint64_t key[2] = {0, 0};
   const DirectPiece piece{reinterpret_cast<const void*>(header.probe_address), key, sizeof(key)};
-  return ReadProcess(static_cast<pid_t>(header.pid.load(std::memory_order_acquire)), &piece, 1) == Outcome::kDone &&
-         key[0] == header.job_key[0] && key[1] == header.job_key[1];
+  return ReadProcess(PidOf(header), &piece, 1) == Outcome::kDone && key[0] == header.job_key[0] &&
+         key[1] == header.job_key[1];
 }
 
 // Whether one read by the kernel takes less than the two copies of a staged message. Twice as many bytes as a slot
@@ -69,7 +71,7 @@ bool WorthIt(const SegmentHeader& header) {
   auto direct = Clock::duration::max(), staged = Clock::duration::max();
   for (int turn = 0; turn < 5; ++turn) {
     const Clock::time_point start = Clock::now();
-    if (ReadProcess(header.pid, &piece, 1) != Outcome::kDone) return false;
+    if (ReadProcess(PidOf(header), &piece, 1) != Outcome::kDone) return false;
     const Clock::time_point middle = Clock::now();
     memcpy(slot.get(), from.get(), bytes);
     asm volatile("" ::: "memory");  // both copies are wanted
@@ -104,7 +106,7 @@ Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) cons
     return Outcome::kDone;
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);
-  const Outcome outcome = ReadProcess(static_cast<pid_t>(header.pid.load(std::memory_order_relaxed)), pieces, count);
+  const Outcome outcome = ReadProcess(PidOf(header), pieces, count);
   // A process that gives up says so before it lets go of its operands: bytes read after that may be anything. The
   // system call lies between our reads and this look.
   return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
