@@ -475,6 +475,9 @@ def connect(
         too small.
     """
 
+def failure() -> str:
+    """Returns why the job has failed, ``""`` if it has not."""
+
 def connected() -> bool:
     """Returns whether :func:`connect` has succeeded."""
 

@@ -8,6 +8,8 @@ never come. That makes the decision "can we lower at all" the same in all proces
 
 from __future__ import annotations
 
+import atexit
+import ctypes
 import dataclasses
 import json
 import logging
@@ -158,6 +160,8 @@ class Job:
                 single_copy=self._options.single_copy != "off",
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
+            # Handlers run last in, first out: this one before JAX's.
+            atexit.register(_leave_failed_job)
         else:
             transport = _core.Transport(False, reason, None)
         return JobTopology(topology, transport)
@@ -179,6 +183,19 @@ class Job:
                     " they must be equal"
                 )
         return ""
+
+
+def _leave_failed_job() -> None:
+    """Lets the process end without JAX's barrier at shutdown, in which it would wait for minutes for a stuck one."""
+    if not _core.failure():
+        return
+    from jax._src import distributed
+
+    state = distributed.global_state
+    for held in (state.client, state.service):
+        # For ever: their destructors wait too.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    state.client = state.service = None
 
 
 def _host_identity() -> str:

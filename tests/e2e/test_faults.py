@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +57,9 @@ def _all_done(run: JobRun, ranks: int) -> None:
 def test_survivors_of_a_killed_rank_name_it_and_end(tmp_path: Path, seed: int) -> None:
     run, victim = _run(tmp_path, "kill", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
-    assert f"process {victim} (PE {victim}) has exited" in run.output, run.output
+    told = f"process {victim} (PE {victim}) has exited" in run.output
+    # Rank 0 holds JAX's coordinator, whose loss JAX ends a process over, perhaps before our error gets that far.
+    assert told or (victim == 0 and "coordination" in run.output), run.output
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -64,7 +67,7 @@ def test_peers_of_a_stopped_rank_end_at_the_deadline(tmp_path: Path, seed: int) 
     run, victim = _run(tmp_path, "stop", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
     line = run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
-    assert f"PE {victim}" in line, line
+    assert re.search(rf"not arrived at this operation: PE ([\d, ]*, )?{victim}\b", line), line
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -119,6 +119,7 @@ NB_MODULE(_core, m) {
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
         "whether "
         "PEs may read each other's memory. Raises RuntimeError.");
+  m.def("failure", [] { return Runtime::Get().failure(); }, "Why the job has failed, \"\" if it has not.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(
       "set_connect_hook", &SetConnectHook, nb::arg("hook"),

@@ -60,6 +60,8 @@ class Runtime {
   // Called (from any thread, without locks held) when an executable is loaded before Connect; returns "" or an error.
   void SetConnectHook(std::function<std::string()> hook) { connect_hook_ = std::move(hook); }
   std::string EnsureConnected();
+  // Why the job has failed, "" if it has not.
+  std::string failure() const { return connected() ? engine_->failure() : ""; }
 
   int64_t topology_fingerprint() const { return layout_.topology_fingerprint; }
   // The local PE of a device, or nullptr if it is not one of this process.

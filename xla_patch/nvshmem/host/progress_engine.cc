@@ -115,6 +115,11 @@ const std::string& ProgressEngine::SetFailure(const std::string& why) {
   return failure_;
 }
 
+std::string ProgressEngine::failure() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return failure_;
+}
+
 void ProgressEngine::SummonThread() {
   if (idle_threads_ > 0) {
     wake_.notify_one();

@@ -41,6 +41,8 @@ class ProgressEngine {
 
   // Records a failure, tells the other processes, and returns the text every later operation fails with.
   std::string Fail(const std::string& why);
+  // What everything fails with, "" as long as nothing has failed.
+  std::string failure();
 
  private:
   struct Pending {
