@@ -53,7 +53,7 @@ std::string SiteLine(uint32_t number, const Site& site) {
     for (size_t i = 0; i < site.groups[group].size(); ++i) {
       line += (i == 0 ? "" : ", ") + std::to_string(site.groups[group][i]);
     }
-    line += "]";
+    line += ']';
   }
   return line + "]}\n";
 }

@@ -120,7 +120,8 @@ bool CompileKernels(const std::vector<std::string>& candidates, const char* sour
   result = nvrtc.compile_program(program, 2, options);
   const bool cubin = target.rfind("sm_", 0) == 0;
   if (result != 0) {
-    *error = "NVRTC refuses kernels.cu for " + target + ": " + Read(nvrtc.log_size, nvrtc.log, program).c_str();
+    const std::string log = Read(nvrtc.log_size, nvrtc.log, program);
+    *error = "NVRTC refuses kernels.cu for " + target + ": " + log.substr(0, log.find('\0'));  // it counts the NUL
   } else {
     *image = cubin ? Read(nvrtc.cubin_size, nvrtc.cubin, program) : Read(nvrtc.ptx_size, nvrtc.ptx, program);
     if (image->empty()) *error = "NVRTC gives no result for kernels.cu and " + target;
