@@ -14,7 +14,7 @@ import click
 
 from xla_shmem.bench.plan import DTYPES, OPS, REDUCTIONS, BenchError, Plan, chosen_ops, chosen_rivals
 from xla_shmem.command_errors import one_sentence_errors
-from xla_shmem.options import parse_size
+from xla_shmem.option_values import parse_size
 
 #: Exit code after Ctrl-C: 128 plus SIGINT.
 _INTERRUPTED = 130

@@ -23,7 +23,8 @@ from typing import Any
 from xla_shmem import _core, flight_records
 from xla_shmem.job_store import open_store
 from xla_shmem.job_topology import JobTopology
-from xla_shmem.options import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, Options
+from xla_shmem.option_values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
+from xla_shmem.options import Options
 
 logger = logging.getLogger(__name__)
 

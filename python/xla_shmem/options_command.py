@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from xla_shmem.options import markdown_table
+from xla_shmem.option_table import markdown_table
 
 
 @click.command("options")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from xla_shmem.cli import main
-from xla_shmem.options import markdown_table
+from xla_shmem.option_table import markdown_table
 
 
 def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 
 from xla_shmem import options
-from xla_shmem.options import OptionError, configure, freeze, markdown_table, parse_size, resolve
+from xla_shmem.option_table import TABLE, markdown_table
+from xla_shmem.option_values import NO_THRESHOLD, OPS, parse_size
+from xla_shmem.options import OptionError, configure, freeze, resolve
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "_overrides", {})
     monkeypatch.setattr(options, "_frozen", False)
-    for option in options.TABLE:
+    for option in TABLE:
         monkeypatch.delenv(option.env, raising=False)
 
 
@@ -120,7 +122,7 @@ def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | N
     ("text", "ops"),
     [
         ("blog", ()),
-        ("ALL", tuple((op, None) for op in options.OPS)),
+        ("ALL", tuple((op, None) for op in OPS)),
         ("all-gather", (("all-gather", None),)),
         (" all-gather , all-reduce < 16MiB ", (("all-reduce", 16 << 20), ("all-gather", None))),
         ("reduce-scatter<0", (("reduce-scatter", 0),)),
@@ -140,7 +142,7 @@ def test_decision_key_holds_the_ops_in_one_order() -> None:
 
 
 def test_threshold_can_be_none() -> None:
-    assert resolve({"XLA_SHMEM_THRESHOLD": "none"}).threshold == options.NO_THRESHOLD
+    assert resolve({"XLA_SHMEM_THRESHOLD": "none"}).threshold == NO_THRESHOLD
 
 
 def test_decision_key_tells_automatic_host_and_number_apart() -> None:
@@ -191,6 +193,6 @@ def test_bad_environment_does_not_freeze(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_markdown_table_has_one_row_per_option() -> None:
     lines = markdown_table().splitlines()
-    assert len(lines) == 2 + len(options.TABLE)
+    assert len(lines) == 2 + len(TABLE)
     assert all(line.count("|") == 5 for line in lines)
     assert any("`XLA_SHMEM_THRESHOLD` | `16MiB`" in line for line in lines)

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from xla_shmem.cli import main
-from xla_shmem.options import TABLE, markdown_table
+from xla_shmem.option_table import TABLE, markdown_table
 from xla_shmem.xla_flags import MARKER
 
 ROOT = Path(__file__).parents[2]
