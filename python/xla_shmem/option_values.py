@@ -1,6 +1,6 @@
 """The values that options take: how each is read, and what those mean that have a name.
 
-Every reader takes the text a user wrote and returns the option's value (see :class:`xla_shmem.options.Options` for units), or
+Every reader takes the text a user wrote and returns the option's value (units: :class:`xla_shmem.options.Options`), or
 raises ``ValueError`` with what is allowed, in words that follow "must be". ``one_of`` and ``count`` make readers.
 """
 
