@@ -18,7 +18,7 @@ test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
 test-tsan: install
-	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress|pjrt'
+	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress|pjrt|observe'
 
 test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi tests/gpu_double
