@@ -21,7 +21,12 @@ from xla_shmem.bench.plan import OPS, SAME_SHAPE_OPS, Plan
 from xla_shmem.bench.results import Row, total_wrong
 from xla_shmem.cli import main
 
-_BENCH = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')", "bench")
+# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+_PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+)
+_BENCH = (sys.executable, "-c", _PROGRAM, "bench")
 _MARK = "BENCH_TEST_RUN"
 
 # A size of one element for each PE, one that fits in a slot, one that takes several chunks.
