@@ -18,13 +18,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// As in stress_processes_test.cc: ThreadSanitizer sees one process.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kBlindToOtherProcesses = true;
-#else
-constexpr bool kBlindToOtherProcesses = false;
-#endif
-
 constexpr std::chrono::milliseconds kDeadline(1500);
 // What a busy machine may add to what the protocol promises.
 constexpr std::chrono::milliseconds kGrace(5000);

@@ -21,15 +21,6 @@ namespace {
 constexpr ReductionKind kKinds[] = {ReductionKind::kSum, ReductionKind::kProd, ReductionKind::kMin,
                                     ReductionKind::kMax};
 
-template <typename T>
-std::vector<T> ReduceAll(ElementType type, ReductionKind kind, const std::vector<std::vector<T>>& inputs) {
-  std::vector<const char*> pointers;
-  for (const auto& input : inputs) pointers.push_back(reinterpret_cast<const char*>(input.data()));
-  std::vector<T> output(inputs[0].size());
-  Reduce(type, kind, pointers.data(), pointers.size(), output.size(), reinterpret_cast<char*>(output.data()));
-  return output;
-}
-
 uint32_t Bits(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));

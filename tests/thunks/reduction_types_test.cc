@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "tests/thunks/reduce_all.h"
 #include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem {
@@ -16,15 +17,6 @@ namespace {
 constexpr ReductionKind kAllKinds[] = {ReductionKind::kSum, ReductionKind::kProd, ReductionKind::kMin,
                                        ReductionKind::kMax, ReductionKind::kAnd,  ReductionKind::kOr,
                                        ReductionKind::kXor};
-
-template <typename T>
-std::vector<T> ReduceAll(ElementType type, ReductionKind kind, const std::vector<std::vector<T>>& inputs) {
-  std::vector<const char*> pointers;
-  for (const auto& input : inputs) pointers.push_back(reinterpret_cast<const char*>(input.data()));
-  std::vector<T> output(inputs[0].size());
-  Reduce(type, kind, pointers.data(), pointers.size(), output.size(), reinterpret_cast<char*>(output.data()));
-  return output;
-}
 
 TEST_CASE("Predicates: sum, max and or are or, prod, min and and are and, xor counts; any byte but zero is true") {
   const std::vector<std::vector<uint8_t>> inputs = {{0, 0, 1, 1, 2}, {0, 1, 0, 1, 1}, {0, 0, 0, 1, 255}};

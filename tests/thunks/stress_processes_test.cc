@@ -17,15 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// ThreadSanitizer sees one process. When two threads of it write to a peer's block one after the other, what orders
-// them is that peer's grant, which it cannot see, so it would report a race. PEs as threads (stress_test.cc) are what
-// it checks.
-#if defined(__SANITIZE_THREAD__)
-constexpr bool kBlindToOtherProcesses = true;
-#else
-constexpr bool kBlindToOtherProcesses = false;
-#endif
-
 uint64_t Milliseconds() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now().time_since_epoch()).count();
 }

@@ -4,7 +4,7 @@
 
 #include "xla_patch/thunks/stream/all_reduce_steps.h"
 #include "xla_patch/thunks/stream/transfers.h"
-#include "xla_patch/thunks/two_shot.h"
+#include "xla_patch/thunks/stream/two_shot.h"
 
 namespace xla_shmem::gpu {
 namespace {

@@ -1,4 +1,4 @@
-#include "xla_patch/thunks/two_shot.h"
+#include "xla_patch/thunks/stream/two_shot.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,6 +1,6 @@
 // The order of a two-shot all-reduce (reduce-scatter, then all-gather, in chunks): the same on CPU and GPU.
-#ifndef XLA_SHMEM_THUNKS_TWO_SHOT_H_
-#define XLA_SHMEM_THUNKS_TWO_SHOT_H_
+#ifndef XLA_SHMEM_THUNKS_STREAM_TWO_SHOT_H_
+#define XLA_SHMEM_THUNKS_STREAM_TWO_SHOT_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -34,4 +34,4 @@ void RunTwoShot(const std::vector<size_t>& buffer_bytes, const TwoShotGeometry& 
 
 }  // namespace xla_shmem
 
-#endif  // XLA_SHMEM_THUNKS_TWO_SHOT_H_
+#endif  // XLA_SHMEM_THUNKS_STREAM_TWO_SHOT_H_
