@@ -436,12 +436,12 @@ def create_segment(job_key: str, process: int, bytes: int) -> None:
     """
 
 def observe(
-    processes: int, local_pes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
+    processes: Sequence[int], local_pes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
 ) -> list[str]:
     """Sets what is noted of the collectives of this process; without it, nothing. To be called before :func:`connect`.
 
     Args:
-      processes: of the job.
+      processes: those of the job on this host.
       local_pes: PEs of this process.
       record_directory: of the job, for the flight recorder's files; ``""`` for none.
       statistics: whether to print a table to stderr when the process ends.

@@ -103,7 +103,7 @@ class ProcessRecord:
 
     Attributes:
       process: its number in the job.
-      processes: of the job.
+      processes: how many of the job run on this host.
       pid: of the process.
       life: its state letter in ``/proc`` (``R``, ``S``, ``T`` stopped, …), ``""`` if it is gone.
       outcome: what it has said of its end.

@@ -114,20 +114,20 @@ class Job:
 
     @staticmethod
     def _begin_trace(path: str) -> None:
-        """Empties the file; nobody appends to it before all processes have been announced."""
+        """Removes an earlier job's file; nobody writes one before all processes have been announced."""
         try:
-            pathlib.Path(path).write_text("[\n")
+            pathlib.Path(path).unlink(missing_ok=True)
         except OSError as error:
-            logger.warning("xla_shmem: no trace: %s", error)
+            logger.warning("xla_shmem: the trace is appended to what is there: %s", error)
 
-    def _observe(self, local_pes: list[int]) -> None:
+    def _observe(self, here: list[int], local_pes: list[int]) -> None:
         try:
             directory = flight_records.make_job_directory(self._options.records, self._store.wait(f"{_KEY_PREFIX}/job"))
         except OSError as error:
             logger.warning("xla_shmem: no flight recorder: %s", error)
             directory = ""
         troubles = _core.observe(
-            self._processes,
+            here,
             local_pes,
             record_directory=directory,
             statistics=bool(self._options.stats),
@@ -151,7 +151,8 @@ class Job:
         reason = self._why_unavailable(announcements)
         own_host = hosts[self._process]
         if not reason:
-            self._observe([pe for *_, process, _, _, pe in locations if process == self._process])
+            here = [process for process, host in enumerate(hosts) if host == own_host]
+            self._observe(here, [pe for _, process, _, _, pe in locations if process == self._process])
             _core.connect(
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],

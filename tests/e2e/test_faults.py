@@ -101,7 +101,8 @@ def _may_unshare() -> bool:
 def test_little_shared_memory_makes_the_heap_smaller_and_then_leaves_the_default_backend(
     tmp_path: Path, size: str, lowered: bool
 ) -> None:
-    assert _may_unshare(), "this test needs unprivileged mount namespaces or root"
+    if not _may_unshare():
+        pytest.skip("this machine gives nobody a mount namespace of their own, which a small /dev/shm takes")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from job_runs import run_job;"
         "run = run_job('worker_flag.py', ['{}'], ranks=2, results=Path(sys.argv[2]));"

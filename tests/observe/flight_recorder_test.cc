@@ -14,7 +14,8 @@
 namespace xla_shmem::observe {
 namespace {
 
-std::unique_ptr<FlightRecorder> MakeRecorder(const TemporaryDirectory& directory, int process = 0, int processes = 1,
+std::unique_ptr<FlightRecorder> MakeRecorder(const TemporaryDirectory& directory, int process = 0,
+                                             const std::vector<int>& processes = {0},
                                              const std::vector<int>& pes = {0}) {
   std::string error;
   auto recorder = FlightRecorder::Create(directory.path(), process, processes, pes, &error);
@@ -39,7 +40,7 @@ struct Ring {
 
 TEST_CASE("a reader of the file finds who wrote it and what ran on which PE") {
   const TemporaryDirectory directory;
-  const auto recorder = MakeRecorder(directory, 1, 2, {2, 3});
+  const auto recorder = MakeRecorder(directory, 1, {0, 1}, {2, 3});
   uint64_t sequence = 0;
   Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
   FlightRecorder::Set(entry, sequence, State::kDone, 250);
@@ -136,10 +137,10 @@ TEST_CASE("the last of the processes that end well takes the records away") {
   const std::string job = parent.File("job");
   std::filesystem::create_directory(job);
   std::string error;
-  const auto first = FlightRecorder::Create(job, 0, 2, {0}, &error);
+  const auto first = FlightRecorder::Create(job, 2, {2, 5}, {0}, &error);
   first->Close();
-  CHECK(std::filesystem::exists(job + "/0.ring"));  // process 1 may not even have begun
-  const auto second = FlightRecorder::Create(job, 1, 2, {1}, &error);
+  CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not even have begun
+  const auto second = FlightRecorder::Create(job, 5, {2, 5}, {1}, &error);
   second->Close();
   CHECK_FALSE(std::filesystem::exists(job));
 }
@@ -161,13 +162,13 @@ TEST_CASE("files belong to this user alone, and what lies in their way is not fo
     CHECK((status.st_mode & 0777) == 0600);
   }
   std::string error;
-  CHECK(FlightRecorder::Create(directory.path(), 0, 1, {0}, &error) == nullptr);
+  CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}, &error) == nullptr);
   CHECK(error == "cannot create " + directory.File("0.sites") + ": File exists");
   std::filesystem::create_symlink(directory.File("elsewhere"), directory.File("1.ring"));
-  CHECK(FlightRecorder::Create(directory.path(), 1, 2, {0}, &error) == nullptr);
+  CHECK(FlightRecorder::Create(directory.path(), 1, {0, 1}, {0}, &error) == nullptr);
   CHECK_FALSE(std::filesystem::exists(directory.File("elsewhere")));
   CHECK_FALSE(std::filesystem::exists(directory.File("1.sites")));
-  CHECK(FlightRecorder::Create("/no/such/place", 0, 1, {0}, &error) == nullptr);
+  CHECK(FlightRecorder::Create("/no/such/place", 0, {0}, {0}, &error) == nullptr);
   CHECK(error == "cannot create /no/such/place/0.sites: No such file or directory");
 }
 

@@ -8,7 +8,7 @@ namespace {
 
 TEST_CASE("with everything off nothing is written and no clock is read") {
   Observer observer;
-  CHECK(observer.Start({}, 0, 1, {0}).empty());
+  CHECK(observer.Start({}, 0, {0}, {0}).empty());
   const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);
   CHECK(span.start_ns == 0);
   CHECK(span.entry == nullptr);
@@ -21,7 +21,7 @@ TEST_CASE("with everything off nothing is written and no clock is read") {
 TEST_CASE("the recorder follows a collective from start to end") {
   const TemporaryDirectory directory;
   Observer observer;
-  REQUIRE(observer.Start({directory.path(), false, ""}, 0, 1, {0}).empty());
+  REQUIRE(observer.Start({directory.path(), false, ""}, 0, {0}, {0}).empty());
   CHECK_FALSE(observer.measures_moves());
   const NotedSite* noted = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
   const Observer::Span span = observer.Begin(0, noted, 3, 64);
@@ -37,7 +37,7 @@ TEST_CASE("the recorder follows a collective from start to end") {
 TEST_CASE("what cannot be had is said and the rest works") {
   const TemporaryDirectory directory;
   Observer observer;
-  const std::vector<std::string> troubles = observer.Start({"/no/such/place", true, directory.path()}, 0, 1, {0});
+  const std::vector<std::string> troubles = observer.Start({"/no/such/place", true, directory.path()}, 0, {0}, {0});
   REQUIRE(troubles.size() == 2);
   CHECK(troubles[0] == "no flight recorder: cannot create /no/such/place/0.sites: No such file or directory");
   CHECK(troubles[1] == "no trace: cannot write " + directory.path() + ": Is a directory");

@@ -16,6 +16,8 @@ TEST_CASE("processes append their PEs and collectives to one file") {
     trace->End(process, track, "all-reduce", "jit_f/\"a\"", (uint64_t{3} << 32) + 1, 1'500, {64, 4'000, 1'000, true});
   }
   const std::string text = directory.Read("trace.json");
+  CHECK(text.rfind("[\n", 0) == 0);
+  CHECK(text.find("[\n", 1) == std::string::npos);
   CHECK(text.find(R"json({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "PE 1 (process 1)"}},)json") !=
         std::string::npos);
   CHECK(text.find(R"json({"name": "jit_f/\"a\"", "cat": "all-reduce", "ph": "X", "pid": 0, "tid": 0, "ts": 1.500, )json"

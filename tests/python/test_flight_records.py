@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -33,15 +36,38 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
         make_job_directory(str(tmp_path), "job")
 
 
+def _leave_record(directory: Path, pid: int, age: int) -> Path:
+    """What a process leaves that has run no collective."""
+    directory.mkdir()
+    ring = directory / "0.ring"
+    ring.write_bytes(struct.pack("<8s4IqI", b"XSHMFR1\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
+    (directory / "0.sites").write_text("")
+    os.utime(directory, (10_000 - age, 10_000 - age))
+    return ring
+
+
 def test_only_the_newest_ended_jobs_are_kept(tmp_path: Path) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
     for age in range(KEPT + 3):
-        directory = tmp_path / f"job{age}"
-        directory.mkdir()
-        # Not a record: left alone, whatever it is.
-        (directory / "0.ring").write_bytes(b"something else")
-        os.utime(directory, (1000 - age, 1000 - age))
+        _leave_record(tmp_path / f"job{age}", ended.pid, age)
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "0.ring").write_bytes(b"no record: not ours to remove")
+    os.utime(foreign, (0, 0))
     make_job_directory(str(tmp_path), "own")
-    assert len(job_directories(str(tmp_path))) == KEPT + 4
+    kept = {path.name for path in job_directories(str(tmp_path))}
+    assert kept == {"own", "foreign", *(f"job{age}" for age in range(KEPT))}
+
+
+def test_the_records_of_a_job_that_runs_are_kept_however_old(tmp_path: Path) -> None:
+    ring = _leave_record(tmp_path / "running", os.getpid(), KEPT + 5)
+    for age in range(KEPT + 1):
+        _leave_record(tmp_path / f"job{age}", 2**22 + 1, age)
+    with ring.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
+        make_job_directory(str(tmp_path), "own")
+    assert ring.exists()
+    assert not (tmp_path / f"job{KEPT}").exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"XSHMFR1\n", b"\0" * 8192])

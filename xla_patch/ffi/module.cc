@@ -76,8 +76,8 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   ThrowIf(!connected, error);
 }
 
-std::vector<std::string> Observe(int processes, const std::vector<int>& local_pes, const std::string& record_directory,
-                                 bool statistics, const std::string& trace_file) {
+std::vector<std::string> Observe(const std::vector<int>& processes, const std::vector<int>& local_pes,
+                                 const std::string& record_directory, bool statistics, const std::string& trace_file) {
   return Runtime::Get().StartObserver({record_directory, statistics, trace_file}, processes, local_pes);
 }
 

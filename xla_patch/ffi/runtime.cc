@@ -36,8 +36,8 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
   return true;
 }
 
-std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& options, int processes,
-                                                const std::vector<int>& local_pes) {
+std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& options,
+                                                const std::vector<int>& processes, const std::vector<int>& local_pes) {
   if (options.statistics || !options.trace_file.empty()) host::MeasureMoves();
   std::vector<std::string> troubles = observer_.Start(options, process_, processes, local_pes);
   // After JAX's shutdown barrier, like the segment's name.

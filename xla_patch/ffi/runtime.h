@@ -51,7 +51,7 @@ class Runtime {
   // Its name goes when all have attached, at the latest when this process exits.
   bool CreateSegment(const std::string& job_key_hex, int process, size_t bytes, std::string* error);
   // What is noted of the collectives; to be called before Connect, or nothing is. Returns what does not work as asked.
-  std::vector<std::string> StartObserver(const observe::ObserverOptions& options, int processes,
+  std::vector<std::string> StartObserver(const observe::ObserverOptions& options, const std::vector<int>& processes,
                                          const std::vector<int>& local_pes);
   // Maps the others. Called once; later calls return true at once.
   bool Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error);

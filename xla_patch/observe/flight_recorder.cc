@@ -72,8 +72,9 @@ Outcome OutcomeAt(const std::string& path) {
 
 uint64_t MonotonicNanoseconds() { return static_cast<uint64_t>(Nanoseconds(CLOCK_MONOTONIC)); }
 
-std::unique_ptr<FlightRecorder> FlightRecorder::Create(const std::string& directory, int process, int processes,
-                                                       const std::vector<int>& pes, std::string* error) {
+std::unique_ptr<FlightRecorder> FlightRecorder::Create(const std::string& directory, int process,
+                                                       std::vector<int> processes, const std::vector<int>& pes,
+                                                       std::string* error) {
   const std::string ring = RingPath(directory, process);
   const std::string sites = SitesPath(directory, process);
   const size_t bytes = sizeof(RingHeader) + pes.size() * PeBytes();
@@ -96,11 +97,12 @@ std::unique_ptr<FlightRecorder> FlightRecorder::Create(const std::string& direct
   }
   if (ring_file >= 0) close(ring_file);
   if (mapping == MAP_FAILED) return nullptr;
-  std::unique_ptr<FlightRecorder> recorder(new FlightRecorder(directory, process, sites_file, mapping, bytes));
+  std::unique_ptr<FlightRecorder> recorder(
+      new FlightRecorder(directory, std::move(processes), sites_file, mapping, bytes));
   RingHeader* header = recorder->header_;
   header->pid = static_cast<uint32_t>(getpid());
   header->process = static_cast<uint32_t>(process);
-  header->processes = static_cast<uint32_t>(processes);
+  header->processes = static_cast<uint32_t>(recorder->processes_.size());
   header->n_pes = static_cast<uint32_t>(pes.size());
   header->wall_offset_ns = Nanoseconds(CLOCK_REALTIME) - Nanoseconds(CLOCK_MONOTONIC);
   for (size_t i = 0; i < pes.size(); ++i) {
@@ -111,9 +113,10 @@ std::unique_ptr<FlightRecorder> FlightRecorder::Create(const std::string& direct
   return recorder;
 }
 
-FlightRecorder::FlightRecorder(std::string directory, int process, int sites_file, void* mapping, size_t bytes)
+FlightRecorder::FlightRecorder(std::string directory, std::vector<int> processes, int sites_file, void* mapping,
+                               size_t bytes)
     : directory_(std::move(directory)),
-      process_(process),
+      processes_(std::move(processes)),
       sites_file_(sites_file),
       header_(static_cast<RingHeader*>(mapping)),
       bytes_(bytes) {}
@@ -181,14 +184,14 @@ void FlightRecorder::Close() {
     return;
   }
   bool all_well = true;
-  for (uint32_t process = 0; process < header_->processes; ++process) {
-    all_well &= OutcomeAt(RingPath(directory_, static_cast<int>(process))) == Outcome::kExited;
+  for (const int process : processes_) all_well &= OutcomeAt(RingPath(directory_, process)) == Outcome::kExited;
+  if (all_well) {
+    for (const int process : processes_) {
+      unlink(RingPath(directory_, process).c_str());
+      unlink(SitesPath(directory_, process).c_str());
+    }
+    rmdir(directory_.c_str());
   }
-  for (uint32_t process = 0; all_well && process < header_->processes; ++process) {
-    unlink(RingPath(directory_, static_cast<int>(process)).c_str());
-    unlink(SitesPath(directory_, static_cast<int>(process)).c_str());
-  }
-  if (all_well) rmdir(directory_.c_str());
   close(lock);
 }
 

@@ -47,7 +47,7 @@ struct RingHeader {
   char magic[8];  // "XSHMFR1\n"
   uint32_t pid;
   uint32_t process;
-  uint32_t processes;
+  uint32_t processes;      // of the job on this host
   uint32_t n_pes;          // local ones
   int64_t wall_offset_ns;  // CLOCK_REALTIME less CLOCK_MONOTONIC
   std::atomic<uint32_t> outcome;
@@ -69,8 +69,9 @@ class FlightRecorder {
  public:
   static constexpr uint32_t kEntries = 1024;
 
-  // Creates this process's two files in `directory`, which exists. Null, with a sentence, if it cannot.
-  static std::unique_ptr<FlightRecorder> Create(const std::string& directory, int process, int processes,
+  // Creates the files of `process` and its `pes` in `directory`, which exists. `processes`: those of the job on this
+  // host, who write there too. Null, with a sentence, if it cannot.
+  static std::unique_ptr<FlightRecorder> Create(const std::string& directory, int process, std::vector<int> processes,
                                                 const std::vector<int>& pes, std::string* error);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
@@ -86,15 +87,15 @@ class FlightRecorder {
 
   void Fail(const std::string& why);
 
-  // This process ends. The files of a job whose processes have all ended well are removed by the last of them.
+  // This process ends. The files of a job whose processes here have all ended well are removed by the last of them.
   void Close();
 
  private:
-  FlightRecorder(std::string directory, int process, int sites_file, void* mapping, size_t bytes);
+  FlightRecorder(std::string directory, std::vector<int> processes, int sites_file, void* mapping, size_t bytes);
   PeHeader* HeaderOf(size_t index) const;
 
   const std::string directory_;
-  const int process_;
+  const std::vector<int> processes_;
   const int sites_file_;
   RingHeader* const header_;
   const size_t bytes_;

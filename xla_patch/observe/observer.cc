@@ -7,7 +7,7 @@
 
 namespace xla_shmem::observe {
 
-std::vector<std::string> Observer::Start(const ObserverOptions& options, int process, int processes,
+std::vector<std::string> Observer::Start(const ObserverOptions& options, int process, const std::vector<int>& processes,
                                          const std::vector<int>& pes) {
   options_ = options;
   process_ = process;

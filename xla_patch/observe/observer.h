@@ -44,8 +44,9 @@ class Observer {
     uint64_t bytes = 0;
   };
 
-  // Called once, before any other method. Returns what does not work as asked, sentences for the user.
-  std::vector<std::string> Start(const ObserverOptions& options, int process, int processes,
+  // Called once, before any other method. `processes`: of the job on this host. Returns what does not work as asked,
+  // sentences for the user.
+  std::vector<std::string> Start(const ObserverOptions& options, int process, const std::vector<int>& processes,
                                  const std::vector<int>& pes);
 
   // Lives as long as the process.
@@ -71,7 +72,7 @@ class Observer {
  private:
   ObserverOptions options_;
   int process_ = 0;
-  int processes_ = 1;
+  std::vector<int> processes_;  // of the job on this host
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Statistics> statistics_;
   std::unique_ptr<Trace> trace_;

@@ -29,13 +29,14 @@ std::vector<int> PesOf(const std::string& bytes) {
 
 }  // namespace
 
-std::string DescribeStrangers(const std::string& directory, int processes, int own_process, int pe, const Site& site) {
+std::string DescribeStrangers(const std::string& directory, const std::vector<int>& processes, int own_process, int pe,
+                              const Site& site) {
   std::vector<int> peers;
   for (const std::vector<int>& group : site.groups) {
     if (std::find(group.begin(), group.end(), pe) != group.end()) peers.insert(peers.end(), group.begin(), group.end());
   }
   const std::string wanted = "\"operation\": " + std::to_string(site.operation) + ",";
-  for (int process = 0; process < processes; ++process) {
+  for (const int process : processes) {
     if (process == own_process) continue;
     const std::string prefix = directory + "/" + std::to_string(process);
     const std::string sites = Read(prefix + ".sites");

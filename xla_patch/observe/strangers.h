@@ -3,6 +3,7 @@
 #define XLA_SHMEM_OBSERVE_STRANGERS_H_
 
 #include <string>
+#include <vector>
 
 #include "xla_patch/observe/flight_recorder.h"
 
@@ -10,7 +11,8 @@ namespace xla_shmem::observe {
 
 // Looks in the flight records of the job for members of `pe`'s group whose process has loaded programs, but none with
 // this collective. A sentence that names the first of them, or "".
-std::string DescribeStrangers(const std::string& directory, int processes, int own_process, int pe, const Site& site);
+std::string DescribeStrangers(const std::string& directory, const std::vector<int>& processes, int own_process, int pe,
+                              const Site& site);
 
 }  // namespace xla_shmem::observe
 

@@ -22,7 +22,14 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 
 std::unique_ptr<Trace> Trace::Open(const std::string& path, int process, const std::vector<int>& pes,
                                    std::string* error) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC;
+  int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0666);
+  // Whoever makes the file begins the list; the others' first piece comes much later.
+  if (file >= 0) {
+    [[maybe_unused]] const ssize_t begun = write(file, "[\n", 2);
+  } else if (errno == EEXIST) {
+    file = open(path.c_str(), kAppend);
+  }
   if (file < 0) {
     *error = "cannot write " + path + ": " + strerror(errno);
     return nullptr;

@@ -2,7 +2,8 @@
 // closing bracket is optional), to be opened in Perfetto or chrome://tracing. A PE is a process there. Its collectives
 // are on one track as long as they do not overlap; those that do are on further tracks of that PE.
 //
-// All processes of a host append to one file. Process 0 has emptied it before any of them comes here.
+// All processes of a host append to one file, which the first of them makes. Process 0 has removed that of an earlier
+// job before any of them comes here.
 #ifndef XLA_SHMEM_OBSERVE_TRACE_H_
 #define XLA_SHMEM_OBSERVE_TRACE_H_
 

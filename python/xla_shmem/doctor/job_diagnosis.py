@@ -77,13 +77,13 @@ class JobDiagnosis:
       pes: by number.
       stuck: what is under way, the one whose peers are missing first, then the oldest first.
       failures: why the job failed, as each process that saw it says; equal texts once.
-      absent: processes of the job without a record: on another host, or never started.
+      absent: how many processes of this host have no record: they never got as far as their first collective.
     """
 
     pes: tuple[PeStatus, ...]
     stuck: tuple[Stuck, ...]
     failures: tuple[str, ...]
-    absent: tuple[int, ...]
+    absent: int
 
 
 def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
@@ -97,9 +97,7 @@ def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
     pes = tuple(_status(pe, by_pe[pe]) for pe in sorted(by_pe))
     stuck = _stuck(by_pe, now)
     failures = tuple(dict.fromkeys(record.failure for record in records if record.failure))
-    present = {record.process for record in records}
-    absent = tuple(process for process in range(records[0].processes) if process not in present)
-    return JobDiagnosis(pes, stuck, failures, absent)
+    return JobDiagnosis(pes, stuck, failures, max(records[0].processes - len(records), 0))
 
 
 def _status(pe: int, record: ProcessRecord) -> PeStatus:

@@ -29,8 +29,8 @@ def print_job_report(directory: Path, diagnosis: JobDiagnosis) -> None:
     for status in diagnosis.pes:
         table.add_row(*map(Text, _row(status)))
     console.print(table)
-    for process in diagnosis.absent:
-        console.print(f"process {process}: no record here (another host, or it never connected)")
+    if diagnosis.absent:
+        console.print(f"{diagnosis.absent} more on this host without a record: they never came to a collective")
     for failure in diagnosis.failures:
         console.print(f"failure: {failure}", markup=False)
     for stuck in diagnosis.stuck:

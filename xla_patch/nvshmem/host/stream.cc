@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "xla_patch/nvshmem/host/moves.h"
-
 namespace xla_shmem::host {
 namespace {
 
@@ -29,16 +27,12 @@ bool Satisfied(uint64_t seen, int compare, uint64_t value) {
 // False if the command is a wait that is not satisfied yet.
 bool Run(const Command& command) {
   switch (command.kind) {
-    case Command::Kind::kCopy: {
-      const Move move;
+    case Command::Kind::kCopy:
       if (command.bytes != 0) memcpy(command.destination, command.source, command.bytes);
       return true;
-    }
-    case Command::Kind::kFill: {
-      const Move move;
+    case Command::Kind::kFill:
       if (command.bytes != 0) memset(command.destination, command.compare_or_op, command.bytes);
       return true;
-    }
     case Command::Kind::kSignal:
       // Release: whoever acquires the word sees every copy that ran before it on this stream.
       if (command.compare_or_op == kSignalAdd) {
@@ -50,11 +44,9 @@ bool Run(const Command& command) {
       return true;
     case Command::Kind::kWait:
       return Satisfied(LoadSignal(command.word), command.compare_or_op, command.value);
-    case Command::Kind::kHostFunc: {
-      const Move move;  // these are reductions
+    case Command::Kind::kHostFunc:
       command.function(command.destination);
       return true;
-    }
   }
   return true;
 }
