@@ -423,6 +423,9 @@ def cpu_handlers() -> dict[str, HandlerStages]:
 def cpu_handler_state() -> HandlerState:
     """Returns the type of the state that the handlers keep, as XLA's ``register_custom_type`` takes it."""
 
+def empty_call() -> CapsuleType:
+    """Returns an FFI handler that does nothing, whatever it is given; `xla-shmem bench` times it."""
+
 def create_segment(job_key: str, process: int, bytes: int) -> None:
     """Creates this process's shared-memory segment, after removing those of dead jobs.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -33,7 +34,7 @@ class JobRun:
       output: lines of all ranks, stdout and stderr, each with its rank in front.
       seconds: wall clock, from start to end.
       results: what each rank that got so far wrote with `report`.
-      segments: names left in /dev/shm that were not there before.
+      segments: names left in /dev/shm that were not there before, and that no other job has in use.
     """
 
     exit_code: int
@@ -59,6 +60,28 @@ class JobRun:
 def shm_names() -> set[str]:
     """The segments of xla-shmem that exist now."""
     return {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
+
+
+def processes_of(results: Path, *, others: bool = False) -> list[Path]:
+    """Directories in /proc of the running processes of the job that reports there; with `others`, of all that are not."""
+    mark = f"E2E_RESULTS={results}".encode()
+    found = []
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            ours = mark in (directory / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if ours != others:
+            found.append(directory)
+    return found
+
+
+def _mapped_by_others(results: Path) -> str:
+    maps = []
+    for directory in processes_of(results, others=True):
+        with contextlib.suppress(OSError):
+            maps.append((directory / "maps").read_text())
+    return "\n".join(maps)
 
 
 def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
@@ -107,7 +130,10 @@ def run_job(
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in sorted(results.glob("*.jsonl"))
     }
-    return JobRun(launcher.returncode, output, time.monotonic() - begin, found, sorted(shm_names() - before))
+    left = shm_names() - before
+    mapped = _mapped_by_others(results) if left else ""
+    segments = sorted(name for name in left if name not in mapped)
+    return JobRun(launcher.returncode, output, time.monotonic() - begin, found, segments)
 
 
 def report(values: Mapping[str, object]) -> None:

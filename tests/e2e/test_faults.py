@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from job_runs import JobRun, run_job
+from job_runs import JobRun, processes_of, run_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -17,7 +17,9 @@ DEADLINE_S = 4
 STEPS = 40
 
 
-def _run(tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS) -> tuple[JobRun, int]:
+def _run(
+    tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS, **environ: str
+) -> tuple[JobRun, int]:
     draw = random.Random(f"{fault} {seed}")
     victim = draw.randrange(ranks)
     seconds = draw.uniform(0.0, 0.6)
@@ -29,28 +31,17 @@ def _run(tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS) 
         XLA_SHMEM_OPS="all",
         XLA_SHMEM_DEADLINE=str(DEADLINE_S),
         XLA_SHMEM_RECORDS=str(tmp_path / "records"),
+        **environ,
     )
     assert run.segments == [], "left in /dev/shm"
-    assert not _alive_in(tmp_path), "left running"
+    assert not processes_of(tmp_path), "left running"
     return run, victim
-
-
-def _alive_in(results: Path) -> list[str]:
-    """Processes whose environment names this job's results."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"E2E_RESULTS={results}".encode() in path.read_bytes().split(b"\0"):
-                found.append(path.parent.name)
-        except OSError:
-            continue
-    return found
 
 
 def _all_done(run: JobRun, ranks: int) -> None:
     assert run.exit_code == 0, run.output
     for rank in range(ranks):
-        assert run.result(rank) == {"done": STEPS}
+        assert run.result(rank) == {"done": STEPS, "jumped": False}
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -86,6 +77,34 @@ def test_a_slow_rank_costs_time_only(tmp_path: Path, seed: int) -> None:
 def test_a_forked_child_that_exits_takes_nothing_with_it(tmp_path: Path, seed: int) -> None:
     run, _ = _run(tmp_path, "fork", seed, ranks=3)
     _all_done(run, 3)
+
+
+@pytest.fixture(scope="module")
+def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library to preload, under which the time of day jumps once `start_jumping` was called."""
+    library = tmp_path_factory.mktemp("clock") / "libjumping_clock.so"
+    source = Path(__file__).parent / "jumping_clock.cc"
+    subprocess.run(["c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)
+    return str(library)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_clock_that_jumps_by_hours_neither_fails_a_job_nor_changes_a_result(
+    tmp_path: Path, seed: int, jumping_clock: str
+) -> None:
+    run, _ = _run(tmp_path, "clock", seed, ranks=2 + seed, LD_PRELOAD=jumping_clock)
+    assert run.exit_code == 0, run.output
+    for rank in range(2 + seed):
+        result = run.result(rank)
+        assert result["done"] == STEPS
+        assert result["jumped"], "the time of day did not jump in this process"
+
+
+def test_a_deadline_is_kept_while_the_clock_jumps(tmp_path: Path, jumping_clock: str) -> None:
+    run, _ = _run(tmp_path, "stop-clock", 0, ranks=2, LD_PRELOAD=jumping_clock)
+    assert run.exit_code not in (0, -9), run.output
+    run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
+    assert run.seconds < 60, run.output
 
 
 def _in_small_shm(size: str, command: list[str]) -> list[str]:

@@ -1,6 +1,6 @@
 """Steps with every collective until a fault strikes one rank, or for a number of steps.
 
-Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`), the rank that it strikes, seconds until then, steps.
+Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it strikes, seconds until then, steps.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def _strike(fault: str) -> None:
     pid = os.getpid()
     if fault == "kill":
         os.kill(pid, signal.SIGKILL)
-    elif fault == "stop":
+    elif fault.startswith("stop"):
         os.kill(pid, signal.SIGSTOP)
     elif fault == "pause":
         subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -CONT {pid}"])
@@ -52,17 +52,20 @@ def main() -> None:
     expected = values.sum(0, dtype=np.int32) + np.roll(values, 1, 0) + n * values + swapped
     function, operand = world.shard_map(step), world.put(values)
     world.equals(function(operand), expected)
-    strikes = jax.process_index() == victim and fault != "slow"
+    if fault.endswith("clock"):
+        ctypes.CDLL(None).start_jumping()
+    times_of_day = [time.time() for _ in range(100)]
+    strikes = jax.process_index() == victim and fault not in ("slow", "clock")
     if strikes:
         threading.Thread(target=lambda: (time.sleep(seconds), _strike(fault)), daemon=True).start()
     done = 0
     until = time.monotonic() + seconds + 1.0
-    while done < steps or (fault in ("kill", "stop") and time.monotonic() < until + 60):
-        if fault == "slow" and jax.process_index() == victim:
-            time.sleep(seconds)
+    while done < steps or (fault in ("kill", "stop", "stop-clock") and time.monotonic() < until + 60):
+        if fault in ("slow", "clock") and jax.process_index() == victim:
+            time.sleep(seconds / 10 if fault == "clock" else seconds)  # so that the others have to wait
         world.equals(function(operand), expected)
         done += 1
-    report({"done": done})
+    report({"done": done, "jumped": max(times_of_day) - min(times_of_day) > 3600})
 
 
 if __name__ == "__main__":

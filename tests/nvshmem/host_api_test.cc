@@ -154,6 +154,33 @@ TEST_CASE("A circular shift with put_signal and zero-byte puts leaves neighbours
   });
 }
 
+TEST_CASE("Puts return before they are done, read their sources when they run, and one quiet completes them all") {
+  Pes pes(2);
+  pes.Run([&](int pe) {
+    constexpr int kPuts = 100;
+    auto* boxes = Malloc<int>(kPuts);
+    auto* gate = Malloc<uint64_t>(1);
+    Stream stream;
+    if (pe == 0) {
+      std::vector<int> sources(kPuts, -1);
+      shmem.signal_wait_until_on_stream(gate, kCmpEq, 1, &stream);
+      for (int i = 0; i < kPuts; ++i) shmem.putmem_on_stream(boxes + i, &sources[i], sizeof(int), 1, &stream);
+      shmem.quiet_on_stream(&stream);
+      CHECK_FALSE(Api().stream.query(&stream));
+      for (int i = 0; i < kPuts; ++i) sources[i] = i * i;
+      Stream opener;
+      shmem.signal_op_on_stream(gate, 1, kSignalSet, 0, &opener);
+      REQUIRE(Wait(opener));
+      REQUIRE(Wait(stream));
+    }
+    shmem.barrier_on_stream(kTeamWorld, &stream);
+    REQUIRE(Wait(stream));
+    bool all = true;
+    for (int i = 0; i < kPuts; ++i) all &= boxes[i] == (pe == 1 ? i * i : 0);
+    CHECK(all);
+  });
+}
+
 TEST_CASE("A put to oneself is an ordinary put") {
   Pes pes(1);
   auto* box = Malloc<int>(1);

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <climits>
 #include <memory>
 #include <set>
@@ -115,6 +116,52 @@ TEST_CASE("A 2-D split gives every PE its row and its column, the last row being
       CheckBarrier(x, rows[pe / 3], round * (pe < 6 ? 3 : 2));
       CheckBarrier(y, columns[pe % 3], round * (pe % 3 < 2 ? 3 : 2));
     }
+  });
+}
+
+TEST_CASE("Barriers of rows and columns back to back, undrained between, keep each team in step and no other") {
+  constexpr int kRounds = 200;
+  std::atomic<int> rounds_of[4] = {};
+  OnPes(4, [&](int pe) {
+    TeamHandle row = kTeamInvalid;
+    TeamHandle column = kTeamInvalid;
+    REQUIRE(shmem.team_split_2d(kTeamWorld, 2, nullptr, 0, &row, nullptr, 0, &column) == 0);
+    struct Round {
+      std::atomic<int>* mine;
+      std::atomic<int>* neighbour;
+      bool in_step;
+    };
+    // After a row's barrier the neighbour in the row is in this round or past it; the columns' have no part in that.
+    Round round{&rounds_of[pe], &rounds_of[pe ^ 1], true};
+    Stream stream;
+    for (int i = 0; i < kRounds; ++i) {
+      Api().stream.launch_host_func(&stream, [](void* argument) { ++*static_cast<Round*>(argument)->mine; }, &round);
+      REQUIRE(shmem.barrier_on_stream(row, &stream) == 0);
+      Api().stream.launch_host_func(
+          &stream,
+          [](void* argument) {
+            auto* checked = static_cast<Round*>(argument);
+            checked->in_step &= *checked->neighbour >= *checked->mine;
+          },
+          &round);
+      REQUIRE(shmem.barrier_on_stream(column, &stream) == 0);
+    }
+    std::string error;
+    REQUIRE(Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(30), {}, &error));
+    CHECK(round.in_step);
+    CHECK(rounds_of[pe] == kRounds);
+  });
+}
+
+TEST_CASE("A team of one meets itself at once") {
+  OnPes(3, [&](int pe) {
+    TeamHandle alone = kTeamInvalid;
+    REQUIRE(SplitStrided(kTeamWorld, 1, 1, 1, &alone) == 0);
+    if (pe != 1) return;
+    CHECK(shmem.team_n_pes(alone) == 1);
+    Stream stream;
+    for (int i = 0; i < 10; ++i) REQUIRE(shmem.barrier_on_stream(alone, &stream) == 0);
+    CHECK(Api().stream.query(&stream));
   });
 }
 

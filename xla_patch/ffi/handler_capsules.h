@@ -8,13 +8,17 @@
 
 namespace xla_shmem {
 
-// A dict of stage capsules as jax.ffi.register_ffi_target takes it, with the name XLA expects on them.
+// A handler as a capsule with the name that XLA expects on it.
+inline nanobind::capsule HandlerCapsule(XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*)) {
+  return nanobind::capsule(reinterpret_cast<void*>(handler), "xla._CUSTOM_CALL_TARGET");
+}
+
+// A dict of stage capsules as jax.ffi.register_ffi_target takes it.
 inline nanobind::dict HandlerStages(XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFrame*),
                                     XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*)) {
-  constexpr char kCapsuleName[] = "xla._CUSTOM_CALL_TARGET";
   nanobind::dict stages;
-  stages["instantiate"] = nanobind::capsule(reinterpret_cast<void*>(instantiate), kCapsuleName);
-  stages["execute"] = nanobind::capsule(reinterpret_cast<void*>(execute), kCapsuleName);
+  stages["instantiate"] = HandlerCapsule(instantiate);
+  stages["execute"] = HandlerCapsule(execute);
   return stages;
 }
 

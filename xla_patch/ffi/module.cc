@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/ffi/empty_call.h"
 #include "xla_patch/ffi/gpu_bindings.h"
 #include "xla_patch/ffi/gpu_plugin_bindings.h"
 #include "xla_patch/ffi/gpu_transfer_bindings.h"
@@ -109,6 +110,7 @@ NB_MODULE(_core, m) {
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
+  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, to be timed.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
   m.def("observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),

@@ -21,6 +21,9 @@ _RUNS = 2
 _MEMCPY_SECONDS = 0.01
 _MEMCPY_FROM = 64 << 10
 
+#: Below that, what XLA's call costs is a large part: turns of each of its loops, and pairs of loops in each round.
+_EMPTY_CALL_TURNS, _EMPTY_CALL_RUNS = 2000, 3
+
 
 def measure(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[Row]:
     """Yields the lines of the plan's table as they are measured.
@@ -50,6 +53,8 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
             times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
         if cell.bytes >= _MEMCPY_FROM:
             row.memcpy_gb_per_s.append(_memcpy(plan, jobs["shmem"], cell.bytes))
+        else:
+            row.empty_call_us.append(_empty_call(jobs["shmem"]))
     if plan.check:
         for variant in running:
             row.times[variant].wrong = (row.times[variant].wrong or 0) + _wrong(jobs[variant], variant)
@@ -87,3 +92,10 @@ def _memcpy(plan: Plan, job: Job, size: int) -> float:
     answers = job.ask("memcpy", size=size, seconds=_MEMCPY_SECONDS, threads=plan.devices_per_process)
     speeds: list[float] = [answer["gb_per_s"] for answer in answers]
     return statistics.mean(speeds)
+
+
+def _empty_call(job: Job) -> float:
+    """µs at the slowest rank, while all ranks do the same."""
+    answers = job.ask("empty_call", turns=_EMPTY_CALL_TURNS, runs=_EMPTY_CALL_RUNS)
+    slowest: float = max(answer["us"] for answer in answers)
+    return slowest

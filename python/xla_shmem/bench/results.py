@@ -51,11 +51,13 @@ class Row:
       times: by variant.
       memcpy_gb_per_s: GB/s of a PE's `memcpy` of `cell.bytes` while all PEs copy, their mean, one value per round;
         empty for sizes at which a call's own cost is what one would measure.
+      empty_call_us: for those sizes, µs that XLA takes for an FFI call whose handler does nothing, one value per round.
     """
 
     cell: Cell
     times: dict[str, Times]
     memcpy_gb_per_s: list[float] = dataclasses.field(default_factory=list)
+    empty_call_us: list[float] = dataclasses.field(default_factory=list)
 
     def algorithm_bandwidth(self, variant: str) -> float:
         """GB/s: bytes of the line over the median time."""
@@ -96,6 +98,7 @@ class Row:
             "group": self.cell.group,
             "in_place": self.cell.in_place,
             "memcpy_limit": memcpy,
+            "empty_call_us": statistics.median(self.empty_call_us) if self.empty_call_us else None,
             "variants": {name: self._variant_json(name) for name in self.times},
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -23,9 +24,10 @@ _COLUMNS = (
     ("#wrong", 7),
     ("speed-up", 8),
     ("limit", 9),
+    ("call", 6),
 )
 _UNITS = {"size": "(B)", "count": "(elem)", "p50": "(us)", "p99": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
-_UNITS |= {"group": "(PEs)", "speed-up": "of SHMEM", "limit": "(%)"}
+_UNITS |= {"group": "(PEs)", "speed-up": "of SHMEM", "limit": "(%)", "call": "(us)"}
 
 
 def _line(cells: Mapping[str, str]) -> str:
@@ -42,7 +44,7 @@ def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> lis
         f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iters}",
         "times per collective, each program's mean at its slowest rank; speed-up: median over SHMEM's median; "
         "limit: share of the memcpy limit",
-        "reached, single-copy / through slots",
+        "reached, single-copy / through slots; call: what XLA takes for an FFI call that does nothing",
         *notes,
     ]
     return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]
@@ -87,5 +89,6 @@ def _variant_line(row: Row, variant: str, times: Times) -> str:
             "#wrong": "N/A" if times.wrong is None else str(times.wrong),
             "speed-up": "" if speed_up is None else f"{speed_up:.2f}x",
             "limit": "" if limits is None else "/".join(f"{100 * limit / times.median:.0f}" for limit in limits),
+            "call": f"{statistics.median(row.empty_call_us):.2f}" if row.empty_call_us and variant == "shmem" else "",
         }
     )

@@ -34,6 +34,7 @@ class _Rank:
         self._programs: dict[str, Any] = {}
         self._empty: dict[str, float] = {}  # seconds
         self._blocks: list[tuple[Any, Any]] = []
+        self._empty_call: Any = None
 
     def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
         """Compiles a cell for each variant; returns why a variant does not run it."""
@@ -81,6 +82,13 @@ class _Rank:
                 program.run(warmup)
             full.append(seconds(turns))
         return {"us": [(each - self._empty[variant]) / turns * 1e6 for each in full]}
+
+    def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
+        """µs that XLA takes for an FFI call whose handler does nothing."""
+        from xla_shmem.bench.empty_call import EmptyCall
+
+        self._empty_call = self._empty_call or EmptyCall()
+        return {"us": self._empty_call.us(turns, runs)}
 
     def memcpy(self, size: int, seconds: float, threads: int) -> dict[str, Any]:
         """Copies blocks of `size` bytes for about `seconds` on each thread; their mean GB/s, each byte counted once."""
