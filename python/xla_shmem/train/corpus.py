@@ -1,4 +1,4 @@
-"""Training text as one long row of tokens, read where it lies: text files, JSON lines, and memory-mapped token files."""
+"""Training text as one row of tokens, read where it lies: text files, JSON lines, and memory-mapped token files."""
 
 from __future__ import annotations
 
