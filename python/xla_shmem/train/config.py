@@ -48,6 +48,8 @@ class TrainConfig:
     context: int = _field(4, "Devices along the mesh axis that splits the sequence.")
     tensor: int = _field(1, "Devices along the mesh axis that splits heads and hidden features.")
 
+    shard_over_context: bool = _field(False, "Shard parameters over the context axis too, as over fsdp.")
+
     batch: int = _field(1, "Sequences in a step, over all devices.")
     sequence: int = _field(1024, "Tokens in a sequence.")
     attention: str = _field("ring", "How attention crosses the context axis.", "ring", "gather")
@@ -91,10 +93,12 @@ class TrainConfig:
         for name in ("seed", "checkpoint_every"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
+        if self.resume and not self.checkpoint_every:
+            raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; say how often they are to be written.")
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
         try:
-            self.mesh_shape().check(self.model(), self.batch, self.sequence)
+            self.mesh().check(self.model(), self.batch, self.sequence)
         except ConfigError:
             raise
         except ValueError as error:
@@ -105,14 +109,14 @@ class TrainConfig:
         given = {name: getattr(self, name) for name in MODEL_FIELDS if getattr(self, name) is not None}
         return dataclasses.replace(PRESETS[self.preset], **given)
 
-    def mesh_shape(self) -> MeshShape:
+    def mesh(self) -> MeshShape:
         """Degrees of parallelism."""
         return MeshShape(**{name: getattr(self, name) for name in MESH_FIELDS})
 
     @property
     def devices(self) -> int:
         """Devices in the mesh."""
-        return self.mesh_shape().devices
+        return self.mesh().devices
 
     def arguments(self) -> list[str]:
         """The command line of `xla-shmem train` that is read back as this job."""
