@@ -98,7 +98,7 @@ class TrainConfig:
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
         try:
-            self.mesh().check(self.model(), self.batch, self.sequence)
+            self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context)
         except ConfigError:
             raise
         except ValueError as error:
