@@ -45,7 +45,10 @@ def make_operations(mesh: Mesh, attention: str = "ring", shard_over_context: boo
         return sharding.pinned(x, sharding.activation(mesh, names))
 
     def embedding(table: jax.Array) -> jax.Array:
-        return sharding.gathered(table, at("tensor", None), at("tensor", embed))
+        whole = at("tensor", None)
+        # The second pin is for its transpose: each rank adds up its own tokens' rows before rows are split. Asked
+        # for split rows alone, the partitioner would gather all tokens on every rank.
+        return sharding.pinned(sharding.gathered(table, whole, at("tensor", embed)), whole)
 
     scheme = ATTENTION[attention]
     heads = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
