@@ -13,8 +13,8 @@ from xla_shmem.cli import main
 from xla_shmem.launcher_process import cpu_environment
 from xla_shmem.train import demo_report
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_run import Transport
-from xla_shmem.train.step_log import StepRecord, append_record, read_records
+from xla_shmem.train.job_run import Transport
+from xla_shmem.train.step_log import StepRecord
 from xla_shmem.xla_flags import FLAG, MARKER
 
 
@@ -51,15 +51,6 @@ def test_speed_up_is_stock_over_shmem_of_the_medians() -> None:
     steps = [5.0] * 30
     runs = {Transport.SHMEM: [_run(*steps, seconds=0.2)], Transport.STOCK: [_run(*steps, seconds=0.5)]}
     assert demo_report.speed_ups(runs) == [pytest.approx(2.5)]
-
-
-def test_the_log_is_read_without_its_unfinished_last_line(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    assert read_records(log) == []
-    append_record(log, StepRecord(0, 5.5, 1.0, 64))
-    with log.open("a") as file:
-        file.write('{"step": 1, "lo')
-    assert read_records(log) == [StepRecord(0, 5.5, 1.0, 64)]
 
 
 def test_only_the_shmem_run_has_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -12,11 +11,10 @@ from rich import box
 from rich.table import Table
 
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_run import Transport
+from xla_shmem.train.job_run import Transport
 from xla_shmem.train.step_log import StepRecord
-
-#: Steps whose times count, first and last: the window of NVIDIA's write-up.
-MEASURED = (3, 20)
+from xla_shmem.train.step_times import MEASURED, measured_seconds, step_times
+from xla_shmem.train.train_report import describe
 
 #: Largest accepted |SHMEM - stock| / |stock| of a step's loss. The two transports add the ranks' f32
 #: gradients in different orders, so a sum may differ by some ranks x 2^-23 (1.2e-7), and every later step
@@ -24,37 +22,6 @@ MEASURED = (3, 20)
 LOSS_TOLERANCE = 1e-4
 
 Runs = Mapping[Transport, Sequence[Sequence[StepRecord]]]  # per transport, per repeat, per step
-
-
-@dataclasses.dataclass(frozen=True)
-class StepTimes:
-    """Seconds of the measured steps of all repeats on one transport."""
-
-    median: float
-    lower_quartile: float
-    upper_quartile: float
-    shortest: float
-    longest: float
-    count: int
-
-
-def measured_seconds(run: Sequence[StepRecord]) -> list[float]:
-    """Seconds of the run's steps in the measured window."""
-    first, last = MEASURED
-    return [record.seconds for record in run if first <= record.step <= last]
-
-
-def step_times(repeats: Sequence[Sequence[StepRecord]]) -> StepTimes:
-    """Statistics over the measured steps of all repeats together.
-
-    Raises:
-      ValueError: fewer than two measured steps.
-    """
-    seconds = [second for run in repeats for second in measured_seconds(run)]
-    if len(seconds) < 2:
-        raise ValueError(f"{len(seconds)} measured steps are too few for a spread.")
-    lower, median, upper = statistics.quantiles(seconds, n=4, method="inclusive")
-    return StepTimes(median, lower, upper, min(seconds), max(seconds), len(seconds))
 
 
 def speed_ups(runs: Runs) -> list[float]:
@@ -147,15 +114,6 @@ def speed_up_sentence(runs: Runs) -> str:
     return f"Speed-up of the median step: {ratio:.2f}x{spread}."
 
 
-def describe(config: TrainConfig) -> str:
-    """The job in one line."""
-    return (
-        f"{config.layers} layers x {config.width}, {config.heads} heads ({config.kv_heads} key/value), "
-        f"{config.batch} x {config.sequence} bytes a step, {config.ranks} processes "
-        f"(data {config.data} x context {config.context})"
-    )
-
-
 def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Sequence[float]) -> None:
     """Saves a PNG: both loss curves, their difference, and the step times."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -214,5 +172,6 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
     times.set_xlabel(f"step (step 0 compiles and is not shown; grey: measured steps {first}-{last})")
     times.legend(frameon=False, loc="upper right")
     for axes in (losses, gaps, times):
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)

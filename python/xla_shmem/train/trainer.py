@@ -126,8 +126,8 @@ def main(config: Path | None, **options: Any) -> None:
 def print_step(record: StepRecord) -> None:
     """A line for those who have no terminal."""
     click.echo(
-        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, {record.tokens_per_second:,.0f} tokens/s, "
-        f"{record.tflops_per_device:.4g} TFLOP/s per device"
+        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
+        f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"
     )
 
 
