@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import signal
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,21 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xla_shmem.collective_report import ModuleReport, print_tables
-from xla_shmem.hlo_files import HloFileError, read_modules
+from xla_shmem.collective_report import print_tables
 from xla_shmem.train import demo_report
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.job_run import RunError, Transport, run_on
+from xla_shmem.train.job_run import RunError, Variant
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
-from xla_shmem.train.step_log import StepRecord
+from xla_shmem.train.side_by_side import (
+    LOSS_TOLERANCE,
+    assignments,
+    disagreement,
+    loss_differences,
+    run_folder,
+    run_in_turns,
+)
 from xla_shmem.train.step_times import MEASURED
 from xla_shmem.train.train_report import describe
 
@@ -50,20 +55,23 @@ def run_demo(config: TrainConfig, out: Path, repeats: int = 1) -> None:
     out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(f"Training on Python's standard library for {config.steps} steps: {describe(config)}.")
-    runs = _run_all(config, out, repeats, console)
-    differences = demo_report.loss_differences(runs)
+    try:
+        with JobProgress(console) as progress:
+            runs = run_in_turns(config, out, (Variant.SHMEM, Variant.STOCK), repeats, progress)
+        reports = assignments(run_folder(out, Variant.SHMEM, 1))
+    except RunError as error:
+        raise DemoError(str(error)) from None
+    differences = loss_differences(runs)
     picture = out / "demo.png"
     demo_report.save_picture(picture, config, runs, differences)
 
-    print_tables(_assignments(_folder(out, Transport.SHMEM, 1)))
+    print_tables(reports)
     console.print(demo_report.loss_table(runs, differences))
-    console.print(
-        f"Largest relative difference {max(differences):.1e}; {demo_report.LOSS_TOLERANCE:.0e} is accepted.\n"
-    )
+    console.print(f"Largest relative difference {max(differences):.1e}; {LOSS_TOLERANCE:.0e} is accepted.\n")
     console.print(demo_report.time_table(runs))
     console.print(demo_report.speed_up_sentence(runs))
     console.print(f"Picture: {picture}", soft_wrap=True)
-    if problem := demo_report.disagreement(differences):
+    if problem := disagreement(differences):
         raise DemoError(problem)
 
 
@@ -79,61 +87,6 @@ def _check(config: TrainConfig, repeats: int) -> None:
         check_packages("the demo", *TRAIN_PACKAGES)
     except ConfigError as error:
         raise DemoError(str(error)) from None
-
-
-def _folder(out: Path, transport: Transport, repeat: int) -> Path:
-    return out / f"{transport.value.lower()}-{repeat}"
-
-
-def _run_all(config: TrainConfig, out: Path, repeats: int, console: Console) -> demo_report.Runs:
-    runs: dict[Transport, list[list[StepRecord]]] = {transport: [] for transport in Transport}
-    with JobProgress(console) as progress:
-        for repeat in range(1, repeats + 1):
-            for transport in Transport:
-                name = transport.value if repeats == 1 else f"{transport.value} {repeat}"
-                folder = _folder(out, transport, repeat)
-                job = dataclasses.replace(config, out=str(folder))
-                try:
-                    records = run_on(transport, job, progress.follow(f"{name:8}", config.steps))
-                except RunError as error:
-                    raise DemoError(str(error)) from None
-                runs[transport].append(records)
-                if transport is Transport.SHMEM:
-                    _check_moved(_assignments(folder))
-    return runs
-
-
-def _assignments(folder: Path) -> list[ModuleReport]:
-    """The collectives of a run's training step, as its compiled module records them.
-
-    Raises:
-      DemoError: the dump cannot be read.
-    """
-    try:
-        from xla_shmem import _core
-
-        return [
-            ModuleReport(module.source, module.name, _core.inspect_module(module.proto))
-            for module in read_modules(str(folder / "hlo"))
-        ]
-    except ImportError as error:
-        raise DemoError(f"The compiled module of xla-shmem is missing ({error}); install it again.") from None
-    except (HloFileError, ValueError) as error:
-        raise DemoError(f"The assignment table cannot be shown: {error}") from None
-
-
-def _check_moved(reports: list[ModuleReport]) -> None:
-    """Compares stock with itself? Noise would pass for speed-up.
-
-    Raises:
-      DemoError: SHMEM carries no collective.
-    """
-    if not any(record.get("lowered") == "NVSHMEM" for report in reports for record in report.records):
-        raise DemoError(
-            "The flag was set, but no collective of the training step was moved to SHMEM. Is the package "
-            "installed, so that JAX finds its plugin? `xla-shmem inspect` on the hlo folder shows what was "
-            "decided."
-        )
 
 
 @click.command("demo")

@@ -45,6 +45,7 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     """Saves a PNG: loss and throughput over steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -73,7 +74,7 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     throughput.set_ylabel("tokens/s")
     for axes in (losses, throughput):
         axes.set_xlabel("step")
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
