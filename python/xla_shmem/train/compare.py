@@ -21,7 +21,6 @@ from xla_shmem.train.job_run import RunError, Variant
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.side_by_side import run_in_turns
-from xla_shmem.train.train_report import describe
 
 #: Options of `xla-shmem train` that are lists here, or make no sense.
 _LEFT_OUT = ("sequence", "context", "tensor", "out", "checkpoint_every", "checkpoints_kept", "resume")
@@ -51,8 +50,8 @@ def compare_command(
 ) -> None:
     """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
 
-    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: a step less the same
-    step with a ring that sends nothing. The variants take turns, on CPU processes of this machine. Losses of both
+    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: a step less the
+    same step with a ring that sends nothing. The variants take turns, on CPU processes of this machine. Losses of both
     backends have to agree; the exit code is 1 if they do not.
 
     \b
@@ -83,9 +82,9 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
     """Runs all jobs; prints and saves what was measured, also when somebody has seen enough."""
     console = report_console()
     machine = describe_machine()
-    console.print(
-        f"{machine['cpu']}, {machine['cores']} cores, load {machine['load'][0]:.1f}; {repeats} turns of each."
-    )
+    where = f"{machine['cores']} cores, {machine['cpu']}"
+    what = f"{jobs[0].preset}, {repeats} turn{'s' if repeats > 1 else ''} of each variant"
+    console.print(f"{what}, on {where}, load {machine['load'][0]:.1f}.")
     rows: list[Row] = []
     try:
         with JobProgress(console) as progress:
@@ -97,13 +96,8 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
         if rows:
             header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
             save_json(out / "compare.json", header, rows)
-            title = (
-                f"{describe(rows[0].config).split(',')[0]}, {repeats} turns, {machine['cores']} cores, {machine['cpu']}"
-            )
-            compare_report.save_picture(out / "compare.png", title, rows)
+            compare_report.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
             console.print(compare_report.table(rows))
-            console.print(
-                f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after. Under {out}:", soft_wrap=True
-            )
-            console.print("compare.json, compare.png, and a folder for each run.")
+            console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
+            console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
     return rows

@@ -32,9 +32,10 @@ def plan(
     """
     if config.attention != "ring":
         raise ConfigError(f"attention is {config.attention}; compare takes the ring's transfers apart: choose ring.")
-    if config.steps < MEASURED[0] + 2:
+    first = MEASURED[0]
+    if config.steps < first + 2:
         raise ConfigError(
-            f"steps is {config.steps}; step times are taken from step {MEASURED[0]} on, choose at least {MEASURED[0] + 2}."
+            f"steps is {config.steps}; step times are taken from step {first} on, choose at least {first + 2}."
         )
     jobs = []
     for context in contexts:
