@@ -79,7 +79,7 @@ class TrainConfig:
 
     def arguments(self) -> list[str]:
         """The command line that `from_options` reads back into this job."""
-        return [f"--{_flag(field)}={getattr(self, field.name)!r}" for field in dataclasses.fields(self)]
+        return [f"--{_flag(field)}={getattr(self, field.name)}" for field in dataclasses.fields(self)]
 
 
 def from_options(options: dict[str, Any]) -> TrainConfig:
