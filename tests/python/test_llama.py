@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xla_shmem.models import llama
+from xla_shmem.models import llama, rope
 from xla_shmem.models.config import LlamaConfig
 from xla_shmem.train.config import TrainConfig
 

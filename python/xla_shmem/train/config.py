@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from xla_shmem.models.config import LlamaConfig
+from xla_shmem.parallel.mesh_shape import MeshShape
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-def _option(default: int | float, text: str) -> Any:
+def _option(default: int | float | str, text: str) -> Any:
     return dataclasses.field(default=default, metadata={"help": text})
 
 
@@ -26,8 +27,15 @@ class TrainConfig:
     """
 
     steps: int = _option(30, "Optimiser steps.")
-    data: int = _option(1, "Ranks along the mesh axis that splits the batch.")
+    data: int = _option(1, "Ranks along the mesh axis that splits the batch and replicates parameters.")
+    fsdp: int = _option(1, "Ranks along the mesh axis that splits the batch and shards parameters.")
     context: int = _option(4, "Ranks along the mesh axis that splits the sequence.")
+    tensor: int = _option(1, "Ranks along the mesh axis that splits heads and features.")
+    shard_over_context: bool = _option(False, "Shard parameters along context too.")
+    attention: str = _option("ring", "Context parallelism: ring or gather.")
+    dtype: str = _option("f32", "Type of the computation: f32 or bf16; parameters are f32.")
+    remat: str = _option("none", "What the backward computes again: none, dots, attention or full.")
+    fp8: bool = _option(False, "Multiply in FP8 in the layers.")
     batch: int = _option(1, "Sequences in a step, over all ranks.")
     sequence: int = _option(1024, "Tokens (bytes of text) in a sequence.")
     width: int = _option(128, "Features of the residual stream.")
@@ -40,24 +48,14 @@ class TrainConfig:
     seed: int = _option(0, "Seed of parameters and data order.")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "data", "context", "batch", "sequence", "warmup"):
+        for name in ("steps", "batch", "sequence", "warmup"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
         if self.seed < 0:
             raise ValueError(f"seed is {self.seed}; it must not be negative.")
         if not self.learning_rate > 0:
             raise ValueError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
-        if self.batch % self.data:
-            raise ValueError(
-                f"a batch of {self.batch} sequences does not divide over data {self.data}; "
-                f"choose a batch that is a multiple of {self.data}."
-            )
-        if self.sequence % (2 * self.context):
-            raise ValueError(
-                f"sequence {self.sequence} does not divide over context {self.context}: zig-zag ring "
-                f"attention deals two chunks to each rank, so choose a multiple of {2 * self.context}."
-            )
-        self.model()
+        self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context)
 
     def model(self) -> LlamaConfig:
         """Sizes of the model; the vocabulary is the 256 byte values."""
@@ -70,10 +68,14 @@ class TrainConfig:
             hidden=self.hidden,
         )
 
+    def mesh(self) -> MeshShape:
+        """Ranks along each axis."""
+        return MeshShape(self.data, self.fsdp, self.context, self.tensor)
+
     @property
     def ranks(self) -> int:
         """Devices in the mesh."""
-        return self.data * self.context
+        return self.mesh().devices
 
     def arguments(self) -> list[str]:
         """The command line that `from_options` reads back into this job."""
