@@ -43,7 +43,7 @@ TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Metri
 
 def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
     """The decoder of a job, spread over its mesh."""
-    operations = make_operations(mesh, config.attention, config.shard_over_context)
+    operations = make_operations(mesh, config.attention, config.shard_over_context, config.tensor_matmul)
     return Llama(config.model(), operations, _TYPES[config.dtype], config.remat, config.fp8)
 
 
