@@ -25,3 +25,11 @@ def mesh_of():
         )
 
     return make
+
+
+@pytest.fixture
+def quick_compilation():
+    """Leaves out the compiler's expensive passes: these tests compile much and compute little."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)
