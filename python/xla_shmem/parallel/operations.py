@@ -20,9 +20,6 @@ from xla_shmem.parallel.tensor_matmul import gather_matmul, matmul_scatter
 #: Schemes of context parallelism.
 ATTENTION = {"ring": ring_attention, "gather": gathered_attention}
 
-#: Schemes of tensor parallelism.
-TENSOR_MATMUL = ("sync", "async")
-
 
 def make_operations(
     mesh: Mesh, attention: str = "ring", shard_over_context: bool = False, tensor_matmul: str = "sync"
@@ -38,7 +35,8 @@ def make_operations(
         gathers and scatters beside the partial products, and makes the scores of its slice.
     """
     embed = dict(sharding.parameter_rules(shard_over_context))["embed"]
-    dense = _synchronous(mesh, embed) if tensor_matmul == "sync" else _asynchronous(mesh, embed)
+    overlapped = tensor_matmul == "async" and mesh.shape["tensor"] > 1
+    dense = _asynchronous(mesh, embed) if overlapped else _synchronous(mesh, embed)
     whole = _at(mesh, "tensor", None)
 
     def embedding(table: jax.Array) -> jax.Array:
