@@ -27,7 +27,7 @@ def mesh_of():
     return make
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quick_compilation():
     """Leaves out the compiler's expensive passes: these tests compile much and compute little."""
     jax.config.update("jax_disable_most_optimizations", True)

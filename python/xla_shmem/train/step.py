@@ -133,6 +133,6 @@ def make_train_step(config: TrainConfig, mesh: Mesh) -> TrainStep:
         params = optax.apply_updates(state.params, updates)
         # The "gradients" of FP8 scales and histories are their new values.
         new = TrainState(state.step + 1, params, optimizer_state, fp8)
-        return new, Metrics(value, optax.global_norm(gradients))
+        return new, Metrics(value, optax.tree.norm(gradients))
 
     return train_step
