@@ -25,7 +25,7 @@ from xla_shmem.launch import GRACE, launch
     default=GRACE,
     show_default=True,
     metavar="SECONDS",
-    help="Time between SIGTERM and SIGKILL when the ranks are stopped.",
+    help=f"Time between a signal to this process and SIGKILL to its ranks; at most {GRACE:g} after a rank has failed.",
 )
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch_command(
@@ -36,7 +36,7 @@ def launch_command(
     In each rank jax.distributed.initialize() works without arguments. Ranks use the GPUs if JAX finds enough
     of them; set JAX_PLATFORMS=cpu to stay on the CPU. Ranks have no stdin.
 
-    The first rank that fails stops the others: SIGTERM to their process groups, SIGKILL after --grace seconds. The
+    The first rank that fails stops the others: SIGTERM to their process groups, SIGKILL after 5 seconds. The
     exit code is the failing rank's, or 128 plus the signal that killed it. Shared memory is unlinked in every
     case.
 

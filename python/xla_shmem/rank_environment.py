@@ -13,8 +13,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Variables that only a rank has, of the clusters that JAX recognises by itself: Open MPI (and our launcher), Slurm, and
-#: an indexed job of Kubernetes. An allocation or a pod alone, where nothing has been started in ranks yet, lacks one.
+#: Variables that only a rank has, of the clusters that JAX recognises by itself: Open MPI (and our launcher), Slurm,
+#: an indexed job of Kubernetes. An allocation or a pod in which nothing has been started as ranks yet lacks one.
 _RANK_MARKS = (
     ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_RANK"),
     ("SLURM_STEP_NODELIST", "SLURM_PROCID"),

@@ -55,14 +55,13 @@ class Checkpoints:
         """
         saved = self._manager.restore(self.newest, args=ocp.args.Composite(job=ocp.args.JsonRestore()))
         for name, value in self._facts.items():
-            if saved.job.get(name) != value:
+            before = saved.job.get(name)
+            if before != value:
                 raise ConfigError(
-                    f"{self._folder} holds checkpoints of a job with {flag(name)} {saved.job.get(name)}, and this one has "
-                    f"{value}; going on exactly needs the same. Choose another --out to start anew."
+                    f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this one has {value}; "
+                    "going on exactly needs the same. Choose another --out to start anew."
                 )
-        restored = self._manager.restore(
-            self.newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract))
-        )
+        restored = self._manager.restore(self.newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)))
         state: _State = restored.state
         return state
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from xla_shmem.models.config import PRESETS, LlamaConfig
 from xla_shmem.parallel.mesh_shape import MeshShape
-from xla_shmem.train.corpus import TOKEN_DTYPES
 
 #: Fields that replace the preset's where they are given.
 MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "parallel_block", "qk_norm")
+
+#: Element types of a `.bin` token file, which does not say itself what it holds.
+TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
 
 MESH_FIELDS = ("data", "fsdp", "context", "tensor")
 
@@ -94,7 +96,9 @@ class TrainConfig:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
         if self.resume and not self.checkpoint_every:
-            raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; say how often they are to be written.")
+            raise ConfigError(
+                "resume needs checkpoints, and checkpoint-every is 0; say how many steps lie between them."
+            )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
         overlapped = self.tensor_matmul == "async" and self.tensor > 1

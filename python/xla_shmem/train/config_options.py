@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import click
@@ -36,14 +37,21 @@ def config_options(leave_out: Container[str] = ()) -> Callable[[_Command], _Comm
     return decorate
 
 
-def from_options(config: Path | None, options: dict[str, Any]) -> TrainConfig:
+def from_options(
+    config: Path | None, options: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
+) -> TrainConfig:
     """The job that a command decorated with `config_options` was asked for.
+
+    Args:
+      config: the file, if one was given.
+      options: fields by name; None for those that were not given.
+      defaults: fields whose default is another than `TrainConfig`'s.
 
     Raises:
       click.UsageError: the file or the options do not make a job.
     """
     try:
-        fields = read_config_file(config) if config is not None else {}
+        fields = dict(defaults) | (read_config_file(config) if config is not None else {})
         fields |= {name: value for name, value in options.items() if value is not None}
         return TrainConfig(**fields)
     except ConfigError as error:

@@ -11,8 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-#: Element types of a `.bin` file, which does not say itself what it holds.
-TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
+from xla_shmem.train.config import TOKEN_DTYPES, ConfigError
 
 #: Values of a token where tokens are bytes.
 BYTES = 256
@@ -24,7 +23,7 @@ _TOKEN_FILES = (".npy", ".bin")
 _LOOKED_AT = 4096  # bytes from a file's beginning, for telling text from other files
 
 
-class CorpusError(ValueError):
+class CorpusError(ConfigError):
     """Training data that cannot be used; the message names the file and says what to do."""
 
 

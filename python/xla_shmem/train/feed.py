@@ -31,7 +31,8 @@ class Feed:
         shape = (self._windows.batch, self._windows.sequence)
         read: dict[tuple[tuple[int, int, int], ...], Pair] = {}
 
-        def part(index: _Index) -> Pair:
+        def part(index: _Index | None) -> Pair:
+            assert index is not None  # which would ask for all of it unsharded
             # Devices along the tensor axis hold the same tokens, and targets are read together with their inputs.
             rows, columns = (each.indices(size) for each, size in zip(index, shape, strict=True))
             if (rows, columns) not in read:

@@ -1,4 +1,4 @@
-"""Runs a training job in processes of this machine, on a transport of choice, and follows its log."""
+"""Runs a training job in processes of this machine and follows its log."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ GRACE = 60.0
 #: The program of the ranks, up to its arguments.
 TRAINER = (sys.executable, "-m", "xla_shmem.train.trainer")
 
+_SILENT_TRAINER = (sys.executable, "-m", "xla_shmem.train.silent_ring")
+
 # All ranks would write the same dump, so rank 0 alone gets the flags for it.
 _RANK_0_DUMPS = 'test "$XLA_SHMEM_LOCAL_RANK" = 0 && export XLA_FLAGS="${XLA_FLAGS-} $1"; shift; exec "$@"'
 
@@ -33,19 +35,26 @@ class RunError(Exception):
     """A run did not come to its end; the message says why and shows the last lines of its output."""
 
 
-class Transport(enum.Enum):
-    """What carries the collectives of a run."""
+class Variant(enum.Enum):
+    """How a run differs from another of the same job."""
 
     SHMEM = "SHMEM"
     STOCK = "stock"
+    SILENT_SHMEM = "silent SHMEM"
+    SILENT_STOCK = "silent stock"
+
+    @property
+    def flag(self) -> bool:
+        """Whether the flag is on."""
+        return self in (Variant.SHMEM, Variant.SILENT_SHMEM)
+
+    @property
+    def program(self) -> Sequence[str]:
+        """What its ranks run: the trainer, or the trainer with a ring that sends nothing (`silent_ring`)."""
+        return TRAINER if self in (Variant.SHMEM, Variant.STOCK) else _SILENT_TRAINER
 
 
-def run_on(
-    transport: Transport,
-    config: TrainConfig,
-    on_step: Callable[[StepRecord], None],
-    program: Sequence[str] = TRAINER,
-) -> list[StepRecord]:
+def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRecord], None]) -> list[StepRecord]:
     """Trains on CPU processes from the beginning, with the flag on or off whatever the environment says.
 
     The job's folder also gets `hlo/` with rank 0's compiled training step. Otherwise as `run_job`.
@@ -54,13 +63,13 @@ def run_on(
     dump = folder / "hlo"
     shutil.rmtree(dump, ignore_errors=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
-    environment = cpu_environment(os.environ, flag=transport is Transport.SHMEM)
+    environment = cpu_environment(os.environ, flag=variant.flag)
     try:
         return run_job(
             config,
             on_step,
-            name=f"the {transport.value} run",
-            program=["/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *program],
+            name=f"the {variant.value} run",
+            program=["/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *variant.program],
             environment=environment,
             stuck_after=STUCK_AFTER,
         )

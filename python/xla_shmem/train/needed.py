@@ -6,6 +6,9 @@ import importlib.util
 
 from xla_shmem.train.config import ConfigError
 
+#: What training needs.
+TRAIN_PACKAGES = ("flax", "optax", "orbax.checkpoint", "grain", "matplotlib")
+
 
 def check_packages(command: str, *modules: str) -> None:
     """Looks for modules without importing them.

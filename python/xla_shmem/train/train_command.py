@@ -15,10 +15,9 @@ from xla_shmem.report_console import report_console
 from xla_shmem.train import train_report
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.corpus import open_corpus
 from xla_shmem.train.job_folder import check_folder, newest_checkpoint
 from xla_shmem.train.job_run import RunError, run_job
-from xla_shmem.train.needed import check_packages
+from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
@@ -46,7 +45,7 @@ def train_command(config: Path | None, **options: Any) -> None:
     job = from_options(config, options)
     console = report_console()
     try:
-        check_packages("train", "flax", "optax", "orbax.checkpoint", "grain", "matplotlib")
+        check_packages("train", *TRAIN_PACKAGES)
         check_folder(job)
         if inside_a_job(os.environ):
             _be_a_rank(job, console)
@@ -57,6 +56,8 @@ def train_command(config: Path | None, **options: Any) -> None:
 
 
 def _launch(job: TrainConfig, console: Console) -> None:
+    from xla_shmem.train.corpus import open_corpus
+
     tokens = open_corpus(job.corpus, job.token_dtype, job.model().vocab)
     console.print(f"{train_report.describe(job)}; {tokens}.")
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -26,7 +26,8 @@ def summary(config: TrainConfig, records: Sequence[StepRecord]) -> list[str]:
     """The averages of the measured steps, as sentences."""
     measured = measured_records(records)
     first, last = MEASURED
-    lines = [f"Loss {records[0].loss:.4f} at step {records[0].step}, {records[-1].loss:.4f} at step {records[-1].step}."]
+    begin, end = records[0], records[-1]
+    lines = [f"Loss {begin.loss:.4f} at step {begin.step}, {end.loss:.4f} at step {end.step}."]
     if not measured:
         return [*lines, f"No average: it is taken over steps {first} to {last}, and the job had {config.steps}."]
     seconds = statistics.mean(record.seconds for record in measured)
@@ -44,6 +45,7 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     """Saves a PNG: loss and throughput over steps."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
@@ -72,6 +74,7 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     throughput.set_ylabel("tokens/s")
     for axes in (losses, throughput):
         axes.set_xlabel("step")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)

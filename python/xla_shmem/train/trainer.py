@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,10 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
         first = checkpoints.newest if checkpoints is not None and checkpoints.newest is not None else 0
         state = checkpoints.restore(abstract_state(config, mesh)) if first and checkpoints else init_state(config, mesh)
         stop = stack.enter_context(StopRequest(jax.process_count() > 1))
-        yield from _steps(config, first, state, train_step, feed, checkpoints, stop)
+        done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop)
+    if done < config.steps:
+        how = "--resume goes on there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
+        raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
 
 
 def _steps(
@@ -66,7 +69,8 @@ def _steps(
     feed: Feed,
     checkpoints: Checkpoints | None,
     stop: StopRequest,
-) -> Iterator[StepRecord]:
+) -> Generator[StepRecord, None, int]:
+    """Yields the records and returns how many steps are done: all, or as many as there were when asked to stop."""
     tokens = config.batch * config.sequence
     tera = step_flops(config.model(), config.batch, config.sequence) / config.devices / 1e12
     batch = feed.at(first)
@@ -85,8 +89,8 @@ def _steps(
         if checkpoints is not None and (stopping or checkpoints.due(done)):
             checkpoints.save(done, state)
         if stopping:
-            how = "--resume goes on there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
-            raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
+            return done
+    return config.steps
 
 
 def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None:
@@ -126,8 +130,8 @@ def main(config: Path | None, **options: Any) -> None:
 def print_step(record: StepRecord) -> None:
     """A line for those who have no terminal."""
     click.echo(
-        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, {record.tokens_per_second:,.0f} tokens/s, "
-        f"{record.tflops_per_device:.4g} TFLOP/s per device"
+        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
+        f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"
     )
 
 
