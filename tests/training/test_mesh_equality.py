@@ -29,6 +29,9 @@ PLAIN = LlamaConfig(vocab=64, width=32, layers=2, heads=4, kv_heads=2, hidden=48
 VARIED = dataclasses.replace(
     PLAIN, tied_head=True, qk_norm=True, parallel_block=True, rope_scaling=RopeScaling(original=16)
 )
+FOUR_KV_HEADS = dataclasses.replace(PLAIN, kv_heads=4)
+NAMES = {PLAIN: "plain", VARIED: "varied", FOUR_KV_HEADS: "four kv heads"}
+OVERLAPPED = {"tensor_matmul": "async"}
 TOKENS = np.random.default_rng(0).integers(0, PLAIN.vocab, (BATCH, SEQUENCE + 1)).astype(np.int32)
 
 
@@ -36,10 +39,7 @@ TOKENS = np.random.default_rng(0).integers(0, PLAIN.vocab, (BATCH, SEQUENCE + 1)
 def params(quick_compilation):
     """Boxed parameters of a decoder, made without any mesh."""
     tokens = jnp.zeros((1, 2), jnp.int32)
-    return {
-        config: jax.jit(Llama(config).init)(jax.random.key(0), tokens, tokens[0])["params"]
-        for config in (PLAIN, VARIED)
-    }
+    return {config: jax.jit(Llama(config).init)(jax.random.key(0), tokens, tokens[0])["params"] for config in NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def on_one_device(params):
 
         return jax.jit(jax.value_and_grad(loss))(nn.unbox(params[config]))
 
-    return {config: compute(config) for config in (PLAIN, VARIED)}
+    return {config: compute(config) for config in NAMES}
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,22 @@ def on_one_device(params):
             {"attention": "gather", "shard_over_context": True, "remat": "attention"},
         ),
         (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, {"dtype": jnp.bfloat16}),
+        (MeshShape(data=2, tensor=4), FOUR_KV_HEADS, OVERLAPPED),
+        (MeshShape(fsdp=2, context=2, tensor=2), VARIED, OVERLAPPED | {"remat": "full"}),
+        (
+            MeshShape(fsdp=2, context=2, tensor=2),
+            VARIED,
+            OVERLAPPED | {"attention": "gather", "shard_over_context": True, "remat": "attention"},
+        ),
+        (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, OVERLAPPED | {"dtype": jnp.bfloat16}),
     ],
-    ids=lambda value: {PLAIN: "plain", VARIED: "varied"}.get(value) if isinstance(value, LlamaConfig) else str(value),
+    ids=lambda value: NAMES[value] if isinstance(value, LlamaConfig) else str(value),
 )
 def test_loss_and_gradients_equal_those_of_one_device(shape, config, options, params, on_one_device) -> None:
-    options = {"dtype": jnp.float32, "remat": "none", "attention": "ring", "shard_over_context": False} | options
+    defaults = {"dtype": jnp.float32, "remat": "none", "attention": "ring", "shard_over_context": False}
+    options = defaults | {"tensor_matmul": "sync"} | options
     mesh = make_mesh(shape, jax.devices()[: shape.devices])
-    operations = make_operations(mesh, options["attention"], options["shard_over_context"])
+    operations = make_operations(mesh, options["attention"], options["shard_over_context"], options["tensor_matmul"])
     model = Llama(config, operations, options["dtype"], options["remat"])
     held = sharding.parameters(params[config], mesh, options["shard_over_context"])
     order = zigzag_order(SEQUENCE, shape.context)

@@ -7,7 +7,9 @@ on the mesh is passed in as `Operations`, so that the same model runs whole on o
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -53,6 +55,11 @@ def _multiply(x: jax.Array, weights: tuple[Weight, ...]) -> tuple[jax.Array, ...
     return tuple(weight.applied_to(x) for weight in weights)
 
 
+def _multiply_and_add(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) -> jax.Array:
+    products = (weight.applied_to(x) for x, weight in zip(xs, weights, strict=True))
+    return functools.reduce(operator.add, products)
+
+
 @dataclasses.dataclass(frozen=True)
 class Operations:
     """What a mesh does its own way; by default everything happens on one device.
@@ -61,14 +68,16 @@ class Operations:
       attention: causal attention over all tokens of the sequence, wherever they are held.
       dense_in: products of the residual stream x [batch, tokens, width] with weights [width, features], whose
         features are split over tensor-parallel ranks; several at once, so that x is gathered once.
-      dense_out: product of split features with a weight [features, width], back into the residual stream.
+      dense_out: sum of the products of split features with weights [features, width], back into the residual stream.
+      head: scores [batch, tokens, vocab] of the residual stream and a weight [width, vocab].
       constrain: pins an activation's placement, by the names of its logical axes.
       embedding: pins the placement in which the table [vocab, width] is read.
     """
 
     attention: Attention = causal_attention
     dense_in: Callable[[jax.Array, tuple[Weight, ...]], tuple[jax.Array, ...]] = _multiply
-    dense_out: Callable[[jax.Array, Weight], jax.Array] = lambda x, weight: weight.applied_to(x)
+    dense_out: Callable[[tuple[jax.Array, ...], tuple[Weight, ...]], jax.Array] = _multiply_and_add
+    head: Callable[[jax.Array, Weight], jax.Array] = lambda x, weight: weight.applied_to(x)
     constrain: Callable[[jax.Array, tuple[str | None, ...]], jax.Array] = lambda x, names: x
     embedding: Callable[[jax.Array], jax.Array] = lambda table: table
 
@@ -107,40 +116,42 @@ class Layer(nn.Module):
 
     @nn.compact
     def __call__(self, x: jax.Array, angles: Rotation) -> tuple[jax.Array, None]:
+        dense_in, dense_out = self.operations.dense_in, self.operations.dense_out
         h = self._norm("attention_norm", x)
-        mixed = self._attention(h, angles)
+        qkv, output, gate_up, down = self._weights()
         if self.config.parallel_block:
-            x = x + (mixed + self._mlp(h))
+            q, k, v, gate, up = dense_in(h, (*qkv, *gate_up))
+            mixed = self._attention(q, k, v, angles)
+            x = x + dense_out((mixed, jax.nn.silu(gate) * up), (output, down))
         else:
-            x = x + mixed
-            x = x + self._mlp(self._norm("mlp_norm", x))
-        return self.operations.constrain(x, ("batch", "length", "width")), None
+            q, k, v = dense_in(h, qkv)
+            x = x + dense_out((self._attention(q, k, v, angles),), (output,))
+            gate, up = dense_in(self._norm("mlp_norm", x), gate_up)
+            x = x + dense_out((jax.nn.silu(gate) * up,), (down,))
+        return self.operations.constrain(x, ("batch", "residual_length", "width")), None
 
     def _norm(self, name: str, x: jax.Array, axis: str = "embed") -> jax.Array:
         return RMSNorm(self.config.norm_eps, axis, name=name)(x)
 
-    def _attention(self, h: jax.Array, angles: Rotation) -> jax.Array:
+    def _attention(self, q: jax.Array, k: jax.Array, v: jax.Array, angles: Rotation) -> jax.Array:
         c = self.config
-        weights = (
+        q, k, v = (x.reshape(*x.shape[:2], -1, c.head_dim) for x in (q, k, v))
+        if c.qk_norm:
+            q, k = self._norm("query_norm", q, "head_dim"), self._norm("key_norm", k, "head_dim")
+        mixed = self.operations.attention(rotate(q, angles), rotate(k, angles), v)
+        return mixed.reshape(*mixed.shape[:2], -1)
+
+    def _weights(self) -> tuple[tuple[Weight, ...], Weight, tuple[Weight, ...], Weight]:
+        """Of query, key and value; output; gate and up; down."""
+        c = self.config
+        qkv = (
             self._weight("query", ("embed", "heads"), c.width, c.width),
             self._weight("key", ("embed", "kv_heads"), c.width, c.kv_width),
             self._weight("value", ("embed", "kv_heads"), c.width, c.kv_width),
         )
-        products = self.operations.dense_in(h, weights)
-        q, k, v = (x.reshape(*x.shape[:2], -1, c.head_dim) for x in products)
-        if c.qk_norm:
-            q, k = self._norm("query_norm", q, "head_dim"), self._norm("key_norm", k, "head_dim")
-        mixed = self.operations.attention(rotate(q, angles), rotate(k, angles), v)
         output = self._weight("output", ("heads", "embed"), c.width, c.width)
-        return self.operations.dense_out(mixed.reshape(*mixed.shape[:2], -1), output)
-
-    def _mlp(self, h: jax.Array) -> jax.Array:
-        c = self.config
-        names = ("gate", "up")
-        weights = tuple(self._weight(name, ("embed", "mlp"), c.width, c.hidden) for name in names)
-        gate, up = self.operations.dense_in(h, weights)
-        down = self._weight("down", ("mlp", "embed"), c.hidden, c.width)
-        return self.operations.dense_out(jax.nn.silu(gate) * up, down)
+        gate_up = tuple(self._weight(name, ("embed", "mlp"), c.width, c.hidden) for name in ("gate", "up"))
+        return qkv, output, gate_up, self._weight("down", ("mlp", "embed"), c.hidden, c.width)
 
     def _weight(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> Weight:
         # Standard deviation 1/sqrt(fan-in); into the residual stream 1/sqrt(2 * layers) of that, as in GPT-2.
@@ -178,7 +189,7 @@ class Llama(nn.Module):
         """
         c, operations = self.config, self.operations
         table = operations.embedding(self._matrix("embedding", ("vocab", "embed"), c.vocab, c.width))
-        x = operations.constrain(table[tokens], ("batch", "length", "width"))
+        x = operations.constrain(table[tokens], ("batch", "residual_length", "width"))
         angles = Rotation(*(operations.constrain(a, ("length", None, None)) for a in rotation(positions, c)))
         layers = nn.scan(
             self._rematerialised(),
@@ -191,8 +202,7 @@ class Llama(nn.Module):
         x, _ = layers(c, operations, self.dtype, self.fp8, name="layers")(x, angles)
         x = RMSNorm(c.norm_eps, "embed", name="norm")(x)
         head = table.T if c.tied_head else self._matrix("head", ("embed", "vocab"), c.width, c.vocab)
-        (scores,) = operations.dense_in(x, (Weight(head, lax.dot_general),))
-        return operations.constrain(scores, ("batch", "length", "vocab"))
+        return operations.head(x, Weight(head, lax.dot_general))
 
     def _matrix(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> jax.Array:
         # An embedding that makes no scores is read one row at a time: its features have standard deviation 1.

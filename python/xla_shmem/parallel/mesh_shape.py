@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from xla_shmem.models.config import LlamaConfig
 
@@ -43,7 +44,14 @@ class MeshShape:
         """Devices in the mesh."""
         return self.data * self.fsdp * self.context * self.tensor
 
-    def check(self, model: LlamaConfig, batch: int, sequence: int, shard_over_context: bool = False) -> None:
+    def check(
+        self,
+        model: LlamaConfig,
+        batch: int,
+        sequence: int,
+        shard_over_context: bool = False,
+        slice_over_tensor: bool = False,
+    ) -> None:
         """Checks that a model and its batch divide over the mesh.
 
         Args:
@@ -51,6 +59,7 @@ class MeshShape:
           batch: sequences in a step.
           sequence: tokens in a sequence.
           shard_over_context: parameters are sharded over `context` as well as `fsdp`.
+          slice_over_tensor: each rank along `tensor` holds a slice of the sequence between layers.
 
         Raises:
           ValueError: something does not divide; the message says how to fix it.
@@ -65,6 +74,12 @@ class MeshShape:
             raise ValueError(
                 f"sequence {sequence} does not divide over context {self.context}: the zig-zag order "
                 f"deals two chunks to each rank, so choose a multiple of {2 * self.context}."
+            )
+        if slice_over_tensor and sequence % (self.context * self.tensor):
+            raise ValueError(
+                f"sequence {sequence} does not divide over context {self.context} x tensor {self.tensor}: overlapped "
+                f"tensor-parallel matmuls hold slices of it; choose a multiple of "
+                f"{math.lcm(2, self.tensor) * self.context}."
             )
         over_context = self.context if shard_over_context else 1
         shards = f"fsdp {self.fsdp}" + (f" x context {self.context}" if shard_over_context else "")

@@ -18,7 +18,17 @@ BATCH = ("data", "fsdp")
 # Logical axes of parameters that a tensor-parallel layer splits.
 _TENSOR = ("heads", "kv_heads", "mlp", "vocab")
 
-_ACTIVATIONS = {"batch": BATCH, "length": "context", "heads": "tensor", "vocab": "tensor", "width": None}
+_ACTIVATIONS = {
+    "batch": BATCH,
+    "length": "context",
+    "residual_length": "context",
+    "heads": "tensor",
+    "vocab": "tensor",
+    "width": None,
+}
+
+# Where tensor-parallel ranks hold slices of the sequence between layers, and its scores, instead of all of it.
+_SLICED = _ACTIVATIONS | {"residual_length": ("context", "tensor"), "vocab": None}
 
 
 def parameter_rules(shard_over_context: bool = False) -> tuple[tuple[str, Any], ...]:
@@ -49,9 +59,16 @@ def tokens(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, P(BATCH, "context"))  # type: ignore[no-untyped-call]
 
 
-def activation(mesh: Mesh, names: tuple[str | None, ...]) -> NamedSharding:
-    """Of an activation with these logical axes: batch, length, width, heads, vocab; None is not split."""
-    spec = P(*(None if name is None else _ACTIVATIONS[name] for name in names))  # type: ignore[no-untyped-call]
+def activation(mesh: Mesh, names: tuple[str | None, ...], sliced: bool = False) -> NamedSharding:
+    """Of an activation with these logical axes.
+
+    Args:
+      mesh: of the job.
+      names: batch, length, residual_length (between layers, and of scores), width, heads, vocab; None is not split.
+      sliced: tensor-parallel ranks hold slices of the sequence between layers.
+    """
+    rules = _SLICED if sliced else _ACTIVATIONS
+    spec = P(*(None if name is None else rules[name] for name in names))  # type: ignore[no-untyped-call]
     return NamedSharding(mesh, spec)
 
 

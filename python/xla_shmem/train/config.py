@@ -101,8 +101,13 @@ class TrainConfig:
             )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
+        overlapped = self.tensor_matmul == "async" and self.tensor > 1
+        if overlapped and self.fp8:
+            raise ConfigError(
+                f"tensor-matmul async over tensor {self.tensor} does not multiply in FP8; choose tensor-matmul sync."
+            )
         try:
-            self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context)
+            self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context, overlapped)
         except ConfigError:
             raise
         except ValueError as error:

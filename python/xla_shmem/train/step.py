@@ -43,7 +43,7 @@ TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Metri
 
 def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
     """The decoder of a job, spread over its mesh."""
-    operations = make_operations(mesh, config.attention, config.shard_over_context)
+    operations = make_operations(mesh, config.attention, config.shard_over_context, config.tensor_matmul)
     return Llama(config.model(), operations, _TYPES[config.dtype], config.remat, config.fp8)
 
 
@@ -89,7 +89,7 @@ def init_state(config: TrainConfig, mesh: Mesh) -> TrainState:
 def _fresh(config: TrainConfig, mesh: Mesh, key: jax.Array) -> TrainState:
     """Fresh state whose parameters, and what the optimizer keeps of each, are boxed with their logical axes."""
     # The smallest batch that every rank has a part of; parameters do not depend on it.
-    shape = (mesh.shape["data"] * mesh.shape["fsdp"], 2 * mesh.shape["context"])
+    shape = (mesh.shape["data"] * mesh.shape["fsdp"], 2 * mesh.shape["context"] * mesh.shape["tensor"])
     tokens = jnp.zeros(shape, jnp.int32)
     variables = make_model(config, mesh).init(key, tokens, tokens[0])
     optimizer = make_optimizer(config).init(variables["params"])
