@@ -22,6 +22,7 @@ test-tsan: install
 
 test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi tests/gpu_double
+	$(BIN)/python -m pytest -q tests/training
 
 # The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.
 test-gpu-aot: install

@@ -26,8 +26,10 @@ def programs() -> dict[str, Any]:
     from jax.sharding import Mesh, NamedSharding
     from jax.sharding import PartitionSpec as P
 
+    from xla_shmem.parallel import sharding
+    from xla_shmem.parallel.mesh import make_mesh
     from xla_shmem.train.config import TrainConfig
-    from xla_shmem.train.trainer import make_mesh, make_state, make_train_step
+    from xla_shmem.train.step import abstract_state, make_train_step
 
     mesh = Mesh(np.array(jax.devices()), ("x",))
     ring = [(i, (i + 1) % DEVICES) for i in range(DEVICES)]
@@ -54,9 +56,10 @@ def programs() -> dict[str, Any]:
     weights = [like((256, 256), P(None, "x")) if i % 2 else like((256, 256), P("x", None)) for i in range(8)]
     x = like((64, 256), P("x", None))
     config = TrainConfig(context=DEVICES)
-    training_mesh = make_mesh(config)
-    tokens = jnp.zeros((config.batch, config.sequence), jnp.int32)
-    training_arguments = (make_state(config, training_mesh), tokens, tokens)
+    training_mesh = make_mesh(config.mesh())
+    shape = (config.batch, config.sequence)
+    tokens = jax.ShapeDtypeStruct(shape, jnp.int32, sharding=sharding.tokens(training_mesh))
+    training_arguments = (abstract_state(config, training_mesh), tokens, tokens)
     ring_arguments = (like((512, 256), P("x")), like((256, 256), P()))
     return {
         "ring matmul (scan of permutes)": (jax.jit(ring_loss), ring_arguments),

@@ -104,7 +104,7 @@ class _Job:
             self._take_signals()
             self._take_exits()
             if not any(rank.running for rank in self._ranks):
-                self._stop(signal.SIGTERM)  # children the ranks left behind
+                self._stop(signal.SIGTERM, self._grace)  # children the ranks left behind
                 if not self._anything_left() or time.monotonic() >= self._leave_at:
                     break
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
@@ -132,7 +132,7 @@ class _Job:
             if self._exit_code is None:
                 self._exit_code = 128 + number
                 _say(f"{signal.Signals(number).name}; stopping the ranks.")
-                self._stop(number)
+                self._stop(number, self._grace)
             else:
                 self._kill_at = time.monotonic()  # asked twice
 
@@ -148,11 +148,12 @@ class _Job:
             how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
             others = "; stopping the others" if any(other.running for other in self._ranks) else ""
             _say(f"rank {rank.index} {how}{others}.")
-            self._stop(signal.SIGTERM)
+            # The others wait for the one that is gone, so a long grace would only keep them waiting.
+            self._stop(signal.SIGTERM, min(self._grace, GRACE))
 
-    def _stop(self, number: int) -> None:
+    def _stop(self, number: int, grace: float) -> None:
         if self._kill_at is None:
-            self._kill_at = time.monotonic() + self._grace
+            self._kill_at = time.monotonic() + grace
             for rank in self._ranks:
                 rank.signal_group(number)
 
@@ -184,7 +185,7 @@ class _Job:
             more = False
             if self._exit_code is None:
                 self._exit_code = 128 + signal.SIGPIPE
-                self._stop(signal.SIGTERM)
+                self._stop(signal.SIGTERM, self._grace)
         if not more:
             self._selector.unregister(key.fileobj)
 
@@ -248,7 +249,8 @@ def launch(
       num_ranks: number of processes, at least 1.
       devices_per_process: devices of each rank; see :func:`xla_shmem.rank_environment.rank_environment`.
       prefix: put ``[rank] `` in front of each line of output.
-      grace: seconds between the first signal and SIGKILL when the ranks are stopped.
+      grace: seconds between the first signal and SIGKILL when the ranks are stopped; at most `GRACE` after a rank has
+        failed.
 
     Returns:
       0 when all ranks returned 0; else the first failing rank's code, or 128 plus the number of the signal

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from xla_shmem.launch import launch
+from xla_shmem.launch import GRACE, launch
 
 
 @click.command("launch", context_settings={"allow_interspersed_args": False})
@@ -19,8 +19,18 @@ from xla_shmem.launch import launch
     "number of CPU devices]",
 )
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Put '[rank] ' before each output line.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=GRACE,
+    show_default=True,
+    metavar="SECONDS",
+    help=f"Time between a signal to this process and SIGKILL to its ranks; at most {GRACE:g} after a rank has failed.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def launch_command(num_ranks: int, devices_per_process: int | None, prefix: bool, command: tuple[str, ...]) -> None:
+def launch_command(
+    num_ranks: int, devices_per_process: int | None, prefix: bool, grace: float, command: tuple[str, ...]
+) -> None:
     """Run COMMAND as N local ranks.
 
     In each rank jax.distributed.initialize() works without arguments. Ranks use the GPUs if JAX finds enough
@@ -36,7 +46,7 @@ def launch_command(num_ranks: int, devices_per_process: int | None, prefix: bool
       xla-shmem launch -n 2 --devices-per-process 4 -- python train.py
     """
     try:
-        code = launch(command, num_ranks, devices_per_process=devices_per_process, prefix=prefix)
+        code = launch(command, num_ranks, devices_per_process=devices_per_process, prefix=prefix, grace=grace)
     except OSError as error:
         click.echo(f"xla-shmem launch: cannot run {command[0]}: {error.strerror}.", err=True)
         code = 127 if isinstance(error, FileNotFoundError) else 126

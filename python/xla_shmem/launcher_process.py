@@ -32,13 +32,18 @@ def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]
     return environment
 
 
-def stop(job: subprocess.Popen[bytes]) -> None:
-    """Ends the job if it still runs; its launcher passes the signal on to the ranks and cleans up."""
+def stop(job: subprocess.Popen[bytes], grace: float = GRACE) -> None:
+    """Ends the job if it still runs; its launcher passes the signal on to the ranks and cleans up.
+
+    Args:
+      job: the launcher.
+      grace: seconds that it leaves the ranks, twice of which it has itself. Ctrl-C ends the wait.
+    """
     if job.poll() is not None:
         return
     job.terminate()
     try:
-        job.wait(timeout=2 * GRACE)
+        job.wait(timeout=2 * grace)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         job.kill()  # the guard of `xla-shmem launch` ends the ranks
         job.wait()

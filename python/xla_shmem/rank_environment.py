@@ -13,6 +13,14 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+#: Variables that only a rank has, of the clusters that JAX recognises by itself: Open MPI (and our launcher), Slurm,
+#: an indexed job of Kubernetes. An allocation or a pod in which nothing has been started as ranks yet lacks one.
+_RANK_MARKS = (
+    ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_RANK"),
+    ("SLURM_STEP_NODELIST", "SLURM_PROCID"),
+    ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX"),
+)
+
 _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
@@ -26,6 +34,11 @@ def reserve_port() -> tuple[socket.socket, int]:
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     holder.bind(("127.0.0.1", 0))
     return holder, holder.getsockname()[1]
+
+
+def inside_a_job(environ: Mapping[str, str]) -> bool:
+    """Returns whether this process is a rank, so that ``jax.distributed.initialize()`` finds its job."""
+    return any(all(name in environ for name in marks) for marks in _RANK_MARKS)
 
 
 def local_gpu_count() -> int:

@@ -22,11 +22,11 @@ def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == 0, result.stderr
-    for command in ("launch", "inspect", "assign", "bench", "doctor", "options"):
+    for command in ("launch", "inspect", "assign", "bench", "train", "compare", "doctor", "options"):
         assert f"  {command} " in result.stdout
 
 
-@pytest.mark.parametrize("command", ["launch", "inspect", "assign", "bench", "doctor"])
+@pytest.mark.parametrize("command", ["launch", "inspect", "assign", "bench", "train", "compare", "doctor"])
 def test_help_of_each_command_has_examples(command: str) -> None:
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0

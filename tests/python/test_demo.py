@@ -13,8 +13,9 @@ from xla_shmem.cli import main
 from xla_shmem.launcher_process import cpu_environment
 from xla_shmem.train import demo_report
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_run import Transport
-from xla_shmem.train.step_log import StepRecord, append_record, read_records
+from xla_shmem.train.job_run import Variant
+from xla_shmem.train.side_by_side import disagreement, loss_differences
+from xla_shmem.train.step_log import StepRecord
 from xla_shmem.xla_flags import FLAG, MARKER
 
 
@@ -23,43 +24,34 @@ def _run(*losses: float, seconds: float = 0.5) -> list[StepRecord]:
 
 
 def test_equal_losses_agree() -> None:
-    runs = {Transport.SHMEM: [_run(4.0, 3.0)], Transport.STOCK: [_run(4.0, 3.0)]}
-    assert demo_report.loss_differences(runs) == [0.0, 0.0]
-    assert demo_report.disagreement([0.0, 0.0]) is None
+    runs = {Variant.SHMEM: [_run(4.0, 3.0)], Variant.STOCK: [_run(4.0, 3.0)]}
+    assert loss_differences(runs) == [0.0, 0.0]
+    assert disagreement([0.0, 0.0]) is None
 
 
 def test_a_loss_beyond_the_tolerance_is_named_by_its_step() -> None:
-    runs = {Transport.SHMEM: [_run(4.0, 3.003)], Transport.STOCK: [_run(4.0, 3.0)]}
-    sentence = demo_report.disagreement(demo_report.loss_differences(runs))
+    runs = {Variant.SHMEM: [_run(4.0, 3.003)], Variant.STOCK: [_run(4.0, 3.0)]}
+    sentence = disagreement(loss_differences(runs))
     assert sentence is not None
     assert "step 1" in sentence
     assert "1.0e-03" in sentence
 
 
 def test_the_worst_repeat_counts() -> None:
-    runs = {Transport.SHMEM: [_run(2.0), _run(2.1)], Transport.STOCK: [_run(2.0), _run(2.0)]}
-    assert demo_report.loss_differences(runs) == [pytest.approx(0.05)]
+    runs = {Variant.SHMEM: [_run(2.0), _run(2.1)], Variant.STOCK: [_run(2.0), _run(2.0)]}
+    assert loss_differences(runs) == [pytest.approx(0.05)]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_that_is_not_finite_never_agrees(bad: float) -> None:
-    runs = {Transport.SHMEM: [_run(bad)], Transport.STOCK: [_run(bad)]}
-    assert demo_report.disagreement(demo_report.loss_differences(runs)) == "The loss of step 0 is not a finite number."
+    runs = {Variant.SHMEM: [_run(bad)], Variant.STOCK: [_run(bad)]}
+    assert disagreement(loss_differences(runs)) == "The loss of step 0 is not a finite number."
 
 
 def test_speed_up_is_stock_over_shmem_of_the_medians() -> None:
     steps = [5.0] * 30
-    runs = {Transport.SHMEM: [_run(*steps, seconds=0.2)], Transport.STOCK: [_run(*steps, seconds=0.5)]}
+    runs = {Variant.SHMEM: [_run(*steps, seconds=0.2)], Variant.STOCK: [_run(*steps, seconds=0.5)]}
     assert demo_report.speed_ups(runs) == [pytest.approx(2.5)]
-
-
-def test_the_log_is_read_without_its_unfinished_last_line(tmp_path: Path) -> None:
-    log = tmp_path / "log.jsonl"
-    assert read_records(log) == []
-    append_record(log, StepRecord(0, 5.5, 1.0, 64))
-    with log.open("a") as file:
-        file.write('{"step": 1, "lo')
-    assert read_records(log) == [StepRecord(0, 5.5, 1.0, 64)]
 
 
 def test_only_the_shmem_run_has_the_flag(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,9 +66,9 @@ def test_only_the_shmem_run_has_the_flag(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_a_picture_is_written(tmp_path: Path) -> None:
     steps = [5.0 - 0.1 * step for step in range(30)]
-    runs = {Transport.SHMEM: [_run(*steps)], Transport.STOCK: [_run(*steps)]}
+    runs = {Variant.SHMEM: [_run(*steps)], Variant.STOCK: [_run(*steps)]}
     picture = tmp_path / "demo.png"
-    demo_report.save_picture(picture, TrainConfig(), runs, demo_report.loss_differences(runs))
+    demo_report.save_picture(picture, TrainConfig(), runs, loss_differences(runs))
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

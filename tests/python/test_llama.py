@@ -1,66 +1,123 @@
-"""The decoder and its training step: shapes, causality, learning, and equality of every mesh."""
+"""The decoder on one device: published sizes, rotary frequencies, causality, and what every structure changes."""
 
+import dataclasses
+import functools
 import math
-import os
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xla_shmem.models import llama
-from xla_shmem.models.config import LlamaConfig
-from xla_shmem.train.config import TrainConfig
+from xla_shmem.models.config import PRESETS, LlamaConfig, RopeScaling, parameter_count
+from xla_shmem.models.llama import Llama, causal_attention, next_token_loss
+from xla_shmem.models.rope import frequencies, rotate, rotation
 
 SMALL = LlamaConfig(vocab=32, width=16, layers=2, heads=4, kv_heads=2, hidden=24)
 
 
-@pytest.fixture(scope="module")
-def params() -> llama.Params:
-    return llama.init_params(SMALL, jax.random.key(0))
+@functools.cache
+def variables(config: LlamaConfig):
+    return jax.jit(Llama(config).init)(jax.random.key(0), jnp.zeros((1, 2), int), jnp.arange(2))
 
 
-def run(params: llama.Params, tokens: jax.Array) -> jax.Array:
-    return llama.logits(params, tokens, jnp.arange(tokens.shape[1]), SMALL, llama.causal_attention)
+def run(config: LlamaConfig, values, tokens: jax.Array) -> jax.Array:
+    return jax.jit(Llama(config).apply)(values, tokens, jnp.arange(tokens.shape[1]))
 
 
-def test_logits_have_a_score_for_every_token_value(params: llama.Params) -> None:
-    assert run(params, jnp.zeros((3, 8), int)).shape == (3, 8, SMALL.vocab)
+def counted(config: LlamaConfig) -> int:
+    tokens = jnp.zeros((1, 2), int)
+    shapes = jax.eval_shape(Llama(config).init, jax.random.key(0), tokens, tokens[0])
+    return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
 
 
-def test_a_fresh_model_is_about_as_good_as_guessing(params: llama.Params) -> None:
-    tokens = jax.random.randint(jax.random.key(1), (4, 64), 0, SMALL.vocab)
-    loss = llama.next_token_loss(params, tokens, tokens, jnp.arange(64), SMALL, llama.causal_attention)
+@pytest.mark.parametrize(("preset", "parameters"), [("8b", 8_030_261_248), ("1b", 1_235_814_400)])
+def test_published_models_have_their_published_number_of_parameters(preset: str, parameters: int) -> None:
+    assert parameter_count(PRESETS[preset]) == parameters
+    assert counted(PRESETS[preset]) == parameters
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied_head": True}, {"parallel_block": True}, {"qk_norm": True}], ids=str)
+def test_parameter_count_knows_every_structure(changes: dict[str, bool]) -> None:
+    config = dataclasses.replace(SMALL, **changes)
+    assert parameter_count(config) == counted(config)
+
+
+def test_scores_for_every_token_value_in_the_type_of_the_computation() -> None:
+    model = Llama(SMALL, dtype=jnp.bfloat16)
+    tokens = jnp.zeros((3, 8), int)
+    values = jax.eval_shape(model.init, jax.random.key(0), tokens, jnp.arange(8))
+    scores = jax.eval_shape(model.apply, values, tokens, jnp.arange(8))
+    assert (scores.shape, scores.dtype) == ((3, 8, SMALL.vocab), jnp.bfloat16)
+    assert {x.dtype for x in jax.tree.leaves(values["params"])} == {jnp.dtype("float32")}
+
+
+@pytest.mark.parametrize("changes", [{}, {"tied_head": True}, {"parallel_block": True, "qk_norm": True}], ids=str)
+def test_a_fresh_model_is_about_as_good_as_guessing(changes: dict[str, bool]) -> None:
+    config = dataclasses.replace(SMALL, **changes)
+    tokens, targets = jax.random.randint(jax.random.key(1), (2, 4, 64), 0, SMALL.vocab)
+    loss = next_token_loss(run(config, variables(config), tokens), targets)
     assert abs(float(loss) - math.log(SMALL.vocab)) < 1.0
 
 
-def test_later_tokens_do_not_change_earlier_scores(params: llama.Params) -> None:
+def test_loss_is_the_cross_entropy_of_the_targets() -> None:
+    scores = jax.random.normal(jax.random.key(5), (2, 3, 7))
+    targets = jax.random.randint(jax.random.key(6), (2, 3), 0, 7)
+    chosen = np.take_along_axis(np.asarray(jax.nn.log_softmax(scores)), np.asarray(targets)[..., None], axis=-1)
+    assert float(next_token_loss(scores, targets)) == pytest.approx(-chosen.mean(), rel=1e-6)
+
+
+@pytest.mark.parametrize("parallel_block", [False, True])
+def test_later_tokens_do_not_change_earlier_scores(parallel_block: bool) -> None:
+    config = dataclasses.replace(SMALL, parallel_block=parallel_block)
+    values = variables(config)
     tokens = jax.random.randint(jax.random.key(2), (1, 16), 0, SMALL.vocab)
-    changed = tokens.at[0, 10].add(1)
-    before, after = run(params, tokens), run(params, changed)
+    before, after = run(config, values, tokens), run(config, values, tokens.at[0, 10].add(1))
     np.testing.assert_array_equal(before[:, :10], after[:, :10])
     assert not np.allclose(before[:, 10:], after[:, 10:])
 
 
 def test_rotated_scores_depend_on_distance_only() -> None:
+    config = LlamaConfig(width=8, heads=1, kv_heads=1)
     q, k = jax.random.normal(jax.random.key(3), (2, 1, 1, 1, 8))
 
     def score(position_q: int, position_k: int) -> float:
-        by_q, by_k = (llama.rotation(jnp.array([p]), 8, 10000.0) for p in (position_q, position_k))
-        return float(jnp.sum(llama.rotate(q, by_q) * llama.rotate(k, by_k)))
+        by_q, by_k = (rotation(jnp.array([p]), config) for p in (position_q, position_k))
+        return float(jnp.sum(rotate(q, by_q) * rotate(k, by_k)))
 
     assert score(5, 2) == pytest.approx(score(105, 102), rel=1e-4)
     assert score(5, 2) != pytest.approx(score(5, 4), rel=1e-2)
+
+
+def published_scaling(frequency: float, scaling: RopeScaling) -> float:
+    """One frequency by the published rule of Llama 3.1, which speaks of wavelengths and has three branches."""
+    wavelength = 2 * math.pi / frequency
+    if wavelength < scaling.original / scaling.high:
+        return frequency
+    if wavelength > scaling.original / scaling.low:
+        return frequency / scaling.factor
+    smooth = (scaling.original / wavelength - scaling.low) / (scaling.high - scaling.low)
+    return (1 - smooth) * frequency / scaling.factor + smooth * frequency
+
+
+def test_scaled_frequencies_are_those_of_llama_3_1() -> None:
+    config = dataclasses.replace(PRESETS["8b"], rope_scaling=RopeScaling())
+    unscaled = [500000.0 ** (-2 * pair / 128) for pair in range(64)]
+    want = [published_scaling(frequency, RopeScaling()) for frequency in unscaled]
+    np.testing.assert_allclose(frequencies(config), want, rtol=1e-6)
+    np.testing.assert_allclose(frequencies(PRESETS["8b"]), unscaled, rtol=1e-6)
+    changed = np.isclose(want, unscaled, rtol=1e-6), np.isclose(want, np.array(unscaled) / 8, rtol=1e-6)
+    assert changed[0].any()
+    assert changed[1].any()
+    assert not (changed[0] | changed[1]).all(), "some frequencies are blended"
 
 
 def test_grouped_heads_equal_repeated_key_value_heads() -> None:
     keys = jax.random.split(jax.random.key(4), 3)
     q = jax.random.normal(keys[0], (1, 8, 4, 8))
     k, v = (jax.random.normal(key, (1, 8, 2, 8)) for key in keys[1:])
-    repeated = llama.causal_attention(q, jnp.repeat(k, 2, axis=2), jnp.repeat(v, 2, axis=2))
-    np.testing.assert_allclose(llama.causal_attention(q, k, v), repeated, rtol=1e-5, atol=1e-6)
+    repeated = causal_attention(q, jnp.repeat(k, 2, axis=2), jnp.repeat(v, 2, axis=2))
+    np.testing.assert_allclose(causal_attention(q, k, v), repeated, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -71,54 +128,13 @@ def test_grouped_heads_equal_repeated_key_value_heads() -> None:
         ({"kv_heads": 3}, "4 heads do not divide into 3 key/value heads"),
         ({"layers": 0}, "layers is 0; it must be at least 1"),
         ({"kv_heads": 0}, "kv-heads is 0; it must be at least 1"),
-        ({"sequence": 1020}, "sequence 1020 does not divide over context 4.*multiple of 8"),
-        (
-            {"data": 2},
-            "batch of 1 sequences does not divide over data 2.*multiple of 2",
-        ),
-        ({"learning_rate": 0.0}, "learning-rate is 0.0; it must be greater than 0"),
     ],
 )
-def test_wrong_options_get_a_sentence(sizes: dict[str, int], message: str) -> None:
+def test_sizes_that_make_no_decoder_get_a_sentence(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TrainConfig(**sizes)
+        LlamaConfig(**sizes)
 
 
-# All meshes start from the same state and see the same batches; sums are taken in another order, and their
-# f32 rounding is fed back through three optimiser steps.
-TOLERANCE = 1e-5
-MESHES = """
-import sys
-import jax, numpy as np
-from xla_shmem.train import trainer
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.text import Windows
-
-tolerance = float(sys.argv[1])
-def losses(data, context):
-    config = TrainConfig(steps=4, data=data, context=context, batch=2, sequence=64,
-                         width=16, layers=2, heads=4, kv_heads=2, hidden=24)
-    devices = jax.devices()[: config.ranks]
-    trainer.make_mesh = lambda config: jax.make_mesh((data, context), ("data", "context"), devices=devices,
-        axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    text = np.frombuffer(b"def f(x):\\n    return x + 1\\n" * 100, np.uint8)
-    return np.array([record.loss for record in trainer.train(config, Windows(text, 64, 2, 0))])
-
-want = losses(1, 1)
-assert want[-1] < want[0], f"nothing was learnt: {want}"
-for mesh in ((1, 4), (2, 2)):
-    got = losses(*mesh)
-    assert (abs(got - want) <= tolerance * want).all(), f"(data, context) = {mesh}: {got} is not {want}"
-"""
-
-
-def test_training_on_a_mesh_equals_training_on_one_device() -> None:
-    pytest.importorskip("optax")
-    result = subprocess.run(
-        [sys.executable, "-c", MESHES, str(TOLERANCE)],
-        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=4"},
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
+def test_a_scaling_that_is_none_is_named() -> None:
+    with pytest.raises(ValueError, match=r"low=4.0, high=4.0.* must have factor >= 1, 0 < low < high"):
+        RopeScaling(low=4.0)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 from gpu_check import records
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_report import LOSS_TOLERANCE
-from xla_shmem.train.step_log import StepRecord, read_records
+from xla_shmem.train.side_by_side import LOSS_TOLERANCE
+from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
 _STEPS = 12
 _FIRST_TIMED = 3
@@ -27,9 +27,9 @@ _LIMIT_S = 50
 
 def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[StepRecord]:
     """Runs the trainer; its output goes to ours. With `--nvshmem-flag` SHMEM must carry its collectives."""
-    log = folder / f"{ranks}-{len(flags)}.jsonl"
-    config = TrainConfig(steps=_STEPS, context=ranks, sequence=1024)
-    trainer = ["xla_shmem.train.trainer", *config.arguments(), f"--log={log}"]
+    out = folder / f"{ranks}-{len(flags)}"
+    config = TrainConfig(steps=_STEPS, context=ranks, sequence=1024, out=str(out))
+    trainer = ["xla_shmem.train.trainer", *config.arguments()]
     command = [sys.executable, "-m", "gpu_check.ranks", f"--ranks={ranks}", f"--gpus={gpus}", *flags, "--", *trainer]
     # TF32 would hide real differences.
     environment = {**os.environ, "JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_SHMEM_VERBOSE": "1"}
@@ -43,7 +43,7 @@ def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[Ste
     records.check(f"training by {ranks} ranks {' '.join(flags)} ends well", job.returncode == 0, f"{job.returncode}")
     if "--nvshmem-flag" in flags:
         records.check("SHMEM carries collectives of the training step", "NVSHMEM" in output)
-    return read_records(log)
+    return read_records(out / LOG_NAME)
 
 
 def compare(name: str, got: Sequence[StepRecord], want: Sequence[StepRecord]) -> None:

@@ -1,4 +1,4 @@
-"""Shape of a Llama-style decoder. Free of JAX, so that options can be checked before any process starts."""
+"""Shape of a Llama decoder. Free of JAX, so that options can be checked before any process starts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,32 @@ import dataclasses
 
 
 @dataclasses.dataclass(frozen=True)
+class RopeScaling:
+    """How Llama 3.1 stretches its rotary frequencies to sequences longer than it was first trained on.
+
+    Attributes:
+      factor: low frequencies are divided by it.
+      low: a wave that fits fewer than `low` times into `original` positions is low: stretched in full.
+      high: a wave that fits more than `high` times is high: left alone. Between the two it is blended.
+      original: positions the unscaled model was trained on.
+
+    Raises:
+      ValueError: the numbers make no scaling.
+    """
+
+    factor: float = 8.0
+    low: float = 1.0
+    high: float = 4.0
+    original: int = 8192
+
+    def __post_init__(self) -> None:
+        if not (self.factor >= 1 and 0 < self.low < self.high and self.original >= 1):
+            raise ValueError(f"{self} must have factor >= 1, 0 < low < high and original >= 1.")
+
+
+@dataclasses.dataclass(frozen=True)
 class LlamaConfig:
-    """Sizes of a Llama-style decoder.
+    """Sizes and structure of a Llama decoder.
 
     Attributes:
       vocab: number of token values.
@@ -17,7 +41,12 @@ class LlamaConfig:
       kv_heads: key/value heads; each serves `heads / kv_heads` query heads (grouped-query attention).
       hidden: features between the SwiGLU projections.
       rope_theta: base of the rotary frequencies.
+      rope_scaling: how Llama 3.1 and later stretch them; None leaves them alone, as Llama 3 does.
       norm_eps: added to the mean square under the root of RMSNorm.
+      tied_head: scores come from the embedding's transpose instead of a matrix of their own.
+      parallel_block: attention and MLP read the same normalised input and are added together, instead of one
+        after the other.
+      qk_norm: queries and keys are normalised over the features of a head before they are rotated.
 
     Raises:
       ValueError: a size that does not divide as the model needs it; the message says how to fix it.
@@ -30,7 +59,11 @@ class LlamaConfig:
     kv_heads: int = 2
     hidden: int = 384
     rope_theta: float = 10000.0
+    rope_scaling: RopeScaling | None = None
     norm_eps: float = 1e-5
+    tied_head: bool = False
+    parallel_block: bool = False
+    qk_norm: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab", "width", "layers", "heads", "kv_heads", "hidden"):
@@ -56,3 +89,36 @@ class LlamaConfig:
     def head_dim(self) -> int:
         """Features of one head."""
         return self.width // self.heads
+
+    @property
+    def kv_width(self) -> int:
+        """Features of all keys of a token, and of all its values."""
+        return self.kv_heads * self.head_dim
+
+
+#: `demo` and `tiny` read bytes; `1b` and `8b` have the published dimensions of Llama 3.2 1B and Llama 3 8B.
+PRESETS = {
+    "tiny": LlamaConfig(width=64, layers=2, heads=8, kv_heads=4, hidden=192),
+    "demo": LlamaConfig(),
+    "1b": LlamaConfig(
+        vocab=128256,
+        width=2048,
+        layers=16,
+        heads=32,
+        kv_heads=8,
+        hidden=8192,
+        rope_theta=500000.0,
+        rope_scaling=RopeScaling(factor=32.0),
+        tied_head=True,
+    ),
+    "8b": LlamaConfig(vocab=128256, width=4096, layers=32, heads=32, kv_heads=8, hidden=14336, rope_theta=500000.0),
+}
+
+
+def parameter_count(config: LlamaConfig) -> int:
+    """Number of trained parameters."""
+    attention = 2 * config.width * (config.width + config.kv_width)  # query and output, key and value
+    mlp = 3 * config.width * config.hidden
+    norms = config.width * (1 if config.parallel_block else 2) + (2 * config.head_dim if config.qk_norm else 0)
+    embedding = config.vocab * config.width
+    return embedding * (1 if config.tied_head else 2) + config.layers * (attention + mlp + norms) + config.width

@@ -1,171 +1,226 @@
-"""Llama-style decoder: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, layers run by `lax.scan`.
+"""Llama decoder in flax: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, layers run by one scan.
 
-Plain functions over a pytree of parameters. How tokens attend to each other is passed in, so the same model
-runs whole on one device (`causal_attention`) or spread over a mesh (`ring_attention`, inside `shard_map`).
+Parameters are f32 and carry the names of their logical axes; computation runs in a type of choice. What depends
+on the mesh is passed in as `Operations`, so that the same model runs whole on one device or spread over many.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import math
+import operator
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from flax.linen.fp8_ops import OVERWRITE_WITH_GRADIENT
 from jax import lax
 
 from xla_shmem.models.config import LlamaConfig
+from xla_shmem.models.rope import Rotation, rotate, rotation
 
 # (q [batch, tokens, heads, head_dim], k and v [batch, tokens, kv_heads, head_dim]) -> like q
 Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
-
-class LayerParams(NamedTuple):
-    """Parameters of all decoder layers, stacked along a leading axis of `layers`."""
-
-    attention_norm: jax.Array  # [layers, width]
-    query: jax.Array  # [layers, width, heads * head_dim]
-    key: jax.Array  # [layers, width, kv_heads * head_dim]
-    value: jax.Array  # [layers, width, kv_heads * head_dim]
-    output: jax.Array  # [layers, heads * head_dim, width]
-    mlp_norm: jax.Array  # [layers, width]
-    gate: jax.Array  # [layers, width, hidden]
-    up: jax.Array  # [layers, width, hidden]
-    down: jax.Array  # [layers, hidden, width]
+#: Collection of the FP8 scales and amax histories: a step replaces them by their "gradients".
+FP8 = OVERWRITE_WITH_GRADIENT
 
 
-class Params(NamedTuple):
-    """Parameters of the decoder, f32."""
+class DotGeneral(Protocol):
+    """`lax.dot_general` or what quantises before it."""
 
-    embedding: jax.Array  # [vocab, width]
-    layers: LayerParams
-    norm: jax.Array  # [width]
-    head: jax.Array  # [width, vocab]
+    def __call__(self, lhs: jax.Array, rhs: jax.Array, dimension_numbers: Any, /) -> jax.Array: ...
 
 
-def init_params(config: LlamaConfig, key: jax.Array) -> Params:
-    """Fresh parameters: normal with standard deviation 1/sqrt(fan-in), norms at one.
+class Weight(NamedTuple):
+    """A matrix [inputs, outputs] in the type of the computation, and how to multiply with it."""
 
-    Projections back into the residual stream are scaled down by sqrt(2 * layers), as in GPT-2.
+    kernel: jax.Array
+    dot_general: DotGeneral
 
-    Args:
-      config: sizes.
-      key: JAX random key; the same key gives the same parameters on every process.
-    """
-    keys = iter(jax.random.split(key, 9))
-    n, width, hidden = config.layers, config.width, config.hidden
-    kv_width = config.kv_heads * config.head_dim
-
-    def normal(*shape: int, scale: float = 1.0) -> jax.Array:
-        return jax.random.normal(next(keys), shape) * (scale / math.sqrt(shape[-2]))
-
-    into_residual = 1 / math.sqrt(2 * n)
-    layers = LayerParams(
-        attention_norm=jnp.ones((n, width)),
-        query=normal(n, width, width),
-        key=normal(n, width, kv_width),
-        value=normal(n, width, kv_width),
-        output=normal(n, width, width, scale=into_residual),
-        mlp_norm=jnp.ones((n, width)),
-        gate=normal(n, width, hidden),
-        up=normal(n, width, hidden),
-        down=normal(n, hidden, width, scale=into_residual),
-    )
-    return Params(
-        embedding=jax.random.normal(next(keys), (config.vocab, width)),
-        layers=layers,
-        norm=jnp.ones(width),
-        head=normal(width, config.vocab),
-    )
-
-
-def rms_norm(x: jax.Array, scale: jax.Array, eps: float) -> jax.Array:
-    """`x / rms(x) * scale` over the last axis (Zhang, Sennrich: arXiv:1910.07467)."""
-    return x * lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + eps) * scale
-
-
-class Rotation(NamedTuple):
-    """Rotary position embedding: the angle of every pair of features at every position."""
-
-    cos: jax.Array  # [tokens, 1, head_dim / 2]
-    sin: jax.Array  # [tokens, 1, head_dim / 2]
-
-
-def rotation(positions: jax.Array, head_dim: int, theta: float) -> Rotation:
-    """Angles of rotary position embedding (Su et al.: arXiv:2104.09864).
-
-    Args:
-      positions: [tokens] position of each token in the whole sequence.
-      head_dim: features of a head, even.
-      theta: base of the frequencies.
-    """
-    half = head_dim // 2
-    frequencies = theta ** (-jnp.arange(half) / half)
-    angles = positions[:, None, None] * frequencies
-    return Rotation(jnp.cos(angles), jnp.sin(angles))
-
-
-def rotate(x: jax.Array, by: Rotation) -> jax.Array:
-    """Rotates x [batch, tokens, heads, head_dim]; the first half of the features pairs with the second."""
-    first, second = jnp.split(x, 2, axis=-1)
-    return jnp.concatenate([first * by.cos - second * by.sin, second * by.cos + first * by.sin], axis=-1)
+    def applied_to(self, x: jax.Array) -> jax.Array:
+        """`x @ kernel`, x [.., inputs]."""
+        return self.dot_general(x, self.kernel, (((x.ndim - 1,), (0,)), ((), ())))
 
 
 def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal attention over a whole sequence in order, on one device.
-
-    Args:
-      q: [batch, tokens, heads, head_dim] queries, already rotated.
-      k: [batch, tokens, kv_heads, head_dim] keys, already rotated; `heads` is a multiple of `kv_heads`.
-      v: [batch, tokens, kv_heads, head_dim] values.
-
-    Returns:
-      [batch, tokens, heads, head_dim]
-    """
+    """Causal attention over a whole sequence in order, on one device; shapes as for `Attention`."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
-def logits(
-    params: Params, tokens: jax.Array, positions: jax.Array, config: LlamaConfig, attention: Attention
-) -> jax.Array:
-    """Scores of the next token.
+def _multiply(x: jax.Array, weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
+    return tuple(weight.applied_to(x) for weight in weights)
 
-    Args:
-      params: parameters for `config`.
-      tokens: [batch, tokens] int.
-      positions: [tokens] position of each token in the whole sequence.
-      config: sizes.
+
+def _multiply_and_add(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) -> jax.Array:
+    products = (weight.applied_to(x) for x, weight in zip(xs, weights, strict=True))
+    return functools.reduce(operator.add, products)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operations:
+    """What a mesh does its own way; by default everything happens on one device.
+
+    Attributes:
       attention: causal attention over all tokens of the sequence, wherever they are held.
-
-    Returns:
-      [batch, tokens, vocab]
+      dense_in: products of the residual stream x [batch, tokens, width] with weights [width, features], whose
+        features are split over tensor-parallel ranks; several at once, so that x is gathered once.
+      dense_out: sum of the products of split features with weights [features, width], back into the residual stream.
+      head: scores [batch, tokens, vocab] of the residual stream and a weight [width, vocab].
+      constrain: pins an activation's placement, by the names of its logical axes.
+      embedding: pins the placement in which the table [vocab, width] is read.
     """
 
-    angles = rotation(positions, config.head_dim, config.rope_theta)
-
-    def layer(x: jax.Array, p: LayerParams) -> tuple[jax.Array, None]:
-        batch, length, _ = x.shape
-        h = rms_norm(x, p.attention_norm, config.norm_eps)
-        q = (h @ p.query).reshape(batch, length, config.heads, config.head_dim)
-        k = (h @ p.key).reshape(batch, length, config.kv_heads, config.head_dim)
-        v = (h @ p.value).reshape(batch, length, config.kv_heads, config.head_dim)
-        mixed = attention(rotate(q, angles), rotate(k, angles), v)
-        x = x + mixed.reshape(batch, length, config.width) @ p.output
-        h = rms_norm(x, p.mlp_norm, config.norm_eps)
-        return x + (jax.nn.silu(h @ p.gate) * (h @ p.up)) @ p.down, None
-
-    x, _ = lax.scan(layer, params.embedding[tokens], params.layers)
-    return rms_norm(x, params.norm, config.norm_eps) @ params.head
+    attention: Attention = causal_attention
+    dense_in: Callable[[jax.Array, tuple[Weight, ...]], tuple[jax.Array, ...]] = _multiply
+    dense_out: Callable[[tuple[jax.Array, ...], tuple[Weight, ...]], jax.Array] = _multiply_and_add
+    head: Callable[[jax.Array, Weight], jax.Array] = lambda x, weight: weight.applied_to(x)
+    constrain: Callable[[jax.Array, tuple[str | None, ...]], jax.Array] = lambda x, names: x
+    embedding: Callable[[jax.Array], jax.Array] = lambda table: table
 
 
-def next_token_loss(
-    params: Params,
-    tokens: jax.Array,
-    targets: jax.Array,
-    positions: jax.Array,
-    config: LlamaConfig,
-    attention: Attention,
-) -> jax.Array:
-    """Mean cross entropy of `targets` [batch, tokens], in nats per token; arguments as for `logits`."""
-    log_probs = jax.nn.log_softmax(logits(params, tokens, positions, config, attention))
-    return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1).mean()
+#: What the backward keeps of a layer's forward (`none`: nothing is computed again, all is kept).
+REMAT_POLICIES: dict[str, Any] = {
+    "none": None,
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+    "attention": jax.checkpoint_policies.save_only_these_names("attention"),
+    "full": jax.checkpoint_policies.nothing_saveable,
+}
+
+
+class RMSNorm(nn.Module):
+    """`x / rms(x) * scale` over the last axis, in f32 (Zhang, Sennrich: arXiv:1910.07467)."""
+
+    eps: float
+    axis: str
+
+    @nn.compact
+    def __call__(self, x: jax.Array) -> jax.Array:
+        ones = nn.with_logical_partitioning(nn.initializers.ones, (self.axis,))
+        scale: Any = self.param("scale", ones, x.shape[-1:], jnp.float32)
+        wide = x.astype(jnp.float32)
+        normed = wide * lax.rsqrt(jnp.mean(jnp.square(wide), axis=-1, keepdims=True) + self.eps)
+        return jnp.asarray(normed * scale, x.dtype)
+
+
+class Layer(nn.Module):
+    """One decoder layer; `nn.scan` runs all of them."""
+
+    config: LlamaConfig
+    operations: Operations
+    dtype: Any
+    fp8: bool
+
+    @nn.compact
+    def __call__(self, x: jax.Array, angles: Rotation) -> tuple[jax.Array, None]:
+        dense_in, dense_out = self.operations.dense_in, self.operations.dense_out
+        h = self._norm("attention_norm", x)
+        qkv, output, gate_up, down = self._weights()
+        if self.config.parallel_block:
+            q, k, v, gate, up = dense_in(h, (*qkv, *gate_up))
+            mixed = self._attention(q, k, v, angles)
+            x = x + dense_out((mixed, jax.nn.silu(gate) * up), (output, down))
+        else:
+            q, k, v = dense_in(h, qkv)
+            x = x + dense_out((self._attention(q, k, v, angles),), (output,))
+            gate, up = dense_in(self._norm("mlp_norm", x), gate_up)
+            x = x + dense_out((jax.nn.silu(gate) * up,), (down,))
+        return self.operations.constrain(x, ("batch", "residual_length", "width")), None
+
+    def _norm(self, name: str, x: jax.Array, axis: str = "embed") -> jax.Array:
+        return RMSNorm(self.config.norm_eps, axis, name=name)(x)
+
+    def _attention(self, q: jax.Array, k: jax.Array, v: jax.Array, angles: Rotation) -> jax.Array:
+        c = self.config
+        q, k, v = (x.reshape(*x.shape[:2], -1, c.head_dim) for x in (q, k, v))
+        if c.qk_norm:
+            q, k = self._norm("query_norm", q, "head_dim"), self._norm("key_norm", k, "head_dim")
+        mixed = self.operations.attention(rotate(q, angles), rotate(k, angles), v)
+        return mixed.reshape(*mixed.shape[:2], -1)
+
+    def _weights(self) -> tuple[tuple[Weight, ...], Weight, tuple[Weight, ...], Weight]:
+        """Of query, key and value; output; gate and up; down."""
+        c = self.config
+        qkv = (
+            self._weight("query", ("embed", "heads"), c.width, c.width),
+            self._weight("key", ("embed", "kv_heads"), c.width, c.kv_width),
+            self._weight("value", ("embed", "kv_heads"), c.width, c.kv_width),
+        )
+        output = self._weight("output", ("heads", "embed"), c.width, c.width)
+        gate_up = tuple(self._weight(name, ("embed", "mlp"), c.width, c.hidden) for name in ("gate", "up"))
+        return qkv, output, gate_up, self._weight("down", ("mlp", "embed"), c.hidden, c.width)
+
+    def _weight(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> Weight:
+        # Standard deviation 1/sqrt(fan-in); into the residual stream 1/sqrt(2 * layers) of that, as in GPT-2.
+        scale = 1 / math.sqrt(rows) / (math.sqrt(2 * self.config.layers) if axes[1] == "embed" else 1)
+        init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
+        kernel: Any = self.param(name, init, (rows, columns), jnp.float32)
+        dot = nn.Fp8DirectDotGeneralOp(name=f"{name}_fp8") if self.fp8 else lax.dot_general
+        return Weight(kernel.astype(self.dtype), dot)
+
+
+class Llama(nn.Module):
+    """The decoder: `apply(variables, tokens, positions)` -> scores of the next token.
+
+    Attributes:
+      config: sizes.
+      operations: what the mesh does its own way.
+      dtype: type of the computation.
+      remat: key of `REMAT_POLICIES`.
+      fp8: the layers' projections multiply in FP8, E4M3 forward and E5M2 backward, with delayed scaling.
+    """
+
+    config: LlamaConfig
+    operations: Operations = Operations()
+    dtype: Any = jnp.float32
+    remat: str = "none"
+    fp8: bool = False
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array, positions: jax.Array) -> jax.Array:
+        """Scores [batch, tokens, vocab] in `dtype`.
+
+        Args:
+          tokens: [batch, tokens] int.
+          positions: [tokens] place of each token in the whole sequence.
+        """
+        c, operations = self.config, self.operations
+        table = operations.embedding(self._matrix("embedding", ("vocab", "embed"), c.vocab, c.width))
+        x = operations.constrain(table[tokens], ("batch", "residual_length", "width"))
+        angles = Rotation(*(operations.constrain(a, ("length", None, None)) for a in rotation(positions, c)))
+        layers = nn.scan(
+            self._rematerialised(),
+            variable_axes={"params": 0, FP8: 0},
+            split_rngs={"params": True},
+            in_axes=nn.broadcast,
+            length=c.layers,
+            metadata_params={nn.PARTITION_NAME: "layers"},
+        )
+        x, _ = layers(c, operations, self.dtype, self.fp8, name="layers")(x, angles)
+        x = RMSNorm(c.norm_eps, "embed", name="norm")(x)
+        head = table.T if c.tied_head else self._matrix("head", ("embed", "vocab"), c.width, c.vocab)
+        return operations.head(x, Weight(head, lax.dot_general))
+
+    def _matrix(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> jax.Array:
+        # An embedding that makes no scores is read one row at a time: its features have standard deviation 1.
+        scale = 1.0 if name == "embedding" and not self.config.tied_head else 1 / math.sqrt(self.config.width)
+        init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
+        matrix: Any = self.param(name, init, (rows, columns), jnp.float32)
+        return jnp.asarray(matrix, self.dtype)
+
+    def _rematerialised(self) -> Any:
+        if self.remat == "none":
+            return Layer
+        # Forward and backward are two loops: the compiler cannot fold the recomputation into the forward.
+        return nn.remat(Layer, policy=REMAT_POLICIES[self.remat], prevent_cse=False)
+
+
+def next_token_loss(scores: jax.Array, targets: jax.Array) -> jax.Array:
+    """Mean cross entropy of `targets` [batch, tokens] under `scores` [batch, tokens, vocab], in nats per token."""
+    wide = scores.astype(jnp.float32)
+    # A comparison, not a gather: it stays where the scores are when the vocabulary is split.
+    chosen = lax.broadcasted_iota(targets.dtype, wide.shape, 2) == targets[..., None]
+    return jnp.mean(jax.nn.logsumexp(wide, axis=-1) - jnp.sum(jnp.where(chosen, wide, 0), axis=-1))

@@ -1,110 +1,152 @@
-"""Options of a training job, checked before any process starts. Free of JAX."""
+"""A training job, checked before any process starts. Free of JAX."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, TypeVar
+import difflib
+from collections.abc import Iterable
+from typing import Any
 
-import click
+from xla_shmem.models.config import PRESETS, LlamaConfig
+from xla_shmem.parallel.mesh_shape import MeshShape
 
-from xla_shmem.models.config import LlamaConfig
+#: Fields that replace the preset's where they are given.
+MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "parallel_block", "qk_norm")
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+#: Element types of a `.bin` token file, which does not say itself what it holds.
+TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
+
+MESH_FIELDS = ("data", "fsdp", "context", "tensor")
 
 
-def _option(default: int | float, text: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text})
+class ConfigError(ValueError):
+    """A job that cannot be run; the message names the field, its value, the limit, and a way out."""
+
+
+def _field(default: Any, text: str, *choices: str) -> Any:
+    return dataclasses.field(default=default, metadata={"help": text, "choices": choices})
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """A training job. Every field is a command-line option of the same name.
+    """A training job. Every field is a key of the config file and an option of the command line.
 
     Raises:
-      ValueError: sizes that do not divide as model or mesh need it; the message says how to fix it.
+      ConfigError: a value that is none, or sizes that do not divide as model or mesh need it.
     """
 
-    steps: int = _option(30, "Optimiser steps.")
-    data: int = _option(1, "Ranks along the mesh axis that splits the batch.")
-    context: int = _option(4, "Ranks along the mesh axis that splits the sequence.")
-    batch: int = _option(1, "Sequences in a step, over all ranks.")
-    sequence: int = _option(1024, "Tokens (bytes of text) in a sequence.")
-    width: int = _option(128, "Features of the residual stream.")
-    layers: int = _option(4, "Decoder layers.")
-    heads: int = _option(4, "Query heads.")
-    kv_heads: int = _option(2, "Key/value heads.")
-    hidden: int = _option(384, "Features between the SwiGLU projections.")
-    learning_rate: float = _option(2e-3, "Peak of the learning rate.")
-    warmup: int = _option(5, "Steps over which the learning rate rises to its peak.")
-    seed: int = _option(0, "Seed of parameters and data order.")
+    preset: str = _field("demo", "Sizes of the model, to start from.", *PRESETS)
+    vocab: int | None = _field(None, "Token values, instead of the preset's; text needs 256.")
+    width: int | None = _field(None, "Features of the residual stream, instead of the preset's.")
+    layers: int | None = _field(None, "Decoder layers, instead of the preset's.")
+    heads: int | None = _field(None, "Query heads, instead of the preset's.")
+    kv_heads: int | None = _field(None, "Key/value heads, instead of the preset's.")
+    hidden: int | None = _field(None, "Features between the SwiGLU projections, instead of the preset's.")
+    parallel_block: bool | None = _field(None, "Attention and MLP side by side instead of one after the other.")
+    qk_norm: bool | None = _field(None, "Normalise queries and keys.")
+
+    data: int = _field(1, "Devices along the mesh axis that splits the batch and replicates parameters.")
+    fsdp: int = _field(1, "Devices along the mesh axis that splits the batch and shards parameters.")
+    context: int = _field(4, "Devices along the mesh axis that splits the sequence.")
+    tensor: int = _field(1, "Devices along the mesh axis that splits heads and hidden features.")
+
+    shard_over_context: bool = _field(False, "Shard parameters over the context axis too, as over fsdp.")
+
+    batch: int = _field(1, "Sequences in a step, over all devices.")
+    sequence: int = _field(1024, "Tokens in a sequence.")
+    attention: str = _field("ring", "How attention crosses the context axis.", "ring", "gather")
+    tensor_matmul: str = _field(
+        "async",
+        "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives.",
+        "async",
+        "sync",
+    )
+    dtype: str = _field("f32", "Type of activations and matmuls; parameters are f32.", "f32", "bf16")
+    fp8: bool = _field(False, "Matmuls in FP8 with delayed scaling: E4M3 forward, E5M2 backward.")
+    remat: str = _field(
+        "none", "What the backward pass computes again instead of keeping it.", "none", "full", "dots", "attention"
+    )
+
+    steps: int = _field(30, "Optimiser steps.")
+    learning_rate: float = _field(2e-3, "Peak of the learning rate.")
+    warmup: int = _field(5, "Steps over which the learning rate rises to its peak.")
+    seed: int = _field(0, "Seed of parameters and data order.")
+
+    corpus: str = _field(
+        "",
+        "Text file, .jsonl (field `text`), .npy or .bin token file, or a folder with one of these kinds; "
+        "empty for the sources of Python's standard library.",
+    )
+    token_dtype: str = _field("", "Element type of .bin token files.", "", *TOKEN_DTYPES)
+
+    out: str = _field("out/train", "Folder for log, checkpoints and picture.")
+    checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
+    checkpoints_kept: int = _field(2, "Newest checkpoints that are kept.")
+    resume: bool = _field(False, "Go on from the newest checkpoint in the folder, if there is one.")
 
     def __post_init__(self) -> None:
-        for name in ("steps", "data", "context", "batch", "sequence", "warmup"):
+        for field in dataclasses.fields(self):
+            choices = field.metadata["choices"]
+            if choices and getattr(self, field.name) not in choices:
+                raise ConfigError(unknown(f"{flag(field.name)}", getattr(self, field.name), choices))
+        for name in ("batch", "sequence", "steps", "warmup", "checkpoints_kept"):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1.")
-        if self.seed < 0:
-            raise ValueError(f"seed is {self.seed}; it must not be negative.")
+                raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
+        for name in ("seed", "checkpoint_every"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
+        if self.resume and not self.checkpoint_every:
+            raise ConfigError(
+                "resume needs checkpoints, and checkpoint-every is 0; say how many steps lie between them."
+            )
         if not self.learning_rate > 0:
-            raise ValueError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
-        if self.batch % self.data:
-            raise ValueError(
-                f"a batch of {self.batch} sequences does not divide over data {self.data}; "
-                f"choose a batch that is a multiple of {self.data}."
+            raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
+        overlapped = self.tensor_matmul == "async" and self.tensor > 1
+        if overlapped and self.fp8:
+            raise ConfigError(
+                f"tensor-matmul async over tensor {self.tensor} does not multiply in FP8; choose tensor-matmul sync."
             )
-        if self.sequence % (2 * self.context):
-            raise ValueError(
-                f"sequence {self.sequence} does not divide over context {self.context}: zig-zag ring "
-                f"attention deals two chunks to each rank, so choose a multiple of {2 * self.context}."
-            )
-        self.model()
+        try:
+            self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context, overlapped)
+        except ValueError as error:
+            raise ConfigError(str(error)) from None
 
     def model(self) -> LlamaConfig:
-        """Sizes of the model; the vocabulary is the 256 byte values."""
-        return LlamaConfig(
-            vocab=256,
-            width=self.width,
-            layers=self.layers,
-            heads=self.heads,
-            kv_heads=self.kv_heads,
-            hidden=self.hidden,
-        )
+        """Sizes of the model: the preset's, with the fields that replace them."""
+        given = {name: getattr(self, name) for name in MODEL_FIELDS if getattr(self, name) is not None}
+        return dataclasses.replace(PRESETS[self.preset], **given)
+
+    def mesh(self) -> MeshShape:
+        """Degrees of parallelism."""
+        return MeshShape(**{name: getattr(self, name) for name in MESH_FIELDS})
 
     @property
-    def ranks(self) -> int:
+    def devices(self) -> int:
         """Devices in the mesh."""
-        return self.data * self.context
+        return self.mesh().devices
 
     def arguments(self) -> list[str]:
-        """The command line that `from_options` reads back into this job."""
-        return [f"--{_flag(field)}={getattr(self, field.name)!r}" for field in dataclasses.fields(self)]
+        """The command line of `xla-shmem train` that is read back as this job."""
+        arguments = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if value is None:
+                continue
+            if isinstance(value, bool):
+                arguments.append(f"--{flag(field.name)}" if value else f"--no-{flag(field.name)}")
+            else:
+                arguments.append(f"--{flag(field.name)}={value}")
+        return arguments
 
 
-def from_options(options: dict[str, Any]) -> TrainConfig:
-    """The job that a command decorated with `config_options` was asked for.
-
-    Raises:
-      click.UsageError: the options do not fit together.
-    """
-    try:
-        return TrainConfig(**options)
-    except ValueError as error:
-        raise click.UsageError(str(error)) from None
+def flag(name: str) -> str:
+    """A field's name as options and messages spell it."""
+    return name.replace("_", "-")
 
 
-def config_options(command: _Command) -> _Command:
-    """Decorator: adds every field of `TrainConfig` to a click command as an option."""
-    for field in reversed(dataclasses.fields(TrainConfig)):
-        option = click.option(
-            f"--{_flag(field)}",
-            field.name,
-            default=field.default,
-            show_default=True,
-            help=field.metadata["help"],
-        )
-        command = option(command)
-    return command
-
-
-def _flag(field: dataclasses.Field[Any]) -> str:
-    return field.name.replace("_", "-")
+def unknown(what: str, value: object, known: Iterable[str]) -> str:
+    """A sentence about a value that is none of those known, with the nearest of them."""
+    known = [each for each in known if each]
+    nearest = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]}?" if nearest else f"choose among {', '.join(known)}."
+    return f"{what} is {value!r}, which is unknown; {hint}"

@@ -2,101 +2,32 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich import box
 from rich.table import Table
 
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.demo_run import Transport
-from xla_shmem.train.step_log import StepRecord
-
-#: Steps whose times count, first and last: the window of NVIDIA's write-up.
-MEASURED = (3, 20)
-
-#: Largest accepted |SHMEM - stock| / |stock| of a step's loss. The two transports add the ranks' f32
-#: gradients in different orders, so a sum may differ by some ranks x 2^-23 (1.2e-7), and every later step
-#: starts from the difference.
-LOSS_TOLERANCE = 1e-4
-
-Runs = Mapping[Transport, Sequence[Sequence[StepRecord]]]  # per transport, per repeat, per step
-
-
-@dataclasses.dataclass(frozen=True)
-class StepTimes:
-    """Seconds of the measured steps of all repeats on one transport."""
-
-    median: float
-    lower_quartile: float
-    upper_quartile: float
-    shortest: float
-    longest: float
-    count: int
-
-
-def measured_seconds(run: Sequence[StepRecord]) -> list[float]:
-    """Seconds of the run's steps in the measured window."""
-    first, last = MEASURED
-    return [record.seconds for record in run if first <= record.step <= last]
-
-
-def step_times(repeats: Sequence[Sequence[StepRecord]]) -> StepTimes:
-    """Statistics over the measured steps of all repeats together.
-
-    Raises:
-      ValueError: fewer than two measured steps.
-    """
-    seconds = [second for run in repeats for second in measured_seconds(run)]
-    if len(seconds) < 2:
-        raise ValueError(f"{len(seconds)} measured steps are too few for a spread.")
-    lower, median, upper = statistics.quantiles(seconds, n=4, method="inclusive")
-    return StepTimes(median, lower, upper, min(seconds), max(seconds), len(seconds))
+from xla_shmem.train.job_run import Variant
+from xla_shmem.train.side_by_side import LOSS_TOLERANCE, Runs, disagreement
+from xla_shmem.train.step_times import MEASURED, measured_seconds, step_times
+from xla_shmem.train.train_report import describe
 
 
 def speed_ups(runs: Runs) -> list[float]:
     """Median stock step time over median SHMEM step time, for each repeat by itself."""
     return [
         statistics.median(measured_seconds(stock)) / statistics.median(measured_seconds(shmem))
-        for shmem, stock in zip(runs[Transport.SHMEM], runs[Transport.STOCK], strict=True)
+        for shmem, stock in zip(runs[Variant.SHMEM], runs[Variant.STOCK], strict=True)
     ]
-
-
-def loss_differences(runs: Runs) -> list[float]:
-    """|SHMEM - stock| / |stock| of each step's loss, the largest of the repeats; NaN if one is not finite."""
-    per_repeat = [
-        [_relative_difference(a.loss, b.loss) for a, b in zip(shmem, stock, strict=True)]
-        for shmem, stock in zip(runs[Transport.SHMEM], runs[Transport.STOCK], strict=True)
-    ]
-    per_step = zip(*per_repeat, strict=True)
-    return [math.nan if any(map(math.isnan, values)) else max(values) for values in per_step]
-
-
-def _relative_difference(a: float, b: float) -> float:
-    if not (math.isfinite(a) and math.isfinite(b)):
-        return math.nan
-    return abs(a - b) / abs(b) if a != b else 0.0
-
-
-def disagreement(differences: Sequence[float]) -> str | None:
-    """A sentence that says where the losses disagree, or None if they agree to `LOSS_TOLERANCE`."""
-    for step, difference in enumerate(differences):
-        if math.isnan(difference):
-            return f"The loss of step {step} is not a finite number."
-        if difference > LOSS_TOLERANCE:
-            return (
-                f"The losses of step {step} differ by {difference:.1e} of their value, more than the "
-                f"{LOSS_TOLERANCE:.0e} that rounding explains."
-            )
-    return None
 
 
 def loss_table(runs: Runs, differences: Sequence[float]) -> Table:
     """Losses of the first repeat at some steps, first and last included."""
-    shmem, stock = runs[Transport.SHMEM][0], runs[Transport.STOCK][0]
+    shmem, stock = runs[Variant.SHMEM][0], runs[Variant.STOCK][0]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Loss (nats per byte)", title_justify="left")
     for column in ("step", "SHMEM", "stock", "relative difference"):
         table.add_column(column, justify="right")
@@ -110,7 +41,7 @@ def loss_table(runs: Runs, differences: Sequence[float]) -> Table:
 def time_table(runs: Runs) -> Table:
     """Step times of both transports, in milliseconds."""
     first, last = MEASURED
-    count = step_times(runs[Transport.STOCK]).count
+    count = step_times(runs[Variant.STOCK]).count
     table = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
@@ -120,16 +51,16 @@ def time_table(runs: Runs) -> Table:
     table.add_column("run")
     for column in ("median", "quartiles", "shortest", "longest", "tokens/s", "first step (s)"):
         table.add_column(column, justify="right")
-    for transport in Transport:
-        times = step_times(runs[transport])
-        first_steps = statistics.median(run[0].seconds for run in runs[transport])
+    for variant in (Variant.SHMEM, Variant.STOCK):
+        times = step_times(runs[variant])
+        first_steps = statistics.median(run[0].seconds for run in runs[variant])
         table.add_row(
-            transport.value,
+            variant.value,
             f"{times.median * 1e3:.1f}",
             f"{times.lower_quartile * 1e3:.1f}-{times.upper_quartile * 1e3:.1f}",
             f"{times.shortest * 1e3:.1f}",
             f"{times.longest * 1e3:.1f}",
-            f"{runs[transport][0][0].tokens / times.median:,.0f}",
+            f"{runs[variant][0][0].tokens / times.median:,.0f}",
             f"{first_steps:.1f}",
         )
     return table
@@ -137,7 +68,7 @@ def time_table(runs: Runs) -> Table:
 
 def speed_up_sentence(runs: Runs) -> str:
     """The speed-up of the pooled medians, with its range where there are several repeats."""
-    ratio = step_times(runs[Transport.STOCK]).median / step_times(runs[Transport.SHMEM]).median
+    ratio = step_times(runs[Variant.STOCK]).median / step_times(runs[Variant.SHMEM]).median
     single = speed_ups(runs)
     spread = (
         f" ({min(single):.2f}x to {max(single):.2f}x in {len(single)} alternating repeats)"
@@ -147,21 +78,13 @@ def speed_up_sentence(runs: Runs) -> str:
     return f"Speed-up of the median step: {ratio:.2f}x{spread}."
 
 
-def describe(config: TrainConfig) -> str:
-    """The job in one line."""
-    return (
-        f"{config.layers} layers x {config.width}, {config.heads} heads ({config.kv_heads} key/value), "
-        f"{config.batch} x {config.sequence} bytes a step, {config.ranks} processes "
-        f"(data {config.data} x context {config.context})"
-    )
-
-
 def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Sequence[float]) -> None:
     """Saves a PNG: both loss curves, their difference, and the step times."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    colours = {Transport.SHMEM: "#0b6e4f", Transport.STOCK: "#e07a1f"}
+    colours = {Variant.SHMEM: "#0b6e4f", Variant.STOCK: "#e07a1f"}
     figure = Figure(figsize=(11, 5.2), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(f"SHMEM and stock collectives, same training job\n{describe(config)}", fontsize=11)
@@ -171,9 +94,9 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
     times = figure.add_subplot(grid[:, 1])
 
     steps = range(config.steps)
-    for transport, width, alpha in ((Transport.STOCK, 5.0, 0.45), (Transport.SHMEM, 1.6, 1.0)):
-        curve = [record.loss for record in runs[transport][0]]
-        losses.plot(steps, curve, color=colours[transport], lw=width, alpha=alpha, label=transport.value)
+    for variant, width, alpha in ((Variant.STOCK, 5.0, 0.45), (Variant.SHMEM, 1.6, 1.0)):
+        curve = [record.loss for record in runs[variant][0]]
+        losses.plot(steps, curve, color=colours[variant], lw=width, alpha=alpha, label=variant.value)
     losses.set_ylabel("loss (nats per byte)")
     losses.set_title("Loss: the curves lie on each other", fontsize=10, loc="left")
     if disagreement(differences):
@@ -193,17 +116,17 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
 
     first, last = MEASURED
     times.axvspan(first - 0.5, min(last, config.steps - 1) + 0.5, color="0.94", zorder=0)
-    for transport in (Transport.STOCK, Transport.SHMEM):
-        summary = step_times(runs[transport])
-        label = f"{transport.value}: median {summary.median * 1e3:.0f} ms"
-        for run in runs[transport]:
+    for variant in (Variant.STOCK, Variant.SHMEM):
+        summary = step_times(runs[variant])
+        label = f"{variant.value}: median {summary.median * 1e3:.0f} ms"
+        for run in runs[variant]:
             seconds = [record.seconds * 1e3 for record in run[1:]]
-            times.plot(range(1, len(run)), seconds, "o", ms=4, alpha=0.75, mew=0, color=colours[transport])
+            times.plot(range(1, len(run)), seconds, "o", ms=4, alpha=0.75, mew=0, color=colours[variant])
         times.hlines(
             summary.median * 1e3,
             first - 0.5,
             min(last, config.steps - 1) + 0.5,
-            colours[transport],
+            colours[variant],
             lw=2,
             label=label,
         )
@@ -214,5 +137,6 @@ def save_picture(path: Path, config: TrainConfig, runs: Runs, differences: Seque
     times.set_xlabel(f"step (step 0 compiles and is not shown; grey: measured steps {first}-{last})")
     times.legend(frameon=False, loc="upper right")
     for axes in (losses, gaps, times):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=130)

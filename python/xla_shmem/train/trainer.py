@@ -1,163 +1,144 @@
-"""Trains a Llama-style decoder with context-parallel ring attention: an ordinary multi-process JAX job.
+"""Trains a Llama decoder on a mesh of devices: an ordinary JAX job, one process per rank.
 
-One process per rank calls `main`; nothing here knows or cares which transport carries the collectives.
+Nothing here knows or cares which transport carries the collectives.
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import jax
-import numpy as np
-import optax  # type: ignore[import-untyped]
-from jax import lax
-from jax.sharding import AxisType, Mesh, NamedSharding
-from jax.sharding import PartitionSpec as P
-from numpy.typing import NDArray
 
-from xla_shmem.models import llama
-from xla_shmem.models.ring_attention import local_positions, ring_attention, zigzag_order
-from xla_shmem.train import text
-from xla_shmem.train.config import TrainConfig, config_options, from_options
-from xla_shmem.train.step_log import StepRecord, append_record
+from xla_shmem.parallel import sharding
+from xla_shmem.parallel.mesh import make_mesh
+from xla_shmem.parallel.zigzag import zigzag_order
+from xla_shmem.rank_environment import inside_a_job
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.config_options import config_options, from_options
+from xla_shmem.train.corpus import Tokens, open_corpus
+from xla_shmem.train.feed import Feed
+from xla_shmem.train.job_folder import check_folder
+from xla_shmem.train.step import TrainState, abstract_state, init_state, make_train_step
+from xla_shmem.train.step_log import LOG_NAME, StepRecord, append_record, forget_records
+from xla_shmem.train.stop_request import StopRequest
+from xla_shmem.train.throughput import step_flops
+from xla_shmem.train.windows import Windows
 
-_SPREAD = P("data", "context")  # type: ignore[no-untyped-call]
-_REPLICATED = P()  # type: ignore[no-untyped-call]
-
-
-class State(NamedTuple):
-    """What a step updates; the same on every rank."""
-
-    params: llama.Params
-    optimizer: optax.OptState
+if TYPE_CHECKING:
+    from xla_shmem.train.checkpoints import Checkpoints
 
 
-def make_mesh(config: TrainConfig) -> Mesh:
-    """Mesh (data, context) over all devices of the job.
-
-    Raises:
-      ValueError: the job has another number of devices.
-    """
-    if config.ranks != jax.device_count():
-        raise ValueError(
-            f"mesh data {config.data} x context {config.context} needs {config.ranks} devices, this job has "
-            f"{jax.device_count()}; start {config.ranks} ranks or choose --data and --context to match."
-        )
-    return jax.make_mesh((config.data, config.context), ("data", "context"), axis_types=(AxisType.Auto,) * 2)
+class Stopped(Exception):
+    """Somebody asked for the end of the job; the message says after which step, and whether it can go on there."""
 
 
-def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
-    """AdamW with gradients clipped to norm 1, linear warm-up and cosine decay over the job's steps."""
-    schedule = optax.warmup_cosine_decay_schedule(
-        init_value=config.learning_rate / (config.warmup + 1),
-        peak_value=config.learning_rate,
-        warmup_steps=config.warmup,
-        decay_steps=max(config.steps, config.warmup + 1),
-        end_value=config.learning_rate / 10,
-    )
-    return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=0.1))
+def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
+    """Trains on all devices of the job, from the newest checkpoint if the job resumes; yields a record of each step.
 
-
-def make_train_step(
-    config: TrainConfig, mesh: Mesh
-) -> Callable[[State, jax.Array, jax.Array], tuple[State, jax.Array]]:
-    """The compiled step: (state, inputs, targets) -> (new state, loss).
-
-    Inputs and targets are [batch, sequence] int32 in zig-zag order, spread over (data, context); the state is
-    replicated and its buffers are reused.
-    """
-    model = config.model()
-    optimizer = make_optimizer(config)
-    attention = functools.partial(ring_attention, axis_name="context")
-
-    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(_REPLICATED, _SPREAD, _SPREAD), out_specs=_REPLICATED)
-    def loss_and_gradients(
-        params: llama.Params, inputs: jax.Array, targets: jax.Array
-    ) -> tuple[jax.Array, llama.Params]:
-        # Each rank differentiates its own tokens' loss, then all agree on the mean: without the cast,
-        # gradients of replicated parameters would be summed inside every layer of the backward scan instead
-        # of once at its end.
-        params = lax.pcast(params, mesh.axis_names, to="varying")
-        positions = local_positions(inputs.shape[1], "context")
-        loss = jax.value_and_grad(llama.next_token_loss)
-        local = loss(params, inputs, targets, positions, model, attention)
-        mean: tuple[jax.Array, llama.Params] = lax.pmean(local, mesh.axis_names)  # type: ignore[no-untyped-call]
-        return mean
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def train_step(state: State, inputs: jax.Array, targets: jax.Array) -> tuple[State, jax.Array]:
-        loss, gradients = loss_and_gradients(state.params, inputs, targets)
-        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
-        return State(optax.apply_updates(state.params, updates), optimizer_state), loss
-
-    return train_step
-
-
-def make_state(config: TrainConfig, mesh: Mesh) -> State:
-    """Fresh state, replicated; every rank computes the same one from the seed."""
-    optimizer = make_optimizer(config)
-
-    @functools.partial(jax.jit, out_shardings=NamedSharding(mesh, _REPLICATED))
-    def init(key: jax.Array) -> State:
-        params = llama.init_params(config.model(), key)
-        return State(params, optimizer.init(params))
-
-    state: State = init(jax.random.key(config.seed))
-    return state
-
-
-def train(config: TrainConfig, windows: text.Windows) -> Iterator[StepRecord]:
-    """Trains for `config.steps` steps on the devices of the job; yields a record after each.
+    All processes call it. Writes the checkpoints that `config` asks for.
 
     Raises:
-      ValueError: the mesh does not match the job's devices.
+      ValueError: the mesh does not match the job's devices, the corpus is too short, or the checkpoint is of another
+        job.
+      Stopped: a signal asked for the end.
     """
-    mesh = make_mesh(config)
-    sharding = NamedSharding(mesh, _SPREAD)
-    order = zigzag_order(config.sequence, config.context)
+    mesh = make_mesh(config.mesh())
+    windows = Windows(tokens, config.sequence, config.batch, config.seed)
+    feed = Feed(windows, sharding.tokens(mesh), zigzag_order(config.sequence, config.context))
     train_step = make_train_step(config, mesh)
-    state = make_state(config, mesh)
+    with contextlib.ExitStack() as stack:
+        checkpoints, first = None, 0
+        if config.checkpoint_every:
+            from xla_shmem.train.checkpoints import Checkpoints  # orbax is needed for checkpoints only
 
-    def spread(tokens: NDArray[np.int32]) -> jax.Array:
-        dealt = tokens[:, order]
-        return jax.make_array_from_callback(dealt.shape, sharding, lambda index: dealt[index])
+            checkpoints = stack.enter_context(Checkpoints(config, len(tokens)))
+            first = checkpoints.newest or 0
+        state = checkpoints.restore(abstract_state(config, mesh)) if first and checkpoints else init_state(config, mesh)
+        stop = stack.enter_context(StopRequest(jax.process_count() > 1))
+        done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop)
+    if done < config.steps:
+        how = "--resume goes on there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
+        raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
 
-    for step in range(config.steps):
+
+def _steps(
+    config: TrainConfig,
+    first: int,
+    state: TrainState,
+    train_step: Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Any]],
+    feed: Feed,
+    checkpoints: Checkpoints | None,
+    stop: StopRequest,
+) -> Generator[StepRecord, None, int]:
+    """Yields the records and returns how many steps are done: all, or as many as there were when asked to stop."""
+    tokens = config.batch * config.sequence
+    tera = step_flops(config.model(), config.batch, config.sequence) / config.devices / 1e12
+    batch = feed.at(first)
+    for step in range(first, config.steps):
         start = time.perf_counter()
-        inputs, targets = windows.at(step)
-        state, loss = train_step(state, spread(inputs), spread(targets))
-        jax.block_until_ready((state, loss))  # type: ignore[no-untyped-call]
+        state, metrics = train_step(state, *batch)
+        if step + 1 < config.steps:
+            batch = feed.at(step + 1)  # while this step runs
+        jax.block_until_ready((state, metrics))  # type: ignore[no-untyped-call]
         seconds = time.perf_counter() - start
-        yield StepRecord(step, float(loss), seconds, inputs.size)
+        yield StepRecord(
+            step, float(metrics.loss), seconds, tokens, tokens / seconds, tera / seconds, compiled=step == first
+        )
+        done = step + 1
+        stopping = done < config.steps and stop.after(done)
+        if checkpoints is not None and (stopping or checkpoints.due(done)):
+            checkpoints.save(done, state)
+        if stopping:
+            return done
+    return config.steps
+
+
+def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None:
+    """This process's part of the job; rank 0 writes the log and calls `on_step` with each record.
+
+    Raises:
+      ValueError, Stopped: as `train`.
+    """
+    if inside_a_job(os.environ):
+        jax.distributed.initialize()
+    check_folder(config)
+    log = Path(config.out) / LOG_NAME
+    tokens = open_corpus(config.corpus, config.token_dtype, config.model().vocab)
+    begun = False
+    for record in train(config, tokens):
+        if jax.process_index() == 0:
+            if not begun:
+                log.parent.mkdir(parents=True, exist_ok=True)
+                forget_records(log, record.step)
+                begun = True
+            append_record(log, record)
+            on_step(record)
 
 
 @click.command()
-@config_options
-@click.option(
-    "--log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="File to which rank 0 adds a JSON line per step: step, loss, seconds, tokens.",
-)
-def main(log: Path | None, **options: Any) -> None:
-    """Train a small Llama-style decoder on the sources of Python's standard library, one process per rank."""
-    config = from_options(options)
-    if config.ranks > 1:
-        jax.distributed.initialize()
-    tokens = text.read_bytes(text.standard_library_sources())
+@config_options()
+def main(config: Path | None, **options: Any) -> None:
+    """One rank of a training job; `xla-shmem train` starts them."""
     try:
-        windows = text.Windows(tokens, config.sequence, config.batch, config.seed)
-        for record in train(config, windows):
-            if jax.process_index() == 0:
-                click.echo(f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s")
-                if log is not None:
-                    append_record(log, record)
+        run_rank(from_options(config, options), print_step)
     except ValueError as error:
         raise click.ClickException(str(error)) from None
+    except Stopped as stopped:
+        click.echo(str(stopped))
+
+
+def print_step(record: StepRecord) -> None:
+    """A line for those who have no terminal."""
+    click.echo(
+        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
+        f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"
+    )
 
 
 if __name__ == "__main__":

@@ -1,0 +1,1 @@
+"""How one job is spread over a mesh of devices. Importing this package does not import JAX."""

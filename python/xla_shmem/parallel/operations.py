@@ -1,0 +1,133 @@
+"""What the decoder does its own way on a mesh."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import jax
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xla_shmem.models.llama import Operations, Weight
+from xla_shmem.parallel import sharding
+from xla_shmem.parallel.gathered_attention import gathered_attention
+from xla_shmem.parallel.ring_attention import ring_attention
+from xla_shmem.parallel.tensor_matmul import gather_matmul, matmul_scatter
+
+#: Schemes of context parallelism.
+ATTENTION = {"ring": ring_attention, "gather": gathered_attention}
+
+
+def make_operations(
+    mesh: Mesh, attention: str = "ring", shard_over_context: bool = False, tensor_matmul: str = "sync"
+) -> Operations:
+    """The operations for a mesh whose sequences are dealt in zig-zag order along `context`.
+
+    Args:
+      mesh: of the job.
+      attention: `ring` sends blocks of keys and values round the ring, `gather` gathers them all.
+      shard_over_context: as for `sharding.parameter_rules`.
+      tensor_matmul: with `sync` tensor-parallel ranks all hold the residual stream, and sum up products with an
+        all-reduce; scores are split by vocabulary. With `async` each holds a slice of the sequence, which it
+        gathers and scatters beside the partial products, and makes the scores of its slice.
+    """
+    embed = dict(sharding.parameter_rules(shard_over_context))["embed"]
+    overlapped = tensor_matmul == "async" and mesh.shape["tensor"] > 1
+    dense = _asynchronous(mesh, embed) if overlapped else _synchronous(mesh, embed)
+    whole = _at(mesh, "tensor", None)
+
+    def embedding(table: jax.Array) -> jax.Array:
+        # The second pin is for its transpose: each rank adds up its own tokens' rows before rows are split. Asked
+        # for split rows alone, the partitioner would gather all tokens on every rank.
+        return sharding.pinned(sharding.gathered(table, whole, _at(mesh, "tensor", embed)), whole)
+
+    scheme = ATTENTION[attention]
+    heads = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
+
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=(heads, heads, heads), out_specs=heads)
+    def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        return scheme(q, k, v, "context")
+
+    return Operations(attention=attend, embedding=embedding, **dense)
+
+
+def _synchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
+    """Matmuls whose collectives the partitioner finds."""
+    columns, rows = (
+        (_at(mesh, None, "tensor"), _at(mesh, embed, "tensor")),
+        (_at(mesh, "tensor", None), _at(mesh, "tensor", embed)),
+    )
+
+    def gathered(weight: Weight, places: tuple[NamedSharding, NamedSharding]) -> Weight:
+        return weight._replace(kernel=sharding.gathered(weight.kernel, *places))
+
+    def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
+        return sharding.pinned(x, sharding.activation(mesh, names))
+
+    def dense_in(x: jax.Array, weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
+        return tuple(gathered(weight, columns).applied_to(x) for weight in weights)
+
+    def dense_out(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) -> jax.Array:
+        products = (gathered(weight, rows).applied_to(x) for x, weight in zip(xs, weights, strict=True))
+        return constrain(functools.reduce(operator.add, products), ("batch", "residual_length", "width"))
+
+    def head(x: jax.Array, weight: Weight) -> jax.Array:
+        return constrain(gathered(weight, columns).applied_to(x), ("batch", "residual_length", "vocab"))
+
+    return {"dense_in": dense_in, "dense_out": dense_out, "head": head, "constrain": constrain}
+
+
+def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
+    """Matmuls that overlap with their own transfers; between them each rank holds a slice of the sequence."""
+    held = sharding.activation(mesh, ("batch", "residual_length", "width"), sliced=True).spec
+    features = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
+    columns, rows = P(embed, "tensor"), P("tensor", embed)  # type: ignore[no-untyped-call]
+
+    def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
+        return sharding.pinned(x, sharding.activation(mesh, names, sliced=True))
+
+    def dense_in(x: jax.Array, weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(held, columns), out_specs=features)
+        def layer(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            kernels = tuple(_gathered_shards(kernel, embed, axis=0) for kernel in kernels)
+            return gather_matmul(x, kernels, axis_name="tensor", split="sequence")
+
+        products: tuple[jax.Array, ...] = layer(x, _kernels(weights))
+        return products
+
+    def dense_out(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) -> jax.Array:
+        @functools.partial(jax.shard_map, mesh=mesh, in_specs=(features, rows), out_specs=held)
+        def layer(xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]) -> jax.Array:
+            kernels = tuple(_gathered_shards(kernel, embed, axis=1) for kernel in kernels)
+            return matmul_scatter(xs, kernels, axis_name="tensor", split="sequence")
+
+        total: jax.Array = layer(xs, _kernels(weights))
+        return total
+
+    def head(x: jax.Array, weight: Weight) -> jax.Array:
+        kernel = sharding.gathered(weight.kernel, _at(mesh), NamedSharding(mesh, columns))
+        return constrain(weight._replace(kernel=kernel).applied_to(x), ("batch", "residual_length", "vocab"))
+
+    return {"dense_in": dense_in, "dense_out": dense_out, "head": head, "constrain": constrain}
+
+
+def _kernels(weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
+    for weight in weights:
+        if weight.dot_general is not lax.dot_general:
+            raise ValueError(
+                "asynchronous tensor-parallel matmuls do not multiply in FP8; choose --tensor-matmul sync."
+            )
+    return tuple(weight.kernel for weight in weights)
+
+
+def _gathered_shards(kernel: jax.Array, over: tuple[str, ...], axis: int) -> jax.Array:
+    """A kernel gathered from its shards; the transpose is the reduce-scatter of its gradient."""
+    gathered: jax.Array = lax.all_gather(kernel, over, axis=axis, tiled=True)
+    return gathered
+
+
+def _at(mesh: Mesh, *spec: object) -> NamedSharding:
+    return NamedSharding(mesh, P(*spec))  # type: ignore[no-untyped-call]

@@ -1,0 +1,106 @@
+"""Where arrays of a job lie on its mesh: parameters by their logical axes, activations, tokens."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import flax.linen as nn
+import jax
+from flax.linen.spmd import logical_to_mesh_sharding
+from jax import lax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+#: Mesh axes that split the batch.
+BATCH = ("data", "fsdp")
+
+# Logical axes of parameters that a tensor-parallel layer splits.
+_TENSOR = ("heads", "kv_heads", "mlp", "vocab")
+
+_ACTIVATIONS = {
+    "batch": BATCH,
+    "length": "context",
+    "residual_length": "context",
+    "heads": "tensor",
+    "vocab": "tensor",
+    "width": None,
+}
+
+# Where tensor-parallel ranks hold slices of the sequence between layers, and its scores, instead of all of it.
+_SLICED = _ACTIVATIONS | {"residual_length": ("context", "tensor"), "vocab": None}
+
+
+def parameter_rules(shard_over_context: bool = False) -> tuple[tuple[str, Any], ...]:
+    """Mesh axes of every logical axis that a parameter can have.
+
+    Args:
+      shard_over_context: spread parameters and optimizer state over `context` too instead of replicating them
+        there; each rank then gathers a layer's weights before it uses them, as along `fsdp`.
+    """
+    embed = ("fsdp", "context") if shard_over_context else ("fsdp",)
+    return (("embed", embed), ("layers", None), ("head_dim", None), *((name, "tensor") for name in _TENSOR))
+
+
+def parameters(boxed: Any, mesh: Mesh, shard_over_context: bool = False) -> Any:
+    """Shardings of a tree whose parameters carry the names of their logical axes; what has none is replicated.
+
+    Args:
+      boxed: tree with `flax.linen.LogicallyPartitioned` leaves, abstract or not; optimizer state included.
+      mesh: of the job.
+      shard_over_context: as for `parameter_rules`.
+    """
+    logical = nn.get_partition_spec(boxed)
+    return logical_to_mesh_sharding(logical, mesh, parameter_rules(shard_over_context))
+
+
+def tokens(mesh: Mesh) -> NamedSharding:
+    """Of [batch, sequence] token arrays."""
+    return NamedSharding(mesh, P(BATCH, "context"))  # type: ignore[no-untyped-call]
+
+
+def activation(mesh: Mesh, names: tuple[str | None, ...], sliced: bool = False) -> NamedSharding:
+    """Of an activation with these logical axes.
+
+    Args:
+      mesh: of the job.
+      names: batch, length, residual_length (between layers, and of scores), width, heads, vocab; None is not split.
+      sliced: tensor-parallel ranks hold slices of the sequence between layers.
+    """
+    rules = _SLICED if sliced else _ACTIVATIONS
+    spec = P(*(None if name is None else rules[name] for name in names))  # type: ignore[no-untyped-call]
+    return NamedSharding(mesh, spec)
+
+
+def pinned(x: jax.Array, where: NamedSharding) -> jax.Array:
+    """x, placed there."""
+    placed: jax.Array = lax.with_sharding_constraint(x, where)  # type: ignore[no-untyped-call]
+    return placed
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def gathered(weight: jax.Array, whole: NamedSharding, sharded: NamedSharding) -> jax.Array:
+    """A weight gathered from its shards where it is used; its gradient goes back to shards where it is made.
+
+    The transpose of a sharding constraint is the same constraint, which would ask for the whole gradient on
+    every device first.
+
+    Args:
+      weight: lies as `sharded` says.
+      whole: how a layer needs it.
+      sharded: how it is stored, and how its gradient shall lie.
+    """
+    return pinned(weight, whole)
+
+
+def _gathered_forward(weight: jax.Array, whole: NamedSharding, sharded: NamedSharding) -> tuple[jax.Array, None]:
+    return pinned(weight, whole), None
+
+
+def _gathered_backward(
+    whole: NamedSharding, sharded: NamedSharding, residual: None, gradient: jax.Array
+) -> tuple[jax.Array]:
+    return (pinned(gradient, sharded),)
+
+
+gathered.defvjp(_gathered_forward, _gathered_backward)

@@ -1,0 +1,327 @@
+"""Matmuls of tensor parallelism whose transfers run beside the partial products.
+
+A gather before a matmul, or a reduce-scatter after it, leaves the processors idle for as long as the bytes travel. Cut
+into the ring's hops, every transfer has a partial product that does not need it (Wang et al.: "Overlap Communication
+with Dependent Computation via Decomposition in Large Deep Learning Models", ASPLOS 2023):
+
+    gather_matmul     the inputs' shards travel; each is multiplied while the next one is on its way
+    matmul_scatter    the sums travel; the product for the next rank is computed while the sum for it is on its way
+
+Each is the other's transpose, so a backward pass has as many hops as the forward pass, and its transfers overlap in the
+same way. What is split over the ranks between such a pair of layers:
+
+    "features"   activations are [..., features / ranks], as in the "Transformers with Tensor Parallelism" tutorial of
+                 the University of Amsterdam: norms need a sum over the ranks, everything else is local
+    "sequence"   activations are [..., sequence / ranks, features], as in Megatron's sequence parallelism (Korthikanti
+                 et al.: arXiv:2205.05198): norms and residuals are local
+
+All functions are called inside `jax.shard_map`. Products are accumulated in f32 where the inputs are narrower; a
+travelling sum is rounded to the inputs' type at each hop, as it is in a reduce-scatter of that type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Literal, NamedTuple, get_args
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Split = Literal["features", "sequence"]
+
+_SEQUENCE_AXIS = -2
+_FEATURE_AXIS = -1
+
+
+def gather_matmul(
+    x: jax.Array,
+    kernels: Sequence[jax.Array],
+    *,
+    axis_name: str,
+    split: Split,
+    bidirectional: bool = False,
+) -> tuple[jax.Array, ...]:
+    """Products of the whole input, whose shards lie on the ranks of `axis_name`, with this rank's kernels.
+
+    All kernels share one journey of the shards. Differentiated, the gathered input is kept for the kernels' gradients,
+    so that it need not travel again; rematerialisation drops it.
+
+    Args:
+      x: this rank's shard: [..., features / ranks] if `split` is "features", else [..., sequence / ranks, features].
+      kernels: each [features, out], this rank's columns, in the type of `x`.
+      axis_name: mesh axis of the ring.
+      split: which axis of the input is split over the ranks.
+      bidirectional: shards travel both ways, which halves the distance and uses both directions of the links.
+
+    Returns:
+      For each kernel [..., sequence, out], in the type of `x`.
+
+    Raises:
+      ValueError: sizes or types that do not fit together.
+    """
+    ranks = lax.axis_size(axis_name)
+    features = x.shape[-1] * (ranks if split == "features" else 1)
+    for kernel in kernels:
+        _check(x, kernel, split)
+        if kernel.shape[0] != features:
+            raise ValueError(
+                f'gather_matmul over axis "{axis_name}": a kernel of {kernel.shape[0]} rows cannot multiply '
+                f"gathered inputs of {features} features."
+            )
+    x, *varying = _equally_varying(x, *kernels)
+    return _gather_matmul(_Ring(axis_name, split, bidirectional), x, tuple(varying))
+
+
+def matmul_scatter(
+    xs: Sequence[jax.Array],
+    kernels: Sequence[jax.Array],
+    *,
+    axis_name: str,
+    split: Split,
+    bidirectional: bool = False,
+) -> jax.Array:
+    """This rank's shard of the sum of `x @ kernel` over all pairs and over all ranks of `axis_name`.
+
+    Args:
+      xs: each [..., sequence, in]: this rank's part of the features that the ranks' products are summed over.
+      kernels: one for each of `xs`, [in, features], this rank's rows, in the type of `xs`.
+      axis_name: mesh axis of the ring.
+      split: which axis of the result is split over the ranks.
+      bidirectional: sums travel both ways, which halves the distance and uses both directions of the links.
+
+    Returns:
+      [..., sequence, features / ranks] if `split` is "features", else [..., sequence / ranks, features], in the type of
+      `xs`.
+
+    Raises:
+      ValueError: sizes or types that do not fit together, or an axis that does not divide into the ranks.
+    """
+    if len(xs) != len(kernels):
+        raise ValueError(f"matmul_scatter: {len(xs)} inputs but {len(kernels)} kernels; each input has one.")
+    for x, kernel in zip(xs, kernels, strict=True):
+        _check(x, kernel, split)
+        if kernel.shape[0] != x.shape[-1]:
+            raise ValueError(
+                f'matmul_scatter over axis "{axis_name}": a kernel of {kernel.shape[0]} rows cannot multiply inputs of '
+                f"{x.shape[-1]} features."
+            )
+        if (x.shape[:-1], kernel.shape[1]) != (xs[0].shape[:-1], kernels[0].shape[1]):
+            raise ValueError(
+                f"matmul_scatter: products of {(*x.shape[:-1], kernel.shape[1])} and of "
+                f"{(*xs[0].shape[:-1], kernels[0].shape[1])} cannot be summed."
+            )
+    ranks = lax.axis_size(axis_name)
+    size = kernels[0].shape[1] if split == "features" else xs[0].shape[_SEQUENCE_AXIS]
+    if size % ranks:
+        kind = "output features" if split == "features" else "positions of the sequence"
+        raise ValueError(
+            f'matmul_scatter: {size} {kind} do not divide into the {ranks} ranks of axis "{axis_name}"; choose a '
+            f"multiple of {ranks}."
+        )
+    varying = _equally_varying(*xs, *kernels)
+    ring = _Ring(axis_name, split, bidirectional)
+    return _matmul_scatter(ring, tuple(varying[: len(xs)]), tuple(varying[len(xs) :]))
+
+
+def arrivals(x: jax.Array, axis_name: str, bidirectional: bool = False) -> Iterator[tuple[jax.Array, jax.Array]]:
+    """Shards of all ranks of `axis_name`, in the order in which they come by: this rank's own, then its neighbours'.
+
+    The transfers of the next round are issued before a shard is handed out, so what is computed from it overlaps with
+    them. Differentiated as it stands, gradients travel back the same way and are summed up on it.
+
+    Args:
+      x: this rank's shard.
+      axis_name: mesh axis of the ring.
+      bidirectional: shards travel both ways.
+
+    Yields:
+      (owner, shard): the rank along the axis that the shard set out from, and the shard.
+    """
+    ranks, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
+    up_hops, down_hops = _hops(ranks, bidirectional)
+    up = down = x
+    arrived = [(rank, x)]
+    for hop in range(1, up_hops + 2):
+        following = []
+        if hop <= up_hops:
+            up = _shift(up, axis_name, +1)
+            following.append(((rank - hop) % ranks, up))
+        if hop <= down_hops:
+            down = _shift(down, axis_name, -1)
+            following.append(((rank + hop) % ranks, down))
+        yield from arrived
+        arrived = following
+
+
+class _Ring(NamedTuple):
+    axis_name: str
+    split: Split
+    bidirectional: bool
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _gather_matmul(ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    return _gathered_products(ring, x, kernels, contracted=0)[0]
+
+
+def _gather_matmul_forward(
+    ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...]
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, tuple[jax.Array, ...]]]:
+    products, whole = _gathered_products(ring, x, kernels, contracted=0)
+    return products, (whole, kernels)
+
+
+def _gather_matmul_backward(
+    ring: _Ring, kept: tuple[jax.Array, tuple[jax.Array, ...]], gradients: tuple[jax.Array, ...]
+) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    whole, kernels = kept
+    to_kernels = tuple(_kernel_gradient(whole, gradient) for gradient in gradients)
+    return _scattered_products(ring, gradients, kernels, contracted=1), to_kernels
+
+
+_gather_matmul.defvjp(_gather_matmul_forward, _gather_matmul_backward)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _matmul_scatter(ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]) -> jax.Array:
+    return _scattered_products(ring, xs, kernels, contracted=0)
+
+
+def _matmul_scatter_forward(
+    ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]
+) -> tuple[jax.Array, tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]]:
+    return _matmul_scatter(ring, xs, kernels), (xs, kernels)
+
+
+def _matmul_scatter_backward(
+    ring: _Ring, kept: tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]], gradient: jax.Array
+) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
+    xs, kernels = kept
+    to_xs, whole = _gathered_products(ring, gradient, kernels, contracted=1)
+    return to_xs, tuple(_kernel_gradient(x, whole) for x in xs)
+
+
+_matmul_scatter.defvjp(_matmul_scatter_forward, _matmul_scatter_backward)
+
+
+def _gathered_products(
+    ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...], contracted: int
+) -> tuple[tuple[jax.Array, ...], jax.Array]:
+    """Products of the gathered input with each kernel, whose axis `contracted` meets the features; and that input."""
+    ranks = lax.axis_size(ring.axis_name)
+    axis = _FEATURE_AXIS if ring.split == "features" else _SEQUENCE_AXIS
+    whole: jax.Array | None = None
+    products: list[jax.Array | None] = [None] * len(kernels)
+    for owner, shard in arrivals(x, ring.axis_name, ring.bidirectional):
+        whole = _place(whole, shard, owner, ranks, axis)
+        for i, kernel in enumerate(kernels):
+            if ring.split == "features":
+                products[i] = _plus(_product(shard, _part(kernel, owner, ranks, contracted), contracted), products[i])
+            else:
+                product = _product(shard, kernel, contracted).astype(x.dtype)
+                products[i] = _place(products[i], product, owner, ranks, axis)
+    assert whole is not None
+    return tuple(product.astype(x.dtype) for product in products if product is not None), whole
+
+
+def _scattered_products(
+    ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...], contracted: int
+) -> jax.Array:
+    """This rank's shard of the summed products of each input with its kernel, whose axis `contracted` meets it."""
+    ranks = lax.axis_size(ring.axis_name)
+
+    def products_for(owner: jax.Array) -> jax.Array:
+        total: jax.Array | None = None
+        for x, kernel in zip(xs, kernels, strict=True):
+            if ring.split == "features":
+                kernel = _part(kernel, owner, ranks, 1 - contracted)
+            else:
+                x = _part(x, owner, ranks, _SEQUENCE_AXIS)
+            total = _plus(_product(x, kernel, contracted), total)
+        assert total is not None
+        return total
+
+    return _travelling_sum(products_for, xs[0].dtype, ring)
+
+
+def _travelling_sum(products_for: Callable[[jax.Array], jax.Array], dtype: jnp.dtype, ring: _Ring) -> jax.Array:
+    """The sum over all ranks of their `products_for(this rank)`, in `dtype`.
+
+    The sum for a rank sets out at the far end of the ring and gains a product at every rank that it passes. That
+    product does not need the sum that is on its way to it.
+    """
+    ranks, rank = lax.axis_size(ring.axis_name), lax.axis_index(ring.axis_name)
+    up_hops, down_hops = _hops(ranks, ring.bidirectional)
+    up: jax.Array | None = None
+    down: jax.Array | None = None
+    for left in range(up_hops, 0, -1):
+        up = _shift(_plus(products_for((rank + left) % ranks), up).astype(dtype), ring.axis_name, +1)
+        if left <= down_hops:
+            down = _shift(_plus(products_for((rank - left) % ranks), down).astype(dtype), ring.axis_name, -1)
+    return _plus(_plus(products_for(rank), up), down).astype(dtype)
+
+
+def _hops(ranks: int, bidirectional: bool) -> tuple[int, int]:
+    """Hops up and down the ring: ranks - 1 in all."""
+    return (ranks // 2, (ranks - 1) // 2) if bidirectional else (ranks - 1, 0)
+
+
+def _shift(x: jax.Array, axis_name: str, by: int) -> jax.Array:
+    ranks = lax.axis_size(axis_name)
+    received: jax.Array = lax.ppermute(  # type: ignore[no-untyped-call]
+        x, axis_name, [(source, (source + by) % ranks) for source in range(ranks)]
+    )
+    return received
+
+
+def _product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
+    dimensions = (((x.ndim - 1,), (contracted,)), ((), ()))
+    return lax.dot_general(x, kernel, dimensions, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
+
+
+def _kernel_gradient(x: jax.Array, gradient: jax.Array) -> jax.Array:
+    """[in, out] of x [..., in] and the gradient [..., out] of its product."""
+    leading = tuple(range(x.ndim - 1))
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    return lax.dot_general(x, gradient, ((leading, leading), ((), ())), preferred_element_type=wide).astype(x.dtype)
+
+
+def _part(x: jax.Array, owner: jax.Array, ranks: int, axis: int) -> jax.Array:
+    size = x.shape[axis] // ranks
+    return lax.dynamic_slice_in_dim(x, owner * size, size, axis)
+
+
+def _place(whole: jax.Array | None, part: jax.Array, owner: jax.Array, ranks: int, axis: int) -> jax.Array:
+    """`part` as part `owner` of `whole`, which starts as zeros."""
+    size = part.shape[axis]
+    if whole is None:
+        shape = list(part.shape)
+        shape[axis] *= ranks
+        whole = jnp.zeros(shape, part.dtype)
+    return lax.dynamic_update_slice_in_dim(whole, part, owner * size, axis)
+
+
+def _plus(x: jax.Array, y: jax.Array | None) -> jax.Array:
+    return x if y is None else x + y
+
+
+def _equally_varying(*arrays: jax.Array) -> list[jax.Array]:
+    """The arrays, all marked as differing over the mesh axes that any of them differs over.
+
+    A kernel that is the same on all data-parallel ranks gets its gradients summed over them here, by the transpose.
+    """
+    axes = frozenset[str]().union(*(jax.typeof(x).mat.varying for x in arrays))
+    return [lax.pcast(x, tuple(axes - jax.typeof(x).mat.varying), to="varying") for x in arrays]
+
+
+def _check(x: jax.Array, kernel: jax.Array, split: Split) -> None:
+    if x.dtype != kernel.dtype:
+        raise ValueError(f"inputs of type {x.dtype} but a kernel of type {kernel.dtype}; cast one of them.")
+    if kernel.ndim != 2:
+        raise ValueError(f"a kernel of shape {kernel.shape}; it must be a matrix [in, out].")
+    if split not in get_args(Split):
+        raise ValueError(f'split is "{split}"; it must be one of {", ".join(get_args(Split))}.')
+    if split == "sequence" and x.ndim < 2:
+        raise ValueError(f"inputs of shape {x.shape} have no sequence to split; it is the last axis but one.")

@@ -1,0 +1,103 @@
+"""``xla-shmem compare``."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+
+from xla_shmem.bench.machine import describe_machine
+from xla_shmem.report_console import report_console
+from xla_shmem.train import compare_report
+from xla_shmem.train.compare_plan import plan, read_list
+from xla_shmem.train.compare_results import Row, save_json
+from xla_shmem.train.config import ConfigError, TrainConfig
+from xla_shmem.train.config_options import config_options, from_options
+from xla_shmem.train.job_run import RunError, Variant
+from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
+from xla_shmem.train.progress import JobProgress
+from xla_shmem.train.side_by_side import run_in_turns
+
+#: Options of `xla-shmem train` that are lists here, or make no sense.
+_LEFT_OUT = ("sequence", "context", "tensor", "out", "checkpoint_every", "checkpoints_kept", "resume")
+
+#: Up to the last measured step.
+_STEPS = 21
+
+#: Exit code after Ctrl-C: 128 plus SIGINT.
+_INTERRUPTED = 130
+
+
+@click.command("compare")
+@config_options(leave_out=_LEFT_OUT)
+@click.option("--sequence", "--seq", "sequences", default="1024,2048,4096", show_default=True, help="Tokens, a list.")
+@click.option("--context", "contexts", default="2,4", show_default=True, help="Degrees of context parallelism, a list.")
+@click.option("--tensor", "tensors", default="1", show_default=True, help="Degrees of tensor parallelism, a list.")
+@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Turns of every variant.")
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("out/compare"),
+    show_default=True,
+    help="Folder for everything measured (compare.json), the picture (compare.png), and every run's log.",
+)
+def compare_command(
+    config: Path | None, sequences: str, contexts: str, tensors: str, repeats: int, out: Path, **options: Any
+) -> None:
+    """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
+
+    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: a step less the
+    same step with a ring that sends nothing. The variants take turns, on CPU processes of this machine. Losses of both
+    backends have to agree; the exit code is 1 if they do not.
+
+    \b
+    Examples:
+      xla-shmem compare --preset tiny --seq 1024,4096 --context 2,4
+      xla-shmem compare --context 2 --tensor 1,2 --repeats 5
+    """
+    job = from_options(config, options, defaults={"steps": _STEPS, "context": 2})
+    try:
+        check_packages("compare", *TRAIN_PACKAGES)
+        lengths, rings = read_list("sequence", sequences), read_list("context", contexts)
+        jobs = plan(job, lengths, rings, read_list("tensor", tensors))
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        rows = _run(jobs, out.resolve(), repeats)
+    except RunError as error:
+        raise click.ClickException(str(error)) from None
+    except KeyboardInterrupt:
+        click.echo(f"\nStopped; all ranks have ended. What was measured until then is under {out}.", err=True)
+        raise SystemExit(_INTERRUPTED) from None
+    if problems := [problem for row in rows if (problem := row.problem()) is not None]:
+        raise click.ClickException("\n".join(problems))
+
+
+def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
+    """Runs all jobs; prints and saves what was measured, also when somebody has seen enough."""
+    console = report_console()
+    machine = describe_machine()
+    where = f"{machine['cores']} cores, {machine['cpu']}"
+    what = f"{jobs[0].preset}, {repeats} turn{'s' if repeats > 1 else ''} of each variant"
+    console.print(f"{what}, on {where}, load {machine['load'][0]:.1f}.")
+    rows: list[Row] = []
+    try:
+        with JobProgress(console) as progress:
+            for job in jobs:
+                name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
+                folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
+                rows.append(Row(job, run_in_turns(job, folder, list(Variant), repeats, progress, name)))
+    finally:
+        if rows:
+            header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
+            save_json(out / "compare.json", header, rows)
+            compare_report.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
+            console.print(compare_report.table(rows))
+            console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
+            console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
+    return rows

@@ -1,0 +1,90 @@
+"""The table of a comparison, with the columns of the write-up's Table 2, and its picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich import box
+from rich.table import Table
+
+from xla_shmem.train.compare_results import Row
+from xla_shmem.train.job_run import Variant
+from xla_shmem.train.step_times import MEASURED
+
+_COLOURS = {Variant.SHMEM: "#0b6e4f", Variant.STOCK: "#e07a1f"}
+_MARKERS = "os^Dv*"
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """One line for each job."""
+    first, last = MEASURED
+    result = Table(
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=f"Medians of steps {first}-{last}; TFLOP/s of each device; ring: ms of the step that its transfers add",
+        title_justify="left",
+    )
+    for name in ("sequence", "CP", "TP", "devices", "seq/device", "default", "SHMEM", "speed-up"):
+        result.add_column(name, justify="right")
+    for name in ("default ms", "SHMEM ms", "default ring", "SHMEM ring", "losses differ"):
+        result.add_column(name, justify="right")
+    for row in rows:
+        config = row.config
+        result.add_row(
+            f"{config.sequence:,}",
+            str(config.context),
+            str(config.tensor),
+            str(config.devices),
+            f"{config.sequence // config.context:,}",
+            *(f"{row.tflops(variant):.3g}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            f"{row.speed_up:.2f}x",
+            *(f"{row.times(variant).median * 1e3:.1f}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            *(f"{row.exposed(variant) * 1e3:.1f}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            f"{row.largest_difference():.0e}",
+        )
+    return result
+
+
+def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
+    """Saves a PNG: over the sequence's length the speed-up, and what the ring adds to a step on each transport."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    figure = Figure(figsize=(11, 4.6), layout="constrained")
+    FigureCanvasAgg(figure)
+    figure.suptitle(title, fontsize=10)
+    speed, ring = figure.subplots(1, 2)
+    meshes = list(dict.fromkeys((row.config.context, row.config.tensor) for row in rows))
+    shapes = []
+    for number, mesh in enumerate(meshes):
+        marker = _MARKERS[number % len(_MARKERS)]
+        shapes.append(Line2D([], [], color="0.3", marker=marker, label=f"CP {mesh[0]}, TP {mesh[1]}"))
+        of_mesh = sorted(
+            (row for row in rows if (row.config.context, row.config.tensor) == mesh),
+            key=lambda row: row.config.sequence,
+        )
+        lengths = [row.config.sequence for row in of_mesh]
+        speed.plot(lengths, [row.speed_up for row in of_mesh], marker=marker, color=_COLOURS[Variant.SHMEM], lw=1.4)
+        for variant, colour in _COLOURS.items():
+            exposed = [row.exposed(variant) * 1e3 for row in of_mesh]
+            ring.plot(lengths, exposed, marker=marker, color=colour, lw=1.4)
+    speed.axhline(1.0, color="0.6", lw=1, ls="--")
+    speed.set_title("Speed-up of the median step, SHMEM over default", fontsize=10, loc="left")
+    speed.set_ylim(bottom=0)
+    speed.legend(handles=shapes, frameon=False, fontsize=8)
+    ring.axhline(0.0, color="0.6", lw=1)
+    ring.set_title("What the ring's transfers add to a step (ms)", fontsize=10, loc="left")
+    labels = {Variant.SHMEM: "SHMEM", Variant.STOCK: "default"}
+    colours = [Line2D([], [], color=colour, label=labels[variant]) for variant, colour in _COLOURS.items()]
+    ring.legend(handles=[*colours, *shapes], frameon=False, fontsize=8)
+    lengths = sorted({row.config.sequence for row in rows})
+    for axes in (speed, ring):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(lengths, [f"{length:,}" for length in lengths], fontsize=8)
+        axes.minorticks_off()
+        axes.set_xlabel("tokens in a sequence")
+        axes.spines[["top", "right"]].set_visible(False)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=130)

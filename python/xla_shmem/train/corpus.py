@@ -1,0 +1,272 @@
+"""Training text as one row of tokens, read where it lies: text files, JSON lines, and memory-mapped token files."""
+
+from __future__ import annotations
+
+import json
+import sysconfig
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xla_shmem.train.config import TOKEN_DTYPES, ConfigError
+
+#: Values of a token where tokens are bytes.
+BYTES = 256
+
+# Not the library's own text, or left out by some distributions' packages.
+_SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"})
+
+_TOKEN_FILES = (".npy", ".bin")
+_LOOKED_AT = 4096  # bytes from a file's beginning, for telling text from other files
+
+
+class CorpusError(ConfigError):
+    """Training data that cannot be used; the message names the file and says what to do."""
+
+
+class Part(Protocol):
+    """Tokens of one file."""
+
+    path: Path
+
+    def __len__(self) -> int:
+        """Number of tokens."""
+        ...
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        """Tokens `start` to `stop`, both inside the file."""
+        ...
+
+
+class TextFile:
+    """Every byte is a token."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._size = path.stat().st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        with self.path.open("rb") as file:
+            file.seek(start)
+            return np.frombuffer(file.read(stop - start), np.uint8)
+
+
+class JsonLines:
+    """The field `text` of every line in UTF-8, each with a newline after it; only an index is kept in memory.
+
+    Raises:
+      CorpusError: a line is not an object with such a field.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        offsets, lengths = [], []
+        with path.open("rb") as file:
+            offset = 0
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    offsets.append(offset)
+                    lengths.append(len(self._text(line, number)))
+                offset += len(line)
+        self._offsets = np.array(offsets, np.int64)
+        self._ends = np.cumsum(np.array(lengths, np.int64))
+
+    def __len__(self) -> int:
+        return int(self._ends[-1]) if len(self._ends) else 0
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        texts = []
+        with self.path.open("rb") as file:
+            for index, first, last in _pieces(self._ends, start, stop):
+                file.seek(self._offsets[index])
+                texts.append(self._text(file.readline(), index + 1)[first:last])
+        return np.frombuffer(b"".join(texts), np.uint8)
+
+    def _text(self, line: bytes, number: int) -> bytes:
+        try:
+            text = json.loads(line)["text"]
+        except (ValueError, KeyError, TypeError):
+            text = None
+        if not isinstance(text, str):
+            raise CorpusError(f'{self.path}, line {number} is not a JSON object with a string "text".')
+        return text.encode() + b"\n"
+
+
+class TokenFile:
+    """Tokens that somebody else has made: a `.npy` file with one dimension, or a `.bin` file of `dtype`.
+
+    Raises:
+      CorpusError: the file does not hold a row of integers, or `dtype` is not stated for a `.bin` file.
+    """
+
+    def __init__(self, path: Path, dtype: str) -> None:
+        self.path = path
+        self._tokens = self._map(dtype)
+        if self._tokens.ndim != 1 or not np.issubdtype(self._tokens.dtype, np.integer):
+            raise CorpusError(
+                f"{path} holds {self._tokens.dtype} of shape {self._tokens.shape}; tokens are one row of integers."
+            )
+
+    def __len__(self) -> int:
+        return len(self._tokens)
+
+    def read(self, start: int, stop: int) -> NDArray[Any]:
+        return np.asarray(self._tokens[start:stop])
+
+    def _map(self, dtype: str) -> NDArray[Any]:
+        if self.path.suffix == ".npy":
+            try:
+                mapped: NDArray[Any] = np.load(self.path, mmap_mode="r")
+            except ValueError as error:
+                raise CorpusError(f"{self.path} is not a NumPy file: {error}") from None
+            return mapped
+        if not dtype:
+            raise CorpusError(
+                f"{self.path} does not say how wide its tokens are; give token-dtype: {', '.join(TOKEN_DTYPES)}."
+            )
+        size, width = self.path.stat().st_size, np.dtype(dtype).itemsize
+        if size == 0 or size % width:
+            raise CorpusError(f"{self.path} has {size} bytes, which is no number of {dtype} tokens of {width} bytes.")
+        return np.memmap(self.path, dtype, mode="r")
+
+
+class Tokens:
+    """The tokens of several files, one after the other.
+
+    Args:
+      parts: the files.
+      vocab: tokens must be less; looked at when they are read.
+    """
+
+    def __init__(self, parts: Sequence[Part], vocab: int) -> None:
+        self._parts = parts
+        self._vocab = vocab
+        self._ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def __str__(self) -> str:
+        files = f"{len(self._parts)} files" if len(self._parts) > 1 else self._parts[0].path.name
+        return f"{len(self):,} tokens in {files}"
+
+    def read(self, start: int, stop: int) -> NDArray[np.int32]:
+        """Tokens `start` to `stop`.
+
+        Raises:
+          CorpusError: one of them is no token of the vocabulary.
+        """
+        pieces = []
+        for index, first, last in _pieces(self._ends, start, stop):
+            piece = self._parts[index].read(first, last)
+            wrong = np.flatnonzero((piece < 0) | (piece >= self._vocab))
+            if wrong.size:
+                raise CorpusError(
+                    f"{self._parts[index].path}: token {first + int(wrong[0])} is {piece[wrong[0]]}, and the model's "
+                    f"vocabulary has {self._vocab} tokens, 0 to {self._vocab - 1}; choose vocab or preset to match."
+                )
+            pieces.append(piece.astype(np.int32))
+        return np.concatenate(pieces)
+
+
+def open_corpus(corpus: str, token_dtype: str, vocab: int) -> Tokens:
+    """The tokens of a file or folder.
+
+    Args:
+      corpus: a text file, `.jsonl`, `.npy` or `.bin`, or a folder with files of one of these kinds, taken in the order
+        of their relative paths (hidden ones left out); empty for the sources of Python's standard library.
+      token_dtype: element type of `.bin` files; empty if there are none.
+      vocab: number of token values of the model.
+
+    Raises:
+      CorpusError: nothing there, or something else.
+    """
+    if not corpus:
+        files = standard_library_sources()
+    elif (path := Path(corpus)).is_dir():
+        files = _files_of(path)
+    elif path.is_file():
+        files = [path]
+    else:
+        raise CorpusError(
+            f"corpus {corpus} is neither a file nor a folder; leave it out to train on Python's standard library."
+        )
+    kinds = {_kind(file): file for file in files}
+    if len(kinds) > 1:
+        first, second = list(kinds.values())[:2]
+        raise CorpusError(
+            f"corpus {corpus} mixes kinds of files ({first.name}, {second.name}); give one kind a folder."
+        )
+    kind = next(iter(kinds))
+    if kind != "tokens" and vocab < BYTES:
+        raise CorpusError(f"vocab is {vocab}, and text is read as bytes, which need {BYTES}; choose vocab = {BYTES}.")
+    parts: list[Part] = [_open(file, kind, token_dtype) for file in files]
+    return Tokens(parts, vocab)
+
+
+def standard_library_sources(root: Path | None = None) -> list[Path]:
+    """Source files of the standard library in a fixed order (by relative path).
+
+    Args:
+      root: folder to look in; by default the running interpreter's standard library.
+
+    Raises:
+      CorpusError: no `*.py` file under `root`.
+    """
+    root = root or Path(sysconfig.get_path("stdlib"))
+    sources = [path for path in root.rglob("*.py") if not _SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)]
+    if not sources:
+        raise CorpusError(f"{root} holds no Python sources to train on.")
+    return _in_order(root, sources)
+
+
+def _files_of(folder: Path) -> list[Path]:
+    files = [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    ]
+    if not files:
+        raise CorpusError(f"corpus {folder} holds no files.")
+    return _in_order(folder, files)
+
+
+def _in_order(root: Path, files: Sequence[Path]) -> list[Path]:
+    return sorted(files, key=lambda path: path.relative_to(root).as_posix())
+
+
+def _kind(path: Path) -> str:
+    if path.suffix in _TOKEN_FILES:
+        return "tokens"
+    return "jsonl" if path.suffix == ".jsonl" else "text"
+
+
+def _open(path: Path, kind: str, token_dtype: str) -> Part:
+    if kind == "tokens":
+        return TokenFile(path, token_dtype)
+    if kind == "jsonl":
+        return JsonLines(path)
+    with path.open("rb") as file:
+        if b"\0" in file.read(_LOOKED_AT):
+            raise CorpusError(
+                f"{path} is not text (it has a NUL byte); take it out of the corpus. Token files end in .npy or .bin."
+            )
+    return TextFile(path)
+
+
+def _pieces(ends: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+    """Cuts `start` to `stop` where pieces that end at `ends` do: (piece, first, last), both within the piece."""
+    index = int(np.searchsorted(ends, start, side="right"))
+    while start < stop:
+        begin = int(ends[index - 1]) if index else 0
+        last = min(stop, int(ends[index]))
+        if last > start:
+            yield index, start - begin, last - begin
+            start = last
+        index += 1

@@ -1,0 +1,138 @@
+"""The training step of the decoder on a mesh, and the state that it updates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import optax
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from xla_shmem.models.llama import FP8, Llama, next_token_loss
+from xla_shmem.parallel import sharding
+from xla_shmem.parallel.operations import make_operations
+from xla_shmem.parallel.zigzag import zigzag_positions
+from xla_shmem.train.config import TrainConfig
+
+_TYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
+
+
+class TrainState(NamedTuple):
+    """What a step updates."""
+
+    step: jax.Array  # i32: steps done
+    params: Any  # f32
+    optimizer: optax.OptState
+    fp8: Any  # scales and amax histories; empty without FP8
+
+
+class Metrics(NamedTuple):
+    """What a step reports, of the state before its update."""
+
+    loss: jax.Array  # nats per token, mean over the batch
+    gradient_norm: jax.Array  # before clipping
+
+
+TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Metrics]]
+
+
+def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
+    """The decoder of a job, spread over its mesh."""
+    operations = make_operations(mesh, config.attention, config.shard_over_context, config.tensor_matmul)
+    return Llama(config.model(), operations, _TYPES[config.dtype], config.remat, config.fp8)
+
+
+def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
+    """AdamW with gradients clipped to norm 1, linear warm-up and cosine decay over the job's steps."""
+    schedule = optax.warmup_cosine_decay_schedule(
+        init_value=config.learning_rate / (config.warmup + 1),
+        peak_value=config.learning_rate,
+        warmup_steps=config.warmup,
+        decay_steps=max(config.steps, config.warmup + 1),
+        end_value=config.learning_rate / 10,
+    )
+    return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=0.1, mask=_decayed))
+
+
+def _decayed(params: Any) -> Any:
+    """Matrices decay towards zero, scales of norms do not."""
+    return jax.tree_util.tree_map_with_path(lambda path, _: jax.tree_util.DictKey("scale") not in path, params)
+
+
+def abstract_state(config: TrainConfig, mesh: Mesh) -> TrainState:
+    """Shapes, types and shardings of the state: what a checkpoint is restored into, or a step compiled for."""
+    boxed = jax.eval_shape(functools.partial(_fresh, config, mesh), jax.random.key(0))
+    shardings = sharding.parameters(boxed, mesh, config.shard_over_context)
+    return jax.tree.map(  # type: ignore[no-any-return]
+        lambda x, where: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=where),  # type: ignore[no-untyped-call]
+        nn.unbox(boxed),
+        shardings,
+    )
+
+
+def make_init(config: TrainConfig, mesh: Mesh) -> Callable[[jax.Array], TrainState]:
+    """The compiled initialisation: key -> state, of which every device makes only its own shards."""
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, mesh))
+    return jax.jit(lambda key: nn.unbox(_fresh(config, mesh, key)), out_shardings=shardings)
+
+
+def init_state(config: TrainConfig, mesh: Mesh) -> TrainState:
+    """Fresh state from the job's seed: the same values on every mesh, born sharded."""
+    return make_init(config, mesh)(jax.random.key(config.seed))
+
+
+def _fresh(config: TrainConfig, mesh: Mesh, key: jax.Array) -> TrainState:
+    """Fresh state whose parameters, and what the optimizer keeps of each, are boxed with their logical axes."""
+    # The smallest batch that every rank has a part of; parameters do not depend on it.
+    shape = (mesh.shape["data"] * mesh.shape["fsdp"], 2 * mesh.shape["context"] * mesh.shape["tensor"])
+    tokens = jnp.zeros(shape, jnp.int32)
+    variables = make_model(config, mesh).init(key, tokens, tokens[0])
+    optimizer = make_optimizer(config).init(variables["params"])
+    return TrainState(jnp.zeros((), jnp.int32), variables["params"], optimizer, variables.get(FP8, {}))
+
+
+def make_loss(config: TrainConfig, mesh: Mesh) -> Callable[[Any, Any, jax.Array, jax.Array], jax.Array]:
+    """The loss: (params, fp8, inputs, targets) -> nats per token; arrays as for `make_train_step`."""
+    model = make_model(config, mesh)
+
+    def loss(params: Any, fp8: Any, inputs: jax.Array, targets: jax.Array) -> jax.Array:
+        sequence = inputs.shape[1]
+        positions = zigzag_positions(jnp.arange(sequence), sequence, mesh.shape["context"])
+        scores: Any = model.apply({"params": params, FP8: fp8}, inputs, positions)
+        return next_token_loss(scores, targets)
+
+    return loss
+
+
+def make_train_step(config: TrainConfig, mesh: Mesh) -> TrainStep:
+    """The compiled step: (state, inputs, targets) -> (new state, metrics).
+
+    Inputs and targets are [batch, sequence] int32, in zig-zag order for the mesh's `context`, and lie as
+    `sharding.tokens` says. The state's buffers are reused.
+    """
+    loss = make_loss(config, mesh)
+    optimizer = make_optimizer(config)
+    shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, mesh))
+    replicated = NamedSharding(mesh, P())  # type: ignore[no-untyped-call]
+    tokens = sharding.tokens(mesh)
+
+    @functools.partial(
+        jax.jit,
+        donate_argnums=0,
+        in_shardings=(shardings, tokens, tokens),
+        out_shardings=(shardings, replicated),
+    )
+    def train_step(state: TrainState, inputs: jax.Array, targets: jax.Array) -> tuple[TrainState, Metrics]:
+        value, (gradients, fp8) = jax.value_and_grad(loss, argnums=(0, 1))(state.params, state.fp8, inputs, targets)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        # The "gradients" of FP8 scales and histories are their new values.
+        new = TrainState(state.step + 1, params, optimizer_state, fp8)
+        return new, Metrics(value, optax.tree.norm(gradients))
+
+    return train_step

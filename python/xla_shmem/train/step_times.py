@@ -1,0 +1,49 @@
+"""Step times of runs, over the window of NVIDIA's write-up. Free of JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Sequence
+
+from xla_shmem.train.step_log import StepRecord
+
+#: Steps whose times count, first and last: the window of NVIDIA's write-up.
+MEASURED = (3, 20)
+
+
+@dataclasses.dataclass(frozen=True)
+class StepTimes:
+    """Seconds of the measured steps of runs of one job."""
+
+    mean: float
+    median: float
+    lower_quartile: float
+    upper_quartile: float
+    shortest: float
+    longest: float
+    count: int
+
+
+def measured_records(run: Sequence[StepRecord]) -> list[StepRecord]:
+    """The run's steps in the measured window, without those that compiled (a resumed job compiles again)."""
+    first, last = MEASURED
+    return [record for record in run if first <= record.step <= last and not record.compiled]
+
+
+def measured_seconds(run: Sequence[StepRecord]) -> list[float]:
+    """Seconds of the run's measured steps."""
+    return [record.seconds for record in measured_records(run)]
+
+
+def step_times(runs: Sequence[Sequence[StepRecord]]) -> StepTimes:
+    """Statistics over the measured steps of all runs together.
+
+    Raises:
+      ValueError: fewer than two measured steps.
+    """
+    seconds = [second for run in runs for second in measured_seconds(run)]
+    if len(seconds) < 2:
+        raise ValueError(f"{len(seconds)} measured steps are too few for a spread.")
+    lower, median, upper = statistics.quantiles(seconds, n=4, method="inclusive")
+    return StepTimes(statistics.mean(seconds), median, lower, upper, min(seconds), max(seconds), len(seconds))

@@ -1,0 +1,89 @@
+"""Checkpoints: what is kept, what is given back, and what is refused. Kills and several processes: tests/e2e."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from xla_shmem.train.config import ConfigError, TrainConfig
+from xla_shmem.train.job_folder import newest_checkpoint
+
+pytest.importorskip("orbax.checkpoint")
+
+from xla_shmem.train.checkpoints import Checkpoints
+
+
+def job(folder: Path, **fields: Any) -> TrainConfig:
+    defaults = {"preset": "tiny", "context": 1, "steps": 7, "checkpoint_every": 3, "resume": True, "out": str(folder)}
+    return TrainConfig(**defaults | fields)
+
+
+def state(steps: int) -> dict[str, jax.Array]:
+    return {"step": jnp.array(steps), "weights": jnp.linspace(0, 1, 8) ** steps}
+
+
+ABSTRACT = jax.tree.map(
+    lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=jax.sharding.SingleDeviceSharding(jax.devices()[0])),
+    state(0),
+)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the checkpoints of a job of 7 steps."""
+    folder = tmp_path_factory.mktemp("job")
+    with Checkpoints(job(folder), tokens=1000) as checkpoints:
+        assert checkpoints.newest is None
+        for steps in range(1, 8):
+            if checkpoints.due(steps):
+                checkpoints.save(steps, state(steps))
+    return folder
+
+
+def test_every_third_and_the_last_step_are_saved_and_the_newest_two_kept(saved: Path) -> None:
+    assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["6", "7"]
+    assert newest_checkpoint(job(saved)) == 7
+
+
+def test_the_newest_comes_back_bit_for_bit(saved: Path) -> None:
+    with Checkpoints(job(saved), tokens=1000) as checkpoints:
+        restored = checkpoints.restore(ABSTRACT)
+    jax.tree.map(np.testing.assert_array_equal, restored, state(7))
+
+
+def test_folder_spacing_and_mesh_may_change(saved: Path) -> None:
+    changed = job(saved, context=2, checkpoint_every=5, checkpoints_kept=4, remat="full")
+    with Checkpoints(changed, tokens=1000) as checkpoints:
+        assert int(checkpoints.restore(ABSTRACT)["step"]) == 7
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens", "message"),
+    [
+        ({"steps": 9}, 1000, "with steps 7, and this one has 9"),
+        ({"layers": 3}, 1000, "with layers 2, and this one has 3"),
+        ({"learning_rate": 0.5}, 1000, "with learning-rate 0.002, and this one has 0.5"),
+        ({}, 1001, "with corpus-tokens 1000, and this one has 1001"),
+    ],
+)
+def test_what_would_compute_something_else_is_refused(
+    saved: Path, fields: dict[str, Any], tokens: int, message: str
+) -> None:
+    with (
+        Checkpoints(dataclasses.replace(job(saved), **fields), tokens) as checkpoints,
+        pytest.raises(ConfigError, match=message),
+    ):
+        checkpoints.restore(ABSTRACT)
+
+
+def test_the_same_step_is_not_written_twice(saved: Path) -> None:
+    written = (saved / "checkpoints" / "7").stat().st_mtime_ns
+    with Checkpoints(job(saved), tokens=1000) as checkpoints:
+        checkpoints.save(7, state(3))
+    assert (saved / "checkpoints" / "7").stat().st_mtime_ns == written

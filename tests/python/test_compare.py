@@ -1,0 +1,100 @@
+"""`xla-shmem compare`: what it runs, what it makes of the times, and what it refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from rich.console import Console
+
+from xla_shmem.cli import main
+from xla_shmem.train import compare_report
+from xla_shmem.train.compare_plan import plan, read_list
+from xla_shmem.train.compare_results import Row, save_json
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.job_run import TRAINER, Variant
+from xla_shmem.train.step_log import StepRecord
+from xla_shmem.train.throughput import step_flops
+
+JOB = TrainConfig(preset="tiny", context=2, steps=21)
+SECONDS = {Variant.SHMEM: 0.5, Variant.STOCK: 1.0, Variant.SILENT_SHMEM: 0.4, Variant.SILENT_STOCK: 0.6}
+
+
+def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
+    def run(variant: Variant) -> list[StepRecord]:
+        loss = stock_loss if variant is Variant.STOCK else 4.0
+        return [StepRecord(step, loss, SECONDS[variant], 64, compiled=step == 0) for step in range(config.steps)]
+
+    return Row(config, {variant: [run(variant), run(variant)] for variant in Variant})
+
+
+def test_every_length_is_run_on_every_mesh() -> None:
+    jobs = plan(JOB, read_list("sequence", "64,128,64"), (2, 4), (1, 2))
+    assert [(job.context, job.tensor, job.sequence) for job in jobs] == [
+        (context, tensor, sequence) for context in (2, 4) for tensor in (1, 2) for sequence in (64, 128)
+    ]
+    assert {dataclasses.replace(job, context=2, tensor=1, sequence=1024) for job in jobs} == {JOB}
+
+
+def test_exposed_is_the_step_less_the_step_with_a_silent_ring_on_the_same_transport() -> None:
+    assert row().exposed(Variant.SHMEM) == pytest.approx(0.1)
+    assert row().exposed(Variant.STOCK) == pytest.approx(0.4)
+    assert row().speed_up == pytest.approx(2.0)
+    flops = step_flops(JOB.model(), JOB.batch, JOB.sequence)
+    assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
+
+
+def test_losses_of_the_transports_are_compared_and_those_of_silent_rings_are_not() -> None:
+    assert row().problem() is None
+    problem = row(stock_loss=4.1).problem()
+    assert problem is not None
+    assert "sequence 1024 on data 1 x fsdp 1 x context 2 x tensor 1: The losses of step 0 differ by 2.4e-02" in problem
+
+
+def test_only_silent_variants_run_another_program_and_only_shmem_has_the_flag() -> None:
+    assert Variant.SHMEM.program == Variant.STOCK.program == TRAINER
+    assert Variant.SILENT_SHMEM.program == Variant.SILENT_STOCK.program != TRAINER
+    assert [variant.flag for variant in Variant] == [True, False, True, False]
+
+
+def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
+    rows = [row(), row(dataclasses.replace(JOB, sequence=2048))]
+    console = Console(width=200, file=(tmp_path / "table").open("w"))
+    console.print(compare_report.table(rows))
+    console.file.close()
+    lines = (tmp_path / "table").read_text().splitlines()
+    (line,) = (line.split() for line in lines if line.strip().startswith("2,048"))
+    assert line[:5] == ["2,048", "2", "1", "2", "1,024"]
+    assert line[7:] == ["2.00x", "1000.0", "500.0", "400.0", "100.0", "0e+00"]
+
+    save_json(tmp_path / "compare.json", {"load": [1.0]}, rows)
+    report = json.loads((tmp_path / "compare.json").read_text())
+    assert report["load"] == [1.0]
+    assert report["rows"][1]["sequence_per_device"] == 1024
+    assert report["rows"][1]["speed_up"] == pytest.approx(2.0)
+    assert len(report["rows"][0]["runs"]["silent stock"]) == 2
+
+    compare_report.save_picture(tmp_path / "compare.png", "title", rows)
+    assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--context", "1,2"], "context is 1; a ring of one sends nothing, choose at least 2"),
+        (["--context", "two"], "context is 'two'; it is a list of numbers such as 2,4"),
+        (["--sequence", "1000", "--context", "3"], "sequence 1000 does not divide over context 3"),
+        (["--tensor", "3"], "kv-heads 2 does not divide over tensor 3"),
+        (["--attention", "gather"], "attention is gather"),
+        (["--steps", "4"], "choose at least 5"),
+        (["--repeats", "0"], "0 is not in the range"),
+    ],
+)
+def test_what_cannot_be_compared_gets_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(main, ["compare", "--out", str(tmp_path), *options])
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert list(tmp_path.iterdir()) == []

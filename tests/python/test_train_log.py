@@ -1,0 +1,107 @@
+"""What a training job writes down, and what is computed of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from xla_shmem.models.config import PRESETS, LlamaConfig, parameter_count
+from xla_shmem.train.config import ConfigError, TrainConfig
+from xla_shmem.train.job_folder import check_folder, newest_checkpoint
+from xla_shmem.train.step_log import LogFollower, StepRecord, append_record, forget_records, read_records
+from xla_shmem.train.step_times import measured_seconds, step_times
+from xla_shmem.train.throughput import matmul_parameters, step_flops
+from xla_shmem.train.train_report import save_picture, summary
+
+
+def records(seconds: list[float], compiled: tuple[int, ...] = (0,)) -> list[StepRecord]:
+    return [
+        StepRecord(step, 5.0 - step / 100, value, 64, 64 / value, 1e-3 / value, step in compiled)
+        for step, value in enumerate(seconds)
+    ]
+
+
+def test_a_log_is_followed_without_its_unfinished_last_line(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    follower = LogFollower(log)
+    assert follower.new_records() == []
+    first, second = StepRecord(0, 5.5, 1.0, 64, compiled=True), StepRecord(1, 5.4, 0.5, 64, 128.0, 0.25)
+    append_record(log, first)
+    with log.open("a") as file:
+        file.write('{"step": 1, "lo')
+    assert follower.new_records() == [first]
+    assert follower.new_records() == []
+    log.write_text(log.read_text().rpartition("{")[0])
+    append_record(log, second)
+    assert follower.new_records() == [second]
+    assert read_records(log) == [first, second]
+
+
+def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_text('{"stop": 1}\n')
+    with pytest.raises(ValueError, match="is not a log of training steps"):
+        read_records(log)
+
+
+def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    for record in records([1.0] * 5):
+        append_record(log, record)
+    forget_records(log, 3)
+    assert [record.step for record in read_records(log)] == [0, 1, 2]
+
+
+def test_steps_3_to_20_count_but_not_those_that_compiled() -> None:
+    run = records([float(step) for step in range(1, 31)], compiled=(0, 10))
+    assert measured_seconds(run) == [float(step + 1) for step in range(3, 21) if step != 10]
+    assert step_times([run]).count == 17
+
+
+def test_averages_are_work_over_time() -> None:
+    # 4 steps of 1 s and 4 of 3 s: 2 s a step, 64 / 2 tokens/s, and half the TFLOP/s of a step of 1 s.
+    lines = summary(TrainConfig(steps=11), records([9.0, 9.0, 9.0, *[1.0, 3.0] * 4]))
+    assert lines == [
+        "Loss 5.0000 at step 0, 4.9000 at step 10.",
+        "Steps 3 to 10 (8): 2000.0 ms a step, 32 tokens/s, 0.0005 TFLOP/s per device.",
+    ]
+
+
+def test_a_job_too_short_for_an_average_says_so(tmp_path: Path) -> None:
+    short = records([1.0, 1.0])
+    assert "No average: it is taken over steps 3 to 20, and the job had 2." in summary(TrainConfig(steps=2), short)
+    save_picture(tmp_path / "short.png", TrainConfig(steps=2), short)
+    assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_every_parameter_but_norms_and_the_looked_up_table_is_multiplied_with() -> None:
+    model = PRESETS["8b"]
+    norms = (2 * model.layers + 1) * model.width
+    assert matmul_parameters(model) == parameter_count(model) - norms - model.vocab * model.width
+    tied = PRESETS["1b"]
+    norms = (2 * tied.layers + 1) * tied.width
+    assert matmul_parameters(tied) == parameter_count(tied) - norms
+
+
+def test_flops_are_those_of_a_count_by_hand() -> None:
+    model = LlamaConfig(vocab=10, width=4, layers=1, heads=2, kv_heads=1, hidden=3)
+    forward = 0
+    for name, rows, columns in (("q", 4, 4), ("k", 4, 2), ("v", 4, 2), ("o", 4, 4), ("head", 4, 10)):
+        assert name
+        forward += 2 * rows * columns
+    forward += 3 * 2 * 4 * 3  # gate, up, down
+    tokens = 5
+    scores_and_values = 2 * (2 * model.heads * model.head_dim) * tokens * tokens / 2  # causal: half of the pairs
+    assert step_flops(model, batch=1, sequence=tokens) == 3 * (forward * tokens + scores_and_values)
+
+
+def test_a_folder_with_checkpoints_is_for_resuming(tmp_path: Path) -> None:
+    new = TrainConfig(out=str(tmp_path), checkpoint_every=5)
+    check_folder(new)
+    for name in ("5", "10", "15.orbax-checkpoint-tmp-3"):
+        (tmp_path / "checkpoints" / name).mkdir(parents=True)
+    assert newest_checkpoint(new) == 10
+    with pytest.raises(ConfigError, match="holds a checkpoint after 10 steps; --resume goes on from there"):
+        check_folder(new)
+    check_folder(TrainConfig(out=str(tmp_path), checkpoint_every=5, resume=True))

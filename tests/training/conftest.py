@@ -1,0 +1,35 @@
+"""Eight CPU devices for meshes. They must be asked for before JAX makes its first backend, so this folder's tests are a
+pytest run of their own."""
+
+import jax
+import pytest
+from jax.sharding import AxisType, Mesh
+
+DEVICES = 8
+
+jax.config.update("jax_num_cpu_devices", DEVICES)
+
+
+@pytest.fixture(scope="session")
+def mesh_of():
+    """Makes a mesh of the first devices: mesh_of(data=2, tensor=4)."""
+    assert jax.device_count() == DEVICES, "run this folder's tests by themselves: pytest tests/training"
+
+    def make(**axes: int) -> Mesh:
+        sizes = tuple(axes.values())
+        count = 1
+        for size in sizes:
+            count *= size
+        return jax.make_mesh(
+            sizes, tuple(axes), axis_types=(AxisType.Auto,) * len(sizes), devices=jax.devices()[:count]
+        )
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def quick_compilation():
+    """Leaves out the compiler's expensive passes: these tests compile much and compute little."""
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", False)

@@ -1,0 +1,80 @@
+"""Parameters and optimizer state are born in shards, and the step keeps them there."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xla_shmem.parallel import sharding
+from xla_shmem.parallel.mesh import make_mesh
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.step import abstract_state, init_state, make_init, make_train_step
+
+SIZES = {"width": 256, "layers": 4, "heads": 4, "kv_heads": 4, "hidden": 512, "batch": 8, "sequence": 32}
+DEVICES = 8
+
+
+def job(**axes):
+    config = TrainConfig(**SIZES, **({"context": 1} | axes))
+    return config, make_mesh(config.mesh(), jax.devices()[:DEVICES])
+
+
+def nbytes(x) -> int:
+    return math.prod(x.shape) * x.dtype.itemsize
+
+
+def held_bytes(state) -> int:
+    """Bytes of a state on one device, by its shardings."""
+    return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(state))
+
+
+@pytest.mark.parametrize(
+    ("axes", "shards"),
+    [
+        ({"fsdp": 8}, 8),
+        ({"data": 2, "fsdp": 4}, 4),
+        ({"fsdp": 4, "tensor": 2}, 8),
+        ({"fsdp": 4, "context": 2, "shard_over_context": True}, 8),
+    ],
+    ids=str,
+)
+def test_every_parameter_and_moment_is_split_over_the_group_that_shards_it(axes, shards: int) -> None:
+    config, mesh = job(**axes)
+    state = abstract_state(config, mesh)
+    leaves = jax.tree_util.tree_leaves_with_path((state.params, state.optimizer))
+    arrays = {jax.tree_util.keystr(path): x for path, x in leaves if x.ndim}
+    assert len(arrays) == 3 * len(jax.tree.leaves(state.params)), "each parameter has two moments"
+    for name, x in arrays.items():
+        # A norm's scale has no axis that tensor parallelism splits.
+        parts = shards // config.tensor if "scale" in name else shards
+        assert math.prod(x.sharding.shard_shape(x.shape)) * parts == math.prod(x.shape), name
+
+
+def test_initialisation_holds_no_whole_parameter_on_any_device() -> None:
+    config, mesh = job(fsdp=8)
+    state = abstract_state(config, mesh)
+    memory = make_init(config, mesh).lower(jax.random.key(0)).compile().memory_analysis()
+    assert memory.output_size_in_bytes == pytest.approx(held_bytes(state), rel=0.01)
+    largest = max(nbytes(x) for x in jax.tree.leaves(state.params))
+    # Working memory holds the random bits of shards; the largest parameter would not fit into it.
+    assert memory.temp_size_in_bytes < largest, f"{memory.temp_size_in_bytes} bytes of work, {largest} of a parameter"
+
+
+def test_initial_values_do_not_depend_on_the_mesh() -> None:
+    split, whole = (init_state(*job(**axes)) for axes in ({"fsdp": 4, "tensor": 2}, {"data": 8}))
+    for a, b in zip(jax.tree.leaves(split.params), jax.tree.leaves(whole.params), strict=True):
+        assert not a.is_fully_replicated
+        assert b.is_fully_replicated
+        assert jnp.array_equal(jax.device_get(a), jax.device_get(b))
+
+
+def test_a_step_reuses_the_buffers_of_the_state_and_keeps_its_shards() -> None:
+    config, mesh = job(fsdp=8)
+    state = abstract_state(config, mesh)
+    tokens = jax.ShapeDtypeStruct((config.batch, config.sequence), jnp.int32, sharding=sharding.tokens(mesh))
+    compiled = make_train_step(config, mesh).lower(state, tokens, tokens).compile()
+    memory = compiled.memory_analysis()
+    assert memory.alias_size_in_bytes == pytest.approx(held_bytes(state), rel=0.01)
+    for before, after in zip(jax.tree.leaves(state), jax.tree.leaves(compiled.output_shardings[0]), strict=True):
+        assert after.is_equivalent_to(before.sharding, before.ndim)
