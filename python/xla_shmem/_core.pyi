@@ -54,6 +54,8 @@ class CollectiveRecord(TypedDict):
     """Name of the computation it is in."""
     in_loop: bool
     """Whether it runs inside a while loop."""
+    executions: int | None
+    """How often it runs in one run of the module; None where XLA has found no trip count, or a branch decides."""
     source_file: str | None
     """User code that it came from, None where the module does not say."""
     source_line: int

@@ -82,7 +82,7 @@ _DEFAULTS = Plan()
     "-n",
     "--iters",
     type=click.IntRange(min=1),
-    help="Collectives of a timed program.  [default: as many as take 10 ms, 4 to 1000]",
+    help="Collectives of a timed program.  [default: as many as take 50 ms, 10 to 1000]",
 )
 @click.option(
     "--rounds",

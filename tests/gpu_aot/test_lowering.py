@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from compiler_runs import Run
 from dumps import Module, Slice
+from programs import DEVICES
 
 #: Programs with a collective that goes to SHMEM, by the words its thunks are told by.
 PAIRS = {
@@ -122,10 +123,11 @@ def test_a_whole_all_reduce_works_in_place_and_a_whole_permute_does_not(lowered:
 
 
 def test_the_steps_of_a_loop_transfer_inside_it(lowered: Run) -> None:
-    for program in ("permute_scan", "psum_scan"):
+    for program, trips in (("permute_scan", DEVICES), ("psum_scan", 4)):
         kinds = [thunk.kind for thunk in lowered.dump[program].thunks]
         assert kinds.index("kWhile") < kinds.index("kCustomCall")
         assert lowered.records[program][0]["in_loop"]
+        assert lowered.records[program][0]["executions"] == trips
 
 
 def test_pes_follow_the_order_of_the_mesh(lowered: Run) -> None:

@@ -1,6 +1,7 @@
+#include "xla_patch/hlo/backend_config.h"
+
 #include <doctest/doctest.h>
 
-#include "xla_patch/hlo/gpu_backend_config.h"
 #include "xla_patch/hlo/mlir_dictionary.h"
 
 namespace xla_shmem::hlo {
@@ -20,6 +21,16 @@ TEST_CASE("a collective config without the field means DEFAULT, none at all mean
   CHECK(ReadStockBackend(R"({"collective_backend_config":{}})") == Backend::kDefault);
   CHECK(ReadStockBackend(R"({"gemm_backend_config":{}})") == std::nullopt);
   CHECK(ReadStockBackend("") == std::nullopt);
+}
+
+TEST_CASE("a trip count is read as XLA writes it, as text or as a number, and nothing else is one") {
+  CHECK(ReadTripCount(R"({"known_trip_count":{"n":"32"},"known_init_step":{"init":"0","step":"1"}})") == 32);
+  CHECK(ReadTripCount(R"({"known_trip_count":{"n":4}})") == 4);
+  for (const char* text : {"", "{}", R"({"known_trip_count":{}})", R"({"known_trip_count":{"n":"x"}})",
+                           R"({"known_trip_count":{"n":"-1"}})", R"({"known_trip_count":{"n":""}})",
+                           R"({"known_trip_count":{"n":"99999999999999999999"}})", R"({"n":"3"})"}) {
+    CHECK(ReadTripCount(text) == std::nullopt);
+  }
 }
 
 TEST_CASE("look-alikes in strings and other objects do not fool it") {

@@ -59,6 +59,42 @@ TEST_CASE("loop depth and many callers reach what is called from there") {
   CHECK_FALSE(module.computations[2].has_many_callers);
 }
 
+TEST_CASE("executions multiply along loops and add up over callers, and what nobody knows stays unknown") {
+  const Message s = ArrayShape({});
+  const auto module_with = [&](Message outer) {
+    return Read(
+        test::Module(
+            {Computation("leaf", 1, {Instruction("p", "parameter", s, 1)}, 1),
+             Computation("condition", 2, {Instruction("p", "parameter", s, 1)}, 1),
+             Computation("inner", 3,
+                         {Instruction("p", "parameter", s, 1), Instruction("c", "call", s, 2, {1}).Ints(38, {1}),
+                          Instruction("d", "call", s, 3, {1}).Ints(38, {1})},
+                         2),
+             Computation(
+                 "outer", 4,
+                 {Instruction("p", "parameter", s, 1), WithTrips(Instruction("w", "while", s, 2, {1}), 3, 2, "7")}, 2),
+             Computation("main", 5,
+                         {Instruction("p", "parameter", s, 1), std::move(outer),
+                          Instruction("x", "call", s, 3, {1}).Ints(38, {1})},
+                         2)},
+            5)
+            .str());
+  };
+  const auto executions = [](const hlo::Module& module) {
+    std::vector<int64_t> all;
+    for (const auto& computation : module.computations) all.push_back(computation.executions);
+    return all;
+  };
+  const Message loop = Instruction("o", "while", s, 2, {1});
+  CHECK(executions(module_with(WithTrips(loop, 4, 2, "3"))) == std::vector<int64_t>{43, 28, 21, 3, 1});
+  CHECK(executions(module_with(WithTrips(loop, 4, 2, "0"))) == std::vector<int64_t>{1, 1, 0, 0, 1});
+  const std::vector<int64_t> unknown{-1, -1, -1, -1, 1};
+  CHECK(executions(module_with(WithTrips(loop, 4, 2, "many"))) == unknown);
+  CHECK(executions(module_with(WithTrips(loop, 4, 2, "9223372036854775807"))) ==
+        std::vector<int64_t>{-1, -1, -1, INT64_MAX, 1});
+  CHECK(executions(module_with(Instruction("o", "conditional", s, 2, {1}).Ints(38, {4, 2}))) == unknown);
+}
+
 TEST_CASE("a computation called by a fusion is a fusion's, flagged or not") {
   const Message s = ArrayShape({});
   const std::string bytes =

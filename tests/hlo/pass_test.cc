@@ -171,9 +171,11 @@ TEST_CASE("loops and wrapped collectives are listed where a user sees them") {
   CHECK(result.records[0].name == "permute.9");
   CHECK(result.records[0].computation == "body");
   CHECK(result.records[0].in_loop);
+  CHECK(result.records[0].executions == 5);
   CHECK(result.records[1].name == "rs-start");
   CHECK(result.records[1].op == "reduce-scatter");
   CHECK(result.records[1].computation == "main");
+  CHECK(result.records[1].executions == 1);
   CHECK(result.records[1].rule == "unconsidered-op");
   CheckSettled(result, options);
 }

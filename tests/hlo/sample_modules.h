@@ -127,6 +127,11 @@ inline std::string DonatingModule() {
   return WrappedModule() + Message().Sub(8, Message().Sub(1, entry)).str();
 }
 
+// A while with the backend config that XLA gives it.
+inline Message WithTrips(Message loop, int64_t body, int64_t condition, const std::string& trips) {
+  return loop.Ints(38, {body, condition}).Bytes(43, R"({"known_trip_count":{"n":")" + trips + R"("}})");
+}
+
 // A while loop whose body permutes, and an async-start around a reduce-scatter.
 inline std::string NestedModule() {
   const Message array = ArrayShape({8});
@@ -144,7 +149,7 @@ inline std::string NestedModule() {
       2);
   const Message main = Computation(
       "main", 6,
-      {Instruction("p", "parameter", array, 1), Instruction("w", "while", array, 2, {1}).Ints(38, {4, 3}),
+      {Instruction("p", "parameter", array, 1), WithTrips(Instruction("w", "while", array, 2, {1}), 3, 4, "5"),
        Instruction("rs-start", "async-start", TupleShape({TupleShape({array}), ArrayShape({2})}), 3, {2}).Ints(38, {5}),
        Instruction("rs-done", "async-done", ArrayShape({2}), 4, {3}).Ints(38, {5})},
       4);

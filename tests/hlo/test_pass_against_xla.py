@@ -236,6 +236,8 @@ def test_records_say_what_the_module_holds() -> None:
         "ag": ("all-gather", "bf16", 512, 1, 8),
     }
     assert records["ring"]["in_loop"]
+    assert records["ring"]["executions"] is None, "this text has no trip count"
+    assert records["ar"]["executions"] == 1
     assert records["ring"]["computation"] == "body"
     assert records["ar"]["source_file"] == "train.py"
     assert (records["ar"]["reduction"], records["mx"]["reduction"]) == ("sum", "max")

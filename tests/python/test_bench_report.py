@@ -15,7 +15,8 @@ from xla_shmem.bench.results import Row, Times
 
 def _row(op: str = "all-reduce", count: int = 1 << 20, **times: Times) -> Row:
     cell = Cell(op, count, "f32", "sum" if op == "all-reduce" else "", 4, in_place=False)
-    return Row(cell, times, [9.0, 10.0, 11.0] if cell.bytes >= 1 << 16 else [])
+    large = cell.bytes >= 1 << 16
+    return Row(cell, times, [9.0, 10.0, 11.0] if large else [], [] if large else [0.2, 0.3, 0.7])
 
 
 def _times(*us: float, wrong: int | None = 0) -> Times:
@@ -32,6 +33,15 @@ def test_bandwidths_limits_and_speed_up() -> None:
     assert slots == pytest.approx(2 * single)
 
 
+def test_a_small_line_says_what_the_call_costs_once() -> None:
+    row = _row(count=2, shmem=_times(3.0), stock=_times(6.0))
+    shmem, stock = table.row_lines(row, set())
+    assert shmem.split()[-1] == "0.30"
+    assert stock.split()[-1] == "2.00x"
+    assert row.as_json()["empty_call_us"] == 0.3
+    assert _row(shmem=_times(3.0)).as_json()["empty_call_us"] is None
+
+
 def test_quantiles_lie_between_the_neighbours() -> None:
     times = _times(30.0, 10.0, 20.0, 40.0)
     assert (times.quantile(0.0), times.median, times.quantile(1.0)) == (10.0, 25.0, 40.0)
@@ -44,7 +54,7 @@ def test_a_line_has_a_value_under_every_heading() -> None:
     heading = table.heading(Plan(processes=4), describe_machine(), [])
     shmem, stock = table.row_lines(row, set())
     titles = " ".join(heading[-2].split())
-    assert titles == "# op size count type redop group variant p50 p99 algbw busbw #wrong speed-up limit"
+    assert titles == "# op size count type redop group variant p50 p99 algbw busbw #wrong speed-up limit call"
     values = " ".join(shmem.split())
     assert values == "all-reduce 4194304 1048576 f32 sum 4 shmem 1000.00 1000.00 4.194 6.291 0 63/126"
     assert stock.split()[-4:] == ["2.517", "N/A", "2.50x", "25/50"]

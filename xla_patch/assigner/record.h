@@ -30,6 +30,7 @@ struct CollectiveRecord {
   std::string reason;
   std::string computation;
   bool in_loop = false;     // runs inside a while loop
+  int64_t executions = -1;  // in one run of the module; -1 where that is not known
   std::string source_file;  // from inline metadata, else ""
   int64_t source_line = 0;
 };

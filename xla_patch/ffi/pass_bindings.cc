@@ -50,6 +50,7 @@ nb::dict ToDict(const CollectiveRecord& record) {
   dict["reason"] = Text(record.reason);
   dict["computation"] = Text(record.computation);
   dict["in_loop"] = record.in_loop;
+  dict["executions"] = record.executions < 0 ? nb::object(nb::none()) : nb::object(nb::int_(record.executions));
   dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
   dict["source_line"] = record.source_line;
   return dict;
@@ -218,7 +219,7 @@ void BindPass(nb::module_& m) {
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, computation, in_loop, source_file, source_line.");
+          "lowered, veto, rule, reason, computation, in_loop, executions, source_file, source_line.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),

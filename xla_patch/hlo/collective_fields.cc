@@ -1,4 +1,5 @@
 #include "xla_patch/hlo/attributes.h"
+#include "xla_patch/hlo/backend_config.h"
 #include "xla_patch/hlo/collective_reader.h"
 #include "xla_patch/hlo/wire.h"
 
@@ -27,20 +28,6 @@ void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
       fields->source_line = static_cast<int32_t>(field.value);
     }
   }
-}
-
-// Payload: bytes value = 1, or int64 id = 2 into HloModuleProto.payloads.
-std::string_view ResolvePayload(const Module& module, std::string_view proto) {
-  std::string_view value;
-  FieldReader reader(proto);
-  for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
-      value = field.bytes;
-    } else if (field.number == 2) {
-      value = field.value < module.payloads.size() ? module.payloads[field.value] : std::string_view();
-    }
-  }
-  return value;
 }
 
 }  // namespace
@@ -129,7 +116,7 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
         fields->groups.list = field.bytes;
         break;
       case 99:
-        payload = ResolvePayload(module, field.bytes);
+        payload = ResolvePayload(module.payloads, field.bytes);
         break;
       default:
         break;

@@ -1,8 +1,8 @@
 #include <optional>
 
 #include "xla_patch/hlo/attributes.h"
+#include "xla_patch/hlo/backend_config.h"
 #include "xla_patch/hlo/device_assignment.h"
-#include "xla_patch/hlo/gpu_backend_config.h"
 #include "xla_patch/hlo/pass.h"
 #include "xla_patch/hlo/record.h"
 

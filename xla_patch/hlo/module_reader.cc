@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "xla_patch/hlo/backend_config.h"
 #include "xla_patch/hlo/wire.h"
 
 namespace xla_shmem::hlo {
@@ -12,7 +13,18 @@ struct CallEdge {
   size_t caller;       // computation
   size_t instruction;  // index
   int64_t callee_id;
+  size_t place;  // among the instruction's callees
 };
+
+// How often both together happen, and how often one inside the other does; -1 for what is not known.
+int64_t Sum(int64_t a, int64_t b) {
+  int64_t sum;
+  return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? -1 : sum;
+}
+int64_t Product(int64_t a, int64_t b) {
+  int64_t product;
+  return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
+}
 
 // Reads the module into `module_` and keeps the call edges until the callees are known.
 class Scanner {
@@ -174,8 +186,8 @@ class Scanner {
         instruction.opcode.op_class == OpClass::kCustomCall && target.substr(0, 10) == "xla_shmem.";
     const OpClass op_class = instruction.opcode.op_class;
     if (op_class != OpClass::kAsyncUpdate && op_class != OpClass::kAsyncDone) {
-      for (const int64_t callee : callees_) {
-        calls_.push_back({computation, module_->instructions.size() - 1, callee});
+      for (size_t place = 0; place < callees_.size(); ++place) {
+        calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
       }
     }
     return true;
@@ -195,6 +207,7 @@ class Scanner {
     const auto entry = by_id.find(entry_id_);
     module_->entry = entry == by_id.end() ? by_id.size() - 1 : entry->second;
     module_->computations[module_->entry].is_reachable = true;
+    module_->computations[module_->entry].executions = 1;
     std::vector<int32_t> callers(module_->computations.size(), 0);
     for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
       const auto found = by_id.find(call->callee_id);
@@ -209,6 +222,7 @@ class Scanner {
       Computation& callee = module_->computations[found->second];
       const OpClass op_class = module_->instructions[call->instruction].opcode.op_class;
       callee.is_reachable = true;
+      callee.executions = Sum(callee.executions, Product(caller.executions, Turns(*call)));
       callee.has_many_callers = callee.has_many_callers || caller.has_many_callers || ++callers[found->second] > 1;
       callee.loop_depth = std::max(callee.loop_depth, caller.loop_depth + (op_class == OpClass::kWhile ? 1 : 0));
       callee.is_fusion = callee.is_fusion || caller.is_fusion || op_class == OpClass::kFusion;
@@ -218,6 +232,20 @@ class Scanner {
       }
     }
     return true;
+  }
+
+  // How often a call's callee runs in one execution of the caller, -1 where that is not known.
+  int64_t Turns(const CallEdge& call) const {
+    const Instruction& instruction = module_->instructions[call.instruction];
+    if (instruction.opcode.op_class == OpClass::kConditional) {
+      return -1;
+    }
+    if (instruction.opcode.op_class != OpClass::kWhile) {
+      return 1;
+    }
+    const int64_t trips = ReadTripCount(BackendConfigOf(module_->payloads, instruction.body)).value_or(-1);
+    // HloWhileInstruction lists its body, then its condition, which is asked once more.
+    return call.place == 0 ? trips : Sum(trips, 1);
   }
 
   Module* module_;

@@ -35,6 +35,7 @@ struct Computation {
   bool is_fusion = false;
   bool is_reachable = false;      // it is the entry, or the entry leads to it; XLA drops the others
   int32_t loop_depth = 0;         // how many while loops it runs inside of
+  int64_t executions = 0;         // in one run of the module; -1 where trip counts are not known, or a branch decides
   bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
   int64_t async_start = -1;       // index of the async-start that wraps it
   size_t async_computation = 0;   // and of the computation that one is in

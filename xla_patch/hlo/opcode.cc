@@ -26,6 +26,7 @@ constexpr Entry kOpcodes[] = {
     {"async-update", {OpClass::kAsyncUpdate, OpKind::kAllReduce}},
     {"async-done", {OpClass::kAsyncDone, OpKind::kAllReduce}},
     {"while", {OpClass::kWhile, OpKind::kAllReduce}},
+    {"conditional", {OpClass::kConditional, OpKind::kAllReduce}},
     {"fusion", {OpClass::kFusion, OpKind::kAllReduce}},
     {"custom-call", {OpClass::kCustomCall, OpKind::kAllReduce}},
 };

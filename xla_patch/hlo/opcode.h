@@ -18,6 +18,7 @@ enum class OpClass : uint8_t {
   kAsyncUpdate,
   kAsyncDone,  // it and the update may name the same computation again
   kWhile,
+  kConditional,
   kFusion,
   kCustomCall,
 };

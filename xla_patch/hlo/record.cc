@@ -8,6 +8,7 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
     record.reduction.clear();  // op and participants stand in its attributes
   }
   record.computation = std::string(module.computations[collective.computation].name);
+  record.executions = module.computations[collective.computation].executions;
   record.in_loop = module.computations[collective.computation].loop_depth > 0;
   record.source_file = std::string(collective.fields.source_file);
   record.source_line = collective.fields.source_line;

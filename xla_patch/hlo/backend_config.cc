@@ -1,4 +1,8 @@
-#include "xla_patch/hlo/gpu_backend_config.h"
+#include "xla_patch/hlo/backend_config.h"
+
+#include <charconv>
+
+#include "xla_patch/hlo/wire.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -102,6 +106,33 @@ bool FindMember(std::string_view json, std::string_view name, std::string_view* 
 
 }  // namespace
 
+std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, std::string_view payload) {
+  std::string_view value;
+  FieldReader reader(payload);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      value = field.bytes;
+    } else if (field.number == 2) {
+      value = field.value < payloads.size() ? payloads[field.value] : std::string_view();
+    }
+  }
+  return value;
+}
+
+std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, std::string_view instruction) {
+  std::string_view config;
+  std::string_view payload;
+  FieldReader reader(instruction);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 43) {
+      config = field.bytes;
+    } else if (field.number == 99) {
+      payload = ResolvePayload(payloads, field.bytes);
+    }
+  }
+  return config.empty() ? payload : config;
+}
+
 std::optional<Backend> ReadStockBackend(std::string_view json) {
   std::string_view config;
   if (!FindMember(json, "collective_backend_config", &config) || config.front() != '{') {
@@ -113,6 +144,20 @@ std::optional<Backend> ReadStockBackend(std::string_view json) {
   }
   // CollectiveBackendConfig.CollectiveBackend: DEFAULT = 0, NVSHMEM = 1.
   return backend == "\"NVSHMEM\"" || backend == "1" ? Backend::kNvshmem : Backend::kDefault;
+}
+
+std::optional<int64_t> ReadTripCount(std::string_view json) {
+  std::string_view count;
+  if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) {
+    return std::nullopt;
+  }
+  if (count.size() > 2 && count.front() == '"') {
+    count = count.substr(1, count.size() - 2);  // JSON of an int64
+  }
+  int64_t trips = 0;
+  const auto [end, problem] = std::from_chars(count.data(), count.data() + count.size(), trips);
+  const bool is_number = problem == std::errc() && end == count.data() + count.size() && trips >= 0;
+  return is_number ? std::optional<int64_t>(trips) : std::nullopt;
 }
 
 }  // namespace xla_shmem::hlo
