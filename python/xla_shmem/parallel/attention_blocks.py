@@ -14,7 +14,7 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 # Queries whose scores exist at the same time; a power of two divides the lengths that the field uses.
-_QUERIES_AT_ONCE = 1024
+_QUERIES_AT_ONCE = 256
 
 
 #: Name under which a remat policy keeps what `Saved` holds, so that no attention is computed or sent twice.
