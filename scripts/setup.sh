@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Creates a virtual environment and installs this checkout into it, with what demo, tests and lint need.
+# Creates a virtual environment and installs this checkout into it, with what training, tests and lint need.
 # Does nothing when the sources have not changed since. Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -24,5 +24,5 @@ current=$({ echo "$jax"; find pyproject.toml CMakeLists.txt xla_patch python -ty
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet ".[demo,test,lint]" -Cbuild-dir="build/wheel-$(basename "$venv")"
+"$venv/bin/python" -m pip install --quiet ".[train,test,lint]" -Cbuild-dir="build/wheel-$(basename "$venv")"
 echo "$current" >"$stamp"

@@ -21,6 +21,7 @@ from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 STEPS = 12
 SMALL = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
 JOB = (*SMALL, "--context=2", f"--steps={STEPS}", "--checkpoint-every=3")
+XLA_SHMEM = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')")
 
 
 def environment(flag: bool) -> dict[str, str]:
@@ -30,15 +31,10 @@ def environment(flag: bool) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def train(*arguments: str, out: Path, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
-    """A started job; killed at the end if it still runs."""
-    program = "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+def started(*arguments: str, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """`xla-shmem` with these arguments; killed at the end if it still runs."""
     job = subprocess.Popen(
-        [sys.executable, "-c", program, "train", *arguments, f"--out={out}"],
-        env=environment(flag),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*XLA_SHMEM, *arguments], env=environment(flag), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         yield job
@@ -47,13 +43,9 @@ def train(*arguments: str, out: Path, flag: bool = True) -> Iterator[subprocess.
         job.communicate()
 
 
-def trained(*arguments: str, out: Path, flag: bool = True) -> tuple[list[StepRecord], str]:
-    """The log of a job that came to its end, and what it printed."""
-    with train(*arguments, out=out, flag=flag) as job:
-        output, errors = job.communicate(timeout=120)
-    log = out / "output.log"
-    assert job.returncode == 0, errors + (log.read_text() if log.exists() else "")
-    return read_records(out / LOG_NAME), output
+def train(*arguments: str, out: Path, flag: bool = True) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+    """A job that starts its ranks itself."""
+    return started("train", *arguments, f"--out={out}", flag=flag)
 
 
 def wait_for_step(job: subprocess.Popen[str], out: Path, step: int) -> None:
@@ -79,12 +71,16 @@ def ranks_of(out: Path) -> list[int]:
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[StepRecord]:
+    """The log of a job whose ranks another launcher has started."""
     out = tmp_path_factory.mktemp("uninterrupted")
-    records, output = trained(*JOB, out=out)
+    with started("launch", "-n", "2", "--", *XLA_SHMEM, "train", *JOB, f"--out={out}") as job:
+        output, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, errors
     assert (out / "train.png").read_bytes().startswith(b"\x89PNG")
-    assert "TFLOP/s per device" in output
+    summary = [line for line in output.splitlines() if "TFLOP/s per device" in line]
+    assert [line[:13] for line in summary] == ["[0] Steps 3 t"]
     assert sorted(int(path.name) for path in (out / "checkpoints").iterdir()) == [9, 12]
-    return records
+    return read_records(out / LOG_NAME)
 
 
 def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: list[StepRecord], tmp_path: Path) -> None:
@@ -104,7 +100,11 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
         _, errors = job.communicate(timeout=60)
     assert (job.returncode, "--resume goes on from there" in errors) == (1, True)
 
-    records, _ = trained(*JOB, "--resume", out=tmp_path)
+    with train(*JOB, "--resume", out=tmp_path) as job:
+        output, errors = job.communicate(timeout=120)
+    assert job.returncode == 0, errors
+    assert "TFLOP/s per device" in output
+    records = read_records(tmp_path / LOG_NAME)
     assert [record.step for record in records] == list(range(STEPS))
     assert [record.step for record in records if record.compiled] != [0]
     assert [record.loss for record in records] == [record.loss for record in uninterrupted]
@@ -120,3 +120,11 @@ def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_pat
     assert job.returncode == 130, errors
     assert f"a checkpoint after {done} of 100000 steps; --resume goes on" in errors
     assert ranks_of(tmp_path) == []
+
+
+def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
+    with started("launch", "-n", "1", "--", *XLA_SHMEM, "train", *SMALL, "--context=2", f"--out={tmp_path}") as job:
+        _, errors = job.communicate(timeout=60)
+    assert job.returncode == 1
+    assert "context 2 x tensor 1 needs 2 devices, this job has 1; start 2 ranks or choose" in errors
+    assert "Traceback" not in errors

@@ -45,6 +45,14 @@ def test_rank_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> 
     assert not any(alive(pid) for pid in pids)
 
 
+def test_a_long_grace_is_not_for_ranks_that_wait_for_a_failed_one(tmp_path: Path) -> None:
+    program = "import signal, os, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + STAY
+    with launched(2, program, str(tmp_path), grace=60) as launcher:
+        os.kill(pids_in(tmp_path, 2)[0], signal.SIGKILL)
+        launcher.communicate(timeout=20)
+    assert launcher.returncode == 128 + 9
+
+
 def test_grandchildren_die_with_a_failed_job(tmp_path: Path) -> None:
     program = (
         f"import subprocess, sys, time, os\nsubprocess.Popen([sys.executable, '-c', {STAY!r}, sys.argv[1]])\n" + STAY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from xla_shmem.rank_environment import platform_note, rank_environment, reserve_port
+from xla_shmem.rank_environment import inside_a_job, platform_note, rank_environment, reserve_port
 from xla_shmem.rank_output import RankOutput, rank_prefix
 
 
@@ -22,6 +22,16 @@ def test_ranks_get_what_jax_looks_for() -> None:
     assert environ["JAX_LOCAL_DEVICE_IDS"] == "2,3"
     assert environ["PATH"] == "/bin"
     assert "OMPI_VERSION" not in environ
+
+
+def test_a_rank_is_told_from_the_allocation_it_was_started_in() -> None:
+    ours = rank_environment({}, rank=0, num_ranks=1, devices_per_process=None, port=1, job="j")
+    assert inside_a_job(ours)
+    allocation = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    assert not inside_a_job({})
+    assert not inside_a_job(allocation)
+    assert inside_a_job(allocation | {"SLURM_STEP_NODELIST": "n[1-2]", "SLURM_PROCID": "1"})
+    assert inside_a_job(allocation | {"JOB_COMPLETION_INDEX": "0"})
 
 
 def test_device_ids_chosen_by_the_user_are_kept() -> None:

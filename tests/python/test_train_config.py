@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from xla_shmem.models.config import PRESETS
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_file import read_config_file
 from xla_shmem.train.config_options import config_options, from_options
+from xla_shmem.train.config_table import markdown_table
 
 
 def parse(*arguments: str) -> TrainConfig:
@@ -103,3 +105,10 @@ def test_a_wrong_option_ends_the_command_with_its_sentence() -> None:
     assert (wrong.exit_code, "does not divide into 3 heads" in wrong.stderr) == (2, True)
     left_out = CliRunner().invoke(command, ["--resume"])
     assert (left_out.exit_code, "No such option" in left_out.stderr) == (2, True)
+
+
+def test_the_documentation_has_the_generated_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    between = re.search(r"<!-- keys:.*?-->\n(.*?)<!-- /keys -->", page, re.DOTALL)
+    assert between is not None
+    assert between.group(1) == markdown_table()

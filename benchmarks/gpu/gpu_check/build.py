@@ -24,7 +24,7 @@ from gpu_check import records
 #: Module and the wheel that has it: what the build cannot do without, the package cannot, and single sections cannot.
 _FOR_BUILD = {"scikit_build_core": "scikit-build-core", "nanobind": "nanobind", "jaxlib": "jaxlib"}
 _FOR_PACKAGE = {"jax": "jax", "numpy": "numpy", "click": "click", "rich": "rich", "pynvml": "nvidia-ml-py"}
-_FOR_SECTIONS = {"optax": "optax", "ml_dtypes": "ml_dtypes"}
+_FOR_SECTIONS = {"flax": "flax", "optax": "optax", "grain": "grain", "ml_dtypes": "ml_dtypes"}
 
 
 def missing(modules: dict[str, str]) -> list[str]:

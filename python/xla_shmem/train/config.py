@@ -108,8 +108,6 @@ class TrainConfig:
             )
         try:
             self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context, overlapped)
-        except ConfigError:
-            raise
         except ValueError as error:
             raise ConfigError(str(error)) from None
 

@@ -44,7 +44,7 @@ def run_demo(config: TrainConfig, out: Path, repeats: int = 1) -> None:
     Args:
       config: the job.
       out: folder for logs, dumps and `demo.png`; created if missing.
-      repeats: how often each transport runs: SHMEM, stock, SHMEM, stock, …
+      repeats: how often each transport runs: SHMEM, stock, stock, SHMEM, …
 
     Raises:
       DemoError: options that make no comparison, a missing package, a run that failed, losses that disagree, or no

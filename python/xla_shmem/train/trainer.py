@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import jax
@@ -19,7 +19,6 @@ from xla_shmem.parallel import sharding
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.parallel.zigzag import zigzag_order
 from xla_shmem.rank_environment import inside_a_job
-from xla_shmem.train.checkpoints import Checkpoints
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.corpus import Tokens, open_corpus
@@ -30,6 +29,9 @@ from xla_shmem.train.step_log import LOG_NAME, StepRecord, append_record, forget
 from xla_shmem.train.stop_request import StopRequest
 from xla_shmem.train.throughput import step_flops
 from xla_shmem.train.windows import Windows
+
+if TYPE_CHECKING:
+    from xla_shmem.train.checkpoints import Checkpoints
 
 
 class Stopped(Exception):
@@ -51,8 +53,12 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
     feed = Feed(windows, sharding.tokens(mesh), zigzag_order(config.sequence, config.context))
     train_step = make_train_step(config, mesh)
     with contextlib.ExitStack() as stack:
-        checkpoints = stack.enter_context(Checkpoints(config, len(tokens))) if config.checkpoint_every else None
-        first = checkpoints.newest if checkpoints is not None and checkpoints.newest is not None else 0
+        checkpoints, first = None, 0
+        if config.checkpoint_every:
+            from xla_shmem.train.checkpoints import Checkpoints  # orbax is needed for checkpoints only
+
+            checkpoints = stack.enter_context(Checkpoints(config, len(tokens)))
+            first = checkpoints.newest or 0
         state = checkpoints.restore(abstract_state(config, mesh)) if first and checkpoints else init_state(config, mesh)
         stop = stack.enter_context(StopRequest(jax.process_count() > 1))
         done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop)

@@ -1,0 +1,28 @@
+"""The table of a training job's keys in docs/training.md: ``python -m xla_shmem.train.config_table`` prints it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xla_shmem.train.config import TrainConfig, flag
+
+
+def markdown_table() -> str:
+    """A line for each field of `TrainConfig`."""
+    lines = ["| key | default | meaning |", "|---|---|---|"]
+    for field in dataclasses.fields(TrainConfig):
+        meaning = field.metadata["help"]
+        if field.metadata["choices"]:
+            meaning += f" One of {', '.join(f'`{choice}`' for choice in field.metadata['choices'] if choice)}."
+        lines.append(f"| `{flag(field.name)}` | {_default(field.default)} | {meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+def _default(value: object) -> str:
+    if value is None or value == "":
+        return "–"
+    return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    print(markdown_table(), end="")
