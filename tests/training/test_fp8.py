@@ -25,7 +25,8 @@ TEXT = np.frombuffer(b"def f(x):\n    return x + 1\n\nclass Thing:\n    value = 
 def job(**options) -> TrainConfig:
     sizes = {"width": 64, "layers": 2, "heads": 4, "kv_heads": 2, "hidden": 128}
     schedule = {"steps": STEPS, "learning_rate": 5e-3}
-    return TrainConfig(**({"context": 1, "dtype": "bf16"} | sizes | schedule | options), batch=BATCH, sequence=SEQUENCE)
+    defaults = {"context": 1, "dtype": "bf16", "tensor_matmul": "sync", "batch": BATCH, "sequence": SEQUENCE}
+    return TrainConfig(**(defaults | sizes | schedule | options))
 
 
 def train(config: TrainConfig) -> tuple[np.ndarray, TrainState, TrainState]:

@@ -11,7 +11,7 @@ from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step import abstract_state, init_state, make_init, make_train_step
 
-SIZES = {"width": 256, "layers": 4, "heads": 4, "kv_heads": 4, "hidden": 512, "batch": 8, "sequence": 32}
+SIZES = {"width": 256, "layers": 2, "heads": 4, "kv_heads": 4, "hidden": 512, "batch": 8, "sequence": 32}
 DEVICES = 8
 
 
@@ -61,6 +61,7 @@ def test_initialisation_holds_no_whole_parameter_on_any_device() -> None:
     assert memory.temp_size_in_bytes < largest, f"{memory.temp_size_in_bytes} bytes of work, {largest} of a parameter"
 
 
+@pytest.mark.usefixtures("quick_compilation")
 def test_initial_values_do_not_depend_on_the_mesh() -> None:
     split, whole = (init_state(*job(**axes)) for axes in ({"fsdp": 4, "tensor": 2}, {"data": 8}))
     for a, b in zip(jax.tree.leaves(split.params), jax.tree.leaves(whole.params), strict=True):

@@ -1,0 +1,37 @@
+"""What is computed again, and sent again, under each remat policy: by the program that goes to the compiler."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from xla_shmem.parallel import sharding
+from xla_shmem.parallel.mesh import make_mesh
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.step import abstract_state, make_loss
+
+RING, SEQUENCE = 4, 32
+
+
+def transfers(attention: str, remat: str) -> dict[str, int]:
+    """Permutes and gathers over the sequence in loss and gradients; the layers are one loop each way."""
+    config = TrainConfig(preset="tiny", sequence=SEQUENCE, context=RING, attention=attention, remat=remat)
+    mesh = make_mesh(config.mesh(), jax.devices()[:RING])
+    state = abstract_state(config, mesh)
+    tokens = jax.ShapeDtypeStruct((1, SEQUENCE), jnp.int32, sharding=sharding.tokens(mesh))
+    gradient = jax.jit(jax.value_and_grad(make_loss(config, mesh)))
+    program = gradient.lower(state.params, state.fp8, tokens, tokens).as_text()
+    names = ("collective_permute", "all_gather", "reduce_scatter")
+    counts = {name: program.count(f'"stablehlo.{name}"') for name in names}
+    return {name: count for name, count in counts.items() if count}
+
+
+@pytest.mark.parametrize("remat", ["none", "attention"])
+def test_a_kept_attention_is_not_sent_again(remat: str) -> None:
+    assert transfers("ring", remat) == {"collective_permute": 3 * (RING - 1)}
+    assert transfers("gather", remat) == {"all_gather": 2, "reduce_scatter": 1}
+
+
+@pytest.mark.parametrize("remat", ["dots", "full"])
+def test_an_attention_that_is_not_kept_costs_its_forward_once_more(remat: str) -> None:
+    assert transfers("ring", remat) == {"collective_permute": 4 * (RING - 1)}
+    assert transfers("gather", remat) == {"all_gather": 3, "reduce_scatter": 1}
