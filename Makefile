@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-e2e test-e2e-full test-compat test-upstream \
-  test-bazel test-faults fuzz wheel clean
+  test-bazel test-faults table2 fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -64,6 +64,11 @@ bench: install
 	  --json out/bench/$$p-processes.json --png out/bench/$$p-processes.png || exit 1; done
 	$(BIN)/python benchmarks/pass_benchmark.py
 	$(BIN)/python benchmarks/compile_benchmark.py
+
+# docs/table2.md: Llama 3 8B compiled for each row of the write-up's table, without a GPU; about ten minutes.
+table2: install
+	scripts/setup_gpu_aot.sh $(BIN)
+	$(BIN)/python -m xla_shmem.gpu_compile.table2 --wheels $$(ls -d .venv-gpu-*) docs/table2.md
 
 lint: install
 	scripts/lint.sh $(BIN)

@@ -63,7 +63,7 @@ def shm_names() -> set[str]:
 
 
 def processes_of(results: Path, *, others: bool = False) -> list[Path]:
-    """Directories in /proc of the running processes of the job that reports there; with `others`, of all that are not."""
+    """Directories in /proc of the running processes of the job that reports there; with `others`, of all but those."""
     mark = f"E2E_RESULTS={results}".encode()
     found = []
     for directory in Path("/proc").glob("[0-9]*"):

@@ -17,9 +17,7 @@ DEADLINE_S = 4
 STEPS = 40
 
 
-def _run(
-    tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS, **environ: str
-) -> tuple[JobRun, int]:
+def _run(tmp_path: Path, fault: str, seed: int, ranks: int, steps: int = STEPS, **environ: str) -> tuple[JobRun, int]:
     draw = random.Random(f"{fault} {seed}")
     victim = draw.randrange(ranks)
     seconds = draw.uniform(0.0, 0.6)

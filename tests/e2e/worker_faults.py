@@ -1,6 +1,7 @@
 """Steps with every collective until a fault strikes one rank, or for a number of steps.
 
-Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it strikes, seconds until then, steps.
+Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it strikes, seconds
+until then, steps.
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from typing import Any
 
 import jax
 from dumps import Dump
+
+from xla_shmem.gpu_compile.environment import compile_environment
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -41,26 +42,12 @@ class Compiler:
         subprocess.run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)], check=True)
         self._folder = folder
 
-    def environment(self, flags: list[str]) -> dict[str, str]:
-        """Returns the environment of a process that has the plugin and nothing else of a GPU machine."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))}
-        return environment | {
-            "CUDA_ROOT": str(WHEELS / "nvidia/cu13"),  # ptxas and libdevice
-            "JAX_PLATFORMS": "cpu",
-            "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-            "PYTHONPATH": os.pathsep.join([str(WHEELS), *filter(None, [os.environ.get("PYTHONPATH")])]),
-            "TF_CPP_MIN_LOG_LEVEL": "1",
-            "XLA_FLAGS": " ".join(flags),
-        }
-
     def run(self, name: str, programs: list[str], flags: list[str], **options: str) -> Run:
         """Compiles programs with these XLA_FLAGS and variables."""
         folder = self._folder / name
         records = self._folder / f"{name}.json"
-        environment = self.environment(
-            [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto", *flags]
-        )
-        environment |= options
+        dumps = [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
+        environment = compile_environment(WHEELS, [*dumps, *flags]) | options
         command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]

@@ -7,6 +7,8 @@ import sys
 
 from compiler_runs import WHEELS, Compiler
 
+from xla_shmem.gpu_compile.environment import compile_environment
+
 PROGRAM = """
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
@@ -18,7 +20,7 @@ print(library["path"], *library["version"])
 
 def test_library_of_the_wheel_is_found_and_tells_its_release(compiler: Compiler) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], env=compiler.environment([]), capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", PROGRAM], env=compile_environment(WHEELS, []), capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 0, done.stderr
     path, *version = done.stdout.split()

@@ -7,10 +7,11 @@ import sys
 from typing import Any
 
 import pytest
-from compiler_runs import FLAG, Compiler, Run
+from compiler_runs import FLAG, WHEELS, Compiler, Run
 from programs import PROGRAMS
 
 from xla_shmem import _core
+from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.hlo_files import read_module
 
 DONATED = ["psum_donated", "permute_donated", "psum_donated_only"]
@@ -88,7 +89,7 @@ def test_a_process_with_the_plugin_and_no_gpu_goes_on_on_the_cpu(compiler: Compi
     program = "import jax; print(jax.devices(), jax.jit(lambda x: x + 1)(1))"
     done = subprocess.run(
         [sys.executable, "-c", program],
-        env=compiler.environment([FLAG]) | {"JAX_PLATFORMS": ""},
+        env=compile_environment(WHEELS, [FLAG]) | {"JAX_PLATFORMS": ""},
         capture_output=True,
         text=True,
         timeout=120,

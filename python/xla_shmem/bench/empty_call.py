@@ -22,7 +22,7 @@ class EmptyCall:
 
     def __init__(self) -> None:
         jax.ffi.register_ffi_target(_TARGET, _core.empty_call(), platform="cpu")
-        shape = jax.ShapeDtypeStruct((_ELEMENTS,), np.float32)
+        shape = jax.ShapeDtypeStruct((_ELEMENTS,), np.float32)  # type: ignore[no-untyped-call]
         call = jax.ffi.ffi_call(_TARGET, shape, input_output_aliases={0: 0}, has_side_effect=True)
         self._loops = [_loop(call), _loop(lambda x: x)]
 

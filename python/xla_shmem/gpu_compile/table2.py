@@ -1,0 +1,170 @@
+"""Writes docs/table2.md: Llama 3 8B's training step compiled for each row of the write-up's Table 2.
+
+    python -m xla_shmem.gpu_compile.table2 --wheels FOLDER docs/table2.md
+
+`make table2` fetches the wheels first. No GPU and no driver are needed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import importlib.metadata
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from xla_shmem.collective_report import format_bytes
+from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
+from xla_shmem.train.config import TrainConfig
+
+#: (sequence, context parallelism, tensor parallelism) of each row, in the ranges that the write-up names: 64K to 256K
+#: tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs.
+ROWS = (
+    (64 << 10, 4, 1),
+    (64 << 10, 8, 1),
+    (128 << 10, 8, 1),
+    (128 << 10, 8, 2),
+    (128 << 10, 16, 1),
+    (256 << 10, 16, 1),
+    (256 << 10, 16, 2),
+    (256 << 10, 32, 2),
+)
+
+TARGET = "gb200"
+
+_BACKENDS = ("NVSHMEM", "DEFAULT")
+
+_INTRODUCTION = """\
+# Table 2 without the machines
+
+Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights), compiled by JAX's stock CUDA plugin
+for the GPUs of a GB200 NVL72 that are described and not present, with this plugin's pass on. Sequences, context (CP)
+and tensor (TP) parallelism lie in the ranges that NVIDIA's "Accelerating Long-Context Model Training in JAX and XLA"
+gives for its Table 2. **Nothing here was run**: what follows is what XLA and the pass have said.
+
+Written by `make table2` on {today}: {versions}.
+
+One sequence in a step, ring attention, activations bf16, remat `full`, parameters and optimizer state sharded over the
+context axis (`--shard-over-context`). GB a step is the sum over all collectives of the bytes of the result on one
+device times how often it runs.
+"""
+
+_REMARKS = """
+*Peak* is state, temporaries and the new state; *with donation* the new state lies over the old one. jax 0.10.2 forgets
+donation when a compiler pass has changed a module ([sharp bits](sharp-bits.md)); there the first number counts.
+"""
+
+#: Bytes of a GPU's memory, by name: 13.4 TB / 72 in the data sheet of the GB200 NVL72, and that of the H100 SXM5.
+_MEMORIES = {"GB200, 186 GB": 186e9, "H100, 80 GB": 80e9}
+
+
+def row_config(sequence: int, context: int, tensor: int) -> TrainConfig:
+    """The job of a row: one sequence in a step, bf16, everything in a layer but its input computed again."""
+    return TrainConfig(
+        preset="8b",
+        sequence=sequence,
+        context=context,
+        tensor=tensor,
+        batch=1,
+        dtype="bf16",
+        remat="full",
+        attention="ring",
+        shard_over_context=True,
+    )
+
+
+def page(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> str:
+    """The page as Markdown."""
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("xla-shmem", "jax", "flax", "optax"))
+    today = datetime.date.today()
+    lines = [_INTRODUCTION.format(today=today, versions=versions), *_summary(compiled), _REMARKS]
+    for config, step in compiled:
+        lines += _details(config, step)
+    return "\n".join(lines)
+
+
+def _title(config: TrainConfig) -> str:
+    return f"{config.sequence >> 10}K, CP {config.context}, TP {config.tensor}"
+
+
+def _summary(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
+    lines = [
+        "| sequence | CP | TP | GPUs | tokens per GPU | peak GB | with donation | fits in "
+        "| collectives on NVSHMEM | on DEFAULT | GB a step on NVSHMEM | on DEFAULT | compiled in |",
+        "|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|",
+    ]
+    for config, step in compiled:
+        backends = Counter(record["lowered"] for record in step.records)
+        fits = [name for name, size in _MEMORIES.items() if step.peak_bytes <= size] or ["none of them"]
+        cells = (
+            f"{config.sequence >> 10}K",
+            str(config.context),
+            str(config.tensor),
+            str(config.devices),
+            f"{config.sequence // config.devices:,}",
+            f"{step.peak_bytes / 1e9:.1f}",
+            f"{step.peak_with_donation_bytes / 1e9:.1f}",
+            "; ".join(fits),
+            *(str(backends[backend]) for backend in _BACKENDS),
+            *(f"{step.bytes_per_step(backend) / 1e9:.1f}" for backend in _BACKENDS),
+            f"{step.seconds:.0f} s",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def _details(config: TrainConfig, step: CompiledStep) -> list[str]:
+    """Every collective of a row; those that differ in name only are one line."""
+    alike = Counter(
+        (
+            record["op"],
+            record["bytes"],
+            record["dtype"],
+            record["group_size"],
+            record["executions"],
+            record["lowered"],
+            record["veto"] or record["reason"],
+        )
+        for record in step.records
+    )
+    lines = [
+        f"## {_title(config)}",
+        "",
+        "| op | bytes | type | group | in the program | times a step | backend | why |",
+        "|---|---:|---|---:|---:|---:|---|---|",
+    ]
+    for (op, size, dtype, group, executions, lowered, why), count in sorted(
+        alike.items(), key=lambda item: (item[0][5] != "NVSHMEM", item[0][0], -item[0][1])
+    ):
+        lines.append(
+            f"| {op} | {format_bytes(size)} | {dtype} | {group} | {count} | {executions} | {lowered} | {why} |"
+        )
+    return [*lines, ""]
+
+
+@click.command()
+@click.option(
+    "--wheels",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of the CUDA plugin's wheels, as scripts/setup_gpu_aot.sh leaves it.",
+)
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
+def main(wheels: Path, path: Path) -> None:
+    """Compile every row and write the page."""
+    compiled = []
+    for sequence, context, tensor in ROWS:
+        config = row_config(sequence, context, tensor)
+        try:
+            step = compile_step(config, TARGET, wheels.resolve())
+        except CompileError as error:
+            raise click.ClickException(f"{_title(config)}: {error}") from None
+        compiled.append((config, step))
+        click.echo(f"{_title(config)}: {step.seconds:.0f} s, peak {step.peak_bytes / 1e9:.1f} GB a device")
+    path.write_text(page(compiled))
+
+
+if __name__ == "__main__":
+    main()

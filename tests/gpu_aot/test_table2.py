@@ -1,0 +1,67 @@
+"""The compilation behind docs/table2.md, on a model that compiles in seconds."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from compiler_runs import WHEELS, Compiler
+
+from xla_shmem.gpu_compile import table2
+from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
+from xla_shmem.train.config import TrainConfig
+
+_RING = 4
+_SEQUENCE = 2048
+
+
+@pytest.fixture(scope="module")
+def config() -> TrainConfig:
+    row = table2.row_config(_SEQUENCE, _RING, 1)
+    return dataclasses.replace(row, preset="demo", layers=3, remat="full")
+
+
+@pytest.fixture(scope="module")
+def step(config: TrainConfig, compiler: Compiler) -> CompiledStep:
+    return compile_step(config, table2.TARGET, WHEELS)
+
+
+def test_the_rings_permutes_are_on_nvshmem_with_their_trip_counts(config: TrainConfig, step: CompiledStep) -> None:
+    model = config.model()
+    block = 2 * (_SEQUENCE // _RING) * model.kv_heads * model.head_dim  # keys and values of one device
+    permutes = [record for record in step.records if record["op"] == "collective-permute"]
+    assert {record["lowered"] for record in permutes} == {"NVSHMEM"}
+    assert {record["executions"] for record in permutes} == {model.layers}
+    # bf16 blocks forward, once more for the recomputation and in the backward, and f32 gradients in the backward.
+    sent = sum(record["bytes"] * record["executions"] for record in permutes)
+    hops = _RING - 1
+    assert sent == model.layers * hops * block * (2 + 2 + 2 + 4)
+    assert step.bytes_per_step("NVSHMEM") >= sent
+
+
+def test_what_a_device_holds_is_its_share_of_the_state(config: TrainConfig, step: CompiledStep) -> None:
+    from xla_shmem.models.config import parameter_count
+
+    share = parameter_count(config.model()) * 12 / _RING  # f32 parameter and two moments
+    assert share <= step.state_bytes <= 1.1 * share + 2 * 4 * _SEQUENCE
+    assert step.peak_with_donation_bytes <= step.peak_bytes
+
+
+def test_the_page_names_every_collective_with_its_backend_and_why(config: TrainConfig, step: CompiledStep) -> None:
+    text = table2.page([(config, step)])
+    lines = [line for line in text.splitlines() if line.startswith(("| all-", "| collective-", "| reduce-"))]
+    assert sum(int(line.split("|")[5]) for line in lines) == len(step.records)
+    gathers = [line for line in lines if line.startswith("| all-gather")]
+    assert gathers
+    assert all("DEFAULT" in line and "all-gather" in line.split("|")[8] for line in gathers), "decided, and said why"
+
+
+def test_a_loop_without_a_trip_count_is_named(step: CompiledStep) -> None:
+    unknown = [{**step.records[0], "executions": None}]
+    with pytest.raises(ValueError, match="no trip count"):
+        dataclasses.replace(step, records=unknown).bytes_per_step("NVSHMEM")
+
+
+def test_a_compilation_that_fails_says_what_the_compiler_said(config: TrainConfig, compiler: Compiler) -> None:
+    with pytest.raises(CompileError, match="no-such-gpu"):
+        compile_step(config, "no-such-gpu", WHEELS)
