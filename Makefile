@@ -68,7 +68,7 @@ bench: install
 # docs/table2.md: Llama 3 8B compiled for each row of the write-up's table, without a GPU; about ten minutes.
 table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(BIN)/python -m xla_shmem.gpu_compile.table2 --wheels $$(ls -d .venv-gpu-*) docs/table2.md
+	$(BIN)/python -m xla_shmem.gpu_compile.table2 --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
 
 lint: install
 	scripts/lint.sh $(BIN)
