@@ -41,6 +41,8 @@ def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[An
             args = [state, tokens, jax.random.key(2)]
             with plugin.stock_collectives() if transport == "stock" else contextlib.nullcontext():
                 compiled[block, transport] = [step.lower(*args).compile(), *args]
+            if jax.process_index() == 0:
+                print(f"compiled: {block} block on {transport}", flush=True)
     return compiled
 
 

@@ -26,7 +26,7 @@ from xla_shmem.models.tensor_tutorial import TutorialConfig, TutorialTransformer
 DATA, TENSOR = 2, 4
 BATCH = 8
 #: Of a batch that 50 steps are enough to learn by heart. Of the tutorial's own they leave some tokens wrong, here as in
-#: the tutorial's own code on this JAX: its accuracy with dropout is then 0.957 to 0.977, and chance decides.
+#: the tutorial's own code on this JAX: its accuracy with dropout is then 0.961 to 0.973, and chance decides.
 BATCH_SEED = 4
 
 
