@@ -87,7 +87,7 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
         (["--context", "1,2"], "context is 1; a ring of one sends nothing, choose at least 2"),
         (["--context", "two"], "context is 'two'; it is a list of numbers such as 2,4"),
         (["--sequence", "1000", "--context", "3"], "sequence 1000 does not divide over context 3"),
-        (["--tensor", "3"], "kv-heads 2 does not divide over tensor 3"),
+        (["--tensor", "4"], "kv-heads 2 does not divide over tensor 4"),
         (["--attention", "gather"], "attention is gather"),
         (["--steps", "4"], "choose at least 5"),
         (["--repeats", "0"], "0 is not in the range"),
