@@ -47,6 +47,19 @@ def test_exposed_is_the_step_less_the_step_with_a_silent_ring_on_the_same_transp
     assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
 
 
+def test_differences_are_taken_within_a_turn() -> None:
+    """The machine is half as fast in the second turn of three, and a stray stock step in the third counts for little."""
+    runs = {
+        variant: [
+            [record._replace(seconds=record.seconds * slow) for record in row().runs[variant][0]] for slow in (1, 2, 1)
+        ]
+        for variant in Variant
+    }
+    runs[Variant.STOCK][2][5] = runs[Variant.STOCK][2][5]._replace(seconds=60.0)
+    assert Row(JOB, runs).speed_up == pytest.approx(2.0)
+    assert Row(JOB, runs).exposed(Variant.STOCK) == pytest.approx(0.4)
+
+
 def test_losses_of_the_transports_are_compared_and_those_of_silent_rings_are_not() -> None:
     assert row().problem() is None
     problem = row(stock_loss=4.1).problem()
