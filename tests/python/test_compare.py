@@ -48,7 +48,7 @@ def test_exposed_is_the_step_less_the_step_with_a_silent_ring_on_the_same_transp
 
 
 def test_differences_are_taken_within_a_turn() -> None:
-    """The machine is half as fast in the second turn of three, and a stray stock step in the third counts for little."""
+    """The machine is half as fast in the second turn of three, and one stock step of the third is a stray."""
     runs = {
         variant: [
             [record._replace(seconds=record.seconds * slow) for record in row().runs[variant][0]] for slow in (1, 2, 1)
