@@ -47,6 +47,19 @@ def test_exposed_is_the_step_less_the_step_with_a_silent_ring_on_the_same_transp
     assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
 
 
+def test_differences_are_taken_within_a_turn() -> None:
+    """The machine is half as fast in the second turn of three, and one stock step of the third is a stray."""
+    runs = {
+        variant: [
+            [record._replace(seconds=record.seconds * slow) for record in row().runs[variant][0]] for slow in (1, 2, 1)
+        ]
+        for variant in Variant
+    }
+    runs[Variant.STOCK][2][5] = runs[Variant.STOCK][2][5]._replace(seconds=60.0)
+    assert Row(JOB, runs).speed_up == pytest.approx(2.0)
+    assert Row(JOB, runs).exposed(Variant.STOCK) == pytest.approx(0.4)
+
+
 def test_losses_of_the_transports_are_compared_and_those_of_silent_rings_are_not() -> None:
     assert row().problem() is None
     problem = row(stock_loss=4.1).problem()
@@ -87,7 +100,7 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
         (["--context", "1,2"], "context is 1; a ring of one sends nothing, choose at least 2"),
         (["--context", "two"], "context is 'two'; it is a list of numbers such as 2,4"),
         (["--sequence", "1000", "--context", "3"], "sequence 1000 does not divide over context 3"),
-        (["--tensor", "3"], "kv-heads 2 does not divide over tensor 3"),
+        (["--tensor", "4"], "kv-heads 2 does not divide over tensor 4"),
         (["--attention", "gather"], "attention is gather"),
         (["--steps", "4"], "choose at least 5"),
         (["--repeats", "0"], "0 is not in the range"),

@@ -33,7 +33,16 @@ def parse(*arguments: str) -> TrainConfig:
 
 def test_the_arguments_of_a_job_are_read_back_as_the_job() -> None:
     job = TrainConfig(
-        preset="tiny", layers=3, qk_norm=True, tensor=2, sequence=64, fp8=True, learning_rate=1e-4, corpus="a b", seed=3
+        preset="tiny",
+        layers=3,
+        qk_norm=True,
+        tensor=2,
+        sequence=64,
+        tensor_matmul="sync",
+        fp8=True,
+        learning_rate=1e-4,
+        corpus="a b",
+        seed=3,
     )
     assert parse(*job.arguments()) == job
     assert parse() == TrainConfig()

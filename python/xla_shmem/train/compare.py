@@ -14,10 +14,10 @@ from xla_shmem.bench.machine import describe_machine
 from xla_shmem.report_console import report_console
 from xla_shmem.train import compare_report
 from xla_shmem.train.compare_plan import plan, read_list
-from xla_shmem.train.compare_results import Row, save_json
+from xla_shmem.train.compare_results import TURN, Row, save_json
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.job_run import RunError, Variant
+from xla_shmem.train.job_run import RunError
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.side_by_side import run_in_turns
@@ -91,7 +91,7 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
             for job in jobs:
                 name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
                 folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
-                rows.append(Row(job, run_in_turns(job, folder, list(Variant), repeats, progress, name)))
+                rows.append(Row(job, run_in_turns(job, folder, TURN, repeats, progress, name)))
     finally:
         if rows:
             header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}

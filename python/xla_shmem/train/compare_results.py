@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import Variant
 from xla_shmem.train.side_by_side import Runs, disagreement, loss_differences
-from xla_shmem.train.step_times import StepTimes, step_times
+from xla_shmem.train.step_times import StepTimes, measured_seconds, step_times
 from xla_shmem.train.throughput import step_flops
+
+#: In this order: what is compared with each other runs one after the other.
+TURN = (Variant.SILENT_SHMEM, Variant.SHMEM, Variant.STOCK, Variant.SILENT_STOCK)
 
 #: The variant with the same transport whose ring sends nothing.
 _SILENT = {Variant.SHMEM: Variant.SILENT_SHMEM, Variant.STOCK: Variant.SILENT_STOCK}
@@ -41,12 +45,21 @@ class Row:
 
     @property
     def speed_up(self) -> float:
-        """Median stock step over median SHMEM step."""
-        return self.times(Variant.STOCK).median / self.times(Variant.SHMEM).median
+        """Median stock step over median SHMEM step of a turn; the median of the turns."""
+        return statistics.median(stock / shmem for stock, shmem in self._turns(Variant.STOCK, Variant.SHMEM))
 
     def exposed(self, variant: Variant) -> float:
-        """Seconds that the ring's transfers add to the median step; noise can make it negative where there is none."""
-        return self.times(variant).median - self.times(_SILENT[variant]).median
+        """Seconds that the ring's transfers add to the median step of a turn; the median of the turns.
+
+        Noise can make it negative where there is little to see.
+        """
+        return statistics.median(step - silent for step, silent in self._turns(variant, _SILENT[variant]))
+
+    def _turns(self, one: Variant, other: Variant) -> Iterator[tuple[float, float]]:
+        """Median steps of two variants in each turn, where they ran one after the other."""
+        for runs in zip(self.runs[one], self.runs[other], strict=True):
+            first, second = (statistics.median(measured_seconds(run)) for run in runs)
+            yield first, second
 
     def largest_difference(self) -> float:
         """Of the losses, SHMEM's from stock's, relative."""

@@ -16,7 +16,7 @@ import click
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import optax  # type: ignore[import-untyped]
+import optax
 from flax.training.train_state import TrainState
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
