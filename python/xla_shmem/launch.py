@@ -22,6 +22,7 @@ from types import FrameType
 
 from xla_shmem.job_guard import JobGuard
 from xla_shmem.job_segments import unlink_job_segments
+from xla_shmem.processor_shares import processor_shares
 from xla_shmem.rank_environment import local_gpu_count, platform_note, rank_environment, reserve_port
 from xla_shmem.rank_output import RankOutput, rank_prefix
 
@@ -77,7 +78,13 @@ class _Job:
         self._seen_exits: set[int] = set()
         self._signals: list[int] = []
 
-    def start(self, command: Sequence[str], environments: Sequence[Mapping[str, str]], guard: JobGuard) -> None:
+    def start(
+        self,
+        command: Sequence[str],
+        environments: Sequence[Mapping[str, str]],
+        guard: JobGuard,
+        processors: Sequence[set[int]] | None,
+    ) -> None:
         for index, environment in enumerate(environments):
             process = subprocess.Popen(
                 command,
@@ -89,6 +96,9 @@ class _Job:
                 process_group=0,
             )
             guard.watch(process.pid)
+            if processors is not None:
+                with contextlib.suppress(ProcessLookupError):  # it has ended already
+                    os.sched_setaffinity(process.pid, processors[index])
             self._ranks.append(_Rank(index, process))
             for source, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
                 assert source is not None
@@ -241,6 +251,7 @@ def launch(
     devices_per_process: int | None = None,
     prefix: bool = True,
     grace: float = GRACE,
+    bind: bool = False,
 ) -> int:
     """Runs ``command`` as ``num_ranks`` local ranks and returns the exit code of the job.
 
@@ -251,6 +262,7 @@ def launch(
       prefix: put ``[rank] `` in front of each line of output.
       grace: seconds between the first signal and SIGKILL when the ranks are stopped; at most `GRACE` after a rank has
         failed.
+      bind: give each rank processors of its own.
 
     Returns:
       0 when all ranks returned 0; else the first failing rank's code, or 128 plus the number of the signal
@@ -258,7 +270,9 @@ def launch(
 
     Raises:
       OSError: the program cannot be started (not found, not executable).
+      ValueError: more ranks than processors, which are to be their own.
     """
+    shares = processor_shares(num_ranks) if bind else None
     job_key = secrets.token_hex(16)
     environ = dict(os.environ)
     if note := platform_note(environ, num_ranks * (devices_per_process or 1), local_gpu_count()):
@@ -281,7 +295,7 @@ def launch(
     job = _Job(num_ranks, grace, prefix)
     with holder, _signals_to(job) as wakeup:
         try:
-            job.start(command, environments, guard)
+            job.start(command, environments, guard, shares)
             return job.run(wakeup)
         finally:
             job.end()

@@ -27,9 +27,15 @@ from xla_shmem.launch import GRACE, launch
     metavar="SECONDS",
     help=f"Time between a signal to this process and SIGKILL to its ranks; at most {GRACE:g} after a rank has failed.",
 )
+@click.option(
+    "--bind/--no-bind",
+    default=False,
+    show_default=True,
+    help="Give each rank an equal share of the processors for its own.",
+)
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch_command(
-    num_ranks: int, devices_per_process: int | None, prefix: bool, grace: float, command: tuple[str, ...]
+    num_ranks: int, devices_per_process: int | None, prefix: bool, grace: float, bind: bool, command: tuple[str, ...]
 ) -> None:
     """Run COMMAND as N local ranks.
 
@@ -46,7 +52,11 @@ def launch_command(
       xla-shmem launch -n 2 --devices-per-process 4 -- python train.py
     """
     try:
-        code = launch(command, num_ranks, devices_per_process=devices_per_process, prefix=prefix, grace=grace)
+        code = launch(
+            command, num_ranks, devices_per_process=devices_per_process, prefix=prefix, grace=grace, bind=bind
+        )
+    except ValueError as error:
+        raise click.UsageError(f"--bind: {error}") from None
     except OSError as error:
         click.echo(f"xla-shmem launch: cannot run {command[0]}: {error.strerror}.", err=True)
         code = 127 if isinstance(error, FileNotFoundError) else 126

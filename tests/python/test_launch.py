@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -110,3 +112,21 @@ def test_jax_initializes_without_arguments_and_sums_over_the_ranks(devices: int,
     total = float(sum(range(1, 2 * devices + 1)))
     for rank in range(2):
         assert (tmp_path / str(rank)).read_text() == repr((rank, 2, devices, total))
+
+
+def test_bound_ranks_have_processors_of_their_own() -> None:
+    processors = sorted(os.sched_getaffinity(0))
+    ranks = min(2, len(processors))
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    done = launch(ranks, program, "--bind")
+    assert done.returncode == 0, done.stderr
+    shares = [json.loads(line.split("] ", 1)[1]) for line in done.stdout.splitlines()]
+    each = len(processors) // ranks
+    assert sorted(shares) == [processors[rank * each : (rank + 1) * each] for rank in range(ranks)]
+
+
+def test_more_bound_ranks_than_processors_are_refused_in_a_sentence() -> None:
+    ranks = len(os.sched_getaffinity(0)) + 1
+    done = launch(ranks, "pass", "--bind")
+    assert done.returncode == 2
+    assert f"--bind: {ranks} ranks cannot have processors of their own" in done.stderr
