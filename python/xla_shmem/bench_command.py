@@ -82,7 +82,7 @@ _DEFAULTS = Plan()
     "-n",
     "--iters",
     type=click.IntRange(min=1),
-    help="Collectives of a timed program.  [default: as many as take 50 ms, 10 to 1000]",
+    help="Collectives of a timed program.  [default: as many as take 200 ms, 10 to 1000]",
 )
 @click.option(
     "--rounds",
@@ -110,6 +110,12 @@ _DEFAULTS = Plan()
     default="0",
     metavar="BYTES",
     help="Lengthen every piece by so many bytes, so that pieces begin and end between cache lines.",
+)
+@click.option(
+    "--bind/--no-bind",
+    default=_DEFAULTS.bind,
+    show_default=True,
+    help="Give each of SHMEM's and gloo's ranks processors of its own; for MPI, mpirun decides.",
 )
 @click.option(
     "--mpirun",

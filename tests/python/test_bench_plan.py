@@ -95,6 +95,7 @@ def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
         ({"group": 3}, "--groups 3 does not divide 2 PEs"),
         ({"min_bytes": 16, "max_bytes": 8}, "--minbytes 16 is more than --maxbytes 8"),
         ({"misalign": 3}, "--misalign 3 is not a multiple of the 4 bytes of f32"),
+        ({"bind": True, "processes": 10_000}, "--bind: 10000 processes cannot have processors of their own"),
         ({"rivals": ("mpi",), "devices_per_process": 2}, "one device per process"),
         ({"ops": ("reduce-scatter",), "reduction": "max"}, "no reduce-scatter with --reduction max, only sum"),
         ({"ops": ("all-gather",), "in_place": True}, "all-gather cannot run in place"),

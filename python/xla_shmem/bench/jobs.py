@@ -215,7 +215,7 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
         listener.listen()
         program = [*WORKER, str(path)]
         devices = ("--devices-per-process", str(plan.devices_per_process))
-        bind = ["--bind"] if bound(plan) else []
+        bind = ["--bind"] if plan.bind else []
         launch = [*LAUNCHER, "-n", str(plan.processes), *devices, *bind, "--", *program, "shmem"]
         shmem = stack.enter_context(Job("shmem", launch, _shmem_environment(), plan.processes, folder))
         jobs = {"shmem": shmem} | ({"stock": shmem} if "stock" in plan.rivals else {})
@@ -229,11 +229,6 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
             jobs["mpi"] = stack.enter_context(Job("mpi", command, environment, plan.processes, folder))
         _accept(listener, {job.name: job for job in jobs.values()})
         yield jobs
-
-
-def bound(plan: Plan) -> bool:
-    """Whether each rank has processors of its own, as Open MPI's have by default: where there are enough of them."""
-    return plan.processes <= len(os.sched_getaffinity(0))
 
 
 def _shmem_environment() -> dict[str, str]:

@@ -11,7 +11,7 @@ from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 
 #: µs that a timed program should take, so that starting it weighs little; and the fewest and most collectives in it.
-_PROGRAM_US = 50_000.0
+_PROGRAM_US = 200_000.0
 _TURNS = (10, 1000)
 
 #: Timed programs of a variant in each round.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 
 OPS = ("permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
@@ -116,6 +117,7 @@ class Plan:
     group: int | None = None
     in_place: bool = False
     misalign: int = 0
+    bind: bool = False
     mpirun: str = "mpirun"
 
     @property
@@ -131,7 +133,10 @@ class Plan:
     def __str__(self) -> str:
         devices = f"{self.devices_per_process} device{'s' if self.devices_per_process > 1 else ''}"
         form = "in place" if self.in_place else "out of place"
-        return f"{self.processes} processes with {devices} each, groups of {self.group_size}, {self.dtype}, {form}"
+        bound = ", bound" if self.bind else ""
+        return (
+            f"{self.processes} processes{bound} with {devices} each, groups of {self.group_size}, {self.dtype}, {form}"
+        )
 
     def validate(self) -> None:
         """Checks what options cannot check one by one.
@@ -150,6 +155,8 @@ class Plan:
             raise BenchError(f"--misalign {self.misalign} is not a multiple of the {width} bytes of {self.dtype}.")
         if "mpi" in self.rivals and self.devices_per_process > 1:
             raise BenchError("JAX's MPI collectives need one device per process: leave --devices-per-process at 1.")
+        if self.bind and self.processes > (processors := len(os.sched_getaffinity(0))):
+            raise BenchError(f"--bind: {self.processes} processes cannot have processors of their own: {processors}.")
         for op in self.ops:
             if self.reduction not in REDUCTIONS.get(op, (self.reduction,)):
                 raise BenchError(f"JAX has no {op} with --reduction {self.reduction}, only {REDUCTIONS[op][0]}.")

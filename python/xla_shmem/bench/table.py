@@ -37,7 +37,7 @@ def _line(cells: Mapping[str, str]) -> str:
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
     """The lines above the first row."""
-    iters = plan.iters or "as many as take 50 ms"
+    iters = plan.iters or "as many as take 200 ms"
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),

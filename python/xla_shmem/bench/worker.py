@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import socket
 import statistics
@@ -32,7 +31,7 @@ class _Rank:
 
     def __init__(self) -> None:
         self._programs: dict[str, Any] = {}
-        self._empty: dict[str, float] = {}  # seconds
+        self._empty: dict[str, list[float]] = {}  # seconds
         self._blocks: list[tuple[Any, Any]] = []
         self._empty_call: Any = None
 
@@ -64,8 +63,8 @@ class _Rank:
     def time(self, variant: str, warmup: int, turns: int, runs: int) -> dict[str, Any]:
         """Times `runs` programs of `turns` collectives, each after `warmup` untimed ones; µs per collective of each.
 
-        The least that the same program has taken without any turn is taken off: jax 0.10.2 forgets about donation when
-        the pass has changed a module, and so copies whole buffers once a program, which has nothing to do with the
+        What the same program takes without any turn, the median so far, is taken off: jax 0.10.2 forgets about donation
+        when the pass has changed a module, and so copies whole buffers once a program, which has nothing to do with the
         collective. The untimed collectives come in between, so that the ranks begin together.
         """
         program = self._programs[variant]
@@ -77,11 +76,12 @@ class _Rank:
 
         full = []
         for _ in range(runs):
-            self._empty[variant] = min(self._empty.get(variant, math.inf), seconds(0))
+            self._empty.setdefault(variant, []).append(seconds(0))
             if warmup:
                 program.run(warmup)
             full.append(seconds(turns))
-        return {"us": [(each - self._empty[variant]) / turns * 1e6 for each in full]}
+        empty = statistics.median(self._empty[variant])
+        return {"us": [(each - empty) / turns * 1e6 for each in full]}
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """µs that XLA takes for an FFI call whose handler does nothing."""
