@@ -44,7 +44,7 @@ test-compat:
 test-upstream: install
 	scripts/test_upstream.sh $(BIN) $(PYTHON)
 
-# Processes killed, stopped, paused and forked at random points: 180 runs of the C++ runtime, 24 of JAX.
+# Processes killed, stopped, paused and forked at random points: 180 runs of the C++ runtime, 27 of JAX.
 test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
 	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
