@@ -132,6 +132,7 @@ def test_records_have_the_keys_and_types_of_the_stub(tmp_path: Path) -> None:
         "bool": (bool,),
         "str": (str,),
         "str | None": (str, type(None)),
+        "int | None": (int, type(None)),
         "_Backend": (str,),
     }
     (tmp_path / "psum.txt").write_text(ALL_REDUCE)
