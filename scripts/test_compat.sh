@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end tests, and those of the real XLA:GPU compiler, on the newest supported JAX releases, each in an
-# environment of its own. COMPAT_RELEASES="0.12.0.1" runs only those named. A release whose Python is not on this machine is named and left out; that fails only if none
-# could be run.
+# environment of its own. A release whose Python is not on this machine is named and left out; that fails only if none
+# could be run. COMPAT_RELEASES="0.12.0.1" runs only those named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
