@@ -18,10 +18,19 @@ from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
+# Processes compile their step twice a test, and a busy machine takes a minute for that.
+pytestmark = pytest.mark.timeout(900)
+WAIT_S = 240
+
 STEPS = 12
 SMALL = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
 JOB = (*SMALL, "--context=2", f"--steps={STEPS}", "--checkpoint-every=3")
-XLA_SHMEM = (sys.executable, "-c", "from xla_shmem.cli import main; main(prog_name='xla-shmem')")
+# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+)
+XLA_SHMEM = (sys.executable, "-c", PROGRAM)
 
 
 def environment(flag: bool) -> dict[str, str]:
@@ -43,14 +52,21 @@ def started(*arguments: str, flag: bool = True) -> Iterator[subprocess.Popen[str
         job.communicate()
 
 
-def train(*arguments: str, out: Path, flag: bool = True) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
-    """A job that starts its ranks itself."""
-    return started("train", *arguments, f"--out={out}", flag=flag)
+@contextlib.contextmanager
+def train(*arguments: str, out: Path, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """A job that starts its ranks itself; none of them outlives a test that fails."""
+    with started("train", *arguments, f"--out={out}", flag=flag) as job:
+        try:
+            yield job
+        finally:
+            if job.poll() is None:
+                for rank in ranks_of(out):
+                    os.kill(rank, signal.SIGKILL)
 
 
 def wait_for_step(job: subprocess.Popen[str], out: Path, step: int) -> None:
     """Waits until the log has the step's record."""
-    end = time.monotonic() + 100
+    end = time.monotonic() + WAIT_S
     while not any(record.step >= step for record in read_records(out / LOG_NAME)):
         assert job.poll() is None, job.communicate()
         assert time.monotonic() < end, f"no step {step}"
@@ -74,7 +90,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[StepRecord]:
     """The log of a job whose ranks another launcher has started."""
     out = tmp_path_factory.mktemp("uninterrupted")
     with started("launch", "-n", "2", "--", *XLA_SHMEM, "train", *JOB, f"--out={out}") as job:
-        output, errors = job.communicate(timeout=120)
+        output, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 0, errors
     assert (out / "train.png").read_bytes().startswith(b"\x89PNG")
     summary = [line for line in output.splitlines() if "TFLOP/s per device" in line]
@@ -91,17 +107,17 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
         assert len(ranks) == 2
         for rank in ranks:
             os.kill(rank, signal.SIGKILL)
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 1
     assert "the job ended with exit code 137 after" in errors
     assert newest_checkpoint(TrainConfig(out=str(tmp_path))) in (3, 6, 9)
 
     with train(*JOB, out=tmp_path) as job:
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=WAIT_S)
     assert (job.returncode, "--resume goes on from there" in errors) == (1, True)
 
     with train(*JOB, "--resume", out=tmp_path) as job:
-        output, errors = job.communicate(timeout=120)
+        output, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 0, errors
     assert "TFLOP/s per device" in output
     records = read_records(tmp_path / LOG_NAME)
@@ -115,7 +131,7 @@ def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_pat
     with train(*SMALL, "--context=2", "--steps=100000", "--checkpoint-every=50000", out=tmp_path, flag=False) as job:
         wait_for_step(job, tmp_path, 2)
         job.send_signal(signal.SIGINT)
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=WAIT_S)
     done = len(read_records(tmp_path / LOG_NAME))
     assert job.returncode == 130, errors
     assert f"a checkpoint after {done} of 100000 steps; --resume goes on" in errors
@@ -124,7 +140,7 @@ def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_pat
 
 def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
     with started("launch", "-n", "1", "--", *XLA_SHMEM, "train", *SMALL, "--context=2", f"--out={tmp_path}") as job:
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 1
     assert "context 2 x tensor 1 needs 2 devices, this job has 1; start 2 ranks or choose" in errors
     assert "Traceback" not in errors
