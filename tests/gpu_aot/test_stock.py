@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -15,6 +16,12 @@ from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.hlo_files import read_module
 
 DONATED = ["psum_donated", "permute_donated", "psum_donated_only"]
+
+
+def _numbered(hlo: str) -> str:
+    """The text with names replaced by their order: a module that XLA reads back may get other suffixes (jax 0.11)."""
+    order: dict[str, str] = {}
+    return re.sub(r"%[\w.-]+", lambda name: order.setdefault(name[0], f"%{len(order)}"), hlo)
 
 
 def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stock: Run) -> None:
@@ -33,7 +40,7 @@ def test_listed_ops_that_gpus_do_not_carry_compile_to_the_same_program(listed: R
     for op, record in records.items():
         assert (record["backend"], record["lowered"], record["veto"]) == ("NVSHMEM", "DEFAULT", f"no SHMEM {op}")
     ours, theirs = listed.dump["cpu_only_ops"], stock.dump["cpu_only_ops"]
-    assert ours.plain_hlo == theirs.plain_hlo
+    assert _numbered(ours.plain_hlo) == _numbered(theirs.plain_hlo)
     assert ours.thunk_text == theirs.thunk_text
     assert ours.slices == theirs.slices
     for op in records:
