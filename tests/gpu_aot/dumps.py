@@ -56,7 +56,7 @@ class Thunk:
     inside: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Slice:
     """Where a value lies."""
 
