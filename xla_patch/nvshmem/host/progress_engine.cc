@@ -222,16 +222,21 @@ bool ProgressEngine::CheckForTrouble(std::vector<Pending>* finished) {
   const Clock::time_point now = Clock::now();
   if (now < next_check_ || pending_.empty()) return false;
   next_check_ = now + kLongestSleep;
-  std::string why = heap_->FailureText();
-  if (!why.empty()) {
-    // Their words reach every process from where they are: nothing to publish.
-    why += "; here: " + pending_.front().operation->Describe();
-    std::lock_guard<std::mutex> lock(mutex_);
-    why = SetFailure(why);
-  } else {
+  std::string theirs = heap_->FailureText();
+  std::string why;
+  if (theirs.empty()) {
     why = Trouble(now);
     if (why.empty()) return false;
+    // A process that has exited between the two may have said why: then its end is not the cause.
+    theirs = heap_->FailureText();
+  }
+  if (theirs.empty()) {
     why = Fail(why);
+  } else {
+    // Their words reach every process from where they are: nothing to publish.
+    why = theirs + "; here: " + pending_.front().operation->Describe();
+    std::lock_guard<std::mutex> lock(mutex_);
+    why = SetFailure(why);
   }
   FailAll(why, finished);
   return true;
