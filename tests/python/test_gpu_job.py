@@ -156,7 +156,8 @@ def test_a_start_that_waits_for_a_process_that_failed_says_so(caplog: pytest.Log
 
     runtimes = [Waiting("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
     run_job(runtimes, timeout_s=0.3)
-    assert "NVSHMEM has not started within 0.3 s and waits on; process 1: no luck" in caplog.text
+    assert "NVSHMEM has not started within 0.3 s and waits on; " in caplog.text
+    assert "process 1: no luck" in caplog.text  # perhaps after a word on process 0, whose time is up as well
 
 
 def test_a_process_that_dies_on_the_way_up_is_named_to_all_others() -> None:
