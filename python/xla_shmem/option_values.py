@@ -13,9 +13,6 @@ from collections.abc import Callable
 KIB = 1024
 MIB = 1024 * KIB
 
-#: All-reduces of this many bytes and more stay on the default backend (the public write-up's limit).
-DEFAULT_THRESHOLD = 16 * MIB
-
 #: What ``THRESHOLD=none`` means, to the compiler pass too.
 NO_THRESHOLD = 2**63 - 1
 

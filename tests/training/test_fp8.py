@@ -39,8 +39,8 @@ def train(config: TrainConfig) -> tuple[np.ndarray, TrainState, TrainState]:
     for _ in range(STEPS):
         windows = TEXT[random.integers(0, 4000, BATCH)[:, None] + np.arange(SEQUENCE + 1)]
         inputs, targets = (jax.device_put(x[:, order], where) for x in (windows[:, :-1], windows[:, 1:]))
-        state, metrics = train_step(state, inputs, targets)
-        losses.append(float(metrics.loss))
+        state, loss = train_step(state, inputs, targets)
+        losses.append(float(loss))
         first = first or jax.device_get(state)
     return np.array(losses), first, jax.device_get(state)
 

@@ -118,8 +118,8 @@ def losses(steps: int = 4, **options) -> np.ndarray:
     found = []
     for _ in range(steps):
         inputs, targets = (jax.device_put(x[:, order], where) for x in (TOKENS[:, :-1], TOKENS[:, 1:]))
-        state, metrics = train_step(state, inputs, targets)
-        found.append(float(metrics.loss))
+        state, loss = train_step(state, inputs, targets)
+        found.append(float(loss))
     assert int(state.step) == steps
     return np.array(found)
 

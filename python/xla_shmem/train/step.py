@@ -31,14 +31,7 @@ class TrainState(NamedTuple):
     fp8: Any  # scales and amax histories; empty without FP8
 
 
-class Metrics(NamedTuple):
-    """What a step reports, of the state before its update."""
-
-    loss: jax.Array  # nats per token, mean over the batch
-    gradient_norm: jax.Array  # before clipping
-
-
-TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Metrics]]
+TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, jax.Array]]
 
 
 def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
@@ -110,7 +103,7 @@ def make_loss(config: TrainConfig, mesh: Mesh) -> Callable[[Any, Any, jax.Array,
 
 
 def make_train_step(config: TrainConfig, mesh: Mesh) -> TrainStep:
-    """The compiled step: (state, inputs, targets) -> (new state, metrics).
+    """The compiled step: (state, inputs, targets) -> (new state, loss of the old one).
 
     Inputs and targets are [batch, sequence] int32, in zig-zag order for the mesh's `context`, and lie as
     `sharding.tokens` says. The state's buffers are reused.
@@ -127,12 +120,12 @@ def make_train_step(config: TrainConfig, mesh: Mesh) -> TrainStep:
         in_shardings=(shardings, tokens, tokens),
         out_shardings=(shardings, replicated),
     )
-    def train_step(state: TrainState, inputs: jax.Array, targets: jax.Array) -> tuple[TrainState, Metrics]:
+    def train_step(state: TrainState, inputs: jax.Array, targets: jax.Array) -> tuple[TrainState, jax.Array]:
         value, (gradients, fp8) = jax.value_and_grad(loss, argnums=(0, 1))(state.params, state.fp8, inputs, targets)
         updates, optimizer_state = optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
         # The "gradients" of FP8 scales and histories are their new values.
         new = TrainState(state.step + 1, params, optimizer_state, fp8)
-        return new, Metrics(value, optax.tree.norm(gradients))
+        return new, value
 
     return train_step

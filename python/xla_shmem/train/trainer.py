@@ -82,14 +82,12 @@ def _steps(
     batch = feed.at(first)
     for step in range(first, config.steps):
         start = time.perf_counter()
-        state, metrics = train_step(state, *batch)
+        state, loss = train_step(state, *batch)
         if step + 1 < config.steps:
             batch = feed.at(step + 1)  # while this step runs
-        jax.block_until_ready((state, metrics))  # type: ignore[no-untyped-call]
+        jax.block_until_ready((state, loss))  # type: ignore[no-untyped-call]
         seconds = time.perf_counter() - start
-        yield StepRecord(
-            step, float(metrics.loss), seconds, tokens, tokens / seconds, tera / seconds, compiled=step == first
-        )
+        yield StepRecord(step, float(loss), seconds, tokens, tokens / seconds, tera / seconds, compiled=step == first)
         done = step + 1
         stopping = done < config.steps and stop.after(done)
         if checkpoints is not None and (stopping or checkpoints.due(done)):
