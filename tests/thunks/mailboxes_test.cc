@@ -86,12 +86,13 @@ TEST_CASE("Operations that a receiver has not come to leave entries for others")
 
 TEST_CASE("What is asked of a receiver's memory is what that receiver said") {
   Boxes boxes;
-  CHECK_FALSE(boxes.sender->ReadsDirectly(1));
-  boxes.receiver->SayDirect(0, true);
-  CHECK(boxes.sender->ReadsDirectly(1));
-  CHECK_FALSE(boxes.receiver->ReadsDirectly(0));
-  boxes.receiver->SayDirect(0, false);
-  CHECK_FALSE(boxes.sender->ReadsDirectly(1));
+  using host::DirectReads;
+  CHECK(boxes.sender->ReadsDirectly(1) == DirectReads::kNone);
+  for (const DirectReads reads : {DirectReads::kAll, DirectReads::kHugePages, DirectReads::kNone}) {
+    boxes.receiver->SayDirect(0, reads);
+    CHECK(boxes.sender->ReadsDirectly(1) == reads);
+    CHECK(boxes.receiver->ReadsDirectly(0) == DirectReads::kNone);
+  }
 }
 
 TEST_CASE("Entries grow with the heap, up to 8 KiB, and are the same for the same job") {

@@ -44,8 +44,9 @@ class CollectiveOperation : public Operation {
     kOperands,  // whole from the start
     kReduced,   // as far as the reduction has come
   };
-  // The message of this key to `pe`. `overwritten`: results may be written over it as soon as it has been taken.
-  void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands, bool overwritten = false);
+  // The message of this key to `pe`.
+  void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands,
+            Outgoing::Fate fate = Outgoing::Fate::kKept);
   // The message of this key from `pe`. `behind`: number of a send whose memory this one overwrites byte for byte, -1:
   // none.
   void Receive(int pe, const MessageKey& key, Spans memory, int behind = -1);

@@ -10,6 +10,7 @@ namespace {
 
 using host::DirectPiece;
 using host::DirectReader;
+using host::DirectReads;
 
 // What is read at a time to be looked at: it stays in the L2 cache until it has been reduced.
 constexpr size_t kBounceBytes = 128 << 10;
@@ -136,7 +137,7 @@ bool Incoming::ReadDirect(const PeContext& context, size_t end, char* bounce) {
 }
 
 void Incoming::Refuse(const PeContext& context) {
-  context.mail->SayDirect(sender_, false);
+  context.mail->SayDirect(sender_, DirectReads::kNone);
   mail_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
   way_ = Way::kUndecided;
@@ -145,7 +146,7 @@ void Incoming::Refuse(const PeContext& context) {
 
 bool Incoming::NeedsGrant(const PeContext& context) const {
   if (!MayNeedGrant() || total() <= context.mail->eager_bytes()) return false;
-  return total() < kLeastDirectBytes || !context.direct->Reads(sender_);
+  return total() < kLeastDirectBytes || context.direct->Reads(sender_) != DirectReads::kAll;
 }
 
 void Incoming::Grant(const PeContext& context, char* block, const Geometry& geometry) {

@@ -35,10 +35,10 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
     SlotPool* reserve_pool = pes->pools_.back().get();
     Mailboxes* mailboxes = pes->mailboxes_.back().get();
     for (int sender = 0; sender < n_pes; ++sender) {
-      if (pes->direct_.Reads(sender)) mailboxes->SayDirect(sender, true);
+      mailboxes->SayDirect(sender, pes->direct_.Reads(sender));
     }
-    pes->contexts_[pe] = std::make_unique<PeContext>(
-        PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool, &pes->direct_});
+    pes->contexts_[pe] = std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots,
+                                                               reserve_pool, &pes->direct_, &pes->huge_pages_});
   }
   return pes;
 }

@@ -36,6 +36,7 @@ class LocalPes {
   explicit LocalPes(host::Heap* heap, host::SingleCopy single_copy) : direct_(heap, single_copy) {}
 
   const host::DirectReader direct_;
+  host::HugePages huge_pages_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;
   std::vector<std::unique_ptr<SlotPool>> pools_;

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "xla_patch/nvshmem/host/direct_reader.h"
 #include "xla_patch/nvshmem/host/heap.h"
 #include "xla_patch/thunks/message_key.h"
 
@@ -67,10 +68,12 @@ class Mailboxes {
   Mail Find(int sender, const MessageKey& key, size_t bytes, MailKind* kind) const;
   void Release(const Mail& mail) { mail.entry->state.store(0, std::memory_order_release); }
 
-  // Whether `receiver` has said that it can read our memory, and the word of this PE to `sender`.
-  bool ReadsDirectly(int receiver) const { return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire); }
-  void SayDirect(int sender, bool reads_directly) {
-    Row(pe_, sender)->reads_directly.store(reads_directly, std::memory_order_release);
+  // Which memory of ours `receiver` has said it reads, and the word of this PE to `sender`.
+  host::DirectReads ReadsDirectly(int receiver) const {
+    return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire);
+  }
+  void SayDirect(int sender, host::DirectReads reads) {
+    Row(pe_, sender)->reads_directly.store(reads, std::memory_order_release);
   }
 
  private:
@@ -80,7 +83,7 @@ class Mailboxes {
   static constexpr int kWindow = 8;
 
   struct RowHeader {
-    alignas(64) std::atomic<uint32_t> reads_directly;
+    alignas(64) std::atomic<host::DirectReads> reads_directly;
   };
   static size_t RowBytes(size_t eager_bytes);
   static int Home(const MessageKey& key);

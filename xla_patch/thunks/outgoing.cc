@@ -23,9 +23,9 @@ bool Outgoing::Choose(const PeContext& context, size_t ready) {
   if (total() <= context.mail->eager_bytes()) {
     if (ready < total()) return false;  // it goes as a whole
     if (SendEager(context)) return true;
-  } else if (may_be_read_ && total() >= kLeastDirectBytes && context.mail->ReadsDirectly(receiver_) &&
-             OfferDirect(context, ready)) {
-    return true;
+  } else {
+    if (!may_be_read_.has_value()) may_be_read_ = IsRead(context);
+    if (*may_be_read_ && OfferDirect(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   way_ = Way::kStaged;
@@ -40,6 +40,18 @@ bool Outgoing::SendEager(const PeContext& context) {
   context.mail->Post(receiver_, mail, key_, total(), total(), MailKind::kEager);
   taken_ = total();
   return true;
+}
+
+bool Outgoing::IsRead(const PeContext& context) const {
+  const host::DirectReads reads = context.mail->ReadsDirectly(receiver_);
+  if (fate_ == Fate::kOverwritten || total() < kLeastDirectBytes || reads == host::DirectReads::kNone) return false;
+  bool is_huge = reads == host::DirectReads::kHugePages && fate_ == Fate::kKept && total() >= kLeastHugeBytes;
+  if (is_huge) {
+    memory_.ForEach(0, total(), [&](size_t, const char* memory, size_t, size_t bytes) {
+      is_huge = context.huge_pages->Hold(memory, bytes) && is_huge;
+    });
+  }
+  return is_huge || reads == host::DirectReads::kAll;
 }
 
 bool Outgoing::OfferDirect(const PeContext& context, size_t ready) {

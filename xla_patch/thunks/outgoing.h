@@ -4,11 +4,14 @@
 //   direct  the receiver reads our memory: a mailbox entry says where, and the receiver says when it has read
 //   staged  all others: through the slots of a channel, once the receiver's grant is there
 //
+// Where the receiver reads out of huge pages only, a message goes directly once its memory lies there (huge_pages.h).
 // The choice is the sender's and is made once; the receiver is ready for all three.
 #ifndef XLA_SHMEM_THUNKS_OUTGOING_H_
 #define XLA_SHMEM_THUNKS_OUTGOING_H_
 
 #include <cstddef>
+#include <optional>
+#include <utility>
 
 #include "xla_patch/thunks/channel.h"
 #include "xla_patch/thunks/mailboxes.h"
@@ -19,13 +22,19 @@ namespace xla_shmem {
 // Messages of this many bytes are read directly where the receiver does; smaller ones are copied faster than the
 // handshake about their memory takes.
 inline constexpr size_t kLeastDirectBytes = 16 << 10;
+// Messages of this many bytes are kept on huge pages.
+inline constexpr size_t kLeastHugeBytes = host::kHugePageBytes;
 
 class Outgoing {
  public:
-  // `may_be_read`: false where the bytes are overwritten as soon as they have left, so that nobody can be asked to read
-  // them in time.
-  Outgoing(int receiver, const MessageKey& key, Spans memory, bool may_be_read)
-      : receiver_(receiver), key_(key), memory_(std::move(memory)), may_be_read_(may_be_read) {}
+  // What becomes of the message.
+  enum class Fate {
+    kOverwritten,  // as soon as it has left: nobody can be asked to read it in time
+    kReduced,      // the receiver works on it piece by piece; out of its own slots it does that at once
+    kKept,
+  };
+  Outgoing(int receiver, const MessageKey& key, Spans memory, Fate fate)
+      : receiver_(receiver), key_(key), memory_(std::move(memory)), fate_(fate) {}
 
   int receiver() const { return receiver_; }
   size_t total() const { return memory_.total(); }
@@ -48,6 +57,8 @@ class Outgoing {
 
   bool Choose(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
+  // Whether the receiver is to read this message out of our memory.
+  bool IsRead(const PeContext& context) const;
   bool OfferDirect(const PeContext& context, size_t ready);
   bool AdvanceDirect(const PeContext& context, size_t ready);
   bool AdvanceStaged(const PeContext& context, size_t ready);
@@ -55,7 +66,8 @@ class Outgoing {
   const int receiver_;
   const MessageKey key_;
   Spans memory_;
-  bool may_be_read_;
+  const Fate fate_;
+  std::optional<bool> may_be_read_;  // once it has been found out
   Way way_ = Way::kUndecided;
   size_t taken_ = 0;
   Mail mail_;            // of kDirect

@@ -4,6 +4,7 @@
 
 #include "xla_patch/nvshmem/host/direct_reader.h"
 #include "xla_patch/nvshmem/host/heap.h"
+#include "xla_patch/nvshmem/host/huge_pages.h"
 
 namespace xla_shmem {
 
@@ -19,6 +20,7 @@ struct PeContext {
   SlotPool* slots;
   SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
   const host::DirectReader* direct;
+  host::HugePages* huge_pages;  // of this process
 };
 
 }  // namespace xla_shmem

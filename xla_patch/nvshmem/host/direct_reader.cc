@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "xla_patch/nvshmem/host/huge_pages.h"
 #include "xla_patch/nvshmem/host/moves.h"
 
 namespace xla_shmem::host {
@@ -57,18 +58,16 @@ bool Permitted(const SegmentHeader& header) {
          key[1] == header.job_key[1];
 }
 
-// Whether one read by the kernel takes clearly less than the two copies of a staged message. Twice as many bytes as a
-// slot holds, a few times: some hundred microseconds once in the life of a job. Clearly, because of two that are close
-// here staging wins for larger messages, whose second copy still hides in the cache.
-bool WorthIt(const SegmentHeader& header) {
+// Whether one read by the kernel takes less than `share` of the two copies of a staged message. A few times: a
+// millisecond or two once in the life of a job.
+bool WorthIt(const SegmentHeader& header, uint64_t probe_address, size_t bytes, double share) {
   using Clock = std::chrono::steady_clock;
-  const size_t bytes = kProbeBytes;
   const auto from = std::make_unique<char[]>(bytes), slot = std::make_unique<char[]>(bytes),
              to = std::make_unique<char[]>(bytes);
   memset(from.get(), 1, bytes);
   memset(slot.get(), 1, bytes);
   memset(to.get(), 1, bytes);
-  const DirectPiece piece{reinterpret_cast<const void*>(header.probe_address), to.get(), bytes};
+  const DirectPiece piece{reinterpret_cast<const void*>(probe_address), to.get(), bytes};
   auto direct = Clock::duration::max(), staged = Clock::duration::max();
   for (int turn = 0; turn < 5; ++turn) {
     const Clock::time_point start = Clock::now();
@@ -81,22 +80,34 @@ bool WorthIt(const SegmentHeader& header) {
     direct = std::min(direct, middle - start);
     staged = std::min(staged, Clock::now() - middle);
   }
-  return direct * 5 < staged * 4;
+  return direct < staged * share;
+}
+
+DirectReads FindOut(const SegmentHeader& header, SingleCopy single_copy) {
+  if (!Permitted(header)) return DirectReads::kNone;
+  if (single_copy == SingleCopy::kAlways) return DirectReads::kAll;
+  if (single_copy == SingleCopy::kHugePages) return DirectReads::kHugePages;
+  // Clearly less where pages are small: of two that are close here staging wins for larger messages, whose second copy
+  // still hides in the cache. Out of huge pages the kernel copies as fast as anybody, whatever the size.
+  if (WorthIt(header, header.probe_address, kProbeBytes, 0.8)) return DirectReads::kAll;
+  const uint64_t huge = header.huge_probe_address;
+  return huge != 0 && WorthIt(header, huge, kHugePageBytes, 1.0) ? DirectReads::kHugePages : DirectReads::kNone;
 }
 
 }  // namespace
 
 DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
-  std::map<int, bool> verdicts;  // by process
+  std::map<int, DirectReads> verdicts;  // by process
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
-    bool reads = heap->IsLocal(pe) && single_copy != SingleCopy::kOff;
-    if (!heap->IsLocal(pe) && heap->Reaches(pe) && single_copy != SingleCopy::kOff) {
-      const auto [verdict, is_new] = verdicts.emplace(heap->ProcessOf(pe), false);
-      const SegmentHeader& header = heap->HeaderOf(pe);
-      if (is_new) verdict->second = Permitted(header) && (single_copy == SingleCopy::kAlways || WorthIt(header));
+    DirectReads reads = DirectReads::kNone;
+    if (single_copy != SingleCopy::kOff && heap->IsLocal(pe)) {
+      reads = DirectReads::kAll;
+    } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
+      const auto [verdict, is_new] = verdicts.emplace(heap->ProcessOf(pe), DirectReads::kNone);
+      if (is_new) verdict->second = FindOut(heap->HeaderOf(pe), single_copy);
       reads = verdict->second;
     }
-    reads_.push_back(static_cast<char>(reads));
+    reads_.push_back(reads);
   }
 }
 

@@ -1,12 +1,13 @@
 // Reads other processes' private memory, so that a large message is copied once and not twice.
 //
 // process_vm_readv(2) where the kernel permits it and where it is worth it: that is found out once for every process,
-// by reading a word of its memory whose value is known, and by timing a larger read against the two copies that it
-// would save (a kernel that copies page by page can be slower than both). Between PEs of one process it is a memcpy.
+// by reading a word of its memory whose value is known, and by timing larger reads, out of small pages and out of huge
+// ones, against the two copies that they would save. Between PEs of one process it is a memcpy.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
 #define XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "xla_patch/nvshmem/host/heap.h"
@@ -14,10 +15,14 @@
 namespace xla_shmem::host {
 
 enum class SingleCopy {
-  kAuto,    // where permitted and faster
-  kAlways,  // where permitted
-  kOff,     // nowhere
+  kAuto,       // where permitted and faster
+  kHugePages,  // where permitted, out of huge pages
+  kAlways,     // where permitted
+  kOff,        // nowhere
 };
+
+// Which memory of another PE is read, and not asked to be staged.
+enum class DirectReads : uint32_t { kNone, kHugePages, kAll };
 
 struct DirectPiece {
   const void* remote;  // in the other process
@@ -35,14 +40,14 @@ class DirectReader {
 
   DirectReader(const Heap* heap, SingleCopy single_copy);
 
-  // Whether messages from `pe` are to be read out of its memory.
-  bool Reads(int pe) const { return reads_[pe]; }
+  // Which messages from `pe` are to be read out of its memory.
+  DirectReads Reads(int pe) const { return reads_[pe]; }
   // Copies the pieces from the memory of `pe`'s process.
   Outcome Read(int pe, const DirectPiece* pieces, size_t count) const;
 
  private:
   const Heap* const heap_;
-  std::vector<char> reads_;  // by PE
+  std::vector<DirectReads> reads_;  // by PE
 };
 
 }  // namespace xla_shmem::host

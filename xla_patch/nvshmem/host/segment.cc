@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/nvshmem/host/huge_pages.h"
+
 namespace xla_shmem::host {
 namespace {
 
@@ -159,6 +161,13 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   memset(segment->probe_.get(), 1, kProbeBytes);
   memcpy(segment->probe_.get(), job.words, sizeof(job.words));
   header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.get());
+  segment->huge_probe_.reset(std::aligned_alloc(kHugePageBytes, kHugePageBytes));
+  if (void* probe = segment->huge_probe_.get(); probe != nullptr) {
+    madvise(probe, kHugePageBytes, MADV_HUGEPAGE);
+    memset(probe, 1, kHugePageBytes);
+    const bool is_huge = BytesOnHugePages(probe, kHugePageBytes) == kHugePageBytes;
+    header.huge_probe_address = is_huge ? reinterpret_cast<uint64_t>(probe) : 0;
+  }
   PermitReaders(true);
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -25,7 +26,7 @@ namespace xla_shmem::host {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 2;
+inline constexpr uint32_t kSegmentVersion = 3;
 inline constexpr size_t kFailureTextBytes = 1024;
 inline constexpr size_t kProbeBytes = 512 << 10;
 
@@ -38,9 +39,10 @@ struct SegmentHeader {
   uint64_t bytes;
   std::atomic<int64_t>
       pid;  // stored after the next two, before the segment is backed: 0 means nobody knows whose it is yet
-  uint64_t pid_start_time;  // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
-  uint64_t pid_namespace;   // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
-  uint64_t probe_address;   // kProbeBytes of the owner's private memory, the job key first (direct_reader.h)
+  uint64_t pid_start_time;      // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
+  uint64_t pid_namespace;       // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
+  uint64_t probe_address;       // kProbeBytes of the owner's private memory, the job key first (direct_reader.h)
+  uint64_t huge_probe_address;  // kHugePageBytes of it on a huge page; 0 if it got none
   std::atomic<uint32_t> attached;
   // 0, or 1 once `failure_text` says why this process gave up (see Heap::Fail).
   std::atomic<uint32_t> failed;
@@ -82,7 +84,9 @@ class Segment {
   void* address_;
   size_t bytes_;
   bool owner_;
-  std::unique_ptr<char[]> probe_;  // of an owner
+  // Of an owner.
+  std::unique_ptr<char[]> probe_;
+  std::unique_ptr<void, decltype(&std::free)> huge_probe_{nullptr, &std::free};
 };
 
 std::string SegmentName(const JobKey& job, int process);
