@@ -18,6 +18,7 @@ from xla_shmem.predict.walk import Machine, run_times
 #: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns; latencies are nought.
 CLUSTER = Cluster(
     name="paper",
+    xla_target="h100",
     gpus_per_node=4,
     gpus_per_nvlink_domain=8,
     sms=100,
@@ -200,7 +201,14 @@ def test_latency_is_paid_in_every_step_of_a_ring() -> None:
     [(64, 1, 32), (64, 4, 8), (64, 8, 4), (32, 16, 2), (16, 32, 1), (16, 64, 1), (64, 64, 4), (2048, 64, 32)],
 )
 def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(mib: int, devices: int, channels: int) -> None:
-    assert send_channels(mib << 20, devices, 32) == channels
+    rack = dataclasses.replace(CLUSTER, gpus_per_nvlink_domain=72)
+    assert send_channels(mib << 20, devices, rack, 32) == channels
+
+
+@pytest.mark.parametrize(("devices", "channels"), [(32, 4), (128, 2), (1024, 1)])
+def test_a_communicator_of_several_domains_gives_what_the_network_needs(devices: int, channels: int) -> None:
+    cluster = dataclasses.replace(CLUSTER, nic_gb_per_s=50)
+    assert send_channels(1 << 30, devices, cluster, 32) == channels
 
 
 def test_a_send_is_as_fast_as_its_channels() -> None:

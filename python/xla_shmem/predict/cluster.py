@@ -20,6 +20,7 @@ class Cluster:
 
     Attributes:
       name: for reports.
+      xla_target: what XLA compiles for, a description in `gpu_compile/targets/`.
       gpus_per_node: GPUs of one host.
       gpus_per_nvlink_domain: consecutive GPUs that reach each other over NVLink; may span nodes.
       nodes: how many there are; None for as many as it takes.
@@ -35,6 +36,7 @@ class Cluster:
     """
 
     name: str
+    xla_target: str
     gpus_per_node: int
     gpus_per_nvlink_domain: int
     sms: int

@@ -89,6 +89,19 @@ class Program:
             )
         return part // whole
 
+    def flops(self, computation: str) -> int:
+        """Of a computation and all that it calls, in one turn.
+
+        Raises:
+          PredictError: as `trips`.
+        """
+        total = 0
+        for step in self.computations[computation]:
+            total += step.flops
+            for called in step.calls:
+                total += (self.trips(computation, called) if step.loop else 1) * self.flops(called)
+        return total
+
     def communicates(self, computation: str) -> bool:
         """Whether a collective runs in a computation or in one that it calls."""
         return any(

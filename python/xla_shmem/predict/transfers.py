@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
@@ -12,8 +13,11 @@ from xla_shmem.predict.program import Backend, Collective
 #: 32 chunks of 512 KiB: addP2pToPlan in src/enqueue.cc and P2P_NVL_CHUNKSIZE in src/init.cc of NCCL 2.30.
 _CHANNEL_BYTES = 32 * (512 << 10)
 
-#: SMs of a transfer over the network: channels for each NIC in ncclTopoGetNchannels, src/graph/paths.cc of NCCL 2.30.
-_NETWORK_SMS = 2
+#: Channels to a peer over the network: at least so many, and one for so many GB/s: src/graph/paths.cc of NCCL 2.30.
+_NETWORK_SMS, _NETWORK_CHANNEL_GB_PER_S = 2, 14
+
+#: Peers whose sends a channel takes on at the same time: NCCL_MAX_DEV_WORK_P2P_PER_BATCH in src/include/device.h.
+_PEERS_AT_ONCE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,22 +35,29 @@ class Transfer:
     sms: int
 
 
-def send_channels(size: int, devices: int, channels: int) -> int:
+def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> int:
     """How many channels NCCL splits a send within an NVLink domain over.
 
-    In a communicator of many ranks every peer gets few, so that all could be served at once. XLA makes one
-    communicator of all devices of the module for every permute, whoever takes part in it
-    (`--xla_gpu_collective_permute_connected_components` is off).
+    In a communicator of many ranks every peer gets few, so that all could be served at once; where the communicator
+    spans domains, no more than a peer in the other domain would get. XLA makes one communicator of all devices of the
+    module for every permute, whoever takes part in it (`--xla_gpu_collective_permute_connected_components` is off).
 
     Args:
       size: bytes to send.
       devices: ranks of the communicator.
+      cluster: where they are.
       channels: what NCCL has for sends and receives.
     """
-    used = channels
+    most = channels
+    if devices > cluster.gpus_per_nvlink_domain:
+        needed = max(_NETWORK_SMS, math.ceil(cluster.nic_gb_per_s / _NETWORK_CHANNEL_GB_PER_S))
+        most = 1 << (needed - 1).bit_length()  # the next power of two
+        while most * math.ceil(devices / _PEERS_AT_ONCE) > channels and most > 1:
+            most //= 2
+    used = most
     while used * devices > channels and used > 1:
         used //= 2
-    while size > used * _CHANNEL_BYTES and used <= channels // 2:
+    while size > used * _CHANNEL_BYTES and used <= most // 2:
         used *= 2
     return used
 
@@ -72,7 +83,7 @@ def transfer(
         return Transfer(_seconds(latency, carried, speed), 0.0, _NETWORK_SMS)
     most = cluster.nvlink_gb_per_s * constants.nccl_efficiency
     if collective.op == "collective-permute":
-        channels = send_channels(collective.bytes, devices, constants.nccl_point_to_point_channels)
+        channels = send_channels(collective.bytes, devices, cluster, constants.nccl_point_to_point_channels)
         speed = min(most, channels * constants.channel_gb_per_s)
     else:
         channels, speed = constants.nccl_channels, most

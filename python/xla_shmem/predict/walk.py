@@ -88,7 +88,7 @@ class _Walk:
     def _loop(self, called: str, trips: int, streams: Streams) -> None:
         if self._machine.fused_attention and not self._program.communicates(called):
             peak = self._machine.peak * self._machine.constants.attention_efficiency
-            streams.compute(trips * self._flops(called) / peak)
+            streams.compute(trips * self._program.flops(called) / peak)
         else:
             self._call(called, trips, streams)
 
@@ -104,11 +104,3 @@ class _Walk:
         arithmetic = step.flops / (self._machine.peak * constants.matmul_efficiency)
         memory = step.bytes / (cluster.memory_gb_per_s * 1e9 * constants.memory_efficiency)
         return max(arithmetic, memory)
-
-    def _flops(self, computation: str) -> int:
-        """Of a computation and all that it calls, in one turn."""
-        total = 0
-        for step in self._program.computations[computation]:
-            turns = [self._program.trips(computation, called) if step.loop else 1 for called in step.calls]
-            total += step.flops + sum(n * self._flops(called) for n, called in zip(turns, step.calls, strict=True))
-        return total
