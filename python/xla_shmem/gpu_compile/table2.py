@@ -19,9 +19,9 @@ from xla_shmem.collective_report import format_bytes
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from xla_shmem.train.config import TrainConfig
 
-#: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up; what
-#: is known of it is that it has rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node,
-#: and 256K on 8 to 16 nodes. These eight are inferred from that.
+#: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up;
+#: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K on
+#: 8 to 16 nodes. These eight are inferred from that.
 ROWS = (
     (64 << 10, 4, 1),
     (64 << 10, 8, 1),
@@ -43,8 +43,8 @@ _INTRODUCTION = """\
 Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights), compiled by JAX's stock CUDA plugin
 for the GPUs of a GB200 NVL72 that are described and not present, with this plugin's pass on. The rows are inferred:
 sequences, context (CP) and tensor (TP) parallelism lie in the ranges that NVIDIA's "Accelerating Long-Context Model
-Training in JAX and XLA" gives for its Table 2, and 256K tokens are on its 8 and 16 nodes. **Nothing here was run**: what
-follows is what XLA and the pass have said. What it would take on such GPUs, [predict](predict.md) estimates.
+Training in JAX and XLA" gives for its Table 2, and 256K tokens are on its 8 and 16 nodes. **Nothing here was run**:
+what follows is what XLA and the pass have said. What it would take on such GPUs, [predict](predict.md) estimates.
 
 Written by `make table2` on {today}: {versions}.
 

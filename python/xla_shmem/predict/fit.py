@@ -16,7 +16,7 @@ from xla_shmem.predict.constants import Constants, read_constants
 from xla_shmem.predict.forecast import forecast
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.published import Band, read_bands
-from xla_shmem.predict.rows import Row, read_rows
+from xla_shmem.predict.rows import CLUSTER, Row, read_rows
 from xla_shmem.predict.walk import Machine
 
 #: GB/s of a channel that are tried: five to the doubling, from what no channel falls below to a tenth of NVLink.
@@ -43,7 +43,7 @@ class LeftOut:
 
 def gains(rows: Mapping[Row, Program], constants: Constants) -> dict[Row, float]:
     """Predicted gain of each row on the hardware of the measurements."""
-    machine = Machine(read_cluster("gb200-nvl72"), constants)
+    machine = Machine(read_cluster(CLUSTER), constants)
     return {row: forecast(str(row), program, machine).gain for row, program in rows.items()}
 
 

@@ -38,11 +38,7 @@ def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
         for backend in BACKENDS:
             table.add_row(*_cells(each, backend))
         console.print(table)
-        console.print(
-            f"NVSHMEM is {_percent(each.gain)} faster."
-            if each.gain >= 0
-            else f"NVSHMEM is {_percent(-each.gain)} slower."
-        )
+        console.print(f"NVSHMEM is {abs(each.gain) * 100:.1f} % {'faster' if each.gain >= 0 else 'slower'}.")
         if each.unknown:
             console.print(
                 f"{each.unknown} kernels, such as cuDNN's attention, do not tell their arithmetic; they count with "

@@ -33,9 +33,8 @@ def sketch(job: TrainConfig, cluster: Cluster) -> Program:
     """
     for name, wanted in (("attention", "ring"), ("remat", "full"), ("dtype", "bf16"), ("tensor_matmul", "async")):
         if getattr(job, name) != wanted:
-            flag = f"--{name.replace('_', '-')}"
             raise PredictError(
-                f"{flag} is {getattr(job, name)}, and only {wanted} can be sketched; leave --sketch out."
+                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; leave --sketch out."
             )
     return _Sketch(job, cluster).program()
 
