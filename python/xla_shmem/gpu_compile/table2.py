@@ -20,8 +20,8 @@ from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, comp
 from xla_shmem.train.config import TrainConfig
 
 #: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up;
-#: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K on
-#: 8 to 16 nodes. These eight are inferred from that.
+#: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K
+#: on 8 to 16 nodes. These eight are inferred from that.
 ROWS = (
     (64 << 10, 4, 1),
     (64 << 10, 8, 1),

@@ -12,6 +12,7 @@ from typing import Any
 from xla_shmem.predict.errors import PredictError
 
 _PRESETS = Path(__file__).parent / "clusters"
+_TARGETS = Path(__file__).parent.parent / "gpu_compile" / "targets"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +55,11 @@ class Cluster:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not (value > 0 and math.isfinite(value)):
                 raise PredictError(f"cluster {self.name}: {field.name} is {value}; it must be greater than 0.")
+        targets = sorted(path.stem for path in _TARGETS.glob("*.txtpb"))
+        if self.xla_target not in targets:
+            raise PredictError(
+                f"cluster {self.name}: xla_target is {self.xla_target}; XLA has descriptions of {', '.join(targets)}."
+            )
 
     def check_size(self, devices: int) -> None:
         """Raises: PredictError: a program for so many devices does not fit."""

@@ -45,4 +45,5 @@ def _step_to_json(step: Step) -> Any:
 def _step_from_json(entry: Any) -> Step:
     if isinstance(entry, list):
         return Step("", flops=entry[0], bytes=entry[1])
-    return Step("", **{name: tuple(value) if name == "calls" else value for name, value in entry.items()})
+    fields: dict[str, Any] = {**entry, "calls": tuple(entry.get("calls", ()))}
+    return Step("", **fields)
