@@ -1,4 +1,4 @@
-"""The compiled rows of Table 2: the fit that is kept follows from them, sketches are like them, the page is up to date."""
+"""Compiled rows of Table 2: the fit that is kept follows from them, sketches are like them, the page shows them."""
 
 from __future__ import annotations
 

@@ -102,12 +102,15 @@ class Program:
                 total += (self.trips(computation, called) if step.loop else 1) * self.flops(called)
         return total
 
-    def communicates(self, computation: str) -> bool:
-        """Whether a collective runs in a computation or in one that it calls."""
-        return any(
-            step.starts or step.ends or any(self.communicates(called) for called in step.calls)
-            for step in self.computations[computation]
-        )
+    def computes(self, computation: str) -> bool:
+        """Whether a loop's body, with all that it calls, has no collective and more FLOP than bytes."""
+        steps = [step for name in self._reached(computation) for step in self.computations[name]]
+        quiet = not any(step.starts or step.ends for step in steps)
+        return quiet and sum(step.flops for step in steps) > sum(step.bytes for step in steps)
+
+    def _reached(self, computation: str) -> set[str]:
+        called = (name for step in self.computations[computation] for name in step.calls)
+        return {computation}.union(*map(self._reached, called))
 
 
 def program_of(

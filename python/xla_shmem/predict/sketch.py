@@ -5,6 +5,9 @@ What is laid out is what the compiled rows of docs/table2.md have in common; doc
 
 from __future__ import annotations
 
+import dataclasses
+
+from xla_shmem.models.config import parameter_count
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Backend, Collective, Program, Step
@@ -16,9 +19,16 @@ _BF16, _F32 = 2, 4
 #: more, the gradients of weights, queries, keys and values.
 _FORWARD_PRODUCTS, _BACKWARD_PRODUCTS = 2, 5
 
-#: Times that the slices of a sequence go round the tensor axis: to and from both halves of a layer forward; backward
-#: once more for what is computed again, and for the gradients.
-_FORWARD_ROUNDS, _BACKWARD_ROUNDS = 4, 7
+#: Bytes that the kernels beside matmuls move, as the compiled rows have them. For each token and feature of a layer:
+#: norms, rotation, activations; for each of these and each hop of the ring: merging what the hop brought; and for each
+#: token and word of the vocabulary: the loss.
+_FORWARD_BYTES, _BACKWARD_BYTES = 50, 150
+_FORWARD_HOP_BYTES, _BACKWARD_HOP_BYTES = 25, 55
+_LOSS_BYTES = 40
+
+#: Times that the slices of a sequence go round the tensor axis in each half of a layer: to its matmuls and back.
+#: Backward the same for what is computed again, but for the last, and for the gradients.
+_ROUNDS, _GRADIENT_ROUNDS = 2, 2
 
 
 def sketch(job: TrainConfig, cluster: Cluster) -> Program:
@@ -49,72 +59,102 @@ class _Sketch:
         self._shards = job.fsdp * (job.context if job.shard_over_context else 1)
 
     def program(self) -> Program:
-        layers = self._model.layers
-        table = self._model.vocab * self._model.width
-        head = 6 * table * self._tokens // self._job.tensor
-        update = self._parameters() // (self._shards * self._job.tensor) * _F32 * 7  # reads 4, writes 3 of them
+        layers, table = self._model.layers, self._model.vocab * self._model.width
+        logits = self._tokens * self._model.vocab // self._job.tensor
+        held = parameter_count(self._model) // (self._shards * self._job.tensor)
         entry = (
             *self._gather("embedding", 2 * table),
             Step("forward", calls=("forward layer",), loop=True),
-            Step("head", flops=head),
+            Step("head", flops=6 * logits * self._model.width),
+            Step("loss", bytes=_LOSS_BYTES * logits),
             Step("backward", calls=("backward layer",), loop=True),
             *self._scatter("embedding gradient", 2 * table),
-            Step("update", bytes=update),
+            Step("update", bytes=7 * _F32 * held),  # reads parameter, gradient and two moments, writes three of them
         )
         return Program(
             entry="step",
-            computations={
-                "step": entry,
-                "forward layer": self._forward(),
-                "backward layer": self._backward(),
-            },
+            computations={"step": entry, "forward layer": self._forward(), "backward layer": self._backward()},
             executions={"step": 1, "forward layer": layers, "backward layer": layers},
             collectives=self._collectives,
             devices=self._job.devices,
         )
 
     def _forward(self) -> tuple[Step, ...]:
-        matmuls = 2 * self._layer() * self._tokens // self._job.tensor
+        """Weights of the MLP arrive beside attention, as XLA's scheduler has it."""
+        early, late = self._halves()
         return (
-            *self._gather("forward weights", self._layer()),
-            *self._sliced("forward slice", _FORWARD_ROUNDS, matmuls),
-            *self._ring("forward", _FORWARD_PRODUCTS, gradients=False),
+            *self._gather("attention weights", early),
+            *self._beside(
+                self._gather("mlp weights", late),
+                *self._sliced("attention slice", _ROUNDS, 2 * early),
+                *self._ring("block", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
+            ),
+            *self._sliced("mlp slice", _ROUNDS, 2 * late),
+            self._elementwise(_FORWARD_BYTES),
         )
 
     def _backward(self) -> tuple[Step, ...]:
-        matmuls = 6 * self._layer() * self._tokens // self._job.tensor
+        """Forward once more, and then the gradients; those of the MLP leave beside attention's."""
+        early, late = self._halves()
         return (
-            *self._gather("backward weights", self._layer()),
-            *self._ring("again", _FORWARD_PRODUCTS, gradients=False),
-            *self._ring("backward", _BACKWARD_PRODUCTS, gradients=True),
-            *self._sliced("backward slice", _BACKWARD_ROUNDS, matmuls),
-            *self._scatter("gradients", self._layer()),
+            *self._gather("attention weights again", early),
+            *self._beside(
+                self._gather("mlp weights again", late),
+                *self._sliced("attention slice again", _ROUNDS, 2 * early),
+                *self._ring("block again", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
+            ),
+            *self._sliced("mlp slice again", _ROUNDS - 1, 2 * late),
+            *self._sliced("mlp gradient slice", _GRADIENT_ROUNDS, 4 * late),
+            *self._beside(
+                self._scatter("mlp gradients", late),
+                *self._ring("block back", _BACKWARD_PRODUCTS, _BACKWARD_HOP_BYTES, gradients=True),
+                *self._sliced("attention gradient slice", _GRADIENT_ROUNDS, 4 * early),
+            ),
+            *self._scatter("attention gradients", early),
+            self._elementwise(_BACKWARD_BYTES),
         )
 
-    def _ring(self, name: str, products: int, gradients: bool) -> tuple[Step, ...]:
-        """Blocks go round while those that are there are attended to; a gradient follows each block one step behind."""
+    def _halves(self) -> tuple[int, int]:
+        """Parameters that the matmuls of attention read, and those of the MLP."""
+        model = self._model
+        return 2 * model.width * (model.width + model.kv_width), 3 * model.width * model.hidden
+
+    def _elementwise(self, size: int) -> Step:
+        return Step("elementwise", bytes=size * self._tokens * self._model.width // self._job.tensor)
+
+    @staticmethod
+    def _beside(collective: tuple[Step, ...], *others: Step) -> tuple[Step, ...]:
+        """A collective that is under way while something else runs."""
+        started = tuple(dataclasses.replace(step, ends=None) for step in collective)
+        ended = tuple(dataclasses.replace(step, starts=None) for step in collective)
+        return (*started, *others, *ended)
+
+    def _ring(self, name: str, products: int, merged: int, *, gradients: bool) -> tuple[Step, ...]:
+        """Blocks go round while those that are there are attended to; a gradient follows each block one step behind.
+
+        XLA's scheduler lets one permute be under way at a time, so nothing hides the gradient's.
+        """
         job, model = self._job, self._model
         block = 2 * self._tokens * model.kv_width // job.tensor
         pairs = self._sequences * self._local * self._local // 2
         attend = Step(f"{name} attention", flops=2 * products * pairs * model.width // job.tensor)
+        kernels = (attend, self._elementwise(merged))
+
+        def send(each: str, size: int) -> tuple[Step, ...]:
+            return self._alone(each, "collective-permute", size, job.context, job.tensor)
+
         steps: list[Step] = []
         for hop in range(job.context):
-            sent = [f"{name} block {hop}"] if hop + 1 < job.context else []
-            if gradients and hop > 1:
-                sent.append(f"{name} gradient {hop}")
-            for each in sent:
-                size = block * (_F32 if "gradient" in each else _BF16)
-                self._add(each, "collective-permute", size, job.context, job.context * job.tensor)
-            steps += [Step(each, starts=each) for each in sent]
-            steps.append(attend)
-            steps += [Step(each, ends=each) for each in sent]
-        if gradients and job.context > 1:
-            steps += self._alone(f"{name} gradient home", "collective-permute", block * _F32, job.context, job.tensor)
+            sent = send(f"{name} {hop}", block * _BF16) if hop + 1 < job.context else ()
+            steps += self._beside(sent, *kernels)
+            if gradients and hop > 0:
+                steps += send(f"{name}, gradient {hop}", block * _F32)
         return tuple(steps)
 
-    def _sliced(self, name: str, rounds: int, flops: int) -> tuple[Step, ...]:
+    def _sliced(self, name: str, rounds: int, flops_per_token: int) -> tuple[Step, ...]:
         """Matmuls across the tensor axis: slices of the sequence go round beside the products of those at hand."""
         tensor = self._job.tensor
+        flops = flops_per_token * self._tokens // tensor
         size = self._tokens // tensor * self._model.width * _BF16
         steps: list[Step] = []
         for turn in range(rounds * (tensor - 1)):
@@ -146,13 +186,3 @@ class _Sketch:
         inside = self._job.devices <= domain or domain % extent == 0
         by: Backend = "NVSHMEM" if op == "collective-permute" and inside else "DEFAULT"
         self._collectives[name] = Collective(op, size, group, by, inside)
-
-    def _layer(self) -> int:
-        """Parameters of a layer that matmuls read."""
-        model = self._model
-        return 2 * model.width * (model.width + model.kv_width) + 3 * model.width * model.hidden
-
-    def _parameters(self) -> int:
-        from xla_shmem.models.config import parameter_count
-
-        return parameter_count(self._model)

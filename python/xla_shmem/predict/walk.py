@@ -19,8 +19,8 @@ class Machine:
       cluster: the GPUs and what connects them.
       constants: of the model.
       fp8: whether matmuls are in FP8, else in BF16.
-      fused_attention: whether a loop without collectives, the blocks of attention, counts as one kernel that keeps its
-        scores on the chip (cuDNN's, FlashAttention), instead of as XLA compiled it.
+      fused_attention: whether a loop without collectives that computes more than it moves, the blocks of attention,
+        counts as one kernel that keeps its scores on the chip (cuDNN's, FlashAttention), instead of as XLA compiled it.
     """
 
     cluster: Cluster
@@ -86,7 +86,7 @@ class _Walk:
                 streams.compute(self._kernel_seconds(step))
 
     def _loop(self, called: str, trips: int, streams: Streams) -> None:
-        if self._machine.fused_attention and not self._program.communicates(called):
+        if self._machine.fused_attention and self._program.computes(called):
             peak = self._machine.peak * self._machine.constants.attention_efficiency
             streams.compute(trips * self._program.flops(called) / peak)
         else:
