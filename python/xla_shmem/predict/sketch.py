@@ -132,13 +132,13 @@ class _Sketch:
     def _ring(self, name: str, products: int, merged: int, *, gradients: bool) -> tuple[Step, ...]:
         """Blocks go round while those that are there are attended to; a gradient follows each block one step behind.
 
-        XLA's scheduler lets one permute be under way at a time, so nothing hides the gradient's.
+        XLA's scheduler lets one permute be under way at a time, so nothing hides the gradient's. Half of the pairs are
+        visible, in another rank's block and in the own one, where half of those that the mask hides are computed too.
         """
         job, model = self._job, self._model
         block = 2 * self._tokens * model.kv_width // job.tensor
-        pairs = self._sequences * self._local * self._local // 2
-        attend = Step(f"{name} attention", flops=2 * products * pairs * model.width // job.tensor)
-        kernels = (attend, self._elementwise(merged))
+        visible = self._sequences * self._local * self._local // 2
+        attend = 2 * products * visible * model.width // job.tensor
 
         def send(each: str, size: int) -> tuple[Step, ...]:
             return self._alone(each, "collective-permute", size, job.context, job.tensor)
@@ -146,7 +146,8 @@ class _Sketch:
         steps: list[Step] = []
         for hop in range(job.context):
             sent = send(f"{name} {hop}", block * _BF16) if hop + 1 < job.context else ()
-            steps += self._beside(sent, *kernels)
+            kernel = Step(f"{name} attention", flops=attend if hop else attend * 3 // 2)
+            steps += self._beside(sent, kernel, self._elementwise(merged))
             if gradients and hop > 0:
                 steps += send(f"{name}, gradient {hop}", block * _F32)
         return tuple(steps)
