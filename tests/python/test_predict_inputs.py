@@ -95,7 +95,7 @@ def test_a_sketched_job_is_predicted_on_both_backends() -> None:
     assert found["devices"] == 8
     slow, fast = found["default"], found["nvshmem"]
     assert slow["compute_s"] == pytest.approx(fast["compute_s"])
-    assert fast["slowed_s"] == 0 < slow["slowed_s"], "puts keep no SM; sends do"
+    assert 0 < fast["slowed_s"] < slow["slowed_s"], "puts keep no SM; NCCL's gathers do, on both backends"
     assert found["gain"] == pytest.approx(slow["step_s"] / fast["step_s"] - 1)
     assert fast["tflops_per_device"] * fast["step_s"] == pytest.approx(slow["tflops_per_device"] * slow["step_s"])
 
