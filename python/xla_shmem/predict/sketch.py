@@ -69,6 +69,7 @@ class _Sketch:
             Step("loss", bytes=_LOSS_BYTES * logits),
             Step("backward", calls=("backward layer",), loop=True),
             *self._scatter("embedding gradient", 2 * table),
+            *self._replicas("embedding gradient of replicas", 2 * table),
             Step("update", bytes=7 * _F32 * held),  # reads parameter, gradient and two moments, writes three of them
         )
         return Program(
@@ -111,6 +112,7 @@ class _Sketch:
                 *self._sliced("attention gradient slice", _GRADIENT_ROUNDS, 4 * early),
             ),
             *self._scatter("attention gradients", early),
+            *self._replicas("gradients of replicas", early + late),
             self._elementwise(_BACKWARD_BYTES),
         )
 
@@ -172,6 +174,12 @@ class _Sketch:
     def _scatter(self, name: str, parameters: int) -> tuple[Step, ...]:
         size = parameters // self._job.tensor * _BF16 // self._shards
         return self._sharded(name, "reduce-scatter", size)
+
+    def _replicas(self, name: str, parameters: int) -> tuple[Step, ...]:
+        """Sums shards of gradients over the data axis, whose neighbours are a whole replica apart."""
+        data = self._job.data
+        size = parameters // self._job.tensor * _BF16 // self._shards
+        return self._alone(name, "all-reduce", size, data, self._job.devices // data) if data > 1 else ()
 
     def _sharded(self, name: str, op: str, size: int) -> tuple[Step, ...]:
         inner = self._job.tensor * (1 if self._job.shard_over_context else self._job.context)
