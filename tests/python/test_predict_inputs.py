@@ -146,3 +146,10 @@ def test_bad_programs_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
     assert "none of 1 modules has a collective" in _sentence(tmp_path / "m.txt")
     assert "no *after_optimizations* module" in _sentence(tmp_path)
+
+
+def test_help_shows_the_defaults_of_this_command() -> None:
+    text = " ".join(_predict("--help").stdout.split())
+    assert "[default: 8b]" in text
+    assert "[default: bf16]" in text
+    assert "--steps" not in text

@@ -54,7 +54,7 @@ _DEFAULTS = {name: value for name, value in vars(row_config(64 << 10, 4, 1)).ite
 )
 @click.option("--fp8-peak", is_flag=True, help="PATH's matmuls are in FP8; a job says so itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of objects instead of tables.")
-@config_options(leave_out=_LEFT_OUT)
+@config_options(_LEFT_OUT, _DEFAULTS)
 @one_sentence_errors
 def predict_command(
     paths: tuple[str, ...],
