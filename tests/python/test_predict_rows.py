@@ -49,7 +49,7 @@ def test_compiled_rows_do_the_arithmetic_of_the_model(rows: dict[Row, Program]) 
         layers = matmul_parameters(job.model()) - job.model().width * job.model().vocab
         attention = model - 6 * matmul_parameters(job.model()) * row.sequence
         expected = model + 2 * layers * row.sequence + attention * (2 / 6 + 1 / 6)
-        assert program.flops(program.entry) * program.devices == pytest.approx(expected, rel=0.1), row
+        assert program.flops(program.entry) * program.devices == pytest.approx(expected, rel=0.06), row
 
 
 def test_the_constant_that_is_kept_is_the_one_that_fits_best(fit: Fit) -> None:
@@ -84,7 +84,7 @@ def test_sends_get_slower_with_the_communicator_and_gains_grow(rows: dict[Row, P
 def test_sketches_send_what_compiled_steps_send(rows: dict[Row, Program]) -> None:
     for row, program in rows.items():
         drawn = sketch(row.config(), read_cluster(CLUSTER))
-        assert _sent(drawn) == pytest.approx(_sent(program), rel=0.1), row
+        assert _sent(drawn) == pytest.approx(_sent(program), rel=0.01), row
 
 
 def test_sketches_take_about_as_long_as_compiled_steps(rows: dict[Row, Program]) -> None:
@@ -93,7 +93,7 @@ def test_sketches_take_about_as_long_as_compiled_steps(rows: dict[Row, Program])
     for row, program in rows.items():
         compiled = run_times(program, "NVSHMEM", machine).step
         drawn = run_times(sketch(row.config(), cluster), "NVSHMEM", machine).step
-        assert drawn == pytest.approx(compiled, rel=0.2), row
+        assert drawn == pytest.approx(compiled, rel=0.12), row
 
 
 def test_a_program_survives_json(rows: dict[Row, Program]) -> None:
@@ -101,9 +101,14 @@ def test_a_program_survives_json(rows: dict[Row, Program]) -> None:
     assert from_json(to_json(program)) == program
 
 
-def test_the_page_has_the_models_numbers() -> None:
+def test_the_page_has_the_models_numbers(rows: dict[Row, Program], fit: Fit) -> None:
     text = _PAGE.read_text()
-    assert page.write_tables(text) == text, "run: python -m xla_shmem.predict.page docs/predict.md"
+    assert page.write_tables(text, rows, fit) == text, "run: python -m xla_shmem.predict.page docs/predict.md"
+
+
+def test_a_page_without_a_table_is_refused(rows: dict[Row, Program], fit: Fit) -> None:
+    with pytest.raises(ValueError, match="the page marks constants; the tables are constants, rows"):
+        page.write_tables("<!-- table: constants -->\n<!-- end -->", rows, fit)
 
 
 def _sent(program: Program) -> int:

@@ -14,7 +14,7 @@ from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants, sources
 from xla_shmem.predict.fit import Fit
 from xla_shmem.predict.forecast import Forecast, forecast
-from xla_shmem.predict.program import Program
+from xla_shmem.predict.program import Backend, Program
 from xla_shmem.predict.published import read_bands
 from xla_shmem.predict.report import format_seconds
 from xla_shmem.predict.rows import CLUSTER, Row, read_rows
@@ -23,14 +23,17 @@ from xla_shmem.predict.walk import Machine
 from xla_shmem.train.throughput import step_flops
 
 
-def write_tables(text: str) -> str:
+def write_tables(text: str, rows: Mapping[Row, Program], fit: Fit) -> str:
     """The page with every marked table made anew.
+
+    Args:
+      text: the page.
+      rows: the compiled rows.
+      fit: to the same.
 
     Raises:
       ValueError: a mark for a table that there is not, or the page lacks one.
     """
-    rows = read_rows()
-    fit = Fit(rows)
     tables: Mapping[str, Callable[[], list[str]]] = {
         "constants": _constants,
         "rows": lambda: _rows(rows),
@@ -42,12 +45,9 @@ def write_tables(text: str) -> str:
         raise ValueError(f"the page marks {', '.join(marks)}; the tables are {', '.join(tables)}.")
     for name, make in tables.items():
         made = "\n".join(make())
-        text = re.sub(
-            rf"(<!-- table: {name} -->\n).*?(<!-- end -->)",
-            lambda match, made=made: f"{match[1]}{made}\n{match[2]}",  # type: ignore[misc]
-            text,
-            flags=re.DOTALL,
-        )
+        before, mark, rest = text.partition(f"<!-- table: {name} -->\n")
+        _, end, after = rest.partition("<!-- end -->")
+        text = f"{before}{mark}{made}\n{end}{after}"
     return text
 
 
@@ -80,9 +80,9 @@ def _rows(rows: Mapping[Row, Program]) -> list[str]:
     return lines
 
 
-def _cells(found: Forecast, backend: str) -> tuple[str, str, str]:
-    times = found.times[backend]  # type: ignore[index]
-    return format_seconds(times.step), format_seconds(times.exposed), f"{found.tflops(backend):,.0f}"  # type: ignore[arg-type]
+def _cells(found: Forecast, backend: Backend) -> tuple[str, str, str]:
+    times = found.times[backend]
+    return format_seconds(times.step), format_seconds(times.exposed), f"{found.tflops(backend):,.0f}"
 
 
 def _leave_one_out(fit: Fit) -> list[str]:
@@ -124,7 +124,8 @@ def _forecast(row: Row, program: Program, machine: Machine) -> Forecast:
 
 def main(path: Path) -> None:
     """Writes the tables."""
-    path.write_text(write_tables(path.read_text()))
+    rows = read_rows()
+    path.write_text(write_tables(path.read_text(), rows, Fit(rows)))
 
 
 if __name__ == "__main__":
