@@ -218,6 +218,16 @@ def test_a_send_is_as_fast_as_its_channels() -> None:
     assert cost.seconds == pytest.approx(0.5 / (4 * 0.05))
 
 
+def test_small_communicators_make_sends_fast() -> None:
+    constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=32, channel_gb_per_s=0.01)
+    small = dataclasses.replace(PERMUTE, bytes=10**7)  # one channel is enough at any number of ranks
+    program = _program(*_pair("p"), collectives={"p": small}, devices=8)
+    machine = dataclasses.replace(MACHINE, constants=constants)
+    assert run_times(program, "DEFAULT", machine).step == pytest.approx(10**7 / (4 * 0.01e9))
+    apart = dataclasses.replace(machine, connected_components=True)
+    assert run_times(program, "DEFAULT", apart).step == pytest.approx(10**7 / (16 * 0.01e9))
+
+
 def _instruction(name: str, category: str, **fields: Any) -> dict[str, Any]:
     plain = {"opcode": "fusion", "called": [], "flops": 0, "bytes": 0, "start": None, "collective": False}
     return {"name": name, "category": category, **plain, **fields}

@@ -52,6 +52,11 @@ _DEFAULTS = {name: value for name, value in vars(row_config(64 << 10, 4, 1)).ite
     show_default=True,
     help="Loops without collectives as one kernel that keeps scores on the chip, or as XLA compiled them.",
 )
+@click.option(
+    "--connected-components",
+    is_flag=True,
+    help="NCCL as with --xla_gpu_collective_permute_connected_components: small communicators for permutes.",
+)
 @click.option("--fp8-peak", is_flag=True, help="PATH's matmuls are in FP8; a job says so itself.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list of objects instead of tables.")
 @config_options(_LEFT_OUT, _DEFAULTS)
@@ -62,6 +67,7 @@ def predict_command(
     sketched: bool,
     wheels: Path | None,
     fused_attention: bool,
+    connected_components: bool,
     fp8_peak: bool,
     as_json: bool,
     config: Path | None,
@@ -85,7 +91,7 @@ def predict_command(
     place = read_cluster(cluster)
     if paths:
         _refuse_job(config, sketched, fields)
-        machine = Machine(place, read_constants(), fp8_peak, fused_attention)
+        machine = Machine(place, read_constants(), fp8_peak, fused_attention, connected_components)
         forecasts = [
             forecast(f"{module.name} ({module.source})", program_of_module(module, place, resolve()), machine)
             for path in paths
@@ -93,7 +99,7 @@ def predict_command(
         ]
     else:
         job = from_options(config, fields, _DEFAULTS)
-        machine = Machine(place, read_constants(), job.fp8 or fp8_peak, fused_attention)
+        machine = Machine(place, read_constants(), job.fp8 or fp8_peak, fused_attention, connected_components)
         forecasts = [_forecast_job(job, machine, None if sketched else _found(wheels))]
     (print_json if as_json else print_tables)(forecasts, machine)
 

@@ -39,12 +39,11 @@ def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> i
     """How many channels NCCL splits a send within an NVLink domain over.
 
     In a communicator of many ranks every peer gets few, so that all could be served at once; where the communicator
-    spans domains, no more than a peer in the other domain would get. XLA makes one communicator of all devices of the
-    module for every permute, whoever takes part in it (`--xla_gpu_collective_permute_connected_components` is off).
+    spans domains, no more than a peer in the other domain would get.
 
     Args:
       size: bytes to send.
-      devices: ranks of the communicator.
+      devices: ranks of the communicator, device ids in order.
       cluster: where they are.
       channels: what NCCL has for sends and receives.
     """
@@ -62,9 +61,7 @@ def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> i
     return used
 
 
-def transfer(
-    collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, devices: int
-) -> Transfer:
+def transfer(collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
     """What a collective costs.
 
     Args:
@@ -72,7 +69,7 @@ def transfer(
       backend: what carries it.
       cluster: where it runs.
       constants: of the model.
-      devices: of the whole job.
+      ranks: of the communicator that NCCL would send a permute in.
     """
     if backend == "NVSHMEM":
         return _put(collective, cluster, constants)
@@ -83,7 +80,7 @@ def transfer(
         return Transfer(_seconds(latency, carried, speed), 0.0, _NETWORK_SMS)
     most = cluster.nvlink_gb_per_s * constants.nccl_efficiency
     if collective.op == "collective-permute":
-        channels = send_channels(collective.bytes, devices, cluster, constants.nccl_point_to_point_channels)
+        channels = send_channels(collective.bytes, ranks, cluster, constants.nccl_point_to_point_channels)
         speed = min(most, channels * constants.channel_gb_per_s)
     else:
         channels, speed = constants.nccl_channels, most

@@ -21,12 +21,15 @@ class Machine:
       fp8: whether matmuls are in FP8, else in BF16.
       fused_attention: whether a loop without collectives that computes more than it moves, the blocks of attention,
         counts as one kernel that keeps its scores on the chip (cuDNN's, FlashAttention), instead of as XLA compiled it.
+      connected_components: whether NCCL's communicator of a permute has only the devices that it connects. It has all
+        devices of the module, unless `--xla_gpu_collective_permute_connected_components` is set.
     """
 
     cluster: Cluster
     constants: Constants
     fp8: bool = False
     fused_attention: bool = True
+    connected_components: bool = False
 
     @property
     def peak(self) -> float:
@@ -56,7 +59,8 @@ class _Walk:
         self._carried: dict[str, tuple[Backend, Transfer]] = {}
         for name, collective in program.collectives.items():
             by: Backend = collective.lowered if backend == "NVSHMEM" else "DEFAULT"
-            cost = transfer(collective, by, machine.cluster, machine.constants, program.devices)
+            ranks = collective.group if machine.connected_components else program.devices
+            cost = transfer(collective, by, machine.cluster, machine.constants, ranks)
             self._carried[name] = (by, cost)
         self._alone: dict[str, Times] = {}
 
