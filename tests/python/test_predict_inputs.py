@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hlo_samples import CPU_SYNC
+from hlo_samples import CPU_SYNC, gpu_start_done
 
 from xla_shmem.cli import main
+from xla_shmem.hlo_files import read_module
 from xla_shmem.predict import constants
 from xla_shmem.predict.cluster import Cluster, preset_names, read_cluster
 from xla_shmem.predict.errors import PredictError
@@ -137,6 +138,20 @@ def test_without_the_plugins_wheels_the_way_out_is_named(tmp_path: Path) -> None
 def test_a_program_and_a_job_are_too_much(tmp_path: Path, option: list[str]) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
     assert f"{option[0]} describes a job" in _sentence(tmp_path / "m.txt", *option)
+
+
+def test_one_device_has_nothing_to_predict() -> None:
+    assert "the job is for one device" in _sentence("--sketch", "--context", "1")
+
+
+def test_a_dump_that_is_cut_off_anywhere_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    whole = read_module(str(tmp_path / "m.txt")).proto
+    for size in range(1, len(whole), 97):
+        (tmp_path / "cut.pb").write_bytes(whole[:size])
+        result = _predict(tmp_path / "cut.pb")
+        assert result.exception is None or isinstance(result.exception, SystemExit), (size, result.exception)
+        assert result.exit_code in (0, 2), "a cut between two fields may leave a module"
 
 
 def test_bad_programs_are_one_sentence(tmp_path: Path) -> None:

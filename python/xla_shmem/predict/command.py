@@ -99,6 +99,10 @@ def predict_command(
         ]
     else:
         job = from_options(config, fields, _DEFAULTS)
+        if job.devices < 2:
+            raise PredictError(
+                "the job is for one device, which has nobody to send to; give --context or another axis."
+            )
         machine = Machine(place, read_constants(), job.fp8 or fp8_peak, fused_attention, connected_components)
         forecasts = [_forecast_job(job, machine, None if sketched else _found(wheels))]
     (print_json if as_json else print_tables)(forecasts, machine)
@@ -115,7 +119,13 @@ def _with_collectives(path: str) -> Iterator[HloInput]:
     from xla_shmem import _core
 
     modules = list(read_modules(path))
-    found = [module for module in modules if _core.inspect_module(module.proto)]
+    found = []
+    for module in modules:
+        try:
+            if _core.inspect_module(module.proto):
+                found.append(module)
+        except ValueError as error:
+            raise PredictError(f"{module.source}: {error}") from None
     if not found:
         raise PredictError(f"{path}: none of {len(modules)} modules has a collective; there is nothing to predict.")
     yield from found
