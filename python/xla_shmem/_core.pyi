@@ -62,6 +62,40 @@ class CollectiveRecord(TypedDict):
     """Line in ``source_file``; 0 where the module does not say."""
 
 @type_check_only
+class ScheduledInstruction(TypedDict):
+    """One step of a computation, with what one execution of it takes."""
+
+    name: str
+    opcode: str
+    category: Literal["compute", "collective", "control", "other"]
+    """``"control"``: while, call, conditional, whose work is in what they call. ``"other"`` costs nothing:
+    parameters, constants, tuples, bitcasts. Copies are ``"compute"``."""
+    called: list[str]
+    """Computations that ``"control"`` leads to; a while's body, then its condition. Else empty."""
+    flops: int | None
+    """2·M·N·K for products of matrices, 1 for each element of anything elementwise, for a fusion what it holds.
+    None where only a library knows, such as for cuDNN's attention."""
+    bytes: int | None
+    """Read and written in memory. Of what is sliced, or updated in place, the slice. None if that is no number."""
+    start: str | None
+    """Of a done: the name of what it waits for."""
+    collective: bool
+    """Whether it moves data between devices, or starts or completes that."""
+
+@type_check_only
+class ComputationSchedule(TypedDict):
+    """Instructions of one computation in the order they run."""
+
+    name: str
+    executions: int | None
+    """How often it runs in one run of the module; None where XLA has found no trip count, or a branch decides."""
+    in_loop: bool
+    """Whether it runs inside a while loop."""
+    scheduled: bool
+    """Whether the scheduler chose the order. If not, it is the module's, in which it could run."""
+    instructions: list[ScheduledInstruction]
+
+@type_check_only
 class HandlerStages(TypedDict):
     """Capsules named ``xla._CUSTOM_CALL_TARGET``, by stage, as ``jax.ffi.register_ffi_target`` takes them."""
 
@@ -190,6 +224,18 @@ def run_pass(
 
 def inspect_module(module: bytes) -> list[CollectiveRecord]:
     """Lists the collectives of a module with what this pass or stock XLA recorded about them.
+
+    Args:
+      module: serialised ``HloModuleProto``.
+
+    Raises:
+      ValueError: the bytes are not a well-formed module.
+    """
+
+def schedule(module: bytes) -> list[ComputationSchedule]:
+    """Lists the computations that run, callees first and the entry last, with the work of their instructions.
+
+    What fusions, reductions and async wrappers hold runs as one instruction and is not listed.
 
     Args:
       module: serialised ``HloModuleProto``.

@@ -11,6 +11,7 @@ import click
 from xla_shmem.bench.plan import BenchError
 from xla_shmem.hlo_files import HloFileError
 from xla_shmem.options import OptionError
+from xla_shmem.predict.errors import PredictError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,7 +28,7 @@ def one_sentence_errors(command: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (BenchError, HloFileError, OptionError) as error:
+        except (BenchError, HloFileError, OptionError, PredictError) as error:
             raise _BadInput(str(error)) from None
         except ImportError as error:
             if "_core" not in str(error):

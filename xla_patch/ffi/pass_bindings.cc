@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "xla_patch/hlo/pass.h"
+#include "xla_patch/hlo/timeline.h"
 
 namespace xla_shmem {
 namespace {
@@ -29,9 +30,12 @@ using Reach = std::unordered_map<int64_t, int32_t>;
 std::string_view View(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
 
 // Names come from files that may be corrupt, so they need not be UTF-8.
-nb::object Text(const std::string& text) {
+nb::object Text(std::string_view text) {
   return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
+
+// -1 stands for what is not known.
+nb::object KnownCount(int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
 
 nb::dict ToDict(const CollectiveRecord& record) {
   nb::dict dict;
@@ -50,9 +54,54 @@ nb::dict ToDict(const CollectiveRecord& record) {
   dict["reason"] = Text(record.reason);
   dict["computation"] = Text(record.computation);
   dict["in_loop"] = record.in_loop;
-  dict["executions"] = record.executions < 0 ? nb::object(nb::none()) : nb::object(nb::int_(record.executions));
+  dict["executions"] = KnownCount(record.executions);
   dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
   dict["source_line"] = record.source_line;
+  return dict;
+}
+
+const char* KindName(hlo::WorkKind kind) {
+  switch (kind) {
+    case hlo::WorkKind::kFree:
+      return "other";
+    case hlo::WorkKind::kControl:
+      return "control";
+    case hlo::WorkKind::kCollective:
+      return "collective";
+    case hlo::WorkKind::kCompute:
+      return "compute";
+  }
+  return "other";
+}
+
+nb::dict ToDict(const ScheduledInstruction& instruction) {
+  nb::list called;
+  for (const std::string_view computation : instruction.called) {
+    called.append(Text(computation));
+  }
+  nb::dict dict;
+  dict["name"] = Text(instruction.name);
+  dict["opcode"] = Text(instruction.opcode);
+  dict["category"] = KindName(instruction.kind);
+  dict["called"] = called;
+  dict["flops"] = KnownCount(instruction.flops);
+  dict["bytes"] = KnownCount(instruction.bytes);
+  dict["start"] = instruction.start.empty() ? nb::none() : Text(instruction.start);
+  dict["collective"] = instruction.kind == hlo::WorkKind::kCollective;
+  return dict;
+}
+
+nb::dict ToDict(const ComputationSchedule& schedule) {
+  nb::list instructions;
+  for (const ScheduledInstruction& instruction : schedule.instructions) {
+    instructions.append(ToDict(instruction));
+  }
+  nb::dict dict;
+  dict["name"] = Text(schedule.name);
+  dict["executions"] = KnownCount(schedule.executions);
+  dict["in_loop"] = schedule.in_loop;
+  dict["scheduled"] = schedule.is_scheduled;
+  dict["instructions"] = instructions;
   return dict;
 }
 
@@ -143,6 +192,24 @@ nb::list InspectBytes(const nb::bytes& module) {
     throw nb::value_error(error.c_str());
   }
   return RecordList(records);
+}
+
+nb::list ScheduleOfBytes(const nb::bytes& module) {
+  std::vector<ComputationSchedule> schedules;
+  std::string error;
+  bool ok = false;
+  {
+    nb::gil_scoped_release release;
+    ok = ReadTimeline(View(module), &schedules, &error);
+  }
+  if (!ok) {
+    throw nb::value_error(error.c_str());
+  }
+  nb::list list;
+  for (const ComputationSchedule& schedule : schedules) {
+    list.append(ToDict(schedule));
+  }
+  return list;
 }
 
 }  // namespace
@@ -236,6 +303,11 @@ void BindPass(nb::module_& m) {
         "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
         "dicts as in "
         "PassResult.records. ValueError if the bytes are not a well-formed module.");
+
+  m.def("schedule", &ScheduleOfBytes, nb::arg("module"),
+        "The order in which the instructions of a serialised HloModuleProto run, by computation, with the work that "
+        "one execution of each takes: dicts name, executions, in_loop, scheduled, instructions. ValueError if the "
+        "bytes are not a well-formed module.");
 }
 
 }  // namespace xla_shmem

@@ -104,6 +104,17 @@ bool FindMember(std::string_view json, std::string_view name, std::string_view* 
   return has_member;
 }
 
+// An int64 as proto3's JSON writes it, in quotes, or as a number.
+std::optional<int64_t> ParseInt(std::string_view text) {
+  if (text.size() > 2 && text.front() == '"') {
+    text = text.substr(1, text.size() - 2);
+  }
+  int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = problem == std::errc() && end == text.data() + text.size();
+  return is_number ? std::optional<int64_t>(value) : std::nullopt;
+}
+
 }  // namespace
 
 std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, std::string_view payload) {
@@ -151,13 +162,31 @@ std::optional<int64_t> ReadTripCount(std::string_view json) {
   if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) {
     return std::nullopt;
   }
-  if (count.size() > 2 && count.front() == '"') {
-    count = count.substr(1, count.size() - 2);  // JSON of an int64
+  const std::optional<int64_t> trips = ParseInt(count);
+  return trips.value_or(-1) >= 0 ? trips : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view json) {
+  std::string_view list;
+  if (!FindMember(json, "gemm_backend_config", &json) || !FindMember(json, "dot_dimension_numbers", &json) ||
+      !FindMember(json, "lhs_contracting_dimensions", &list)) {
+    return std::nullopt;
   }
-  int64_t trips = 0;
-  const auto [end, problem] = std::from_chars(count.data(), count.data() + count.size(), trips);
-  const bool is_number = problem == std::errc() && end == count.data() + count.size() && trips >= 0;
-  return is_number ? std::optional<int64_t>(trips) : std::nullopt;
+  std::vector<int64_t> dimensions;
+  JsonCursor cursor(list);
+  if (!cursor.Accept('[')) {
+    return std::nullopt;
+  }
+  while (!cursor.Accept(']')) {
+    std::string_view text;
+    const std::optional<int64_t> dimension = cursor.Value(&text) ? ParseInt(text) : std::nullopt;
+    if (!dimension.has_value()) {
+      return std::nullopt;
+    }
+    dimensions.push_back(*dimension);
+    cursor.Accept(',');
+  }
+  return dimensions;
 }
 
 }  // namespace xla_shmem::hlo

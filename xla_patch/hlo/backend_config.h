@@ -28,6 +28,10 @@ std::optional<Backend> ReadStockBackend(std::string_view json);
 // WhileLoopBackendConfig: {"known_trip_count": {"n": "32"}, ...}.
 std::optional<int64_t> ReadTripCount(std::string_view json);
 
+// Dimensions of the left operand that a matrix product of XLA:GPU's sums over, from the backend_config of its custom
+// call: {"gemm_backend_config": {"dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], ...}, ...}, ...}.
+std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view json);
+
 }  // namespace xla_shmem::hlo
 
 #endif  // XLA_SHMEM_HLO_BACKEND_CONFIG_H_

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "xla_patch/hlo/backend_config.h"
+#include "xla_patch/hlo/known_count.h"
 #include "xla_patch/hlo/wire.h"
 
 namespace xla_shmem::hlo {
@@ -15,16 +16,6 @@ struct CallEdge {
   int64_t callee_id;
   size_t place;  // among the instruction's callees
 };
-
-// How often both together happen, and how often one inside the other does; -1 for what is not known.
-int64_t Sum(int64_t a, int64_t b) {
-  int64_t sum;
-  return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? -1 : sum;
-}
-int64_t Product(int64_t a, int64_t b) {
-  int64_t product;
-  return a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product) ? -1 : product;
-}
 
 // Reads the module into `module_` and keeps the call edges until the callees are known.
 class Scanner {

@@ -1,9 +1,9 @@
 """A training step compiled for GPUs that are not there: what memory it takes, and what its collectives got.
 
-    python -m xla_shmem.gpu_compile.compiled_step TARGET REPORT JOB
+    python -m xla_shmem.gpu_compile.compiled_step TARGET REPORT MODULE JOB
 
-compiles the step of a job, the fields of `TrainConfig` as JSON, and writes the file REPORT. In a process of its own,
-since XLA reads its flags once; `compile_step` starts it.
+compiles the step of a job, the fields of `TrainConfig` as JSON, and writes the files REPORT and MODULE. In a process of
+its own, since XLA reads its flags once; `compile_step` starts it.
 """
 
 from __future__ import annotations
@@ -71,14 +71,17 @@ class CompiledStep:
         return total
 
 
-def compile_step(config: TrainConfig, target: str, wheels: Path, timeout: float = 1800.0) -> CompiledStep:
+def compile_step(
+    config: TrainConfig, target: str, wheels: Path, timeout: float = 1800.0, module: Path | None = None
+) -> CompiledStep:
     """Compiles the job's step with the plugin on, in a process of its own.
 
     Args:
       config: the job.
-      target: one of `described_gpus.TARGETS`.
+      target: name of a description in `targets/`.
       wheels: folder of the CUDA plugin's wheels.
       timeout: seconds.
+      module: file for the step as the pass saw it: scheduled, a serialized `HloModuleProto`. None: not kept.
 
     Raises:
       CompileError: it was not compiled.
@@ -91,6 +94,7 @@ def compile_step(config: TrainConfig, target: str, wheels: Path, timeout: float 
             "xla_shmem.gpu_compile.compiled_step",
             target,
             str(report),
+            str(module or Path(folder) / "step.pb"),
             json.dumps(dataclasses.asdict(config)),
         ]
         environment = compile_environment(wheels, [f"{FLAG}=true"])
@@ -103,7 +107,7 @@ def compile_step(config: TrainConfig, target: str, wheels: Path, timeout: float 
         return CompiledStep(**json.loads(report.read_text()))
 
 
-def _compile_here(config: TrainConfig, target: str) -> CompiledStep:
+def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledStep:
     import jax
 
     from xla_shmem.gpu_compile.described_gpus import described_gpus
@@ -112,7 +116,12 @@ def _compile_here(config: TrainConfig, target: str) -> CompiledStep:
     from xla_shmem.train import step
 
     records: list[dict[str, Any]] = []
-    devices = described_gpus(config.devices, target, lambda module, found: records.extend(found))
+
+    def observe(scheduled: bytes, found: list[dict[str, Any]]) -> None:
+        module.write_bytes(scheduled)
+        records.extend(found)
+
+    devices = described_gpus(config.devices, target, observe)
     mesh = make_mesh(config.mesh(), devices)
     shape = (config.batch, config.sequence)
     tokens = jax.ShapeDtypeStruct(shape, "int32", sharding=sharding.tokens(mesh))  # type: ignore[no-untyped-call]
@@ -130,9 +139,9 @@ def _compile_here(config: TrainConfig, target: str) -> CompiledStep:
 
 
 def main(arguments: list[str]) -> None:
-    """Compiles, and writes the report."""
-    target, report, job = arguments
-    compiled = _compile_here(TrainConfig(**json.loads(job)), target)
+    """Compiles, and writes module and report."""
+    target, report, module, job = arguments
+    compiled = _compile_here(TrainConfig(**json.loads(job)), target, Path(module))
     Path(report).write_text(json.dumps(dataclasses.asdict(compiled)))
 
 

@@ -19,15 +19,16 @@ from xla_shmem.collective_report import format_bytes
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from xla_shmem.train.config import TrainConfig
 
-#: (sequence, context parallelism, tensor parallelism) of each row, in the ranges that the write-up names: 64K to 256K
-#: tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs.
+#: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up;
+#: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K
+#: on 8 to 16 nodes. These eight are inferred from that.
 ROWS = (
     (64 << 10, 4, 1),
     (64 << 10, 8, 1),
+    (64 << 10, 16, 1),
     (128 << 10, 8, 1),
-    (128 << 10, 8, 2),
     (128 << 10, 16, 1),
-    (256 << 10, 16, 1),
+    (128 << 10, 32, 1),
     (256 << 10, 16, 2),
     (256 << 10, 32, 2),
 )
@@ -40,9 +41,10 @@ _INTRODUCTION = """\
 # Table 2 without the machines
 
 Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights), compiled by JAX's stock CUDA plugin
-for the GPUs of a GB200 NVL72 that are described and not present, with this plugin's pass on. Sequences, context (CP)
-and tensor (TP) parallelism lie in the ranges that NVIDIA's "Accelerating Long-Context Model Training in JAX and XLA"
-gives for its Table 2. **Nothing here was run**: what follows is what XLA and the pass have said.
+for the GPUs of a GB200 NVL72 that are described and not present, with this plugin's pass on. The rows are inferred:
+sequences, context (CP) and tensor (TP) parallelism lie in the ranges that NVIDIA's "Accelerating Long-Context Model
+Training in JAX and XLA" gives for its Table 2, and 256K tokens are on its 8 and 16 nodes. **Nothing here was run**:
+what follows is what XLA and the pass have said. What it would take on such GPUs, [predict](predict.md) estimates.
 
 Written by `make table2` on {today}: {versions}.
 
@@ -73,6 +75,11 @@ def row_config(sequence: int, context: int, tensor: int) -> TrainConfig:
         attention="ring",
         shard_over_context=True,
     )
+
+
+def row_name(config: TrainConfig) -> str:
+    """Such as `64k-cp4-tp1`, for files."""
+    return f"{config.sequence >> 10}k-cp{config.context}-tp{config.tensor}"
 
 
 def page(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> str:
@@ -151,14 +158,22 @@ def _details(config: TrainConfig, step: CompiledStep) -> list[str]:
     required=True,
     help="Folder of the CUDA plugin's wheels, as scripts/setup_gpu_aot.sh leaves it.",
 )
+@click.option(
+    "--modules",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Also keep the compiled modules in this folder; docs/predict.md is made from them.",
+)
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
-def main(wheels: Path, path: Path) -> None:
+def main(wheels: Path, modules: Path | None, path: Path) -> None:
     """Compile every row and write the page."""
     compiled = []
+    if modules is not None:
+        modules.mkdir(parents=True, exist_ok=True)
     for sequence, context, tensor in ROWS:
         config = row_config(sequence, context, tensor)
         try:
-            step = compile_step(config, TARGET, wheels.resolve())
+            module = None if modules is None else modules / f"{row_name(config)}.pb"
+            step = compile_step(config, TARGET, wheels.resolve(), module=module)
         except CompileError as error:
             raise click.ClickException(f"{_title(config)}: {error}") from None
         compiled.append((config, step))

@@ -18,16 +18,19 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 _ALIASES = {"sequence": ("--seq",)}
 
 
-def config_options(leave_out: Container[str] = ()) -> Callable[[_Command], _Command]:
+def config_options(
+    leave_out: Container[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})
+) -> Callable[[_Command], _Command]:
     """Decorator: adds `--config` and every field of `TrainConfig` to a click command, but for those left out.
 
-    A field that is not given arrives as None.
+    A field that is not given arrives as None. `defaults` are shown instead of `TrainConfig`'s; pass them to
+    `from_options` too.
     """
 
     def decorate(command: _Command) -> _Command:
         for field in reversed(dataclasses.fields(TrainConfig)):
             if field.name not in leave_out:
-                command = _option(field)(command)
+                command = _option(field, defaults.get(field.name, field.default))(command)
         return click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -58,14 +61,14 @@ def from_options(
         raise click.UsageError(str(error)) from None
 
 
-def _option(field: dataclasses.Field[Any]) -> Callable[[_Command], _Command]:
+def _option(field: dataclasses.Field[Any], default: Any) -> Callable[[_Command], _Command]:
     kind = field_type(field.name)
     name = flag(field.name)
     help_text = field.metadata["help"]
     if field.metadata["choices"]:
         help_text += f" One of: {', '.join(each for each in field.metadata['choices'] if each)}."
-    if field.default not in (None, "", False):
-        help_text += f"  [default: {field.default}]"
+    if default not in (None, "", False):
+        help_text += f"  [default: {default}]"
     if kind is bool:
         return click.option(f"--{name}/--no-{name}", field.name, default=None, help=help_text)
     return click.option(f"--{name}", *_ALIASES.get(field.name, ()), field.name, type=kind, help=help_text)

@@ -1,0 +1,65 @@
+"""A compiled module on a cluster: its schedule, and what the compiler pass decides for its collectives there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from xla_shmem.hlo_files import HloInput
+from xla_shmem.module_devices import devices_needed
+from xla_shmem.option_values import NO_THRESHOLD, OPS
+from xla_shmem.options import Options
+from xla_shmem.predict.cluster import Cluster
+from xla_shmem.predict.errors import PredictError
+from xla_shmem.predict.program import Collective, Program, program_of
+from xla_shmem.topology import core_topology, regular_places
+
+
+def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> Program:
+    """What the model needs to know of a module.
+
+    One device is one process, and device ids go from node to node in order.
+
+    Args:
+      module: compiled and scheduled.
+      cluster: where it is to run.
+      options: what the pass decides by.
+
+    Raises:
+      PredictError: it cannot be read, is not for several devices, or does not fit.
+    """
+    from xla_shmem import _core
+
+    devices = devices_needed(module)
+    if devices is None:
+        raise PredictError(
+            f"{module.source}: has no collectives and no device assignment; there is nothing to predict."
+        )
+    cluster.check_size(devices)
+    places = regular_places(
+        devices, devices_per_host=cluster.gpus_per_node, nvlink_domain=cluster.gpus_per_nvlink_domain
+    )
+    topology = core_topology(places)
+    transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
+
+    def records(**rules: Any) -> list[_core.CollectiveRecord]:
+        return _core.run_pass(module.proto, topology, transport, lowering="none", **rules).records
+
+    try:
+        decided = records(profile=options.profile, threshold=options.threshold, ops=options.ops)
+        # Its rule is a question of place alone once there is no limit of size.
+        placed = records(profile="domain", threshold=NO_THRESHOLD, ops=[(op, None) for op in OPS])
+        schedules = _core.schedule(module.proto)
+    except ValueError as error:
+        raise PredictError(f"{module.source}: {error}") from None
+    near = {record["name"] for record in placed if record["backend"] == "NVSHMEM"}
+    collectives = {
+        record["name"]: Collective(
+            op=record["op"],
+            bytes=record["bytes"],
+            group=record["group_size"],
+            lowered=record["lowered"],
+            in_domain=record["name"] in near,
+        )
+        for record in decided
+    }
+    return program_of(schedules, collectives, devices)

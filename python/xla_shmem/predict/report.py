@@ -1,0 +1,84 @@
+"""Prints predictions as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+from rich import box
+from rich.table import Table
+
+from xla_shmem.predict.forecast import BACKENDS, Forecast
+from xla_shmem.predict.program import Backend
+from xla_shmem.predict.walk import Machine
+from xla_shmem.report_console import report_console
+
+_COLUMNS = ("backend", "step", "compute", "slowed by SMs", "exposed", "transfers", "TFLOP/s a device")
+
+
+def print_json(forecasts: Sequence[Forecast], machine: Machine) -> None:
+    """Prints a JSON list with one object for each program; times are seconds."""
+    click.echo(json.dumps([_object(each, machine) for each in forecasts], indent=2))
+
+
+def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
+    """Prints a table with a line for each backend, and the gain, for each program."""
+    console = report_console()
+    precision = "FP8" if machine.fp8 else "BF16"
+    attention = "one fused kernel" if machine.fused_attention else "as compiled"
+    console.print(f"{machine.cluster.name}, {precision}, attention {attention}. Predicted, not measured.")
+    for each in forecasts:
+        console.print(
+            f"\n{each.title}: {each.devices} GPUs, {each.on_nvshmem} of {each.collectives} collectives on NVSHMEM"
+        )
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        for column in _COLUMNS:
+            table.add_column(column, justify="left" if column == "backend" else "right", no_wrap=True)
+        for backend in BACKENDS:
+            table.add_row(*_cells(each, backend))
+        console.print(table)
+        console.print(f"NVSHMEM is {abs(each.gain) * 100:.1f} % {'faster' if each.gain >= 0 else 'slower'}.")
+        if each.unknown:
+            console.print(
+                f"{each.unknown} kernels, such as cuDNN's attention, do not tell their arithmetic; they count with "
+                "their memory traffic only, so steps are longer than this."
+            )
+
+
+def _cells(forecast: Forecast, backend: Backend) -> tuple[str, ...]:
+    times = forecast.times[backend]
+    seconds = (times.step, times.compute, times.slowed, times.exposed, times.transfers)
+    return (backend, *map(format_seconds, seconds), f"{forecast.tflops(backend):,.0f}")
+
+
+def format_seconds(seconds: float) -> str:
+    """Returns `1.23 s`, `45.6 ms`, `7.8 µs`: three digits."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size or unit == "µs":
+            break
+    value = seconds / size
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def _object(forecast: Forecast, machine: Machine) -> dict[str, object]:
+    return {
+        "program": forecast.title,
+        "cluster": machine.cluster.name,
+        "devices": forecast.devices,
+        "collectives": forecast.collectives,
+        "on_nvshmem": forecast.on_nvshmem,
+        "kernels_of_unknown_arithmetic": forecast.unknown,
+        "gain": forecast.gain,
+        **{
+            backend.lower(): {
+                "step_s": forecast.times[backend].step,
+                "compute_s": forecast.times[backend].compute,
+                "slowed_s": forecast.times[backend].slowed,
+                "exposed_s": forecast.times[backend].exposed,
+                "transfers_s": forecast.times[backend].transfers,
+                "tflops_per_device": forecast.tflops(backend),
+            }
+            for backend in BACKENDS
+        },
+    }

@@ -1,0 +1,197 @@
+"""A training step laid out by hand, for jobs that nobody compiled: the same collectives, in the order that XLA keeps.
+
+What is laid out is what the compiled rows of docs/table2.md have in common; docs/predict.md compares the two.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xla_shmem.models.config import parameter_count
+from xla_shmem.predict.cluster import Cluster
+from xla_shmem.predict.errors import PredictError
+from xla_shmem.predict.program import Backend, Collective, Program, Step
+from xla_shmem.train.config import TrainConfig, flag
+
+_BF16, _F32 = 2, 4
+
+#: Matmuls of attention to a block of keys: scores and their product with values; and in the backward the scores once
+#: more, the gradients of weights, queries, keys and values.
+_FORWARD_PRODUCTS, _BACKWARD_PRODUCTS = 2, 5
+
+#: Bytes that the kernels beside matmuls move, as the compiled rows have them. For each token and feature of a layer:
+#: norms, rotation, activations; for each of these and each hop of the ring: merging what the hop brought; and for each
+#: token and word of the vocabulary: the loss.
+_FORWARD_BYTES, _BACKWARD_BYTES = 50, 150
+_FORWARD_HOP_BYTES, _BACKWARD_HOP_BYTES = 25, 55
+_LOSS_BYTES = 40
+
+#: Times that the slices of a sequence go round the tensor axis in each half of a layer: to its matmuls and back.
+#: Backward the same for what is computed again, but for the last, and for the gradients.
+_ROUNDS, _GRADIENT_ROUNDS = 2, 2
+
+
+def sketch(job: TrainConfig, cluster: Cluster) -> Program:
+    """The job's step.
+
+    Args:
+      job: with ring attention and full remat.
+      cluster: says which groups lie in one NVLink domain.
+
+    Raises:
+      PredictError: a job that has not been compiled in any form like it.
+    """
+    for name, wanted in (("attention", "ring"), ("remat", "full"), ("dtype", "bf16"), ("tensor_matmul", "async")):
+        if getattr(job, name) != wanted:
+            raise PredictError(
+                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; leave --sketch out."
+            )
+    return _Sketch(job, cluster).program()
+
+
+class _Sketch:
+    def __init__(self, job: TrainConfig, cluster: Cluster) -> None:
+        self._job, self._cluster, self._model = job, cluster, job.model()
+        self._collectives: dict[str, Collective] = {}
+        self._sequences = job.batch // (job.data * job.fsdp)
+        self._local = job.sequence // job.context
+        self._tokens = self._sequences * self._local
+        self._shards = job.fsdp * (job.context if job.shard_over_context else 1)
+
+    def program(self) -> Program:
+        layers, table = self._model.layers, self._model.vocab * self._model.width
+        logits = self._tokens * self._model.vocab // self._job.tensor
+        held = parameter_count(self._model) // (self._shards * self._job.tensor)
+        entry = (
+            *self._gather("embedding", 2 * table),
+            Step("forward", calls=("forward layer",), loop=True),
+            Step("head", flops=6 * logits * self._model.width),
+            Step("loss", bytes=_LOSS_BYTES * logits),
+            Step("backward", calls=("backward layer",), loop=True),
+            *self._scatter("embedding gradient", 2 * table),
+            *self._replicas("embedding gradient of replicas", 2 * table),
+            Step("update", bytes=7 * _F32 * held),  # reads parameter, gradient and two moments, writes three of them
+        )
+        return Program(
+            entry="step",
+            computations={"step": entry, "forward layer": self._forward(), "backward layer": self._backward()},
+            executions={"step": 1, "forward layer": layers, "backward layer": layers},
+            collectives=self._collectives,
+            devices=self._job.devices,
+        )
+
+    def _forward(self) -> tuple[Step, ...]:
+        """Weights of the MLP arrive beside attention, as XLA's scheduler has it."""
+        early, late = self._halves()
+        return (
+            *self._gather("attention weights", early),
+            *self._beside(
+                self._gather("mlp weights", late),
+                *self._sliced("attention slice", _ROUNDS, 2 * early),
+                *self._ring("block", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
+            ),
+            *self._sliced("mlp slice", _ROUNDS, 2 * late),
+            self._elementwise(_FORWARD_BYTES),
+        )
+
+    def _backward(self) -> tuple[Step, ...]:
+        """Forward once more, and then the gradients; those of the MLP leave beside attention's."""
+        early, late = self._halves()
+        return (
+            *self._gather("attention weights again", early),
+            *self._beside(
+                self._gather("mlp weights again", late),
+                *self._sliced("attention slice again", _ROUNDS, 2 * early),
+                *self._ring("block again", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
+            ),
+            *self._sliced("mlp slice again", _ROUNDS - 1, 2 * late),
+            *self._sliced("mlp gradient slice", _GRADIENT_ROUNDS, 4 * late),
+            *self._beside(
+                self._scatter("mlp gradients", late),
+                *self._ring("block back", _BACKWARD_PRODUCTS, _BACKWARD_HOP_BYTES, gradients=True),
+                *self._sliced("attention gradient slice", _GRADIENT_ROUNDS, 4 * early),
+            ),
+            *self._scatter("attention gradients", early),
+            *self._replicas("gradients of replicas", early + late),
+            self._elementwise(_BACKWARD_BYTES),
+        )
+
+    def _halves(self) -> tuple[int, int]:
+        """Parameters that the matmuls of attention read, and those of the MLP."""
+        model = self._model
+        return 2 * model.width * (model.width + model.kv_width), 3 * model.width * model.hidden
+
+    def _elementwise(self, size: int) -> Step:
+        return Step("elementwise", bytes=size * self._tokens * self._model.width // self._job.tensor)
+
+    @staticmethod
+    def _beside(collective: tuple[Step, ...], *others: Step) -> tuple[Step, ...]:
+        """A collective that is under way while something else runs."""
+        started = tuple(dataclasses.replace(step, ends=None) for step in collective)
+        ended = tuple(dataclasses.replace(step, starts=None) for step in collective)
+        return (*started, *others, *ended)
+
+    def _ring(self, name: str, products: int, merged: int, *, gradients: bool) -> tuple[Step, ...]:
+        """Blocks go round while those that are there are attended to; a gradient follows each block one step behind.
+
+        XLA's scheduler lets one permute be under way at a time, so nothing hides the gradient's. Half of the pairs are
+        visible, in another rank's block and in the own one, where half of those that the mask hides are computed too.
+        """
+        job, model = self._job, self._model
+        block = 2 * self._tokens * model.kv_width // job.tensor
+        visible = self._sequences * self._local * self._local // 2
+        attend = 2 * products * visible * model.width // job.tensor
+
+        def send(each: str, size: int) -> tuple[Step, ...]:
+            return self._alone(each, "collective-permute", size, job.context, job.tensor)
+
+        steps: list[Step] = []
+        for hop in range(job.context):
+            sent = send(f"{name} {hop}", block * _BF16) if hop + 1 < job.context else ()
+            kernel = Step(f"{name} attention", flops=attend if hop else attend * 3 // 2)
+            steps += self._beside(sent, kernel, self._elementwise(merged))
+            if gradients and hop > 0:
+                steps += send(f"{name}, gradient {hop}", block * _F32)
+        return tuple(steps)
+
+    def _sliced(self, name: str, rounds: int, flops_per_token: int) -> tuple[Step, ...]:
+        """Matmuls across the tensor axis: slices of the sequence go round beside the products of those at hand."""
+        tensor = self._job.tensor
+        flops = flops_per_token * self._tokens // tensor
+        size = self._tokens // tensor * self._model.width * _BF16
+        steps: list[Step] = []
+        for turn in range(rounds * (tensor - 1)):
+            each = f"{name} {turn}"
+            self._add(each, "collective-permute", size, tensor, tensor)
+            part = Step(f"{each} matmul", flops=flops // (rounds * tensor))
+            steps += [Step(each, starts=each), part, Step(each, ends=each)]
+        done = sum(step.flops for step in steps)
+        return (*steps, Step(f"{name} matmul", flops=flops - done))
+
+    def _gather(self, name: str, parameters: int) -> tuple[Step, ...]:
+        return self._sharded(name, "all-gather", parameters // self._job.tensor * _BF16)
+
+    def _scatter(self, name: str, parameters: int) -> tuple[Step, ...]:
+        size = parameters // self._job.tensor * _BF16 // self._shards
+        return self._sharded(name, "reduce-scatter", size)
+
+    def _replicas(self, name: str, parameters: int) -> tuple[Step, ...]:
+        """Sums shards of gradients over the data axis, whose neighbours are a whole replica apart."""
+        data = self._job.data
+        size = parameters // self._job.tensor * _BF16 // self._shards
+        return self._alone(name, "all-reduce", size, data, self._job.devices // data) if data > 1 else ()
+
+    def _sharded(self, name: str, op: str, size: int) -> tuple[Step, ...]:
+        inner = self._job.tensor * (1 if self._job.shard_over_context else self._job.context)
+        return self._alone(name, op, size, self._shards, inner) if self._shards > 1 else ()
+
+    def _alone(self, name: str, op: str, size: int, group: int, inner: int) -> tuple[Step, ...]:
+        self._add(name, op, size, group, group * inner)
+        return (Step(name, starts=name, ends=name),)
+
+    def _add(self, name: str, op: str, size: int, group: int, extent: int) -> None:
+        """A collective whose groups each lie within `extent` consecutive devices."""
+        domain = self._cluster.gpus_per_nvlink_domain
+        inside = self._job.devices <= domain or domain % extent == 0
+        by: Backend = "NVSHMEM" if op == "collective-permute" and inside else "DEFAULT"
+        self._collectives[name] = Collective(op, size, group, by, inside)

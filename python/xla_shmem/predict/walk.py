@@ -1,0 +1,110 @@
+"""Walks a program in the order of its schedule and adds up where the time of one run goes."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from xla_shmem.predict.cluster import Cluster
+from xla_shmem.predict.constants import Constants
+from xla_shmem.predict.program import Backend, Program, Step
+from xla_shmem.predict.streams import Streams, Times
+from xla_shmem.predict.transfers import Transfer, transfer
+
+
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    """What a program is walked on.
+
+    Attributes:
+      cluster: the GPUs and what connects them.
+      constants: of the model.
+      fp8: whether matmuls are in FP8, else in BF16.
+      fused_attention: whether a loop without collectives that computes more than it moves, the blocks of attention,
+        counts as one kernel that keeps its scores on the chip (cuDNN's, FlashAttention), instead of as XLA compiled it.
+      connected_components: whether NCCL's communicator of a permute has only the devices that it connects. It has all
+        devices of the module, unless `--xla_gpu_collective_permute_connected_components` is set.
+    """
+
+    cluster: Cluster
+    constants: Constants
+    fp8: bool = False
+    fused_attention: bool = True
+    connected_components: bool = False
+
+    @property
+    def peak(self) -> float:
+        """FLOP/s of a GPU."""
+        return (self.cluster.fp8_tflops if self.fp8 else self.cluster.bf16_tflops) * 1e12
+
+
+def run_times(program: Program, backend: Backend, machine: Machine) -> Times:
+    """The times of one run.
+
+    Args:
+      program: the program.
+      backend: `NVSHMEM` for what the pass decided, `DEFAULT` for everything on NCCL.
+      machine: where.
+
+    Raises:
+      PredictError: a loop's length is not known, or the program does not fit the cluster.
+    """
+    machine.cluster.check_size(program.devices)
+    return _Walk(program, backend, machine).run()
+
+
+class _Walk:
+    def __init__(self, program: Program, backend: Backend, machine: Machine) -> None:
+        self._program = program
+        self._machine = machine
+        self._carried: dict[str, tuple[Backend, Transfer]] = {}
+        for name, collective in program.collectives.items():
+            by: Backend = collective.lowered if backend == "NVSHMEM" else "DEFAULT"
+            ranks = collective.group if machine.connected_components else program.devices
+            cost = transfer(collective, by, machine.cluster, machine.constants, ranks)
+            self._carried[name] = (by, cost)
+        self._alone: dict[str, Times] = {}
+
+    def run(self) -> Times:
+        return self._times(self._program.entry)
+
+    def _times(self, computation: str) -> Times:
+        """Of a computation that begins while no transfer is under way; then every turn of a loop takes as long."""
+        if computation not in self._alone:
+            streams = Streams(self._machine.cluster.sms)
+            self._pass(computation, streams)
+            self._alone[computation] = streams.times
+        return self._alone[computation]
+
+    def _pass(self, computation: str, streams: Streams) -> None:
+        for step in self._program.computations[computation]:
+            if step.starts is not None:
+                streams.start(step.starts, *self._carried[step.starts])
+            if step.ends is not None:
+                streams.wait(step.ends)
+            if step.loop:
+                for called in step.calls:
+                    self._loop(called, self._program.trips(computation, called), streams)
+            elif step.calls:
+                self._call(max(step.calls, key=lambda called: self._times(called).step), 1, streams)
+            else:
+                streams.compute(self._kernel_seconds(step))
+
+    def _loop(self, called: str, trips: int, streams: Streams) -> None:
+        if self._machine.fused_attention and self._program.computes(called):
+            peak = self._machine.peak * self._machine.constants.attention_efficiency
+            streams.compute(trips * self._program.flops(called) / peak)
+        else:
+            self._call(called, trips, streams)
+
+    def _call(self, called: str, trips: int, streams: Streams) -> None:
+        for turn in range(trips):
+            if streams.idle:
+                streams.skip(self._times(called) * (trips - turn))
+                return
+            self._pass(called, streams)
+
+    def _kernel_seconds(self, step: Step) -> float:
+        constants, cluster = self._machine.constants, self._machine.cluster
+        arithmetic = step.flops / (self._machine.peak * constants.matmul_efficiency)
+        memory = step.bytes / (cluster.memory_gb_per_s * 1e9 * constants.memory_efficiency)
+        return max(arithmetic, memory)

@@ -1,0 +1,170 @@
+"""What `xla-shmem predict` reads: clusters, constants, published numbers, options; and its sentences about bad ones."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from hlo_samples import CPU_SYNC, gpu_start_done
+
+from xla_shmem.cli import main
+from xla_shmem.hlo_files import read_module
+from xla_shmem.predict import constants
+from xla_shmem.predict.cluster import Cluster, preset_names, read_cluster
+from xla_shmem.predict.errors import PredictError
+
+
+def _predict(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["predict", *map(str, arguments)])
+
+
+def _sentence(*arguments: str | Path) -> str:
+    result = _predict(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr
+
+
+def _text(cluster: Cluster) -> str:
+    fields = dataclasses.asdict(cluster)
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in fields.items() if value is not None)
+
+
+def test_presets_are_the_clusters_of_the_data_sheets() -> None:
+    assert preset_names() == ["gb200-nvl72", "h100-sxm", "h200-sxm"]
+    for name in preset_names():
+        cluster = read_cluster(name)
+        assert cluster.fp8_tflops == pytest.approx(2 * cluster.bf16_tflops, rel=1e-3)
+        assert cluster.gpus_per_nvlink_domain % cluster.gpus_per_node == 0
+
+
+def test_every_number_of_a_preset_has_its_source_beside_it() -> None:
+    for path in sorted((Path(constants.__file__).parent / "clusters").glob("*.toml")):
+        numbers = [line for line in path.read_text().splitlines() if re.search(r"= [\d.]+", line)]
+        layout = [line for line in numbers if line.startswith("gpus_per_")]
+        assert all("#" in line for line in numbers if line not in layout), path
+
+
+def test_a_file_describes_a_cluster(tmp_path: Path) -> None:
+    cluster = dataclasses.replace(read_cluster("h100-sxm"), name="mine", nodes=3)
+    (tmp_path / "mine.toml").write_text(_text(cluster))
+    assert read_cluster(str(tmp_path / "mine.toml")) == cluster
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("sms = 132", "smms = 132", "smms is no key of a cluster; did you mean sms?"),
+        ("sms = 132", "", "sms missing"),
+        ("sms = 132", "sms = 13.2", "sms is 13.2, and has to be a whole number"),
+        ("sms = 132", 'sms = "132"', "sms is '132', and has to be a whole number"),
+        ("nic_gb_per_s = 50", "nic_gb_per_s = -5", "nic_gb_per_s is -5; it must be greater than 0"),
+        ("nic_gb_per_s = 50", "nic_gb_per_s = inf", "nic_gb_per_s is inf; it must be greater than 0"),
+        ('xla_target = "h100"', 'xla_target = "h999"', "xla_target is h999; XLA has descriptions of gb200, h100"),
+        ("sms = 132", "sms = = 132", "is not TOML"),
+    ],
+)
+def test_a_file_that_describes_none_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    text = _text(read_cluster("h100-sxm"))
+    assert old in text
+    (tmp_path / "bad.toml").write_text(text.replace(old, new, 1))
+    with pytest.raises(PredictError, match=re.escape(message)):
+        read_cluster(str(tmp_path / "bad.toml"))
+
+
+def test_an_unknown_cluster_is_one_sentence_with_the_presets() -> None:
+    assert "neither a file nor one of gb200-nvl72, h100-sxm, h200-sxm" in _sentence("--cluster", "gb300", "--sketch")
+
+
+def test_every_constant_has_a_source() -> None:
+    named = {field.name for field in dataclasses.fields(constants.Constants)}
+    assert {name for name, _, _ in constants.sources()} == named
+    assert all(len(source) > 20 for _, _, source in constants.sources())
+    assert list(tomllib.loads(constants.FILE.read_text())["fitted"]) == ["channel_gb_per_s"]
+
+
+def test_a_sketched_job_is_predicted_on_both_backends() -> None:
+    result = _predict("--sketch", "--json", "--sequence", "65536", "--context", "8")
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)
+    assert found["devices"] == 8
+    slow, fast = found["default"], found["nvshmem"]
+    assert slow["compute_s"] == pytest.approx(fast["compute_s"])
+    assert 0 < fast["slowed_s"] < slow["slowed_s"], "puts keep no SM; NCCL's gathers do, on both backends"
+    assert found["gain"] == pytest.approx(slow["step_s"] / fast["step_s"] - 1)
+    assert fast["tflops_per_device"] * fast["step_s"] == pytest.approx(slow["tflops_per_device"] * slow["step_s"])
+
+
+def test_the_table_says_what_the_json_says() -> None:
+    result = _predict("--sketch", "--cluster", "h100-sxm", "--context", "8")
+    assert result.exit_code == 0, result.stderr
+    assert "H100 SXM, BF16, attention one fused kernel. Predicted, not measured." in result.stdout
+    (gain,) = re.findall(r"NVSHMEM is (\S+) % faster", result.stdout)
+    (found,) = json.loads(_predict("--sketch", "--cluster", "h100-sxm", "--context", "8", "--json").stdout)
+    assert float(gain) == pytest.approx(found["gain"] * 100, abs=0.05)
+
+
+def test_fp8_matmuls_make_a_sketched_step_shorter() -> None:
+    steps = [
+        json.loads(_predict("--sketch", "--json", *more).stdout)[0]["nvshmem"]["step_s"]
+        for more in ([], ["--fp8-peak"])
+    ]
+    assert steps[1] < 0.7 * steps[0]
+
+
+def test_a_job_that_does_not_fit_the_cluster_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(_text(dataclasses.replace(read_cluster("h100-sxm"), nodes=1)))
+    message = _sentence("--sketch", "--context", "16", "--cluster", tmp_path / "one.toml")
+    assert "the program is for 16 devices, and cluster H100 SXM has 1 nodes of 8 GPUs" in message
+
+
+def test_a_job_that_cannot_be_sketched_names_the_option() -> None:
+    assert "remat is dots, and only full can be sketched" in _sentence("--sketch", "--remat", "dots")
+
+
+def test_without_the_plugins_wheels_the_way_out_is_named(tmp_path: Path) -> None:
+    message = _sentence("--wheels", tmp_path / "none")
+    assert "scripts/setup_gpu_aot.sh" in message
+    assert "--sketch" in message
+
+
+@pytest.mark.parametrize("option", [["--context", "8"], ["--sketch"], ["--preset", "1b"]])
+def test_a_program_and_a_job_are_too_much(tmp_path: Path, option: list[str]) -> None:
+    (tmp_path / "m.txt").write_text(CPU_SYNC)
+    assert f"{option[0]} describes a job" in _sentence(tmp_path / "m.txt", *option)
+
+
+def test_one_device_has_nothing_to_predict() -> None:
+    assert "the job is for one device" in _sentence("--sketch", "--context", "1")
+
+
+def test_a_dump_that_is_cut_off_anywhere_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    whole = read_module(str(tmp_path / "m.txt")).proto
+    for size in range(1, len(whole), 97):
+        (tmp_path / "cut.pb").write_bytes(whole[:size])
+        result = _predict(tmp_path / "cut.pb")
+        assert result.exception is None or isinstance(result.exception, SystemExit), (size, result.exception)
+        assert result.exit_code in (0, 2), "a cut between two fields may leave a module"
+
+
+def test_bad_programs_are_one_sentence(tmp_path: Path) -> None:
+    assert "cannot be read" in _sentence(tmp_path / "nothing.txt")
+    (tmp_path / "half.pb").write_bytes(b"\x0a\xff\xff")
+    assert "half.pb" in _sentence(tmp_path / "half.pb")
+    (tmp_path / "m.txt").write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
+    assert "none of 1 modules has a collective" in _sentence(tmp_path / "m.txt")
+    assert "no *after_optimizations* module" in _sentence(tmp_path)
+
+
+def test_help_shows_the_defaults_of_this_command() -> None:
+    text = " ".join(_predict("--help").stdout.split())
+    assert "[default: 8b]" in text
+    assert "[default: bf16]" in text
+    assert "--steps" not in text

@@ -1,0 +1,89 @@
+"""A module's schedule and the pass's decisions, as `xla-shmem predict` reads them off HLO."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
+
+from xla_shmem.cli import main
+from xla_shmem.hlo_files import read_module
+from xla_shmem.options import resolve
+from xla_shmem.predict.cluster import read_cluster
+from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.program import Collective, Program, Step
+
+
+def _program(path: Path, text: str, nvlink_domain: int = 72, **options: object) -> Program:
+    path.write_text(text)
+    cluster = dataclasses.replace(read_cluster("gb200-nvl72"), gpus_per_node=2, gpus_per_nvlink_domain=nvlink_domain)
+    return program_of_module(read_module(str(path)), cluster, dataclasses.replace(resolve(), **options))
+
+
+def test_starts_work_and_dones_keep_their_order(tmp_path: Path) -> None:
+    program = _program(tmp_path / "m.txt", gpu_start_done(None))
+    work = 8 * 1024
+    assert program.devices == 8
+    assert program.computations[program.entry] == (
+        Step("permute-start", starts="permute-start"),
+        Step("square", flops=work, bytes=3 * 2 * work),
+        Step("permute-done", ends="permute-start"),
+        Step("reduce-start", starts="reduce-start"),
+        Step("reduce-done", ends="reduce-start"),
+    )
+    assert program.collectives == {
+        "permute-start": Collective("collective-permute", 2 * work, 8, "NVSHMEM", in_domain=True),
+        "reduce-start": Collective("all-reduce", 2 * work, 4, "NVSHMEM", in_domain=True),
+    }
+
+
+def test_a_generic_async_pair_is_a_start_and_a_done(tmp_path: Path) -> None:
+    program = _program(tmp_path / "m.txt", GPU_GENERIC_ASYNC)
+    assert program.computations[program.entry] == (
+        Step("permute-start", starts="permute-start"),
+        Step("permute-done", ends="permute-start"),
+        Step("psum", starts="psum", ends="psum"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("domain", "inside"), [(2, set()), (4, {"reduce-start"}), (8, {"permute-start", "reduce-start"})]
+)
+def test_a_group_within_an_nvlink_domain_is_known_by_its_devices(tmp_path: Path, domain: int, inside: set[str]) -> None:
+    program = _program(tmp_path / "m.txt", gpu_start_done(None), domain)
+    near = {name for name, each in program.collectives.items() if each.in_domain}
+    carried = {name for name, each in program.collectives.items() if each.lowered == "NVSHMEM"}
+    assert near == carried == inside
+
+
+def test_options_decide_as_in_a_run(tmp_path: Path) -> None:
+    program = _program(tmp_path / "m.txt", gpu_start_done(None), threshold=1024)
+    assert program.collectives["reduce-start"].lowered == "DEFAULT"
+    assert program.collectives["reduce-start"].in_domain, "where a group lies is no question of size"
+
+
+def test_a_module_that_the_pass_has_rewritten_predicts_the_same(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(gpu_start_done(None))
+    rewritten = CliRunner().invoke(main, ["assign", str(tmp_path / "m.txt"), "-o", str(tmp_path / "r.pb")])
+    assert rewritten.exit_code == 0, rewritten.stderr
+    found = []
+    for name in ("m.txt", "r.pb"):
+        result = CliRunner().invoke(main, ["predict", "--json", str(tmp_path / name)])
+        assert result.exit_code == 0, result.stderr
+        (entry,) = json.loads(result.stdout)
+        found.append({key: value for key, value in entry.items() if key != "program"})
+    assert found[0]["on_nvshmem"] == 2
+    assert found[0]["gain"] == pytest.approx(found[1]["gain"], rel=0.01)
+    assert found[0]["nvshmem"]["transfers_s"] == pytest.approx(found[1]["nvshmem"]["transfers_s"])
+
+
+def test_a_loop_whose_length_xla_does_not_tell_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "m.txt").write_text(CPU_SYNC)
+    result = CliRunner().invoke(main, ["predict", str(tmp_path / "m.txt")])
+    assert result.exit_code == 2
+    assert "no trip count for the loop over body" in result.stderr
+    assert result.stderr.count("\n") == 1

@@ -1,0 +1,91 @@
+"""Sketches of training steps: what they send, counted by hand."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+
+import pytest
+
+from xla_shmem.gpu_compile.table2 import row_config
+from xla_shmem.models.config import parameter_count
+from xla_shmem.predict.cluster import read_cluster
+from xla_shmem.predict.constants import read_constants
+from xla_shmem.predict.errors import PredictError
+from xla_shmem.predict.program import Program
+from xla_shmem.predict.sketch import sketch
+from xla_shmem.predict.walk import Machine, run_times
+from xla_shmem.train.config import TrainConfig
+
+RACK = read_cluster("gb200-nvl72")
+_LENGTH = 64 << 10
+
+
+def _job(context: int = 4, tensor: int = 1, **fields: int) -> TrainConfig:
+    return dataclasses.replace(row_config(_LENGTH, context, tensor), **fields)
+
+
+def _sent(program: Program) -> Counter[str]:
+    """Bytes of results in one run, by op."""
+    sent: Counter[str] = Counter()
+    for name, steps in program.computations.items():
+        for step in steps:
+            if step.starts is not None:
+                collective = program.collectives[step.starts]
+                sent[collective.op] += (program.executions[name] or 0) * collective.bytes
+    return sent
+
+
+@pytest.mark.parametrize("context", [2, 4, 16])
+def test_a_ring_sends_blocks_forward_again_and_back_and_their_gradients(context: int) -> None:
+    model = _job(context).model()
+    block = 2 * _LENGTH // context * model.kv_width  # keys and values
+    hops = context - 1
+    expected = model.layers * hops * block * (3 * 2 + 4)
+    assert _sent(sketch(_job(context), RACK))["collective-permute"] == expected
+
+
+def test_one_device_sends_nothing() -> None:
+    program = sketch(_job(context=1), RACK)
+    assert not program.collectives
+    machine = Machine(RACK, read_constants())
+    assert run_times(program, "NVSHMEM", machine) == run_times(program, "DEFAULT", machine)
+
+
+def test_a_device_gathers_all_weights_twice_and_keeps_its_share_of_gradients() -> None:
+    job = _job(context=8)
+    sent = _sent(sketch(job, RACK))
+    weights = parameter_count(job.model()) * 2
+    table = job.model().vocab * job.model().width * 2 * 2
+    assert sent["all-gather"] == pytest.approx(2 * weights - table, rel=0.01), "the embedding and the head once"
+    assert sent["reduce-scatter"] == pytest.approx(weights / 8, rel=0.01)
+    assert sent["all-reduce"] == 0
+
+
+def test_replicas_sum_their_gradients() -> None:
+    sent = _sent(sketch(_job(context=8, data=4, batch=4), RACK))
+    assert sent["all-reduce"] == sent["reduce-scatter"]
+
+
+@pytest.mark.parametrize(("domain", "rings", "slices"), [(4, False, True), (8, True, True), (1, False, False)])
+def test_what_lies_in_an_nvlink_domain_follows_from_the_order_of_the_mesh(
+    domain: int, rings: bool, slices: bool
+) -> None:
+    cluster = dataclasses.replace(RACK, gpus_per_nvlink_domain=domain)
+    program = sketch(_job(context=4, tensor=2, data=2, batch=2), cluster)
+    permutes = {name: each for name, each in program.collectives.items() if each.op == "collective-permute"}
+    assert {each.in_domain for name, each in permutes.items() if "block" in name} == {rings}
+    assert {each.in_domain for name, each in permutes.items() if "slice" in name} == {slices}
+    assert all((each.lowered == "NVSHMEM") == each.in_domain for each in permutes.values())
+    assert not program.collectives["gradients of replicas"].in_domain
+
+
+def test_tensor_parallelism_divides_the_arithmetic_and_nothing_gets_lost() -> None:
+    whole, halves = sketch(_job(tensor=1), RACK), sketch(_job(tensor=2), RACK)
+    assert halves.flops(halves.entry) * 2 == pytest.approx(whole.flops(whole.entry), rel=0.01)
+
+
+@pytest.mark.parametrize(("field", "value"), [("remat", "none"), ("attention", "gather"), ("dtype", "f32")])
+def test_jobs_unlike_the_compiled_ones_are_refused(field: str, value: str) -> None:
+    with pytest.raises(PredictError, match=f"{field} is {value}"):
+        sketch(dataclasses.replace(_job(), **{field: value}), RACK)

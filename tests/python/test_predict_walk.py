@@ -1,0 +1,262 @@
+"""The model of `xla-shmem predict` on schedules made by hand, whose times can be worked out on paper."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from xla_shmem.predict.cluster import Cluster
+from xla_shmem.predict.constants import Constants
+from xla_shmem.predict.errors import PredictError
+from xla_shmem.predict.program import Collective, Program, Step, program_of
+from xla_shmem.predict.transfers import send_channels, transfer
+from xla_shmem.predict.walk import Machine, run_times
+
+#: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns; latencies are nought.
+CLUSTER = Cluster(
+    name="paper",
+    xla_target="h100",
+    gpus_per_node=4,
+    gpus_per_nvlink_domain=8,
+    sms=100,
+    bf16_tflops=1.0,
+    fp8_tflops=2.0,
+    memory_gb_per_s=1.0,
+    nvlink_gb_per_s=0.5,
+    nvlink_latency_us=1e-9,
+    nic_gb_per_s=0.05,
+    nic_latency_us=1e-9,
+)
+CONSTANTS = Constants(
+    matmul_efficiency=1.0,
+    attention_efficiency=0.5,
+    memory_efficiency=1.0,
+    put_efficiency=1.0,
+    put_us=0.0,
+    nccl_efficiency=1.0,
+    nic_efficiency=1.0,
+    nccl_us=0.0,
+    nccl_channels=20,
+    nccl_point_to_point_channels=20,
+    channel_gb_per_s=1.0,
+)
+MACHINE = Machine(CLUSTER, CONSTANTS)
+SECOND = 10**12  # FLOP
+PERMUTE = Collective("collective-permute", 5 * 10**8, group=2, lowered="NVSHMEM", in_domain=True)  # a second
+GATHER = Collective("all-gather", 10**9, group=2, lowered="DEFAULT", in_domain=True)  # a second
+
+
+def _program(
+    *entry: Step, collectives: Mapping[str, Collective] = {}, devices: int = 2, **others: tuple[int, tuple[Step, ...]]
+) -> Program:
+    return Program(
+        entry="entry",
+        computations={"entry": entry, **{name: steps for name, (_, steps) in others.items()}},
+        executions={"entry": 1, **{name: runs for name, (runs, _) in others.items()}},
+        collectives=collectives,
+        devices=devices,
+    )
+
+
+def _compute(seconds: float) -> Step:
+    return Step("dot", flops=int(seconds * SECOND))
+
+
+def _pair(name: str, *between: Step) -> tuple[Step, ...]:
+    return (Step(f"{name}-start", starts=name), *between, Step(f"{name}-done", ends=name))
+
+
+def test_a_put_behind_enough_compute_costs_nothing() -> None:
+    times = run_times(_program(*_pair("p", _compute(3)), collectives={"p": PERMUTE}), "NVSHMEM", MACHINE)
+    assert times.step == pytest.approx(3)
+    assert times.exposed == times.slowed == 0
+    assert times.transfers == pytest.approx(1)
+
+
+def test_what_compute_does_not_cover_is_exposed() -> None:
+    times = run_times(_program(*_pair("p", _compute(0.25)), collectives={"p": PERMUTE}), "NVSHMEM", MACHINE)
+    assert times.exposed == pytest.approx(0.75)
+    assert times.step == pytest.approx(1)
+
+
+def test_a_collective_without_start_is_exposed_in_full() -> None:
+    program = _program(_compute(2), Step("p", starts="p", ends="p"), collectives={"p": PERMUTE})
+    assert run_times(program, "NVSHMEM", MACHINE).exposed == pytest.approx(1)
+
+
+def test_compute_beside_nccl_has_the_sms_that_its_channels_leave() -> None:
+    times = run_times(_program(*_pair("g", _compute(3)), collectives={"g": GATHER}), "DEFAULT", MACHINE)
+    # For a second 20 of 100 SMs are gone, so 0.8 of the work is done; 2.2 seconds are left.
+    assert times.step == pytest.approx(3.2)
+    assert times.slowed == pytest.approx(0.2)
+    assert times.exposed == 0
+
+
+def test_transfers_of_one_backend_queue_up() -> None:
+    program = _program(
+        Step("a", starts="a"), Step("b", starts="b"), Step("b", ends="b"), Step("a", ends="a"),
+        collectives={"a": PERMUTE, "b": PERMUTE},
+    )  # fmt: skip
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(2)
+
+
+def test_two_backends_share_the_link() -> None:
+    collectives = {"g": GATHER, "p": dataclasses.replace(PERMUTE, bytes=25 * 10**7)}  # 1 s and 0.5 s alone
+    program = _program(
+        Step("g", starts="g"), Step("p", starts="p"), Step("p", ends="p"), Step("g", ends="g"), collectives=collectives
+    )
+    # Half speed each for a second; the other half of the gather then takes half a second.
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(1.5)
+
+
+def test_a_loop_takes_its_trip_count_times_its_body() -> None:
+    loop = Step("while", calls=("body",), loop=True)
+    body = (7, _pair("p", _compute(0.25)))
+    program = _program(loop, body=body, collectives={"p": PERMUTE})
+    times = run_times(program, "NVSHMEM", MACHINE)
+    assert times.step == pytest.approx(7)
+    assert times.exposed == pytest.approx(7 * 0.75)
+
+
+def test_loops_in_loops_multiply() -> None:
+    outer, inner = Step("while", calls=("outer",), loop=True), Step("while", calls=("inner",), loop=True)
+    program = _program(outer, outer=(3, (inner, _compute(1))), inner=(12, _pair("p")), collectives={"p": PERMUTE})
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(3 * (4 + 1))
+
+
+def test_a_transfer_started_before_a_loop_is_hidden_by_its_first_turns() -> None:
+    loop = Step("while", calls=("body",), loop=True)
+    program = _program(
+        *_pair("g", loop),
+        body=(10, (_compute(0.4), Step("p", starts="p", ends="p"))),
+        collectives={"g": GATHER, "p": dataclasses.replace(PERMUTE, bytes=5 * 10**7)},
+    )
+    times = run_times(program, "NVSHMEM", MACHINE)
+    # The gather is under way for the first turns: 20 SMs fewer, and the link shared with the permute of 0.1 s.
+    # 0.5 s of kernel (0.4 of work); 0.2 s at half speed; 0.4 s of kernel while the gather's last 0.4 s go.
+    first = 0.5 + 0.2 + (0.4 + 0.08) + 0.1
+    assert times.step == pytest.approx(first + 8 * 0.5)
+
+
+def test_a_loop_without_collectives_is_one_fused_kernel_or_as_compiled() -> None:
+    loop = Step("while", calls=("body",), loop=True)
+    program = _program(loop, body=(4, (Step("dot", flops=SECOND, bytes=3 * 10**9),)))
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(4 / CONSTANTS.attention_efficiency)
+    compiled = dataclasses.replace(MACHINE, fused_attention=False)
+    assert run_times(program, "NVSHMEM", compiled).step == pytest.approx(4 * 3)
+
+
+def test_the_longest_branch_is_taken() -> None:
+    program = _program(Step("if", calls=("short", "long")), short=(1, (_compute(1),)), long=(1, (_compute(2),)))
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(2)
+
+
+def test_fp8_halves_the_arithmetic_only() -> None:
+    program = _program(_compute(2), Step("copy", bytes=10**9))
+    assert run_times(program, "NVSHMEM", dataclasses.replace(MACHINE, fp8=True)).step == pytest.approx(1 + 1)
+
+
+def test_a_loop_of_unknown_length_is_named() -> None:
+    program = _program(Step("while", calls=("body",), loop=True), body=(1, (_compute(1),)))
+    unknown = dataclasses.replace(program, executions={"entry": 1, "body": None})
+    with pytest.raises(PredictError, match="no trip count for the loop over body"):
+        run_times(unknown, "NVSHMEM", MACHINE)
+
+
+def test_a_program_that_does_not_fit_is_refused() -> None:
+    machine = dataclasses.replace(MACHINE, cluster=dataclasses.replace(CLUSTER, nodes=2))
+    with pytest.raises(PredictError, match="for 9 devices, and cluster paper has 2 nodes of 4 GPUs"):
+        run_times(_program(devices=9), "NVSHMEM", machine)
+
+
+@pytest.mark.parametrize(
+    ("op", "group", "carried"),
+    [
+        ("all-gather", 4, 0.75),
+        ("all-to-all", 4, 0.75),
+        ("reduce-scatter", 4, 3),
+        ("all-reduce", 4, 1.5),
+        ("collective-permute", 4, 1),
+    ],
+)
+def test_a_ring_carries_its_share_of_the_bytes(op: str, group: int, carried: float) -> None:
+    collective = Collective(op, 10**9, group, "DEFAULT", in_domain=True)
+    assert transfer(collective, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(2 * carried)
+    far = dataclasses.replace(collective, in_domain=False)
+    assert transfer(far, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(20 * carried)
+
+
+def test_latency_is_paid_in_every_step_of_a_ring() -> None:
+    slow = dataclasses.replace(CLUSTER, nvlink_latency_us=2.0)
+    constants = dataclasses.replace(CONSTANTS, nccl_us=5.0)
+    small = Collective("all-reduce", 4, 4, "DEFAULT", in_domain=True)
+    assert transfer(small, "DEFAULT", slow, constants, 4).seconds == pytest.approx(17e-6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("mib", "devices", "channels"),
+    [(64, 1, 32), (64, 4, 8), (64, 8, 4), (32, 16, 2), (16, 32, 1), (16, 64, 1), (64, 64, 4), (2048, 64, 32)],
+)
+def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(mib: int, devices: int, channels: int) -> None:
+    rack = dataclasses.replace(CLUSTER, gpus_per_nvlink_domain=72)
+    assert send_channels(mib << 20, devices, rack, 32) == channels
+
+
+@pytest.mark.parametrize(("devices", "channels"), [(32, 4), (128, 2), (1024, 1)])
+def test_a_communicator_of_several_domains_gives_what_the_network_needs(devices: int, channels: int) -> None:
+    cluster = dataclasses.replace(CLUSTER, nic_gb_per_s=50)
+    assert send_channels(1 << 30, devices, cluster, 32) == channels
+
+
+def test_a_send_is_as_fast_as_its_channels() -> None:
+    constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=4, channel_gb_per_s=0.05)
+    cost = transfer(PERMUTE, "DEFAULT", CLUSTER, constants, 2)
+    assert cost.sms == 4  # two, and twice as many because of the size
+    assert cost.seconds == pytest.approx(0.5 / (4 * 0.05))
+
+
+def test_small_communicators_make_sends_fast() -> None:
+    constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=32, channel_gb_per_s=0.01)
+    small = dataclasses.replace(PERMUTE, bytes=10**7)  # one channel is enough at any number of ranks
+    program = _program(*_pair("p"), collectives={"p": small}, devices=8)
+    machine = dataclasses.replace(MACHINE, constants=constants)
+    assert run_times(program, "DEFAULT", machine).step == pytest.approx(10**7 / (4 * 0.01e9))
+    apart = dataclasses.replace(machine, connected_components=True)
+    assert run_times(program, "DEFAULT", apart).step == pytest.approx(10**7 / (16 * 0.01e9))
+
+
+def _instruction(name: str, category: str, **fields: Any) -> dict[str, Any]:
+    plain = {"opcode": "fusion", "called": [], "flops": 0, "bytes": 0, "start": None, "collective": False}
+    return {"name": name, "category": category, **plain, **fields}
+
+
+def test_a_schedule_becomes_steps() -> None:
+    entry = [
+        _instruction("x", "other", opcode="parameter"),
+        _instruction("cp-start", "collective", collective=True),
+        _instruction("dot", "compute", flops=5, bytes=6),
+        _instruction("attention", "compute", flops=None, bytes=7),
+        _instruction("cp-done", "collective", collective=True, start="cp-start"),
+        _instruction("ar", "collective", collective=True),
+        _instruction("while", "control", opcode="while", called=["body", "condition"]),
+    ]
+    schedules: list[Any] = [
+        {"name": "body", "executions": 3, "in_loop": True, "instructions": []},
+        {"name": "entry", "executions": 1, "in_loop": False, "instructions": entry},
+    ]
+    program = program_of(schedules, {"cp-start": PERMUTE, "ar": GATHER}, 2)
+    assert program.entry == "entry"
+    assert program.unknown == 1
+    assert program.computations["entry"] == (
+        Step("cp-start", starts="cp-start"),
+        Step("dot", flops=5, bytes=6),
+        Step("attention", bytes=7),
+        Step("cp-done", ends="cp-start"),
+        Step("ar", starts="ar", ends="ar"),
+        Step("while", calls=("body",), loop=True),
+    )
+    with pytest.raises(PredictError, match="ar in entry is a collective"):
+        program_of(schedules, {"cp-start": PERMUTE}, 2)
