@@ -16,6 +16,7 @@ _COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "inspect": ("xla_shmem.inspect_command", "inspect_command"),
         "assign": ("xla_shmem.assign_command", "assign_command"),
         "bench": ("xla_shmem.bench_command", "bench_command"),
+        "tune": ("xla_shmem.tune.tune_command", "tune_command"),
         "train": ("xla_shmem.train.train_command", "train_command"),
         "compare": ("xla_shmem.train.compare", "compare_command"),
         "demo": ("xla_shmem.train.demo", "demo_command"),

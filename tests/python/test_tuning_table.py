@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tuning_tables import here, row, times, written
 
+from xla_shmem import _core
 from xla_shmem.bench.results import Times
 from xla_shmem.options import OptionError, resolve
 from xla_shmem.tune import fingerprint, table
@@ -143,6 +144,15 @@ def test_profile_tuned_reads_the_table_and_others_do_not(tmp_path: Path) -> None
     assert blog.tuning is None
     assert blog.rules("cpu")["tuning"] is None
     assert "tuning" not in blog.decision_key()
+
+
+def test_the_rules_are_keywords_of_the_pass_on_gpus_too(tmp_path: Path) -> None:
+    rules = _resolve(written(tmp_path / "tuning.json", *ROWS)).rules("gpu")
+    assert rules["tuning"].num_rows == 0
+    try:
+        _core.set_gpu_pass(_core.Topology([]), _core.Transport(False, "no GPUs"), **rules)
+    finally:
+        _core.reset_gpu_pass()
 
 
 def test_the_table_is_looked_for_in_the_users_configuration(tmp_path: Path) -> None:
