@@ -14,6 +14,10 @@ from typing_extensions import CapsuleType
 _Device: TypeAlias = tuple[int, int, int, int, int]
 #: Device id -> reach domain: devices of one domain can put into each other's memory, missing ones reach nobody.
 _Reach: TypeAlias = Mapping[int, int]
+#: µs: median, and the ends of the interval that it lies in as far as was measured.
+_Time: TypeAlias = tuple[float, float, float]
+#: op, dtype, devices of a group, bytes of the result; time on NVSHMEM; on DEFAULT, None for what it does not run.
+_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT"]
 
 @type_check_only
@@ -173,6 +177,31 @@ class Transport:
     def reason(self) -> str:
         """Why it is not available."""
 
+class TuningTable:
+    """Times of collectives on both backends, for profile ``"tuned"``."""
+
+    def __init__(self, rows: Sequence[_TunedRow]) -> None:
+        """Takes the lines in any order.
+
+        Raises:
+          ValueError: a name is unknown, a number cannot be, or a line occurs twice.
+        """
+
+    @property
+    def num_rows(self) -> int:
+        """Number of lines."""
+
+    def faster(
+        self, op: str, dtype: str, group_size: int, bytes: int
+    ) -> Literal["NVSHMEM", "DEFAULT", "neither"] | None:
+        """Returns which backend is faster for a collective with a result of so many bytes.
+
+        ``"neither"`` where one median lies in the other's interval; None if the op was not measured.
+
+        Raises:
+          ValueError: the op or the dtype is unknown.
+        """
+
 @final
 class PassResult:
     """What :func:`run_pass` did; made by it only."""
@@ -203,6 +232,7 @@ def run_pass(
     profile: str = "blog",
     threshold: int = 16777216,
     ops: Sequence[tuple[str, int | None]] = [],
+    tuning: TuningTable | None = None,
     lowering: str = "cpu",
 ) -> PassResult:
     """Decides for every collective of a module and rewrites it in place.
@@ -211,9 +241,11 @@ def run_pass(
 
     Args:
       module: serialised, scheduled ``HloModuleProto``.
-      profile: the set of rules, ``"blog"`` or ``"domain"``.
-      threshold: bytes; all-reduces of that size and more stay with XLA. 2^63-1 for none.
-      ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute.
+      profile: the set of rules, ``"blog"``, ``"domain"`` or ``"tuned"``.
+      threshold: bytes; all-reduces of that size and more stay with XLA. 2^63-1 for none. ``"tuned"`` has no use for it.
+      ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for
+        ``"tuned"`` all.
+      tuning: the times that ``"tuned"`` goes by; None: nothing was measured.
       lowering: platform to rewrite for, ``"cpu"`` or ``"gpu"``; ``"none"`` only writes the decisions into the
         attributes.
 
@@ -290,13 +322,15 @@ def set_gpu_pass(
     profile: str = "blog",
     threshold: int = 16777216,
     ops: Sequence[tuple[str, int | None]] = [],
+    tuning: TuningTable | None = None,
 ) -> None:
     """Sets what the registered pass decides by, for modules compiled from now on.
 
     Args:
-      profile: the set of rules, ``"blog"`` or ``"domain"``.
+      profile: as of :func:`run_pass`.
       threshold: bytes; all-reduces of that size and more stay with XLA.
       ops: as of :func:`run_pass`.
+      tuning: as of :func:`run_pass`.
 
     Raises:
       ValueError: the profile or an op is unknown, or a number of bytes is negative.

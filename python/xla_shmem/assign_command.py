@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 @click.command("assign")
 @click.argument("path", metavar="IN")
 @click.option("-o", "output", metavar="OUT", help="Write the module: .txt or .hlo as text, .pb as proto, .gz after.")
-@click.option("--profile", metavar="blog|domain", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]")
+@click.option("--profile", metavar="blog|domain|tuned", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]")
 @click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]")
 @click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or blog]")
+@click.option("--tuning", metavar="FILE", help="Table of profile tuned, of any machine.  [default: XLA_SHMEM_TUNING]")
 @click.option(
     "--devices-per-process",
     type=click.IntRange(min=1),
@@ -64,6 +65,7 @@ def assign_command(
     profile: str | None,
     threshold: str | None,
     ops: str | None,
+    tuning: str | None,
     devices_per_process: int,
     devices_per_host: int | None,
     nvlink_domain: str | None,
@@ -91,8 +93,8 @@ def assign_command(
 
     if output is not None:
         check_output(output)
-    given = {"profile": profile, "threshold": threshold, "ops": ops, "nvlink_domain": nvlink_domain}
-    options = resolve(overrides={name: value for name, value in given.items() if value is not None})
+    given = {"profile": profile, "threshold": threshold, "ops": ops, "tuning": tuning, "nvlink_domain": nvlink_domain}
+    options = resolve(overrides={name: value for name, value in given.items() if value is not None}, any_machine=True)
     module = read_module(path)
     try:
         places = regular_places(
@@ -103,9 +105,7 @@ def assign_command(
             module.proto,
             core_topology(places),
             _transport(platform, places),
-            profile=options.profile,
-            threshold=options.threshold,
-            ops=options.ops,
+            **options.rules(module.platform if platform == "none" else platform),
             lowering=platform,
         )
     except ValueError as error:

@@ -6,61 +6,28 @@ import dataclasses
 import importlib.util
 import os
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from xla_shmem.bench.plan import DTYPES, OPS, REDUCTIONS, BenchError, Plan, chosen_ops, chosen_rivals
+from xla_shmem.bench.command_options import (
+    INTERRUPTED,
+    bind_option,
+    cell_options,
+    job_options,
+    size,
+    timing_options,
+)
+from xla_shmem.bench.plan import DTYPES, REDUCTIONS, BenchError, Plan, chosen_ops, chosen_rivals
 from xla_shmem.command_errors import one_sentence_errors
-from xla_shmem.option_values import parse_size
-
-#: Exit code after Ctrl-C: 128 plus SIGINT.
-_INTERRUPTED = 130
-
-
-def _size(least: int) -> Callable[[click.Context, click.Parameter, str], int]:
-    """Reads an option's size in bytes: 8, 64K, 128M."""
-
-    def read(ctx: click.Context, param: click.Parameter, text: str) -> int:
-        try:
-            size = parse_size(text)
-        except ValueError as error:
-            raise click.BadParameter(f"'{text}' is not {error}.", ctx, param) from None
-        if size < least:
-            raise click.BadParameter(f"{text} is less than {least}.", ctx, param)
-        return size
-
-    return read
-
 
 _DEFAULTS = Plan()
 
 
 @click.command("bench")
-@click.option("-p", "--processes", type=click.IntRange(min=1), default=2, show_default=True, help="Processes of a job.")
-@click.option(
-    "--devices-per-process", type=click.IntRange(min=1), default=1, show_default=True, help="CPU devices of each."
-)
-@click.option(
-    "-b", "--minbytes", callback=_size(1), default="8", show_default=True, metavar="BYTES", help="Smallest size."
-)
-@click.option(
-    "-e", "--maxbytes", callback=_size(1), default="128M", show_default=True, metavar="BYTES", help="Largest size."
-)
-@click.option(
-    "-f", "--stepfactor", type=click.IntRange(min=2), default=2, show_default=True, help="From one size to the next."
-)
-@click.option(
-    "--op",
-    "ops",
-    type=click.Choice([*OPS, "all"]),
-    multiple=True,
-    default=("all-reduce",),
-    show_default=True,
-    help="Operation; may be given several times.",
-)
+@job_options
+@cell_options(ops="all-reduce", largest="128M", factor=2)
 @click.option("-d", "--dtype", type=click.Choice(list(DTYPES)), default="f32", show_default=True, help="Element type.")
 @click.option(
     "-o",
@@ -70,27 +37,7 @@ _DEFAULTS = Plan()
     show_default=True,
     help="What reducing operations compute.",
 )
-@click.option(
-    "-w",
-    "--warmup",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Untimed collectives before each program.",
-)
-@click.option(
-    "-n",
-    "--iters",
-    type=click.IntRange(min=1),
-    help="Collectives of a timed program.  [default: as many as take 200 ms, 10 to 1000]",
-)
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=_DEFAULTS.rounds,
-    show_default=True,
-    help="Turns of each variant at each size; two programs are timed in a turn.",
-)
+@timing_options
 @click.option(
     "-c/-C", "--check/--no-check", default=True, show_default="check", help="Compare the results with NumPy's: #wrong."
 )
@@ -106,17 +53,12 @@ _DEFAULTS = Plan()
 )
 @click.option(
     "--misalign",
-    callback=_size(0),
+    callback=size(0),
     default="0",
     metavar="BYTES",
     help="Lengthen every piece by so many bytes, so that pieces begin and end between cache lines.",
 )
-@click.option(
-    "--bind/--no-bind",
-    default=_DEFAULTS.bind,
-    show_default=True,
-    help="Give each of SHMEM's and gloo's ranks processors of its own; for MPI, mpirun decides.",
-)
+@bind_option
 @click.option(
     "--mpirun",
     default=_DEFAULTS.mpirun,
@@ -161,7 +103,7 @@ def bench_command(json_file: Path | None, png_file: Path | None, ops: tuple[str,
         wrong = _run(plan, json_file, png_file)
     except KeyboardInterrupt:
         click.echo("\nStopped; all ranks have ended.", err=True)
-        raise SystemExit(_INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED) from None
     if wrong:
         raise click.ClickException(f"{wrong} elements are wrong.")
 

@@ -60,9 +60,7 @@ class CpuPlatform:
             module,
             job.topology,
             job.transport,
-            profile=self._options.profile,
-            threshold=self._options.threshold,
-            ops=self._options.ops,
+            **self._options.rules("cpu"),
             lowering="cpu",
         )
         if self._observe is not None and result.records:

@@ -74,11 +74,5 @@ class GpuPlatform:
             job = self._topology()
         except Exception as error:
             return str(error)
-        _core.set_gpu_pass(
-            job.topology,
-            job.transport,
-            profile=self._options.profile,
-            threshold=self._options.threshold,
-            ops=self._options.ops,
-        )
+        _core.set_gpu_pass(job.topology, job.transport, **self._options.rules("gpu"))
         return ""

@@ -89,7 +89,8 @@ def heap_size(text: str) -> int | None:
 def one_of(*allowed: str) -> Callable[[str], str]:
     def parse(text: str) -> str:
         if text.strip().lower() not in allowed:
-            raise ValueError(" or ".join(f"'{value}'" for value in allowed))
+            *names, last = (f"'{value}'" for value in allowed)
+            raise ValueError(f"{', '.join(names)} or {last}")
         return text.strip().lower()
 
     return parse

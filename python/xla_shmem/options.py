@@ -9,9 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from xla_shmem.option_table import TABLE, Option
+
+if TYPE_CHECKING:
+    from xla_shmem.tune.table import Table
 
 
 class OptionError(ValueError):
@@ -26,9 +30,10 @@ class Options:
     """The values in force.
 
     Attributes:
-      profile: ``"blog"`` or ``"domain"``.
+      profile: ``"blog"``, ``"domain"`` or ``"tuned"``.
       threshold: bytes; NO_THRESHOLD for ``none``.
       ops: (op, limit in bytes or None) of each listed op; empty for ``"blog"``.
+      tuning: the table that profile ``"tuned"`` goes by; None for other profiles, which read no file.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
@@ -47,6 +52,7 @@ class Options:
     profile: str
     threshold: int
     ops: tuple[tuple[str, int | None], ...]
+    tuning: Table | None
     nvlink_domain: int | None
     heap_size: int | None
     deadline: float
@@ -65,7 +71,21 @@ class Options:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
         domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
         ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "blog"
-        return f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
+        key = f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
+        return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
+
+    def rules(self, platform: str) -> dict[str, Any]:
+        """Returns the keywords of ``_core.run_pass`` and ``_core.set_gpu_pass`` that say how to decide.
+
+        Args:
+          platform: ``"cpu"`` or ``"gpu"``; a table of other platforms says nothing.
+        """
+        return {
+            "profile": self.profile,
+            "threshold": self.threshold,
+            "ops": self.ops,
+            "tuning": self.tuning and self.tuning.core(platform),
+        }
 
 
 assert [field.name for field in fields(Options)] == [option.name for option in TABLE]
@@ -78,17 +98,41 @@ def _parse(option: Option, source: str, text: str) -> Any:
         raise OptionError(f"{source}={text!r}: must be {error}.") from None
 
 
-def resolve(environ: Mapping[str, str] | None = None, overrides: Mapping[str, object] | None = None) -> Options:
-    """Returns the options in force.
+def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: bool) -> Table | None:
+    """Reads the table where the profile asks for it; ``values["tuning"]`` is its path, or None."""
+    if values["profile"] != "tuned":
+        return None
+    from xla_shmem.tune import fingerprint, table
+
+    option = _BY_NAME["tuning"]
+    path = table.default_path(environ) if values["tuning"] is None else Path(values["tuning"])
+    try:
+        found = table.load(path)
+        here = fingerprint.fingerprint(values)
+        if not any_machine and (difference := fingerprint.difference(found.fingerprint, here)):
+            raise table.TuningError(f"{difference}; run `xla-shmem tune` again, or take another profile.")
+    except table.TuningError as error:
+        raise OptionError(f"{option.env}={str(path)!r}: {error}") from None
+    return found
+
+
+def resolve(
+    environ: Mapping[str, str] | None = None,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    any_machine: bool = False,
+) -> Options:
+    """Returns the options in force. Reads the tuning table where the profile goes by one.
 
     Args:
       environ: the environment; ``os.environ`` when omitted. An empty variable counts as unset.
       overrides: values by option name, which beat the environment; what :func:`configure` was given when
         omitted.
+      any_machine: take a tuning table of any machine and any versions, to see what it would decide there.
 
     Raises:
       OptionError: a value is not allowed; the message names the variable (or keyword), the value and what is
-        allowed.
+        allowed. Or the tuning table cannot be used.
     """
     environ = os.environ if environ is None else environ
     overrides = _overrides if overrides is None else overrides
@@ -100,6 +144,7 @@ def resolve(environ: Mapping[str, str] | None = None, overrides: Mapping[str, ob
             values[option.name] = _parse(option, option.env, text)
         else:
             values[option.name] = _parse(option, option.env, option.default) if option.default else None
+    values["tuning"] = _tuning(values, environ, any_machine)
     return Options(**values)
 
 

@@ -1,8 +1,9 @@
-"""Puts the workers' directory on the path and looks after what jobs leave in /dev/shm."""
+"""Puts the workers' directory on the path, and that of the makers of files which tests/python has."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "python")]

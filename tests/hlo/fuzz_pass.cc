@@ -40,6 +40,23 @@ xla_shmem::PassOptions ListingAll(xla_shmem::Lowering lowering) {
   return options;
 }
 
+xla_shmem::PassOptions MakeTunedOptions() {
+  using xla_shmem::OpKind;
+  xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
+  options.assign.profile = xla_shmem::Profile::kTuned;
+  std::string error;
+  // NVSHMEM below some size between the two, DEFAULT above.
+  const bool ok = xla_shmem::TuningTable::Create(
+      {{OpKind::kAllReduce, xla_shmem::element_type::kF32, 2, 64, {1, 1, 1}, {9, 9, 9}},
+       {OpKind::kAllReduce, xla_shmem::element_type::kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
+       {OpKind::kCollectivePermute, xla_shmem::element_type::kF32, 4, 64, {1, 1, 1}, {9, 9, 9}}},
+      &options.assign.tuning, &error);
+  if (!ok) {
+    std::abort();
+  }
+  return options;
+}
+
 xla_shmem::PassOptions MakeCopyingOptions() {
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kGpu);
   options.copy_aliased_parameters = true;
@@ -49,10 +66,13 @@ xla_shmem::PassOptions MakeCopyingOptions() {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const xla_shmem::PassOptions kOptions[] = {
-      MakeOptions(xla_shmem::Lowering::kNone), MakeOptions(xla_shmem::Lowering::kCpu),
-      MakeOptions(xla_shmem::Lowering::kGpu),  MakeCopyingOptions(),
-      ListingAll(xla_shmem::Lowering::kCpu),   ListingAll(xla_shmem::Lowering::kGpu)};
+  static const xla_shmem::PassOptions kOptions[] = {MakeOptions(xla_shmem::Lowering::kNone),
+                                                    MakeOptions(xla_shmem::Lowering::kCpu),
+                                                    MakeOptions(xla_shmem::Lowering::kGpu),
+                                                    MakeCopyingOptions(),
+                                                    ListingAll(xla_shmem::Lowering::kCpu),
+                                                    ListingAll(xla_shmem::Lowering::kGpu),
+                                                    MakeTunedOptions()};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
   std::vector<xla_shmem::CollectiveRecord> records;
   std::string error;

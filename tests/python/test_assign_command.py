@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done
+from tuning_tables import row, written
 
 from xla_shmem.cli import main
 from xla_shmem.hlo_files import read_module, to_text
@@ -17,7 +18,7 @@ from xla_shmem.hlo_files import read_module, to_text
 
 @pytest.fixture(autouse=True)
 def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROFILE", "THRESHOLD", "OPS", "NVLINK_DOMAIN"):
+    for name in ("PROFILE", "THRESHOLD", "OPS", "TUNING", "NVLINK_DOMAIN"):
         monkeypatch.delenv(f"XLA_SHMEM_{name}", raising=False)
 
 
@@ -134,6 +135,31 @@ def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Pat
     assert "NVSHMEM → DEFAULT" in row
 
 
+def test_tuned_profile_goes_by_a_table_of_any_machine(cpu: Path, tmp_path: Path) -> None:
+    table = written(
+        tmp_path / "tuning.json",
+        row("all-reduce", 4096, 2.0, 300.0, group=4),
+        row("all-reduce", 64 << 20, 9000.0, 40000.0, group=4),
+        row("collective-permute", 4096, 90.0, 80.0, group=4),
+    )
+    table.write_text(table.read_text().replace('"processors": "', '"processors": "9'))
+    records = _records(cpu, "--profile", "tuned", "--tuning", table)
+    assert {name: (record["backend"], record["rule"]) for name, record in records.items()} == {
+        "small": ("NVSHMEM", "tuned"),
+        "large": ("NVSHMEM", "tuned"),
+        "permute": ("DEFAULT", "tuned"),
+    }
+    assert (
+        "all-reduce of 4.0 KiB: NVSHMEM 2.0 µs, DEFAULT 300 µs measured (f32, groups of 4)"
+        in records["small"]["reason"]
+    )
+    assert "between 4.0 KiB and 64.0 MiB" in records["large"]["reason"]
+    assert (
+        _records(cpu, "--profile", "tuned", "--tuning", table, "--lowering", "gpu")["small"]["rule"]
+        == "tuned-unmeasured"
+    )
+
+
 @pytest.mark.parametrize("name", ["o.txt", "o.hlo", "o.pb", "o.txt.gz", "o.pb.gz"])
 def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, name: str) -> None:
     assert _assign(cpu, "-o", tmp_path / name).exit_code == 0
@@ -197,11 +223,15 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--profile", "fast", "profile='fast': must be 'blog' or 'domain'"),
+        ("--profile", "fast", "profile='fast': must be 'blog', 'domain' or 'tuned'"),
+        ("--tuning", "no/table", "XLA_SHMEM_TUNING='no/table': there is no such file; `xla-shmem tune` makes one."),
         ("--threshold", "16MB", "threshold='16MB': must be a size in bytes"),
         ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),
         ("-o", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),
     ],
 )
-def test_bad_option_is_one_sentence(cpu: Path, option: str, value: str, sentence: str) -> None:
+def test_bad_option_is_one_sentence(
+    cpu: Path, option: str, value: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_SHMEM_PROFILE", "tuned" if option == "--tuning" else "")
     assert sentence in _error(cpu, option, value)

@@ -56,7 +56,7 @@ def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "allowed"),
     [
-        ("XLA_SHMEM_PROFILE", "fast", "must be 'blog' or 'domain'"),
+        ("XLA_SHMEM_PROFILE", "fast", "must be 'blog', 'domain' or 'tuned'"),
         ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
         (
             "XLA_SHMEM_OPS",

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/assigner/tuned_rule.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -111,19 +113,22 @@ std::string CompareBytes(int64_t bytes, const std::string& sign, const SizeLimit
   return left + " " + sign + " " + limit.name + " " + right;
 }
 
-// What the options say of an op; null if they do not consider it.
-const ConsideredOp* FindConsidered(OpKind op, const Options& options) {
+// What the options say of an op; none if they do not consider it.
+std::optional<ConsideredOp> FindConsidered(OpKind op, const Options& options) {
+  if (options.ops.empty() && options.profile == Profile::kTuned) {
+    return ConsideredOp{op, std::nullopt};
+  }
   static const std::vector<ConsideredOp> published = {{OpKind::kAllReduce, {}}, {OpKind::kCollectivePermute, {}}};
   const std::vector<ConsideredOp>& ops = options.ops.empty() ? published : options.ops;
   const auto found = std::find_if(ops.begin(), ops.end(), [&](const ConsideredOp& one) { return one.op == op; });
-  return found == ops.end() ? nullptr : &*found;
+  return found == ops.end() ? std::nullopt : std::make_optional(*found);
 }
 
 std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& options) {
   if (considered.limit.has_value()) {
     return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
   }
-  if (considered.op == OpKind::kAllReduce && options.threshold != kNoThreshold) {
+  if (considered.op == OpKind::kAllReduce && options.profile != Profile::kTuned && options.threshold != kNoThreshold) {
     return SizeLimit{options.threshold, "threshold"};
   }
   return std::nullopt;
@@ -133,7 +138,7 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
 
 const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
 
-bool IsConsidered(OpKind op, const Options& options) { return FindConsidered(op, options) != nullptr; }
+bool IsConsidered(OpKind op, const Options& options) { return FindConsidered(op, options).has_value(); }
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < 1024) {
@@ -153,8 +158,8 @@ std::string FormatBytes(int64_t bytes) {
 
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options) {
   const std::string op = OpName(spec.op);
-  const ConsideredOp* considered = FindConsidered(spec.op, options);
-  if (considered == nullptr) {
+  const std::optional<ConsideredOp> considered = FindConsidered(spec.op, options);
+  if (!considered.has_value()) {
     return {Backend::kDefault, "unconsidered-op",
             options.ops.empty() ? op + " is not considered (only all-reduce and collective-permute are)"
                                 : op + " is not listed in XLA_SHMEM_OPS"};
@@ -169,13 +174,16 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                 " of the topology"};
   }
   Decision decision =
-      options.profile == Profile::kDomain ? PlaceByDomain(spec, topology) : PlaceAsPublished(spec, topology);
+      options.profile == Profile::kBlog ? PlaceAsPublished(spec, topology) : PlaceByDomain(spec, topology);
   if (decision.backend == Backend::kDefault) {
     return decision;
   }
   const std::optional<SizeLimit> limit = LimitOf(*considered, options);
   if (limit.has_value() && spec.bytes >= limit->bytes) {
     return {Backend::kDefault, "size", op + " of " + CompareBytes(spec.bytes, "≥", *limit)};
+  }
+  if (options.profile == Profile::kTuned) {
+    return DecideByTimes(spec, options.tuning, decision.reason);
   }
   decision.reason += "; " + op + " of ";
   if (limit.has_value()) {

@@ -9,12 +9,13 @@
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/tuning.h"
 
 namespace xla_shmem {
 
 // kBlog follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it lies
-// in one NVLink domain.
-enum class Profile { kBlog, kDomain };
+// in one NVLink domain; kTuned asks the same, and then goes by measured times instead of sizes.
+enum class Profile { kBlog, kDomain, kTuned };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
 constexpr int64_t kDefaultThresholdBytes = int64_t{16} << 20;
@@ -28,9 +29,10 @@ struct ConsideredOp {
 
 struct Options {
   Profile profile = Profile::kBlog;
-  int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller
-  // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute.
+  int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; kTuned has no use for it
+  // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute; for kTuned all.
   std::vector<ConsideredOp> ops;
+  TuningTable tuning;  // of kTuned
 };
 
 enum class Backend { kDefault, kNvshmem };
@@ -38,9 +40,10 @@ const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
 
 // What the rules decided, the name of the rule that settled it, and a sentence with the numbers.
 //
-//   NVSHMEM: single-device, single-partition, nvlink-domain (blog); group-in-domain (domain)
-//   DEFAULT: size, no-placement (blog), group-across-domains (domain), unconsidered-op,
-//            unresolved-groups and unknown-device (the module and the topology do not fit together)
+//   NVSHMEM: single-device, single-partition, nvlink-domain (blog); group-in-domain (domain); tuned
+//   DEFAULT: size, no-placement (blog), group-across-domains (domain, tuned), unconsidered-op, tuned,
+//            tuned-tie (neither is faster as far as was measured), tuned-unmeasured (an op that the table does not
+//            have), unresolved-groups and unknown-device (the module and the topology do not fit together)
 struct Decision {
   Backend backend = Backend::kDefault;
   std::string rule;
@@ -50,7 +53,7 @@ struct Decision {
 // True for the ops that Decide may move to NVSHMEM at all.
 bool IsConsidered(OpKind op, const Options& options);
 
-// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size.
+// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times.
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options);
 
 // "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.

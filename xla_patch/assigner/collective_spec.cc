@@ -1,6 +1,7 @@
 #include "xla_patch/assigner/collective_spec.h"
 
 #include <algorithm>
+#include <unordered_map>
 
 namespace xla_shmem {
 namespace {
@@ -29,6 +30,28 @@ const ElementTypeInfo* FindElementType(int32_t number) {
     }
   }
   return nullptr;
+}
+
+GroupCount CountConnected(const std::vector<std::pair<int64_t, int64_t>>& pairs) {
+  std::unordered_map<int64_t, int64_t> parent;
+  const auto root = [&](int64_t device) {
+    parent.emplace(device, device);
+    while (parent[device] != device) {
+      device = parent[device] = parent[parent[device]];
+    }
+    return device;
+  };
+  for (const auto& [source, target] : pairs) {
+    const int64_t from = root(source);
+    parent[from] = root(target);
+  }
+  GroupCount count;
+  std::unordered_map<int64_t, int64_t> sizes;
+  for (const auto& entry : std::unordered_map<int64_t, int64_t>(parent)) {
+    count.largest = std::max(count.largest, ++sizes[root(entry.first)]);
+  }
+  count.number = static_cast<int64_t>(sizes.size());
+  return count;
 }
 
 }  // namespace
@@ -102,9 +125,29 @@ std::string ElementTypeName(int32_t type) {
   return info != nullptr ? info->name : "type" + std::to_string(type);
 }
 
+std::optional<int32_t> ElementTypeNamed(std::string_view name) {
+  for (const ElementTypeInfo& info : kElementTypes) {
+    if (name == info.name) {
+      return info.number;
+    }
+  }
+  return std::nullopt;
+}
+
 int32_t ElementTypeBits(int32_t type) {
   const ElementTypeInfo* info = FindElementType(type);
   return info != nullptr ? info->bits : 0;
+}
+
+GroupCount CountGroups(const CollectiveSpec& spec) {
+  if (spec.op == OpKind::kCollectivePermute) {
+    return CountConnected(spec.pairs);
+  }
+  GroupCount count{spec.groups.size(), 0};
+  for (int64_t i = 0; i < count.number; ++i) {
+    count.largest = std::max(count.largest, spec.groups.offsets[i + 1] - spec.groups.offsets[i]);
+  }
+  return count;
 }
 
 std::string ElementTypeNames(const std::vector<int32_t>& types) {

@@ -38,6 +38,7 @@ constexpr int32_t kPred = 1, kS8 = 2, kS16 = 3, kS32 = 4, kS64 = 5, kU8 = 6, kU1
                   kF8E3M4 = 29, kF8E8M0FNU = 33;
 }  // namespace element_type
 std::string ElementTypeName(int32_t type);  // "f32"; "type77" for a number that is not known
+std::optional<int32_t> ElementTypeNamed(std::string_view name);
 // Bits of one element; 0 for tuples, tokens, opaques, buffers and unknown numbers.
 int32_t ElementTypeBits(int32_t type);
 
@@ -63,6 +64,14 @@ struct CollectiveSpec {
   ModulePlacement module;
   std::string unresolved;  // not empty: groups or pairs could not be read, and why
 };
+
+// How many groups take part, and the devices of the largest. Sets of devices that pairs connect, rings and chains, are
+// to a permute what groups are to the others.
+struct GroupCount {
+  int64_t number = 0;
+  int64_t largest = 0;
+};
+GroupCount CountGroups(const CollectiveSpec& spec);
 
 // "f32", or "f32,bf16" with each type once in order of appearance.
 std::string ElementTypeNames(const std::vector<int32_t>& types);

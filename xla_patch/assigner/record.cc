@@ -1,37 +1,9 @@
 #include "xla_patch/assigner/record.h"
 
-#include <algorithm>
 #include <cstdlib>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace xla_shmem {
 namespace {
-
-// Sets of devices connected by source-target pairs: rings and chains are to a permute what groups are to the others.
-void CountConnected(const std::vector<std::pair<int64_t, int64_t>>& pairs, CollectiveRecord* record) {
-  std::unordered_map<int64_t, int64_t> parent;
-  const auto root = [&](int64_t device) {
-    parent.emplace(device, device);
-    while (parent[device] != device) {
-      device = parent[device] = parent[parent[device]];
-    }
-    return device;
-  };
-  for (const auto& [source, target] : pairs) {
-    const int64_t from = root(source);
-    parent[from] = root(target);
-  }
-  std::unordered_map<int64_t, int64_t> sizes;
-  for (const auto& [source, target] : pairs) {
-    sizes[root(source)] = 0;
-  }
-  for (const auto& entry : std::unordered_map<int64_t, int64_t>(parent)) {
-    record->group_size = std::max(record->group_size, ++sizes[root(entry.first)]);
-  }
-  record->num_groups = static_cast<int64_t>(sizes.size());
-}
 
 int64_t ParseNumber(const std::string& text) { return std::strtoll(text.c_str(), nullptr, 10); }
 
@@ -43,15 +15,10 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
   record.op = OpName(spec.op);
   record.dtype = ElementTypeNames(spec.element_types);
   record.bytes = spec.bytes;
-  if (spec.op == OpKind::kCollectivePermute) {
-    record.num_pairs = static_cast<int64_t>(spec.pairs.size());
-    CountConnected(spec.pairs, &record);
-  } else {
-    record.num_groups = spec.groups.size();
-    for (int64_t i = 0; i < spec.groups.size(); ++i) {
-      record.group_size = std::max(record.group_size, spec.groups.offsets[i + 1] - spec.groups.offsets[i]);
-    }
-  }
+  record.num_pairs = static_cast<int64_t>(spec.pairs.size());
+  const GroupCount groups = CountGroups(spec);
+  record.num_groups = groups.number;
+  record.group_size = groups.largest;
   if (IsReducing(spec.op)) {
     record.reduction = ReductionName(spec.reduction);
   }

@@ -88,11 +88,11 @@ void BindGpuPlugin(nb::module_& m) {
   m.def(
       "set_gpu_pass",
       [](const Topology& topology, const Transport& transport, const std::string& profile, int64_t threshold,
-         const OpList& ops) {
-        PassHook::Get().SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, "gpu"));
+         const OpList& ops, const TuningTable* tuning) {
+        PassHook::Get().SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, tuning, "gpu"));
       },
       nb::arg("topology"), nb::arg("transport"), nb::kw_only(), nb::arg("profile") = "blog",
-      nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+      nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(),
       "Sets what the registered pass decides by; arguments as of run_pass. Holds for modules compiled from now on.");
   m.def(
       "reset_gpu_pass", [] { PassHook::Get().Reset(); },

@@ -19,6 +19,7 @@
 #include "xla_patch/ffi/nvshmem_bindings.h"
 #include "xla_patch/ffi/pass_bindings.h"
 #include "xla_patch/ffi/runtime.h"
+#include "xla_patch/ffi/tuning_bindings.h"
 
 namespace nb = nanobind;
 
@@ -101,6 +102,7 @@ NB_MODULE(_core, m) {
   m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
   // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
   nb::set_leak_warnings(false);
+  BindTuning(m);
   BindPass(m);
   BindGpuPlugin(m);
   BindGpuRuntime(m);

@@ -112,7 +112,10 @@ Profile ParseProfile(const std::string& name) {
   if (name == "domain") {
     return Profile::kDomain;
   }
-  throw nb::value_error(("unknown profile \"" + name + "\": use \"blog\" or \"domain\"").c_str());
+  if (name == "tuned") {
+    return Profile::kTuned;
+  }
+  throw nb::value_error(("unknown profile \"" + name + "\": use \"blog\", \"domain\" or \"tuned\"").c_str());
 }
 
 Lowering ParseLowering(const std::string& name) {
@@ -165,8 +168,9 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 }
 
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
-                      const std::string& profile, int64_t threshold, const OpList& ops, const std::string& lowering) {
-  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, lowering);
+                      const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                      const std::string& lowering) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
   PassResult result;
   std::string error;
   bool ok = false;
@@ -215,11 +219,15 @@ nb::list ScheduleOfBytes(const nb::bytes& module) {
 }  // namespace
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
-                            int64_t threshold, const OpList& ops, const std::string& lowering) {
+                            int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                            const std::string& lowering) {
   if (threshold < 0) {
     throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
   }
-  return {{ParseProfile(profile), threshold, ParseOps(ops)}, topology, transport, ParseLowering(lowering)};
+  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning},
+          topology,
+          transport,
+          ParseLowering(lowering)};
 }
 
 nb::list RecordList(const std::vector<CollectiveRecord>& records) {
@@ -290,11 +298,13 @@ void BindPass(nb::module_& m) {
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
-        nb::arg("lowering") = "cpu",
+        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-        "\"blog\" or "
-        "\"domain\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 for none. ops: (op, "
-        "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute. lowering: "
+        "\"blog\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 "
+        "for none. ops: (op, "
+        "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for \"tuned\" "
+        "all. tuning: what \"tuned\" goes "
+        "by; none: nothing was measured. lowering: "
         "\"cpu\", \"gpu\" or "
         "\"none\" "
         "(attributes only). ValueError if the bytes are not a well-formed module.");

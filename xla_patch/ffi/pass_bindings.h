@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/assigner/tuning.h"
 #include "xla_patch/hlo/pass.h"
 
 namespace xla_shmem {
@@ -20,9 +21,10 @@ void BindPass(nanobind::module_& m);
 // (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; none listed: the published two.
 using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 
-// What Python passes as keywords; ValueError if a name is unknown or a number is negative.
+// What Python passes as keywords; ValueError if a name is unknown or a number is negative. No table is an empty one.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
-                            int64_t threshold, const OpList& ops, const std::string& lowering);
+                            int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                            const std::string& lowering);
 
 // One dict per record.
 nanobind::list RecordList(const std::vector<CollectiveRecord>& records);

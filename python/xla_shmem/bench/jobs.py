@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import selectors
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -195,15 +196,37 @@ def mpi_settings(plan: Plan) -> list[str]:
     return [f"MPI: {version}: {' '.join([*parameters, *command])}"]
 
 
+@dataclasses.dataclass(frozen=True)
+class Start:
+    """How a job is started.
+
+    Attributes:
+      prefix: what comes before the ranks' program.
+      environment: of all that.
+      arguments: of the program, after the socket and the name of the job.
+    """
+
+    prefix: Sequence[str]
+    environment: dict[str, str]
+    arguments: Sequence[str] = ()
+
+
+def launched(plan: Plan, environ: Mapping[str, str]) -> Start:
+    """A job of `xla-shmem launch` on the CPU with the flag on, and these variables."""
+    devices = ("--devices-per-process", str(plan.devices_per_process))
+    bind = ["--bind"] if plan.bind else []
+    prefix = [*LAUNCHER, "-n", str(plan.processes), *devices, *bind, "--"]
+    return Start(prefix, cpu_environment(environ, flag=True))
+
+
 @contextlib.contextmanager
-def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
-    """Starts the jobs that a plan needs, yields them by the variants they run, and ends them.
+def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str, Job]]:
+    """Starts jobs of so many ranks each, yields them by name once all ranks wait for commands, and ends them.
 
     Raises:
-      BenchError: MPI is asked for and cannot be had.
+      BenchError: no socket can be made.
       JobFailed: a job did not come up.
     """
-    mpirun = mpi_command(plan) if "mpi" in plan.rivals else []
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-")))
         path = folder / "socket"
@@ -213,30 +236,36 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
         except OSError as error:
             raise BenchError(f"no socket can be made at {path}: {error}; set TMPDIR to a short path.") from None
         listener.listen()
-        program = [*WORKER, str(path)]
-        devices = ("--devices-per-process", str(plan.devices_per_process))
-        bind = ["--bind"] if plan.bind else []
-        launch = [*LAUNCHER, "-n", str(plan.processes), *devices, *bind, "--", *program, "shmem"]
-        shmem = stack.enter_context(Job("shmem", launch, _shmem_environment(), plan.processes, folder))
-        jobs = {"shmem": shmem} | ({"stock": shmem} if "stock" in plan.rivals else {})
+        jobs = {}
+        for name, start in starts.items():
+            command = [*start.prefix, *WORKER, str(path), name, *start.arguments]
+            jobs[name] = stack.enter_context(Job(name, command, start.environment, ranks, folder))
+        _accept(listener, jobs)
+        yield jobs
+
+
+@contextlib.contextmanager
+def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
+    """Starts the jobs that a plan needs, yields them by the variants they run, and ends them.
+
+    Raises:
+      BenchError: MPI is asked for and cannot be had.
+      JobFailed: a job did not come up.
+    """
+    mpirun = mpi_command(plan) if "mpi" in plan.rivals else []
+    # All operations of all sizes on SHMEM, where the user has not said which.
+    starts = {"shmem": launched(plan, {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", **os.environ})}
+    with contextlib.ExitStack() as stack:
         if mpirun:
             holder, port = reserve_port()
             stack.enter_context(holder)
             cores = len(os.sched_getaffinity(0))
             environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
             environment["JAX_NUM_CPU_DEVICES"] = "1"
-            command = [*mpirun, *program, "mpi", f"127.0.0.1:{port}", str(plan.processes)]
-            jobs["mpi"] = stack.enter_context(Job("mpi", command, environment, plan.processes, folder))
-        _accept(listener, {job.name: job for job in jobs.values()})
-        yield jobs
-
-
-def _shmem_environment() -> dict[str, str]:
-    """The flag on, and all operations of all sizes on SHMEM where the user has not said which."""
-    environment = cpu_environment(os.environ, flag=True)
-    environment.setdefault("XLA_SHMEM_OPS", "all")
-    environment.setdefault("XLA_SHMEM_THRESHOLD", "none")
-    return environment
+            starts["mpi"] = Start(mpirun, environment, (f"127.0.0.1:{port}", str(plan.processes)))
+        jobs = stack.enter_context(connected_jobs(starts, plan.processes))
+        carriers = {"shmem": "shmem", "stock": "shmem", "mpi": "mpi"}
+        yield {variant: jobs[carriers[variant]] for variant in ("shmem", *plan.rivals)}
 
 
 def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:

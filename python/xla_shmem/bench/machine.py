@@ -17,7 +17,7 @@ def describe_machine() -> dict[str, Any]:
     """Returns what a reader needs to judge the numbers, as it goes into the JSON report."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
         "kernel": platform.release(),
@@ -32,7 +32,8 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """What the kernel calls the processor; the architecture where it has no name for it."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

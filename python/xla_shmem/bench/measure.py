@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from xla_shmem.bench.jobs import Job
 from xla_shmem.bench.plan import Cell, Plan
@@ -30,7 +31,7 @@ def measure(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[Row]:
 
     Args:
       plan: what to measure.
-      jobs: by variant, SHMEM's first; a job may run several.
+      jobs: by variant; a job may run several. The first is the one whose ranks copy memory and call nothing.
 
     Raises:
       JobFailed: a job ended before it was told to.
@@ -40,7 +41,8 @@ def measure(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[Row]:
 
 
 def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
-    row = Row(cell, _prepare(jobs, cell))
+    row = _prepare(jobs, cell)
+    first = next(iter(jobs.values()))
     running = [variant for variant, times in row.times.items() if not times.reason]
     for variant in running:
         if plan.check:
@@ -52,23 +54,25 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
             times = row.times[variant]
             times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
         if cell.bytes >= _MEMCPY_FROM:
-            row.memcpy_gb_per_s.append(_memcpy(plan, jobs["shmem"], cell.bytes))
+            row.memcpy_gb_per_s.append(_memcpy(plan, first, cell.bytes))
         else:
-            row.empty_call_us.append(_empty_call(jobs["shmem"]))
+            row.empty_call_us.append(_empty_call(first))
     if plan.check:
         for variant in running:
             row.times[variant].wrong = (row.times[variant].wrong or 0) + _wrong(jobs[variant], variant)
     return row
 
 
-def _prepare(jobs: Mapping[str, Job], cell: Cell) -> dict[str, Times]:
+def _prepare(jobs: Mapping[str, Job], cell: Cell) -> Row:
     reasons: dict[str, str] = {}
+    records: dict[str, dict[str, Any]] = {}
     for job in dict.fromkeys(jobs.values()):
         variants = [variant for variant in jobs if jobs[variant] is job]
         answers = job.ask("prepare", cell=dataclasses.asdict(cell), variants=variants)
         for answer in answers:
             reasons |= answer["reasons"]
-    return {variant: Times(reason=reasons.get(variant, "")) for variant in jobs}
+            records |= answer["records"]
+    return Row(cell, {variant: Times(reason=reasons.get(variant, "")) for variant in jobs}, records=records)
 
 
 def _wrong(job: Job, variant: str) -> int:

@@ -35,6 +35,9 @@ RIVALS = ("stock", "mpi")
 
 VARIANTS = ("shmem", *RIVALS)
 
+#: Whether the pass has to carry a variant's collectives. Of other variants the rules of their job decide.
+CARRIED = {"shmem": True, "stock": False, "mpi": False}
+
 
 class BenchError(ValueError):
     """The benchmark cannot be run as asked; the message says why and what to change."""

@@ -23,6 +23,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from xla_shmem import _core
 from xla_shmem.bench import data
 from xla_shmem.bench.plan import Cell
 
@@ -77,13 +78,13 @@ class Program:
 
     Args:
       cell: what to run.
-      shmem: whether the pass has to move the collective.
+      carried: whether the pass has to move the collective; None: as its rules say.
 
     Raises:
       NotCarried: this transport does not run the collective.
     """
 
-    def __init__(self, cell: Cell, *, shmem: bool) -> None:
+    def __init__(self, cell: Cell, *, carried: bool | None) -> None:
         self._cell = cell
         self._mesh = mesh_of_job(cell.group)
         self._sharding = NamedSharding(self._mesh, _SHARDED)
@@ -91,12 +92,19 @@ class Program:
         self._buffers = self._fresh_buffers()
         self._compiled = self._compile()
         text = self._compiled.as_text()
-        if shmem and not _OURS.search(text):
+        if carried and not _OURS.search(text):
             raise NotCarried(why_not(text))
-        if not shmem and _OURS.search(text):
+        if carried is False and _OURS.search(text):
             raise RuntimeError("stock collectives were asked for, and the pass took them")
         if _COLLECTIVE.search(text[text.index("\nENTRY ") :]):
             raise RuntimeError(f"XLA took the {cell.op} out of the loop:\n{text}")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The collective as the pass describes it (`_core.CollectiveRecord`)."""
+        (module,) = self._compiled.runtime_executable().hlo_modules()
+        (record,) = _core.inspect_module(module.as_serialized_hlo_module_proto())
+        return dict(record)
 
     def run(self, turns: int) -> None:
         """Runs the collective `turns` times and waits for the end."""

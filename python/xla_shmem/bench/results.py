@@ -52,12 +52,14 @@ class Row:
       memcpy_gb_per_s: GB/s of a PE's `memcpy` of `cell.bytes` while all PEs copy, their mean, one value per round;
         empty for sizes at which a call's own cost is what one would measure.
       empty_call_us: for those sizes, µs that XLA takes for an FFI call whose handler does nothing, one value per round.
+      records: by variant that ran, its collective as the pass describes it (`_core.CollectiveRecord`).
     """
 
     cell: Cell
     times: dict[str, Times]
     memcpy_gb_per_s: list[float] = dataclasses.field(default_factory=list)
     empty_call_us: list[float] = dataclasses.field(default_factory=list)
+    records: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def algorithm_bandwidth(self, variant: str) -> float:
         """GB/s: bytes of the line over the median time."""

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xla_shmem.bench.plan import Cell
+from xla_shmem.bench.plan import CARRIED, Cell
 
 #: Ranks under mpirun; the names that Open MPI, and the many implementations that speak PMI, set.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -36,7 +36,7 @@ class _Rank:
         self._empty_call: Any = None
 
     def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
-        """Compiles a cell for each variant; returns why a variant does not run it."""
+        """Compiles a cell for each variant; returns why a variant does not run it, or what the pass says of it."""
         from xla_shmem import plugin
         from xla_shmem.bench.programs import NotCarried, Program
 
@@ -44,17 +44,18 @@ class _Rank:
         self._empty.clear()
         reasons = {}
         for variant in variants:
-            stock = plugin.stock_collectives() if variant != "shmem" else contextlib.nullcontext()
+            carried = CARRIED.get(variant)
+            stock = plugin.stock_collectives() if carried is False else contextlib.nullcontext()
             try:
                 with stock:
-                    self._programs[variant] = Program(Cell(**cell), shmem=variant == "shmem")
+                    self._programs[variant] = Program(Cell(**cell), carried=carried)
             except (NotCarried, NotImplementedError) as error:
                 reasons[variant] = str(error)
             except Exception as error:  # XLA's refusals have no type of their own
                 if "nimplemented" not in str(error) and "UNIMPLEMENTED" not in str(error):
                     raise
                 reasons[variant] = str(error).splitlines()[0]
-        return {"reasons": reasons}
+        return {"reasons": reasons, "records": {name: program.record for name, program in self._programs.items()}}
 
     def check(self, variant: str) -> dict[str, Any]:
         """Counts the wrong elements of one collective."""

@@ -1,0 +1,1 @@
+"""`xla-shmem tune`: which backend is faster on this machine, measured; see docs/tune.md."""

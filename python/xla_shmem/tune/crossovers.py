@@ -1,0 +1,60 @@
+"""Where one backend becomes faster than the other, asked of the very table that the pass decides by."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from xla_shmem.tune.table import Table
+
+Choice = Literal["NVSHMEM", "DEFAULT"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """What the table decides for an op, an element type and a group size.
+
+    Attributes:
+      op, dtype, group: which.
+      choices: (bytes, backend): from this size on it is this one. The first size is the smallest measured.
+      last: largest size measured, bytes.
+    """
+
+    op: str
+    dtype: str
+    group: int
+    choices: tuple[tuple[int, Choice], ...]
+    last: int
+
+
+def curves(table: Table) -> Iterator[Curve]:
+    """Yields what was measured, in that order; ties are DEFAULT's."""
+    core = table.core(table.platform)
+    names = dict.fromkeys((row.op, row.dtype, row.group) for row in table.rows)
+    for op, dtype, group in names:
+        sizes = sorted(row.bytes for row in table.rows if (row.op, row.dtype, row.group) == (op, dtype, group))
+
+        def choice(size: int, op: str = op, dtype: str = dtype, group: int = group) -> Choice:
+            return "NVSHMEM" if core.faster(op, dtype, group, size) == "NVSHMEM" else "DEFAULT"
+
+        yield Curve(op, dtype, group, tuple(_changes(sizes, choice)), sizes[-1])
+
+
+def _changes(sizes: list[int], choice: Callable[[int], Choice]) -> Iterator[tuple[int, Choice]]:
+    yield sizes[0], choice(sizes[0])
+    for low, high in itertools.pairwise(sizes):
+        if choice(low) != choice(high):
+            yield _first_with(choice(high), low, high, choice), choice(high)
+
+
+def _first_with(wanted: Choice, low: int, high: int, choice: Callable[[int], Choice]) -> int:
+    """A size in (low, high] from which on it is `wanted`."""
+    while high - low > 1:
+        middle = (low + high) // 2
+        if choice(middle) == wanted:
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,52 @@
+"""What `xla-shmem tune` prints: lines as they are measured, and the table's crossovers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xla_shmem.bench.plan import Cell
+from xla_shmem.collective_report import format_bytes
+from xla_shmem.tune.crossovers import Curve, curves
+from xla_shmem.tune.table import Measured, Table, TunedRow
+
+_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
+
+
+def heading() -> str:
+    """The columns of `row_line`."""
+    return "# " + _COLUMNS.format("op", "type", "group", "bytes", "NVSHMEM (µs)", "DEFAULT (µs)", "ratio")
+
+
+def row_line(row: TunedRow) -> str:
+    """One line measured: medians, where they may lie, and how many times as long DEFAULT takes."""
+    ratio = f"{row.default.median_us / row.nvshmem.median_us:.2f}x" if row.default else ""
+    times = (_times(row.nvshmem), _times(row.default) if row.default else "not run")
+    return "  " + _COLUMNS.format(row.op, row.dtype, row.group, row.bytes, *times, ratio)
+
+
+def left_out(cell: Cell, reason: str) -> str:
+    """Says of a line that it is not in the table."""
+    return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason or 'XLA carries it as a type measured before'}"
+
+
+def crossover_lines(table: Table) -> Iterator[str]:
+    """Yields, for each op, type and group size, which backend the table chooses at which sizes."""
+    yield "# faster backend by bytes of the result; DEFAULT where no difference can be told"
+    for curve in curves(table):
+        yield f"  {curve.op:<20} {curve.dtype:>5}, groups of {curve.group}: {_choices(curve)}"
+
+
+def measured_line(table: Table) -> str:
+    """Says when and where the table was measured."""
+    facts = table.measured
+    machine = ", ".join(f"{name} {value}" for name, value in table.fingerprint.items())
+    return f"# measured {facts.get('date', 'at an unknown date')}, load {facts.get('load', 'unknown')}; {machine}"
+
+
+def _choices(curve: Curve) -> str:
+    parts = [f"{backend} from {format_bytes(first)}" for first, backend in curve.choices]
+    return "; ".join([*parts, f"measured up to {format_bytes(curve.last)}"])
+
+
+def _times(times: Measured) -> str:
+    return f"{times.median_us:.2f} ({times.low_us:.2f} to {times.high_us:.2f})"

@@ -1,0 +1,142 @@
+"""Holds profile `tuned` against what it has to choose from: stock JAX, and profile `blog`, in turns.
+
+`blog` and `tuned` are jobs of their own, with their rules in the environment as a user would set them; stock runs in
+the first. Where `tuned` compiles to the same backend as the better of the two, its program is the same, and what the
+times differ by is this run's noise. Where it chose otherwise it has to be no slower by the comparison that the pass
+itself makes of two backends.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+from xla_shmem.bench import jobs, measure
+from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.results import Row
+from xla_shmem.tune.table import Measured, Table, TunedRow
+
+#: `same`: tuned runs the backend of the better one. Else its own choice is `faster`, `even` (no difference can be
+#: told) or `slower`.
+Verdict = Literal["same", "faster", "even", "slower"]
+
+_COLUMNS = "{:<15} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One line: medians in µs (stock None where XLA cannot run the op) and what came of it.
+
+    Attributes:
+      backend: what `tuned` chose.
+      ratio: median of `tuned` over that of the better of the others.
+    """
+
+    op: str
+    dtype: str
+    group: int
+    bytes: int
+    stock_us: float | None
+    blog_us: float | None
+    tuned_us: float
+    backend: str
+    ratio: float
+    verdict: Verdict
+
+    def line(self) -> str:
+        """The line as text."""
+        us = ("" if time is None else f"{time:.2f}" for time in (self.stock_us, self.blog_us, self.tuned_us))
+        row = (self.op, self.dtype, self.group, self.bytes, *us, self.backend, f"{self.ratio:.2f}", self.verdict)
+        return "  " + _COLUMNS.format(*row)
+
+
+def heading() -> str:
+    """The columns of `Comparison.line`."""
+    names = ("op", "type", "group", "bytes", "stock (µs)", "blog (µs)", "tuned (µs)", "choice", "ratio", "verdict")
+    return "# " + _COLUMNS.format(*names)
+
+
+def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
+    """Yields each line of the plans as it is measured.
+
+    Raises:
+      BenchError: `tuned` did not run a collective that the others ran.
+      JobFailed: a job ended before it was told to.
+    """
+    tuned = {"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(table.absolute())}
+    # An empty variable counts as unset: what a user gets who sets nothing but the profile.
+    unset = {"XLA_SHMEM_OPS": "", "XLA_SHMEM_THRESHOLD": ""}
+    starts = {
+        "blog": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "blog"}),
+        "tuned": jobs.launched(every[0], {**os.environ, **unset, **tuned}),
+    }
+    with jobs.connected_jobs(starts, every[0].processes) as running:
+        variants = {"stock": running["blog"], "blog": running["blog"], "tuned": running["tuned"]}
+        for plan in every:
+            for row in measure.measure(plan, variants):
+                yield judge(row)
+
+
+def judge(row: Row) -> Comparison:
+    """Returns what a line with the variants `stock`, `blog` and `tuned` says.
+
+    Raises:
+      BenchError: `tuned` did not run the collective.
+    """
+    if not row.times["tuned"].us:
+        raise BenchError(f"{row.cell.op} of {row.cell.bytes} B did not run: {row.times['tuned'].reason}.")
+    medians = {name: times.median for name, times in row.times.items() if times.us}
+    rivals = {name: us for name, us in medians.items() if name != "tuned"}
+    better = min(rivals, key=rivals.__getitem__, default="tuned")
+    chosen = {name: str(row.records[name]["lowered"]) for name in medians}
+    return Comparison(
+        op=row.cell.op,
+        dtype=row.cell.dtype,
+        group=row.cell.group,
+        bytes=row.cell.bytes,
+        stock_us=medians.get("stock"),
+        blog_us=medians.get("blog"),
+        tuned_us=medians["tuned"],
+        backend=chosen["tuned"],
+        ratio=medians["tuned"] / medians[better],
+        verdict="same" if chosen["tuned"] == chosen[better] else _own_choice(row, better),
+    )
+
+
+def _own_choice(row: Row, better: str) -> Verdict:
+    record = row.records["tuned"]
+    on_shmem = "tuned" if record["lowered"] == "NVSHMEM" else better
+    on_default = better if on_shmem == "tuned" else "tuned"
+    times = (Measured.of(row.times[on_shmem]), Measured.of(row.times[on_default]))
+    line = TunedRow(record["op"], row.cell.dtype, row.cell.group, row.cell.bytes, *times)
+    faster = Table("cpu", {}, {}, (line,)).core("cpu").faster(line.op, line.dtype, line.group, line.bytes)
+    if faster == "neither":
+        return "even"
+    return "faster" if faster == record["lowered"] else "slower"
+
+
+def summary(comparisons: Sequence[Comparison]) -> list[str]:
+    """What it comes to, in sentences."""
+    counts = {verdict: sum(one.verdict == verdict for one in comparisons) for verdict in ("same", "faster", "even")}
+    lines = [
+        f"# {len(comparisons)} lines: tuned ran what the better of stock and blog ran in {counts['same']}, was faster "
+        f"by a choice of its own in {counts['faster']}, even in {counts['even']}, and slower in "
+        f"{len(slower(comparisons))}."
+    ]
+    noise = sorted(one.ratio for one in comparisons if one.verdict == "same")
+    if len(noise) >= 2:
+        tenths = statistics.quantiles(noise, n=20, method="inclusive")
+        lines.append(
+            f"# noise of this run, from the same programs in two jobs: ratio {statistics.median(noise):.2f} in the "
+            f"median, {tenths[0]:.2f} to {tenths[-1]:.2f} for nine in ten."
+        )
+    return lines
+
+
+def slower(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The lines that speak against the table."""
+    return [one for one in comparisons if one.verdict == "slower"]

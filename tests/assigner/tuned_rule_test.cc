@@ -1,0 +1,137 @@
+#include "xla_patch/assigner/tuned_rule.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "tests/assigner/specs.h"
+
+namespace xla_shmem {
+namespace {
+
+using element_type::kBF16;
+using element_type::kF32;
+using test::AllReduce;
+using test::MakeTopology;
+using test::Permute;
+
+constexpr int64_t kMiB = int64_t{1} << 20;
+
+Options Tuned(std::vector<TuningRow> rows) {
+  Options options;
+  options.profile = Profile::kTuned;
+  std::string error;
+  const bool ok = TuningTable::Create(std::move(rows), &options.tuning, &error);
+  CHECK_MESSAGE(ok, error);
+  return options;
+}
+
+// All-reduce in groups of 2: NVSHMEM up to somewhere between 1 KiB and 1 MiB.
+Options SmallOnNvshmem() {
+  return Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {2.04, 1.9, 2.1}, {310, 306, 314}},
+                {OpKind::kAllReduce, kF32, 2, kMiB, {12345, 12325, 12365}, {700, 691, 709}}});
+}
+
+TEST_CASE("the faster backend is taken, with both times in the reason") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  const Decision small = Decide(AllReduce({{0, 1}}, 1024, topology), topology, SmallOnNvshmem());
+  CHECK(small.backend == Backend::kNvshmem);
+  CHECK(small.rule == "tuned");
+  CHECK(small.reason ==
+        "the group of 2 within one NVLink domain each; all-reduce of 1.0 KiB: NVSHMEM 2.0 µs, DEFAULT 310 µs measured "
+        "(f32, groups of 2)");
+  const Decision large = Decide(AllReduce({{0, 1}}, kMiB, topology), topology, SmallOnNvshmem());
+  CHECK(large.backend == Backend::kDefault);
+  CHECK(large.rule == "tuned");
+  CHECK(large.reason.find("NVSHMEM 12.3 ms, DEFAULT 700 µs measured") != std::string::npos);
+}
+
+TEST_CASE("a reason says what was not measured exactly") {
+  const Topology topology = MakeTopology(6, 1, 8);
+  const auto reason = [&](CollectiveSpec spec) {
+    const std::string text = Decide(spec, topology, SmallOnNvshmem()).reason;
+    return text.substr(text.find("measured ("));
+  };
+  CHECK(reason(AllReduce({{0, 1}}, 2048, topology)) == "measured (f32, groups of 2, between 1.0 KiB and 1.0 MiB)");
+  CHECK(reason(AllReduce({{0, 1, 2}}, 16, topology)) ==
+        "measured (f32, groups of 2 for 3, at 1.0 KiB, the smallest size)");
+  CollectiveSpec narrow = AllReduce({{0, 1}}, 64 * kMiB, topology);
+  narrow.element_types = {kBF16, kF32};
+  CHECK(reason(narrow) == "measured (f32 for bf16, groups of 2, at 1.0 MiB, the largest size)");
+  narrow.element_types.clear();
+  CHECK(reason(narrow).find("measured (f32 for type0") == 0);
+}
+
+TEST_CASE("the type that a permute moves makes no difference, and its ring is its group") {
+  const Topology topology = MakeTopology(4, 1, 8);
+  CollectiveSpec spec = Permute({{0, 1}, {1, 2}, {2, 3}, {3, 0}}, 4096, topology);
+  spec.element_types = {kBF16};
+  const Options options = Tuned({{OpKind::kCollectivePermute, kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
+                                 {OpKind::kCollectivePermute, kF32, 4, 4096, {1, 1, 1}, {9, 9, 9}}});
+  const Decision decision = Decide(spec, topology, options);
+  CHECK(decision.backend == Backend::kNvshmem);
+  CHECK(decision.reason ==
+        "all 4 pairs within one NVLink domain each; collective-permute of 4.0 KiB: NVSHMEM 1.0 µs, DEFAULT 9.0 µs "
+        "measured (f32, groups of 4)");
+}
+
+TEST_CASE("what cannot be told apart stays, and says how far it is uncertain") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  const Options options = Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {20, 18, 25.5}, {25, 21.5, 31}}});
+  const Decision decision = Decide(AllReduce({{0, 1}}, 1024, topology), topology, options);
+  CHECK(decision.backend == Backend::kDefault);
+  CHECK(decision.rule == "tuned-tie");
+  CHECK(decision.reason.find("(f32, groups of 2), which may be 18.0 µs to 25.5 µs and 21.5 µs to 31.0 µs") !=
+        std::string::npos);
+}
+
+TEST_CASE("an op that was not measured stays") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  const Decision decision = Decide(Permute({{0, 1}}, 4, topology), topology, SmallOnNvshmem());
+  CHECK(decision.backend == Backend::kDefault);
+  CHECK(decision.rule == "tuned-unmeasured");
+  CHECK(decision.reason == "collective-permute is not in the tuning table");
+}
+
+TEST_CASE("an op that the default backend does not run goes") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  CollectiveSpec spec = AllReduce({{0, 1}}, 1024, topology);
+  spec.op = OpKind::kCollectiveBroadcast;
+  const Options options = Tuned({{OpKind::kCollectiveBroadcast,
+                                  kF32,
+                                  2,
+                                  64,
+                                  {5, 4, 6},
+                                  {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity(),
+                                   std::numeric_limits<double>::infinity()}}});
+  const Decision decision = Decide(spec, topology, options);
+  CHECK(decision.backend == Backend::kNvshmem);
+  CHECK(decision.reason.find("NVSHMEM 5.0 µs, DEFAULT not run measured") != std::string::npos);
+}
+
+TEST_CASE("place goes before times") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  const Decision decision = Decide(AllReduce({{1, 2}}, 1024, topology), topology, SmallOnNvshmem());
+  CHECK(decision.backend == Backend::kDefault);
+  CHECK(decision.rule == "group-across-domains");
+}
+
+TEST_CASE("the threshold has no say, a limit in XLA_SHMEM_OPS has") {
+  const Topology topology = MakeTopology(2, 1, 8);
+  Options options = Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {1, 1, 1}, {9, 9, 9}}});
+  options.threshold = 0;
+  CHECK(Decide(AllReduce({{0, 1}}, 64 * kMiB, topology), topology, options).backend == Backend::kNvshmem);
+  options.ops = {{OpKind::kAllReduce, 4096}};
+  CHECK(Decide(AllReduce({{0, 1}}, 4096, topology), topology, options).rule == "size");
+  CHECK(Decide(AllReduce({{0, 1}}, 4095, topology), topology, options).rule == "tuned");
+}
+
+TEST_CASE("without a list every op is considered, with one only its own") {
+  Options options = Tuned({});
+  CHECK(IsConsidered(OpKind::kAllToAll, options));
+  options.ops = {{OpKind::kAllReduce, std::nullopt}};
+  CHECK_FALSE(IsConsidered(OpKind::kAllToAll, options));
+}
+
+}  // namespace
+}  // namespace xla_shmem

@@ -1,0 +1,183 @@
+#include "xla_patch/assigner/tuning.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace xla_shmem {
+namespace {
+
+using element_type::kBF16;
+using element_type::kF16;
+using element_type::kF32;
+using element_type::kF64;
+using element_type::kS16;
+using element_type::kS32;
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+TuningRow Row(OpKind op, int32_t type, int64_t group, int64_t bytes, double nvshmem, double on_default) {
+  return {op, type, group, bytes, {nvshmem, nvshmem, nvshmem}, {on_default, on_default, on_default}};
+}
+
+TuningTable Make(std::vector<TuningRow> rows) {
+  TuningTable table;
+  std::string error;
+  const bool ok = TuningTable::Create(std::move(rows), &table, &error);
+  CHECK_MESSAGE(ok, error);
+  return table;
+}
+
+std::string ErrorOf(std::vector<TuningRow> rows) {
+  TuningTable table;
+  std::string error;
+  CHECK_FALSE(TuningTable::Create(std::move(rows), &table, &error));
+  CHECK(table.num_rows() == 0);
+  return error;
+}
+
+TuningTable Sizes() {
+  return Make({Row(OpKind::kAllReduce, kF32, 4, 4096, 100, 10), Row(OpKind::kAllReduce, kF32, 4, 64, 1, 1000),
+               Row(OpKind::kAllReduce, kF32, 4, 1024, 10, 100)});
+}
+
+TEST_CASE("a measured size is taken as it was measured") {
+  const std::optional<Estimate> found = Sizes().Find(OpKind::kAllReduce, kF32, 4, 1024);
+  REQUIRE(found.has_value());
+  CHECK(found->nvshmem.us == 10);
+  CHECK(found->on_default.us == 100);
+  CHECK(found->smaller == 1024);
+  CHECK(found->larger == 1024);
+}
+
+TEST_CASE("between two sizes times lie on a line in the logarithms") {
+  // 256 B is half the way from 64 B to 1 KiB, 2 KiB half the way to 4 KiB.
+  const std::optional<Estimate> found = Sizes().Find(OpKind::kAllReduce, kF32, 4, 256);
+  REQUIRE(found.has_value());
+  CHECK(found->nvshmem.us == doctest::Approx(std::sqrt(10.0)));
+  CHECK(found->on_default.us == doctest::Approx(std::sqrt(1e5)));
+  CHECK(found->smaller == 64);
+  CHECK(found->larger == 1024);
+  CHECK(Sizes().Find(OpKind::kAllReduce, kF32, 4, 2048)->nvshmem.us == doctest::Approx(std::sqrt(1e3)));
+}
+
+TEST_CASE("the ends of an interval are interpolated as the median is") {
+  const TuningTable table = Make({{OpKind::kAllGather, kF32, 2, 100, {10, 10, 20}, {10, 1, 10}},
+                                  {OpKind::kAllGather, kF32, 2, 10000, {1000, 90, 2000}, {10, 4, 1000}}});
+  const std::optional<Estimate> found = table.Find(OpKind::kAllGather, kF32, 2, 1000);
+  CHECK(found->nvshmem.us == doctest::Approx(100));
+  CHECK(found->nvshmem.low_us == doctest::Approx(30));
+  CHECK(found->nvshmem.high_us == doctest::Approx(200));
+  CHECK(found->on_default.low_us == doctest::Approx(2));
+  CHECK(found->on_default.high_us == doctest::Approx(100));
+}
+
+TEST_CASE("outside the measured range the nearest end holds") {
+  for (const int64_t bytes : {int64_t{-5}, int64_t{0}, int64_t{63}}) {
+    const std::optional<Estimate> below = Sizes().Find(OpKind::kAllReduce, kF32, 4, bytes);
+    CHECK(below->nvshmem.us == 1);
+    CHECK(below->smaller == 64);
+    CHECK(below->larger == 64);
+  }
+  const std::optional<Estimate> above = Sizes().Find(OpKind::kAllReduce, kF32, 4, INT64_MAX);
+  CHECK(above->on_default.us == 10);
+  CHECK(above->smaller == 4096);
+}
+
+TEST_CASE("an op that was not measured has no times") {
+  CHECK_FALSE(Sizes().Find(OpKind::kAllGather, kF32, 4, 1024).has_value());
+  CHECK_FALSE(TuningTable().Find(OpKind::kAllReduce, kF32, 4, 1024).has_value());
+}
+
+TEST_CASE("the nearest group size by ratio is taken, the larger of two") {
+  const TuningTable table =
+      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 8, 64, 1, 1)});
+  const auto group_for = [&](int64_t group) { return table.Find(OpKind::kAllReduce, kF32, group, 64)->group_size; };
+  CHECK(group_for(2) == 2);
+  CHECK(group_for(3) == 2);
+  CHECK(group_for(4) == 8);
+  CHECK(group_for(64) == 8);
+  CHECK(group_for(1) == 2);
+  CHECK(group_for(0) == 2);
+}
+
+TEST_CASE("group size goes before element type") {
+  const TuningTable table =
+      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF16, 8, 64, 1, 1)});
+  const std::optional<Estimate> found = table.Find(OpKind::kAllReduce, kF32, 8, 64);
+  CHECK(found->group_size == 8);
+  CHECK(found->element_type == kF16);
+}
+
+TEST_CASE("the nearest element type is the same, then one of its kind and width") {
+  const TuningTable table =
+      Make({Row(OpKind::kAllReduce, kS32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1),
+            Row(OpKind::kAllReduce, kF16, 2, 64, 1, 1)});
+  const auto type_for = [&](int32_t type) { return table.Find(OpKind::kAllReduce, type, 2, 64)->element_type; };
+  CHECK(type_for(kF32) == kF32);
+  CHECK(type_for(kF64) == kF32);
+  CHECK(type_for(kBF16) == kF16);
+  CHECK(type_for(kS16) == kS32);
+  CHECK(type_for(element_type::kPred) == kS32);
+  CHECK(type_for(element_type::kC64) == kF32);
+  // Whatever a corrupt module says.
+  CHECK(table.Find(OpKind::kAllReduce, -77, INT64_MAX, INT64_MIN).has_value());
+}
+
+TEST_CASE("curves do not run into one another") {
+  const TuningTable table =
+      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 4, 1024, 5, 5),
+            Row(OpKind::kCollectivePermute, kF32, 2, 4096, 7, 7)});
+  CHECK(table.Find(OpKind::kAllReduce, kF32, 2, 512)->nvshmem.us == 1);
+  CHECK(table.Find(OpKind::kAllReduce, kF32, 4, 64)->nvshmem.us == 5);
+  CHECK(table.Find(OpKind::kAllReduce, kF32, 4, 1 << 20)->nvshmem.us == 5);
+}
+
+TEST_CASE("a backend that does not run an op takes for ever, between sizes too") {
+  const TuningTable table = Make({Row(OpKind::kCollectiveBroadcast, kF32, 2, 64, 1, kNever),
+                                  Row(OpKind::kCollectiveBroadcast, kF32, 2, 4096, 3, kNever),
+                                  Row(OpKind::kCollectiveBroadcast, kF32, 2, 65536, 3, 5)});
+  for (const int64_t bytes : {64, 100, 4096, 5000}) {
+    const std::optional<Estimate> found = table.Find(OpKind::kCollectiveBroadcast, kF32, 2, bytes);
+    CHECK(std::isinf(found->on_default.us));
+    CHECK(std::isinf(found->on_default.low_us));
+    CHECK(Compare(found->nvshmem, found->on_default) == Faster::kNvshmem);
+  }
+}
+
+TEST_CASE("medians are told apart unless one lies in the other's interval") {
+  CHECK(Compare({10, 8, 12}, {13, 11, 15}) == Faster::kNvshmem);
+  CHECK(Compare({13, 11, 15}, {10, 8, 12}) == Faster::kDefault);
+  CHECK(Compare({10, 8, 13}, {13, 11, 15}) == Faster::kNeither);
+  CHECK(Compare({10, 8, 12}, {13, 10, 15}) == Faster::kNeither);
+  CHECK(Compare({10, 10, 10}, {10, 10, 10}) == Faster::kNeither);
+  // Two peaks far apart: the interval is wide, and all of it is slower.
+  CHECK(Compare({21, 15, 40}, {1422, 165, 4100}) == Faster::kNvshmem);
+}
+
+TEST_CASE("rows that cannot be are refused by name") {
+  const TuningRow good = Row(OpKind::kAllReduce, kF32, 2, 64, 1, 2);
+  CHECK(ErrorOf({good, Row(OpKind::kAllGather, kF32, 2, 64, 1, 1), good}) ==
+        "all-reduce of 64 B (f32, groups of 2) occurs twice");
+  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 0, 1, 1)}).find("size must be at least 1") != std::string::npos);
+  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 0, 64, 1, 1)}).find("at least 1") != std::string::npos);
+  CHECK(ErrorOf({Row(OpKind::kAllReduce, 13, 2, 64, 1, 1)}) == "element type 13 has no size");
+  for (const double us : {0.0, -1.0, kNaN}) {
+    CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, us, 1)}).find("times must be above 0") != std::string::npos);
+    CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, 1, us)}).find("times must be above 0") != std::string::npos);
+  }
+  for (const BackendTime& outside : {BackendTime{1, 2, 3}, BackendTime{4, 2, 3}, BackendTime{1, kNaN, 3}}) {
+    TuningRow row = good;
+    row.on_default = outside;
+    CHECK(ErrorOf({row}).find("a median within its interval") != std::string::npos);
+  }
+  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, kNever, 1)}).find("must be finite") != std::string::npos);
+  TuningRow half = good;
+  half.on_default = {1, 1, kNever};
+  CHECK(ErrorOf({half}).find("all of the default backend infinite") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace xla_shmem

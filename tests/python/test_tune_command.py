@@ -1,0 +1,230 @@
+"""`xla-shmem tune` without ranks: what it refuses, what it prints of a table, how it judges times."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from tuning_tables import here, row, written
+
+from xla_shmem.bench import jobs
+from xla_shmem.bench.plan import BenchError, Cell, Plan
+from xla_shmem.bench.results import Row, Times
+from xla_shmem.cli import main
+from xla_shmem.tune import crossovers, measuring, report, verify
+from xla_shmem.tune.table import Measured
+
+
+@pytest.fixture(autouse=True)
+def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in [name for name in os.environ if name.startswith("XLA_SHMEM_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["-p", "1"], "one PE has nobody to talk to"),
+        (["-p", "4", "--groups", "3"], "--groups 3: '3' does not divide 4 PEs"),
+        (["-p", "4", "--groups", "2,two"], "'two' does not divide 4 PEs"),
+        (["--op", "reduce"], "'reduce' is not one of"),
+        (["-d", "f8"], "'f8' is not one of"),
+        (["-b", "1K", "-e", "8"], "--minbytes 1024 is more than --maxbytes 8"),
+        (["--show", "--verify"], "give one of them"),
+        (["--show"], "there is no such file; `xla-shmem tune` makes one."),
+        (["--verify"], "there is no such file; `xla-shmem tune` makes one."),
+    ],
+)
+def test_bad_usage_is_one_sentence_and_exit_code_2(options: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, ["tune", *options])
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.split())
+    assert "Traceback" not in result.stderr
+
+
+def test_groups_are_powers_of_two_and_all() -> None:
+    assert measuring.group_sizes(None, 8) == (2, 4, 8)
+    assert measuring.group_sizes(None, 6) == (2, 6)
+    assert measuring.group_sizes(None, 3) == (3,)
+    assert measuring.group_sizes(" 4, 2,4", 8) == (4, 2)
+
+
+def test_every_group_and_type_has_its_plan() -> None:
+    found = measuring.plans(Plan(processes=4, ops=("permute",)), (2, 4), ("f32", "s8"))
+    assert [(plan.group, plan.dtype) for plan in found] == [(2, "f32"), (2, "s8"), (4, "f32"), (4, "s8")]
+
+
+def test_a_row_is_what_the_pass_saw_of_it() -> None:
+    record = {"op": "reduce-scatter", "dtype": "f32", "group_size": 2, "bytes": 2048}
+    measured = {"shmem": Times([1.0, 2.0]), "stock": Times([30.0, 10.0, 20.0])}
+    found = measuring.tuned_row(measured, {"shmem": record})
+    assert found is not None
+    assert (found.op, found.dtype, found.group, found.bytes) == ("reduce-scatter", "f32", 2, 2048)
+    assert found.nvshmem == Measured.of(measured["shmem"])
+    assert found.default == Measured.of(measured["stock"])
+    unrun = measuring.tuned_row({"shmem": Times([1.0]), "stock": Times(reason="cannot")}, {"shmem": record})
+    assert unrun is not None
+    assert unrun.default is None
+    assert measuring.tuned_row({"shmem": Times(reason="veto"), "stock": Times([1.0])}, {}) is None
+
+
+def test_crossovers_are_where_the_pass_changes_its_mind() -> None:
+    table = here(
+        row("all-to-all", 64, 1.0, 100.0),
+        row("all-to-all", 4096, 10.0, 100.0),
+        row("all-to-all", 65536, 1000.0, 100.0),
+        row("all-to-all", 1 << 20, 1000.0, 8000.0),
+        row("all-reduce", 64, 5.0, 5.0),
+    )
+    to_all, reduce = crossovers.curves(table)
+    assert [backend for _, backend in to_all.choices] == ["NVSHMEM", "DEFAULT", "NVSHMEM"]
+    assert to_all.choices[0][0] == 64
+    # Both curves meet half the way in the logarithms: 4 KiB and 64 KiB, at 10 µs and 1000.
+    assert to_all.choices[1][0] == pytest.approx(16384, abs=1)
+    core = table.core("cpu")
+    for first, backend in to_all.choices[1:]:
+        assert (core.faster("all-to-all", "f32", 2, first) == "NVSHMEM") == (backend == "NVSHMEM")
+        assert (core.faster("all-to-all", "f32", 2, first - 1) == "NVSHMEM") != (backend == "NVSHMEM")
+    assert reduce.choices == ((64, "DEFAULT"),)
+
+
+def test_show_prints_what_the_table_decides_also_of_another_machine(tmp_path: Path) -> None:
+    path = written(tmp_path / "t.json", row("all-gather", 64, 1.0, 9.0), row("all-gather", 1 << 20, 9.0, 1.0))
+    path.write_text(path.read_text().replace('"processors": "', '"processors": "9'))
+    result = CliRunner().invoke(main, ["tune", "--show", "-o", str(path)])
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.stdout.splitlines() if not line.startswith("#")]
+    assert " ".join(line.split()) == (
+        "all-gather f32, groups of 2: NVSHMEM from 64 B; DEFAULT from 8.0 KiB; measured up to 1.0 MiB"
+    )
+    assert "measured 2026-11-21" in result.stdout
+
+
+def test_a_line_has_a_value_under_every_heading() -> None:
+    line = report.row_line(row("all-reduce", 64, 2.0, 9.0))
+    values = "all-reduce f32 2 64 2.00 (2.00 to 2.00) 9.00 (9.00 to 9.00) 4.50x"
+    assert " ".join(line.split()) == values
+    assert len(line) == len(report.heading())
+    assert "not run" in report.row_line(row("collective-broadcast", 64, 2.0, None))
+
+
+def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Comparison:
+    lowered = dict(zip(("stock", "blog", "tuned"), backends, strict=True))
+    variants = {name: Times(us[name]) if us[name] else Times(reason="XLA cannot") for name in lowered}
+    records = {name: {"op": "collective-permute", "lowered": backend} for name, backend in lowered.items()}
+    return verify.judge(Row(Cell("permute", 16, "f32", "", 2, False), variants, records=records))
+
+
+def test_the_same_backend_as_the_better_one_is_noise_however_it_went() -> None:
+    found = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, blog=[10.0] * 8, tuned=[15.0] * 8)
+    assert (found.verdict, found.backend, found.ratio) == ("same", "NVSHMEM", 1.5)
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(5.0, "faster"), (10.5, "even"), (20.0, "slower")])
+def test_a_choice_of_its_own_is_judged_as_the_pass_does(tuned: float, verdict: str) -> None:
+    def around(us: float) -> list[float]:
+        return [us - 2, us - 1, us, us + 1, us + 2] * 4  # the median may be 1 less or more
+
+    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=around(10.0), blog=around(30.0), tuned=around(tuned))
+    assert found.verdict == verdict
+
+
+def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:
+    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[], blog=[], tuned=[5.0, 6.0])
+    assert (found.verdict, found.stock_us, found.blog_us) == ("same", None, None)
+    assert found.line().split()[-3:] == ["NVSHMEM", "1.00", "same"]
+    with pytest.raises(BenchError, match="permute of 64 B did not run: XLA cannot"):
+        _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[1.0], blog=[1.0], tuned=[])
+
+
+def test_the_summary_counts_and_tells_the_noise() -> None:
+    same = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, blog=[10.0] * 8, tuned=[11.0] * 8)
+    worse = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[5.0] * 8, blog=[5.0] * 8, tuned=[9.0] * 8)
+    counts, noise = verify.summary([same, same, worse])
+    assert "3 lines: tuned ran what the better of stock and blog ran in 2" in counts
+    assert counts.endswith("and slower in 1.")
+    assert "ratio 1.10 in the median, 1.10 to 1.10" in noise
+    assert verify.slower([same, worse]) == [worse]
+
+
+class _Measured:
+    """Stands for the job: the lines it is told to have measured, then whatever ends it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, wrong: int = 0, end: type[BaseException] | None = None) -> None:
+        self._wrong, self._end = wrong, end
+        monkeypatch.setattr(measuring, "measure_rows", self._rows)
+
+    def _rows(self, every: Any) -> Iterator[Any]:
+        cell = Cell("permute", 16, "f32", "", 2, False)
+        yield Row(cell, {"shmem": Times([1.0], wrong=self._wrong)}), row("collective-permute", 64, 1.0, 100.0)
+        if self._end is not None:
+            raise self._end("the end")
+
+
+def _tune(path: Path) -> Any:
+    return CliRunner().invoke(main, ["tune", "-o", str(path)])
+
+
+def test_a_whole_run_is_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.json"
+    path.with_name("tuning.json.partial").write_text("of a run before")
+    _Measured(monkeypatch)
+    result = _tune(path)
+    assert result.exit_code == 0, result.output
+    assert "NVSHMEM from 64 B; measured up to 64 B" in result.stdout
+    assert f"# written; to use it: XLA_SHMEM_PROFILE=tuned XLA_SHMEM_TUNING={path}" in result.stdout
+    assert [file.name for file in tmp_path.glob("tuning*")] == ["tuning.json"]
+    assert CliRunner().invoke(main, ["tune", "--show", "-o", str(path)]).exit_code == 0
+
+
+@pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (jobs.JobFailed, 1)])
+def test_a_run_that_ends_early_keeps_its_lines_beside_the_old_table(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, end: type[BaseException], code: int
+) -> None:
+    path = written(tmp_path / "tuning.json", row("all-gather", 64, 1.0, 9.0))
+    old = path.read_text()
+    _Measured(monkeypatch, end=end)
+    assert _tune(path).exit_code == code
+    assert path.read_text() == old
+    partial = CliRunner().invoke(main, ["tune", "--show", "-o", f"{path}.partial"])
+    assert partial.exit_code == 2
+    assert "holds only what was measured until `xla-shmem tune` was stopped" in partial.stderr
+    assert '"collective-permute"' in Path(f"{path}.partial").read_text()
+
+
+def test_what_is_not_in_the_table_is_said_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def rows(every: Any) -> Iterator[Any]:
+        cell = Cell("all-gather", 16, "bf16", "", 2, False)
+        yield Row(cell, {"shmem": Times(reason="process 1 runs without xla-shmem")}), None
+        yield Row(cell, {"shmem": Times([1.0])}), None
+
+    monkeypatch.setattr(measuring, "measure_rows", rows)
+    result = _tune(tmp_path / "tuning.json")
+    assert result.exit_code == 1
+    assert "# all-gather of 64 B (bf16): process 1 runs without xla-shmem" in result.stdout
+    assert "# all-gather of 64 B (bf16): XLA carries it as a type measured before" in result.stdout
+    assert "SHMEM ran none of these collectives" in result.stderr
+    assert not list(tmp_path.glob("tuning*"))
+
+
+def test_a_stale_table_does_not_keep_one_from_measuring_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "tuning.json"
+    path.write_text("stale")
+    monkeypatch.setenv("XLA_SHMEM_PROFILE", "tuned")
+    monkeypatch.setenv("XLA_SHMEM_TUNING", str(path))
+    _Measured(monkeypatch)
+    assert CliRunner().invoke(main, ["tune"]).exit_code == 0
+    assert "xla-shmem tuning table" in path.read_text()
+
+
+def test_wrong_results_make_no_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _Measured(monkeypatch, wrong=3)
+    result = _tune(tmp_path / "tuning.json")
+    assert result.exit_code == 1
+    assert "SHMEM: 3 elements of" in result.stderr
+    assert not (tmp_path / "tuning.json").exists()

@@ -1,0 +1,200 @@
+"""The file of profile `tuned`: what it holds, what is refused and with which words."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tuning_tables import here, row, times, written
+
+from xla_shmem import _core
+from xla_shmem.bench.results import Times
+from xla_shmem.options import OptionError, resolve
+from xla_shmem.tune import fingerprint, table
+from xla_shmem.tune.table import Measured, TunedRow, TuningError, load, save
+
+ROWS = (row("all-reduce", 64, 1.5, 300.0), row("collective-broadcast", 64, 2.0, None))
+
+
+def _resolve(path: Path, **settings: str) -> Any:
+    return resolve({"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(path), **settings}, {})
+
+
+def test_a_table_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "tuning.json"
+    save(path, here(*ROWS), complete=True)
+    assert load(path) == here(*ROWS)
+    assert [file.name for file in path.parent.iterdir()] == ["tuning.json"]
+
+
+def test_the_digest_is_of_what_decides() -> None:
+    digest = here(*ROWS).digest()
+    assert dataclasses.replace(here(*ROWS), measured={"date": "tomorrow"}).digest() == digest
+    assert here(ROWS[0]).digest() != digest
+    assert here(row("all-reduce", 64, 1.6, 300.0), ROWS[1]).digest() != digest
+    assert dataclasses.replace(here(*ROWS), platform="gpu").digest() != digest
+
+
+@pytest.mark.parametrize(
+    ("count", "low", "high"),
+    # At most 4 of 18 fair coins show heads with probability 0.0154, at most 5 with 0.0481.
+    [(1, 1, 1), (5, 1, 5), (6, 1, 6), (8, 1, 8), (9, 2, 8), (18, 5, 14)],
+)
+def test_the_median_lies_between_two_of_the_times(count: int, low: int, high: int) -> None:
+    found = Measured.of(Times([float(us) for us in range(count, 0, -1)]))
+    assert (found.low_us, found.median_us, found.high_us) == (low, (count + 1) / 2, high)
+    assert found.programs == count
+
+
+def test_a_program_that_was_faster_than_an_empty_one_took_no_time() -> None:
+    assert Measured.of(Times([-3.0, 2.0, 4.0])) == Measured(2.0, 0.01, 4.0, 3)
+
+
+def test_a_table_says_nothing_of_another_platform() -> None:
+    assert here(*ROWS).core("cpu").num_rows == 2
+    assert here(*ROWS).core("gpu").num_rows == 0
+
+
+def test_the_core_decides_by_medians_unless_they_may_be_equal() -> None:
+    far = row("all-gather", 64, 10.0, 20.0)
+    near = dataclasses.replace(row("all-gather", 4096, 10.0, 12.0), nvshmem=times(10.0, within=2.0))
+    core = here(far, near, row("all-to-all", 64, 3.0, 1.0), *ROWS).core("cpu")
+    assert core.faster("all-gather", "f32", 2, 64) == "NVSHMEM"
+    assert core.faster("all-gather", "f32", 2, 4096) == "neither"
+    assert core.faster("all-to-all", "f32", 2, 64) == "DEFAULT"
+    assert core.faster("collective-broadcast", "u8", 4, 10**9) == "NVSHMEM"
+    assert core.faster("reduce-scatter", "f32", 2, 64) is None
+    with pytest.raises(ValueError, match='unknown op "all-gater"'):
+        core.faster("all-gater", "f32", 2, 64)
+
+
+def _damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def damage(path: Path) -> None:
+        document = json.loads(path.read_text())
+        change(document)
+        path.write_text(json.dumps(document))
+
+    return damage
+
+
+def _first(name: str, value: object) -> Callable[[Path], None]:
+    return _damage(lambda document: document["rows"][0].update({name: value}))
+
+
+def _first_times(name: str, value: object) -> Callable[[Path], None]:
+    return _damage(lambda document: document["rows"][0]["nvshmem"].update({name: value}))
+
+
+REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "gone": (Path.unlink, "there is no such file; `xla-shmem tune` makes one."),
+    "a folder": (lambda path: (path.unlink(), path.mkdir())[1], "cannot be read: Is a directory."),
+    "half written": (lambda path: path.write_text(path.read_text()[:200]) and None, "is no tuning table (Unterminated"),
+    "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is no tuning table ('utf-8' codec"),
+    "a benchmark": (lambda path: path.write_text('{"rows": []}') and None, 'no "format": "xla-shmem tuning table"'),
+    "a list": (lambda path: path.write_text("[]") and None, "is no tuning table"),
+    "another version": (_damage(lambda d: d.update(version=2)), "has version 2 and not 1; run `xla-shmem tune` again."),
+    "stopped": (_damage(lambda d: d.update(complete=False)), "holds only what was measured until"),
+    "no rows": (_damage(lambda d: d.update(rows=[])), "is damaged (no rows)"),
+    "rows of text": (_damage(lambda d: d.update(rows=["x"])), "is damaged (a row is 'x')"),
+    "no fingerprint": (_damage(lambda d: d.pop("fingerprint")), "is damaged ('fingerprint' is missing)"),
+    "op": (_first("op", "all-gater"), 'is damaged (unknown op "all-gater")'),
+    "dtype": (_first("dtype", "float32"), 'is damaged (unknown dtype "float32")'),
+    "bytes": (_first("bytes", "64"), "is damaged (bytes is '64')"),
+    "true": (_first("bytes", True), "is damaged (bytes is True)"),
+    "huge": (_first("bytes", 2**63), "is damaged (bytes is 9223372036854775808)"),
+    "no bytes": (_first("bytes", 0), "is damaged (bytes is 0)"),
+    "no default": (_damage(lambda d: d["rows"][0].pop("default")), "is damaged ('default' is missing)"),
+    "negative": (_first_times("low_us", -1.0), "is damaged (a median of 1.5 µs between -1.0 and 1.5)"),
+    "nan": (_first_times("median_us", math.nan), "a median of nan µs between"),
+    "infinite": (_first_times("high_us", math.inf), "between 1.5 and inf"),
+    "in disorder": (_first_times("low_us", 7.0), "a median of 1.5 µs between 7.0 and 1.5"),
+    "words": (_first_times("low_us", "fast"), "is damaged (could not convert"),
+    "no programs": (_first_times("programs", 0), "is damaged (programs is 0)"),
+    "twice": (_damage(lambda d: d["rows"].append(d["rows"][0])), "all-reduce of 64 B (f32, groups of 2) occurs twice"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_no_table_is_refused_in_one_sentence(tmp_path: Path, what: str) -> None:
+    damage, words = REFUSED[what]
+    path = written(tmp_path / "tuning.json", *ROWS)
+    damage(path)
+    with pytest.raises(TuningError) as refused:
+        load(path)
+    assert words in str(refused.value)
+    assert "\n" not in str(refused.value)
+    with pytest.raises(OptionError) as error:
+        _resolve(path)
+    assert str(error.value) == f"XLA_SHMEM_TUNING='{path}': {refused.value}"
+
+
+def test_profile_tuned_reads_the_table_and_others_do_not(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuning.json", *ROWS)
+    options = _resolve(path)
+    assert options.tuning == here(*ROWS)
+    assert options.decision_key().endswith(f" tuning={here(*ROWS).digest()}")
+    assert options.rules("cpu")["tuning"].num_rows == 2
+    path.unlink()
+    blog = resolve({"XLA_SHMEM_TUNING": str(path)}, {})
+    assert blog.tuning is None
+    assert blog.rules("cpu")["tuning"] is None
+    assert "tuning" not in blog.decision_key()
+
+
+def test_the_rules_are_keywords_of_the_pass_on_gpus_too(tmp_path: Path) -> None:
+    rules = _resolve(written(tmp_path / "tuning.json", *ROWS)).rules("gpu")
+    assert rules["tuning"].num_rows == 0
+    try:
+        _core.set_gpu_pass(_core.Topology([]), _core.Transport(False, "no GPUs"), **rules)
+    finally:
+        _core.reset_gpu_pass()
+
+
+def test_the_table_is_looked_for_in_the_users_configuration(tmp_path: Path) -> None:
+    written(tmp_path / "xla-shmem" / "tuning.json", *ROWS)
+    written(tmp_path / ".config" / "xla-shmem" / "tuning.json", ROWS[0])
+    environ = {"XLA_SHMEM_PROFILE": "tuned", "HOME": str(tmp_path)}
+    assert resolve(environ, {}).tuning == here(ROWS[0])
+    assert resolve({**environ, "XDG_CONFIG_HOME": str(tmp_path)}, {}).tuning == here(*ROWS)
+    assert resolve({**environ, "XDG_CONFIG_HOME": "relative"}, {}).tuning == here(ROWS[0])
+
+
+@pytest.mark.parametrize("name", ["CPU", "processors", "jaxlib", "xla-shmem", "XLA_SHMEM_SPIN_US"])
+def test_a_table_of_another_machine_is_refused_with_what_differs(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "tuning.json"
+    foreign = dataclasses.replace(here(*ROWS), fingerprint={**here().fingerprint, name: "elsewhere"})
+    save(path, foreign, complete=True)
+    with pytest.raises(OptionError) as error:
+        _resolve(path)
+    assert f"was measured with {name} elsewhere; here is {name} {here().fingerprint[name]};" in str(error.value)
+    assert "run `xla-shmem tune` again" in str(error.value)
+    assert (
+        resolve({"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(path)}, {}, any_machine=True).tuning == foreign
+    )
+
+
+def test_other_settings_of_the_transport_make_a_table_foreign(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuning.json", *ROWS)
+    with pytest.raises(OptionError, match="XLA_SHMEM_SINGLE_COPY auto; here is XLA_SHMEM_SINGLE_COPY off"):
+        _resolve(path, XLA_SHMEM_SINGLE_COPY="off")
+    assert _resolve(path, XLA_SHMEM_DEADLINE="5").tuning is not None
+
+
+def test_fingerprints_that_lack_something_differ() -> None:
+    assert fingerprint.difference({"CPU": "a"}, {"CPU": "a"}) == ""
+    assert (
+        fingerprint.difference({"CPU": "a"}, {"CPU": "a", "jax": "1"}) == "was measured with jax unknown; here is jax 1"
+    )
+    assert fingerprint.difference({"old": "x"}, {}) == "was measured with old x; here is old unknown"
+
+
+def test_rows_are_what_the_table_says(tmp_path: Path) -> None:
+    document = json.loads(written(tmp_path / "tuning.json", *ROWS).read_text())
+    assert (document["format"], document["version"], document["complete"]) == (table.FORMAT, table.VERSION, True)
+    assert [field.name for field in dataclasses.fields(TunedRow)] == list(document["rows"][0])
+    assert document["rows"][1]["default"] is None

@@ -1,0 +1,128 @@
+#include "xla_patch/assigner/tuning.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <tuple>
+#include <utility>
+
+namespace xla_shmem {
+namespace {
+
+auto CurveOf(const TuningRow& row) { return std::make_tuple(row.op, row.group_size, row.element_type); }
+
+bool Before(const TuningRow& a, const TuningRow& b) {
+  return std::make_pair(CurveOf(a), a.bytes) < std::make_pair(CurveOf(b), b.bytes);
+}
+
+std::string Describe(const TuningRow& row) {
+  return std::string(OpName(row.op)) + " of " + std::to_string(row.bytes) + " B (" + ElementTypeName(row.element_type) +
+         ", groups of " + std::to_string(row.group_size) + ")";
+}
+
+bool IsTime(const BackendTime& time) { return 0 < time.low_us && time.low_us <= time.us && time.us <= time.high_us; }
+
+bool Holds(const BackendTime& interval, double us) { return interval.low_us <= us && us <= interval.high_us; }
+
+// "" for a row that can be.
+std::string FindFault(const TuningRow& row) {
+  if (ElementTypeBits(row.element_type) == 0) {
+    return "element type " + std::to_string(row.element_type) + " has no size";
+  }
+  if (row.group_size < 1 || row.bytes < 1) {
+    return Describe(row) + ": bytes and group size must be at least 1";
+  }
+  if (!IsTime(row.nvshmem) || !IsTime(row.on_default)) {
+    return Describe(row) + ": times must be above 0 µs, and a median within its interval";
+  }
+  if (std::isinf(row.nvshmem.high_us) || std::isinf(row.on_default.low_us) != std::isinf(row.on_default.high_us)) {
+    return Describe(row) + ": times must be finite, or all of the default backend infinite";
+  }
+  return "";
+}
+
+// Predicates are; complex numbers are floats.
+bool IsInteger(int32_t element_type) {
+  const char initial = ElementTypeName(element_type).front();
+  return initial == 's' || initial == 'u' || initial == 'p';
+}
+
+double GroupDistance(int64_t measured, int64_t wanted) {
+  wanted = std::max<int64_t>(wanted, 1);
+  return static_cast<double>(std::max(measured, wanted)) / static_cast<double>(std::min(measured, wanted));
+}
+
+// Ordered as Find chooses.
+auto Distance(const TuningRow& row, int32_t element_type, int64_t group_size) {
+  return std::make_tuple(GroupDistance(row.group_size, group_size), -row.group_size, row.element_type != element_type,
+                         IsInteger(row.element_type) != IsInteger(element_type),
+                         std::abs(ElementTypeBits(row.element_type) - ElementTypeBits(element_type)), row.element_type);
+}
+
+// Between two times, the share `t` of the way from one to the other, in logarithms.
+BackendTime Interpolate(const BackendTime& from, const BackendTime& to, double t) {
+  const auto between = [t](double a, double b) { return std::exp((1 - t) * std::log(a) + t * std::log(b)); };
+  return {between(from.us, to.us), between(from.low_us, to.low_us), between(from.high_us, to.high_us)};
+}
+
+}  // namespace
+
+Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default) {
+  if (Holds(nvshmem, on_default.us) || Holds(on_default, nvshmem.us)) {
+    return Faster::kNeither;
+  }
+  return nvshmem.us < on_default.us ? Faster::kNvshmem : Faster::kDefault;
+}
+
+bool TuningTable::Create(std::vector<TuningRow> rows, TuningTable* table, std::string* error) {
+  for (const TuningRow& row : rows) {
+    *error = FindFault(row);
+    if (!error->empty()) {
+      return false;
+    }
+  }
+  std::sort(rows.begin(), rows.end(), Before);
+  const auto repeated =
+      std::adjacent_find(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return !Before(a, b); });
+  if (repeated != rows.end()) {
+    *error = Describe(*repeated) + " occurs twice";
+    return false;
+  }
+  table->rows_ = std::move(rows);
+  return true;
+}
+
+std::optional<Estimate> TuningTable::Find(OpKind op, int32_t element_type, int64_t group_size, int64_t bytes) const {
+  const TuningRow* nearest = nullptr;  // the first of its curve, which has the smallest size
+  const TuningRow* previous = nullptr;
+  for (const TuningRow& row : rows_) {
+    const bool begins_curve = previous == nullptr || CurveOf(row) != CurveOf(*previous);
+    previous = &row;
+    if (row.op == op && begins_curve &&
+        (nearest == nullptr ||
+         Distance(row, element_type, group_size) < Distance(*nearest, element_type, group_size))) {
+      nearest = &row;
+    }
+  }
+  if (nearest == nullptr) {
+    return std::nullopt;
+  }
+  const TuningRow* const end = rows_.data() + rows_.size();
+  const TuningRow* upper = nearest;
+  while (upper->bytes < bytes && upper + 1 != end && CurveOf(upper[1]) == CurveOf(*nearest)) {
+    ++upper;
+  }
+  Estimate estimate{upper->nvshmem,    upper->on_default, upper->element_type,
+                    upper->group_size, upper->bytes,      upper->bytes};
+  if (upper != nearest && bytes < upper->bytes) {
+    const TuningRow& lower = upper[-1];
+    const double t = std::log(static_cast<double>(bytes) / static_cast<double>(lower.bytes)) /
+                     std::log(static_cast<double>(upper->bytes) / static_cast<double>(lower.bytes));
+    estimate.nvshmem = Interpolate(lower.nvshmem, upper->nvshmem, t);
+    estimate.on_default = Interpolate(lower.on_default, upper->on_default, t);
+    estimate.smaller = lower.bytes;
+  }
+  return estimate;
+}
+
+}  // namespace xla_shmem
