@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/hlo/explain.h"
 #include "xla_patch/hlo/pass.h"
 #include "xla_patch/hlo/timeline.h"
 
@@ -194,6 +195,51 @@ nb::list InspectBytes(const nb::bytes& module) {
   return RecordList(records);
 }
 
+nb::dict ToDict(const Explanation& explanation) {
+  nb::list steps;
+  for (const RuleStep& step : explanation.trail) {
+    nb::dict dict;
+    dict["rule"] = Text(step.rule);
+    dict["question"] = Text(step.question);
+    dict["saw"] = Text(step.saw);
+    dict["verdict"] = VerdictName(step.verdict);
+    steps.append(dict);
+  }
+  nb::list groups;
+  for (int64_t i = 0; i < explanation.groups.size(); ++i) {
+    const auto first = explanation.groups.devices.begin();
+    groups.append(nb::cast(
+        std::vector<int64_t>(first + explanation.groups.offsets[i], first + explanation.groups.offsets[i + 1])));
+  }
+  nb::dict dict;
+  dict["written"] = ToDict(explanation.written);
+  dict["decided"] = ToDict(explanation.decided);
+  dict["trail"] = steps;
+  dict["groups"] = groups;
+  dict["pairs"] = nb::cast(explanation.pairs);
+  return dict;
+}
+
+nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
+                      const std::string& profile, int64_t threshold, const OpList& ops, const std::string& lowering) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, lowering);
+  std::vector<Explanation> explanations;
+  std::string error;
+  bool ok = false;
+  {
+    nb::gil_scoped_release release;
+    ok = ExplainModule(View(module), options, &explanations, &error);
+  }
+  if (!ok) {
+    throw nb::value_error(error.c_str());
+  }
+  nb::list list;
+  for (const Explanation& explanation : explanations) {
+    list.append(ToDict(explanation));
+  }
+  return list;
+}
+
 nb::list ScheduleOfBytes(const nb::bytes& module) {
   std::vector<ComputationSchedule> schedules;
   std::string error;
@@ -303,6 +349,13 @@ void BindPass(nb::module_& m) {
         "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
         "dicts as in "
         "PassResult.records. ValueError if the bytes are not a well-formed module.");
+
+  m.def("explain_module", &ExplainBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("lowering") = "cpu",
+        "What the module says of each of its collectives, what the rules say with these options, and what each rule "
+        "saw: dicts written, decided, trail, groups, pairs, in the order of inspect_module. Arguments and errors as "
+        "of run_pass.");
 
   m.def("schedule", &ScheduleOfBytes, nb::arg("module"),
         "The order in which the instructions of a serialised HloModuleProto run, by computation, with the work that "
