@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from xla_shmem.hlo_files import HloFileError, HloInput
+from xla_shmem.hlo_proto import assigned_devices
 from xla_shmem.module_devices import devices_needed
 from xla_shmem.options import Options, resolve
 from xla_shmem.topology import DevicePlace, core_topology, regular_places
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from xla_shmem import _core
 
 R = TypeVar("R")
+
+#: XLA:CPU numbers the devices of process p from p times this on (``xla/pjrt/plugin/xla_cpu``), so that a job of one
+#: device per process has devices 0, 2048, 4096 …
+_CPU_PROCESS_STRIDE = 2048
 
 
 @dataclass(frozen=True)
@@ -38,17 +43,20 @@ class DecisionSettings:
         return resolve(overrides={name: value for name, value in given.items() if value is not None})
 
     def places(self, module: HloInput) -> list[DevicePlace]:
-        """Returns where the devices of the job sit.
+        """Returns where the devices of the job sit: 0 … N-1, or those of a job of CPU processes, in their order.
 
         Raises:
           HloFileError: the numbers do not fit the module or each other, or nobody says how many devices there are.
         """
         domain = self.options().nvlink_domain or None
-        count = self._num_devices(module)
+        ids = assigned_devices(module.proto) if self.num_devices is None else []
+        if not ids or ids[-1] < _CPU_PROCESS_STRIDE or module.platform != "cpu":
+            ids = list(range(self._num_devices(module)))
         try:
-            return regular_places(count, self.devices_per_process, self.devices_per_host, domain)
+            places = regular_places(len(ids), self.devices_per_process, self.devices_per_host, domain)
         except ValueError as error:
             raise HloFileError(f"{module.source}: {error}") from None
+        return [replace(place, device_id=device) for place, device in zip(places, ids, strict=True)]
 
     def decide(self, decide: Callable[..., R], module: HloInput, lowering: str) -> R:
         """Returns what ``_core.run_pass`` or ``_core.explain_module`` makes of a module.
