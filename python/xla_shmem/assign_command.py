@@ -57,4 +57,3 @@ def assign_command(
     if output is not None:
         write_module(output, module.proto if result.module is None else result.module)
     (print_json if as_json else print_tables)([ModuleReport(module.source, module.name, result.records)])
-

@@ -149,7 +149,8 @@ def many_collectives(count: int, devices: int = 64) -> str:
             lines += [
                 f"%move-start.{number} = ({shape}, {shape}) collective-permute-start(%b.{number}), "
                 f"channel_id={number + 1}, source_target_pairs={{{ring}}}",
-                f"%dot.{number} = f32[64,64]{{1,0}} dot(%m, %m), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}",
+                f"%dot.{number} = f32[64,64]{{1,0}} dot(%m, %m), "
+                "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
                 f"%move-done.{number} = {shape} collective-permute-done(%move-start.{number})",
             ]
         return lines

@@ -1,4 +1,4 @@
-"""`_core.schedule` against XLA's own count of floating point operations, on programs that products of matrices dominate."""
+"""`_core.schedule` against XLA's own count of floating point operations, where products of matrices dominate."""
 
 from __future__ import annotations
 

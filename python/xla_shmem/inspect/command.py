@@ -20,7 +20,7 @@ from xla_shmem.inspect.totals import count_totals, totals_table
 
 @click.command("inspect")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--op", "only_ops", multiple=True, metavar="OP", help="Only this op, such as all-reduce; may be repeated.")
+@click.option("--op", "only_ops", multiple=True, metavar="OP", help="Only this op, such as all-reduce; repeatable.")
 @click.option(
     "--backend", type=click.Choice(["NVSHMEM", "DEFAULT"], case_sensitive=False), help="Only what runs on it."
 )

@@ -126,9 +126,9 @@ def _compare(before: InspectedModule, after: InspectedModule) -> Difference:
         ]
         if place in moved:
             differences.append(("order", f"collective {i + 1}", f"collective {j + 1}"))
-        beside = [_beside(before, first[i]), _beside(after, second[j])]
-        if beside[0] != beside[1]:
-            differences.append(("beside it", *beside))
+        hidden, hides = _beside(before, first[i]), _beside(after, second[j])
+        if hidden != hides:
+            differences.append(("beside it", hidden, hides))
         if differences:
             result.changed.append(Change(first[i], second[j], differences))
         else:

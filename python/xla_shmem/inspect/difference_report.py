@@ -31,7 +31,8 @@ def print_difference(differences: Sequence[Difference]) -> None:
             for what, before, after in change.differences:
                 console.print(Text(f"    {what}: {before} → {after}"), soft_wrap=True)
         console.print(
-            f"{len(one.vanished)} vanished, {len(one.appeared)} appeared, {len(one.changed)} changed, {one.equal} equal."
+            f"{len(one.vanished)} vanished, {len(one.appeared)} appeared, "
+            f"{len(one.changed)} changed, {one.equal} equal."
         )
 
 

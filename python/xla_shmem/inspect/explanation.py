@@ -68,9 +68,7 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         lines.append(Text.assemble("The module was compiled without these rules: ", written["reason"], "."))
     elif any(written[key] != decided[key] for key in _SETTLED):  # type: ignore[literal-required]
         lines.append(
-            Text.assemble(
-                ("The module says otherwise: ", "red"), decided_backend(written), f" by {written['rule']}: "
-            )
+            Text.assemble(("The module says otherwise: ", "red"), decided_backend(written), f" by {written['rule']}: ")
         )
         lines.append(Text(f"  {written['reason']}" + (f"; not lowered: {written['veto']}" if written["veto"] else "")))
         lines.append(

@@ -32,8 +32,8 @@ class Page {
     const ops = [...new Set(module.collectives.map((one) => one.op))].sort();
     this.filters.op.replaceChildren(new Option("any", ""), ...ops.map((op) => new Option(op)));
     this.listComputations();
-    this.select(null);
     this.filter();
+    this.select(module.collectives[0]);
   }
 
   // Those with collectives first, and of these the one that has most.
@@ -84,18 +84,16 @@ class Page {
   }
 
   select(collective) {
-    if (collective && collective.computation !== this.shown) {
+    if (collective.computation !== this.shown) {
       const index = this.module.schedule.findIndex((one) => one.name === collective.computation);
       if (index >= 0) this.showComputation(index);
     }
     this.table.select(collective);
     this.table.reveal();
     this.timeline.select(collective);
-    document.getElementById("details-title").textContent = collective ? collective.name : "No collective selected";
+    document.getElementById("details-title").textContent = collective.name;
     const facts = document.getElementById("facts");
     facts.replaceChildren();
-    document.getElementById("topology").replaceChildren();
-    if (!collective) return;
     for (const [title, text] of this.facts(collective)) facts.append(make("dt", "", title), make("dd", "", text));
     drawTopology(this.module.devices, collective.members === null ? null : this.module.members[collective.members]);
   }

@@ -4,6 +4,9 @@
 
 const ROW_HEIGHT = 28;
 
+// permute.9 comes before permute.10.
+const NATURAL = new Intl.Collator("en", { numeric: true });
+
 const COLUMNS = [
   { title: "HLO name", value: (c) => c.name },
   { title: "op", value: (c) => c.op },
@@ -79,7 +82,8 @@ class CollectiveTable {
     const sign = descending ? -1 : 1;
     this.rows.sort((a, b) => {
       const left = value(a), right = value(b);
-      return left === right ? a.index - b.index : left < right ? -sign : sign;
+      const order = typeof left === "number" ? left - right : NATURAL.compare(left, right);
+      return order ? sign * order : a.index - b.index;
     });
   }
 
