@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat test-upstream \
-  test-bazel test-faults table2 fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat \
+  test-upstream test-bazel test-faults table2 fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
