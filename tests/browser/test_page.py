@@ -112,6 +112,32 @@ def test_a_click_in_the_schedule_selects_the_collective_and_its_row(browser: Chr
     assert "1 instruction, 8.2 kFLOP" in browser.run("document.getElementById('facts').textContent")
 
 
+def test_another_module_can_be_picked(browser: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text(gpu_start_done(None))
+    browser.open(write_page(tmp_path, CPU_SYNC, str(tmp_path / "other.txt")))
+    assert count(browser) == "3 of 3"
+    browser.run("document.getElementById('module').value = 1")
+    browser.run("document.getElementById('module').dispatchEvent(new Event('change'))")
+    assert cells(browser, 0) == ["permute-start", "reduce-start"]
+    assert browser.run("document.querySelectorAll('.device').length") == 8
+
+
+def test_arrow_keys_walk_through_the_table(browser: Chromium, tmp_path: Path) -> None:
+    browser.open(write_page(tmp_path, CPU_SYNC))
+    press = "document.getElementById('table').dispatchEvent(new KeyboardEvent('keydown', {key: 'Arrow%s'}))"
+    chosen = "document.getElementById('details-title').textContent"
+    names = [browser.run(chosen)]
+    for key in ("Down", "Down", "Down", "Up"):
+        browser.run(press % key)
+        names.append(browser.run(chosen))
+    assert names == ["permute", "small", "large", "large", "small"]
+
+
+def test_a_page_without_collectives_says_so(browser: Chromium, tmp_path: Path) -> None:
+    browser.open(write_page(tmp_path, "HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n"))
+    assert browser.run("document.body.innerText").split("\n")[-1] == "No module has a collective."
+
+
 def test_names_are_never_markup(browser: Chromium, tmp_path: Path) -> None:
     path = "/tmp/</script><img src=x onerror=document.title=1>.py"
     module = CPU_SYNC.replace("to_apply=%sum", f'to_apply=%sum, metadata={{source_file="{path}" source_line=7}}')

@@ -109,7 +109,7 @@ Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, 
     Note(trail, "nvlink-domain", Verdict::kNvshmem, [&] { return decision.reason; });
     return decision;
   }
-  const std::string span = devices + " span " + Plural(spec.module.num_nvlink_domains, "NVLink domain");
+  std::string span = devices + " span " + Plural(spec.module.num_nvlink_domains, "NVLink domain");
   Note(trail, "nvlink-domain", Verdict::kDefault, [&] { return span; });
   return {Backend::kDefault, "no-placement",
           split() + " (" + std::to_string(per_process) + " devices per process), and " + span};
@@ -206,7 +206,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   if (limit.has_value() && spec.bytes >= limit->bytes) {
     return settle("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   }
-  const std::string size =
+  std::string size =
       op + " of " +
       (limit.has_value()
            ? CompareBytes(spec.bytes, "<", *limit)

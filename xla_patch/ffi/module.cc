@@ -16,6 +16,7 @@
 #include "xla_patch/ffi/gpu_transfer_bindings.h"
 #include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/ffi/handlers.h"
+#include "xla_patch/ffi/inspect_bindings.h"
 #include "xla_patch/ffi/nvshmem_bindings.h"
 #include "xla_patch/ffi/pass_bindings.h"
 #include "xla_patch/ffi/runtime.h"
@@ -102,6 +103,7 @@ NB_MODULE(_core, m) {
   // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
   nb::set_leak_warnings(false);
   BindPass(m);
+  BindInspection(m);
   BindGpuPlugin(m);
   BindGpuRuntime(m);
   BindGpuTransfers(m);

@@ -15,6 +15,7 @@ class Page {
     document.getElementById("filters").addEventListener("submit", (event) => event.preventDefault());
     this.computations = document.getElementById("computation");
     this.computations.addEventListener("change", () => this.showComputation(Number(this.computations.value)));
+    document.querySelector("main").hidden = !modules.length;
     if (modules.length) this.showModule(modules[0]);
     else document.getElementById("summary").textContent = "No module has a collective.";
   }
