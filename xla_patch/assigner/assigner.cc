@@ -206,11 +206,10 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   if (limit.has_value() && spec.bytes >= limit->bytes) {
     return settle("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   }
-  std::string size =
-      op + " of " +
-      (limit.has_value()
-           ? CompareBytes(spec.bytes, "<", *limit)
-           : FormatBytes(spec.bytes) + (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS"));
+  std::string size = op + " of " +
+                     (limit.has_value() ? CompareBytes(spec.bytes, "<", *limit)
+                                        : FormatBytes(spec.bytes) +
+                                              (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS"));
   Note(trail, "size", Verdict::kPassed, [&] { return size; });
   decision.reason += "; " + size;
   return decision;
