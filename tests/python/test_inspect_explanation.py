@@ -69,6 +69,15 @@ def test_stock_modules_say_that_they_were_compiled_without_the_rules(stock: Path
     assert "compiled without these rules: no backend is recorded" in _inspect(stock, "--explain", "small").stdout
 
 
+def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:
+    path = "/app/[/red]/train[bold].py"
+    (tmp_path / "m.txt").write_text(
+        CPU_SYNC.replace("to_apply=%sum", f'to_apply=%sum, metadata={{source_file="{path}" source_line=7}}')
+    )
+    assert f"{path}:7" in _inspect(tmp_path / "m.txt", "--explain", "small").stdout
+    assert "train[bold].py:7" in _inspect(tmp_path / "m.txt").stdout
+
+
 def test_a_rewritten_collective_is_explained_like_the_one_it_was(stock: Path, rewritten: Path) -> None:
     for name in ("small", "permute", "large"):
         before, after = _explanation(stock, "--explain", name), _explanation(rewritten, "--explain", name)

@@ -62,7 +62,12 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
     if not explanation["trail"]:
         lines.append(Text("The module does not say who takes part in it, so the rules cannot be asked again."))
         return Group(*lines)
-    lines += [_trail(explanation), Text.assemble("Decision: ", decided_backend(decided), f" by {decided['rule']}: ")]
+    lines += [
+        Text(),
+        _trail(explanation),
+        Text(),
+        Text.assemble("Decision: ", decided_backend(decided), f" by {decided['rule']}: "),
+    ]
     lines.append(Text(f"  {decided['reason']}" + (f"; not lowered: {decided['veto']}" if decided["veto"] else "")))
     if written["rule"] == "stock":
         lines.append(Text.assemble("The module was compiled without these rules: ", written["reason"], "."))
@@ -79,16 +84,19 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
 
 def _facts(module: InspectedModule, explanation: _core.Explanation) -> Table:
     record = explanation["written"]
-    table = Table.grid(padding=(0, 2))
     runs = "an unknown number of times" if record["executions"] is None else f"{record['executions']} × a step"
-    table.add_row("op", f"{record['op']}, {record['dtype']}, {format_bytes(record['bytes'])}, {runs}")
-    table.add_row("in", record["computation"] + (" (loop)" if record["in_loop"] else ""))
-    if record["source_file"]:
-        table.add_row("from", f"{record['source_file']}:{record['source_line']}")
     members: Sequence[Sequence[int]] = explanation["pairs"] or explanation["groups"]
-    table.add_row("pairs" if explanation["pairs"] else "groups", _abbreviated(members) or "not known")
-    overlap = module.overlaps.get((record["computation"], record["name"]))
-    table.add_row("beside it", describe_overlap(overlap))
+    facts = {
+        "op": f"{record['op']}, {record['dtype']}, {format_bytes(record['bytes'])}, {runs}",
+        "in": record["computation"] + (" (loop)" if record["in_loop"] else ""),
+        "from": f"{record['source_file']}:{record['source_line']}" if record["source_file"] else "",
+        "pairs" if explanation["pairs"] else "groups": _abbreviated(members) or "not known",
+        "beside it": describe_overlap(module.overlaps.get((record["computation"], record["name"]))),
+    }
+    table = Table.grid(padding=(0, 2))
+    for title, text in facts.items():
+        if text:
+            table.add_row(Text(title, style="dim"), Text(text))  # as text: a path may look like rich's markup
     return table
 
 

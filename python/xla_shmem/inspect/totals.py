@@ -8,6 +8,7 @@ from typing import Any
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
 from xla_shmem.collective_report import format_bytes, styled_backend
 
@@ -59,7 +60,7 @@ def totals_table(totals: Iterable[Total]) -> Table:
     table.add_column("")
     for total in totals:
         table.add_row(
-            total.op,
+            Text(total.op),
             styled_backend(total.backend),
             str(total.collectives),
             str(total.executions),
