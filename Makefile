@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-e2e test-e2e-full test-compat test-upstream \
-  test-bazel test-faults table2 fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat \
+  test-upstream test-bazel test-faults table2 fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -28,6 +28,10 @@ test-python: install
 test-gpu-aot: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python -m pytest -q tests/gpu_aot
+
+# The page of `xla-shmem inspect --html` in headless Chromium, which has to be installed.
+test-browser: install
+	$(BIN)/python -m pytest -q tests/browser
 
 test-e2e: install
 	$(BIN)/python -m pytest -q tests/e2e -m "not slow"

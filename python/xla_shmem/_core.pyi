@@ -66,6 +66,32 @@ class CollectiveRecord(TypedDict):
     """Line in ``source_file``; 0 where the module does not say."""
 
 @type_check_only
+class RuleStep(TypedDict):
+    """One rule as it was put to a collective."""
+
+    rule: str
+    question: str
+    saw: str
+    """What the answer rests on, with the numbers; ``""`` if it was not asked."""
+    verdict: Literal["not asked", "passed", "DEFAULT", "NVSHMEM"]
+    """The last rule that names a backend decides."""
+
+@type_check_only
+class Explanation(TypedDict):
+    """One collective: what the module says of it, and what the rules say."""
+
+    written: CollectiveRecord
+    """As :func:`inspect_module` lists it."""
+    decided: CollectiveRecord
+    """With the options given."""
+    trail: list[RuleStep]
+    """In the order in which the rules are asked; empty if the module does not say who takes part."""
+    groups: list[list[int]]
+    """Device ids of each group; empty for a permute."""
+    pairs: list[tuple[int, int]]
+    """Source and target device of each pair of a permute."""
+
+@type_check_only
 class ScheduledInstruction(TypedDict):
     """One step of a computation, with what one execution of it takes."""
 
@@ -262,6 +288,23 @@ def inspect_module(module: bytes) -> list[CollectiveRecord]:
 
     Raises:
       ValueError: the bytes are not a well-formed module.
+    """
+
+def explain_module(
+    module: bytes,
+    topology: Topology,
+    transport: Transport,
+    *,
+    profile: str = "blog",
+    threshold: int = 16777216,
+    ops: Sequence[tuple[str, int | None]] = [],
+    tuning: TuningTable | None = None,
+    lowering: str = "cpu",
+) -> list[Explanation]:
+    """Decides for every collective as :func:`run_pass` does, and keeps what each rule saw; changes nothing.
+
+    Collectives that :func:`run_pass` has rewritten are read back, their PEs being those of ``topology``. Arguments
+    and errors as of :func:`run_pass`; the order is that of :func:`inspect_module`.
     """
 
 def schedule(module: bytes) -> list[ComputationSchedule]:

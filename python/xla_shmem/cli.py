@@ -13,7 +13,7 @@ import click
 _COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "launch": ("xla_shmem.launch_command", "launch_command"),
-        "inspect": ("xla_shmem.inspect_command", "inspect_command"),
+        "inspect": ("xla_shmem.inspect.command", "inspect_command"),
         "assign": ("xla_shmem.assign_command", "assign_command"),
         "bench": ("xla_shmem.bench_command", "bench_command"),
         "tune": ("xla_shmem.tune.tune_command", "tune_command"),

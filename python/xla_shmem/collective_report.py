@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
 import click
 from rich import box
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -54,10 +56,13 @@ def print_json(reports: Sequence[ModuleReport]) -> None:
     click.echo(json.dumps(records, indent=2))
 
 
-def print_tables(reports: Sequence[ModuleReport]) -> None:
+def print_tables(
+    reports: Sequence[ModuleReport], below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None
+) -> None:
     """Prints one table per module that has collectives, and a line that counts them.
 
-    On a terminal too narrow for the sentences they are listed below the table.
+    On a terminal too narrow for the sentences they are listed below the table. What ``below`` returns for a module
+    is printed after that.
     """
     from xla_shmem.report_console import report_console
 
@@ -69,6 +74,9 @@ def print_tables(reports: Sequence[ModuleReport]) -> None:
             if console.width < _WIDE_ENOUGH:
                 for record in report.records:
                     console.print(Text.assemble((record["name"], "bold"), f": {_reason(record)}"))
+            for renderable in () if below is None else below(report):
+                console.print()
+                console.print(renderable)
             console.print()
     console.print(_summary(reports))
 
@@ -98,6 +106,9 @@ def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table
     if with_reasons:
         table.add_column("reason", overflow="fold")
     table.add_column("computation", overflow="fold")
+    has_sources = any(record["source_file"] for record in records)
+    if has_sources:
+        table.add_column("source", overflow="fold")
     for record in records:
         cells = [
             Text(record["name"]),
@@ -105,21 +116,32 @@ def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table
             Text(record["dtype"]),
             Text(format_bytes(record["bytes"])),
             Text(f"{record['num_groups']} × {record['group_size']}"),
-            _backend(record),
+            decided_backend(record),
             Text(record["rule"]),
             *([Text(_reason(record))] if with_reasons else []),
             Text(record["computation"] + (" (loop)" if record["in_loop"] else "")),
+            *([Text(source_line(record))] if has_sources else []),
         ]
         table.add_row(*cells)
     return table
 
 
-def _backend(record: Mapping[str, Any]) -> Text:
-    """The decision, and what was lowered where that is something else."""
-    shown = Text(record["backend"], style=_STYLE.get(record["backend"], ""))
+def styled_backend(backend: str) -> Text:
+    """Returns a backend's name in its colour."""
+    return Text(backend, style=_STYLE.get(backend, ""))
+
+
+def decided_backend(record: Mapping[str, Any]) -> Text:
+    """Returns the decision, and what was lowered where that is something else."""
+    shown = styled_backend(record["backend"])
     if record["lowered"] != record["backend"]:
         shown.append(f" → {record['lowered']}", style="red")
     return shown
+
+
+def source_line(record: Mapping[str, Any]) -> str:
+    """Returns the user's line without directories, ``train.py:42``; empty where the module does not say."""
+    return f"{PurePath(record['source_file']).name}:{record['source_line']}" if record["source_file"] else ""
 
 
 def _reason(record: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from xla_shmem.hlo_files import HloInput, to_text
 from xla_shmem.hlo_proto import assigned_devices
 
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
+_CALLS = re.compile(r"\b(?:pairs|groups) = array<i64: ([\d, ]*)>")  # of our own custom calls
 _LISTS = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 _IOTA = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
 _MESH = re.compile(r"replica_groups=@?mesh\[([^\]]*)\]")
@@ -23,7 +24,7 @@ def devices_needed(module: HloInput) -> int | None:
         return assigned[-1] + 1
     text = to_text(module.source, module.proto)
     counts = [0]
-    for pattern in (_PAIRS, _LISTS):
+    for pattern in (_PAIRS, _LISTS, _CALLS):
         for match in pattern.finditer(text):
             counts += [int(number) + 1 for number in re.findall(r"\d+", match[1])]
     counts += [int(match[1]) * int(match[2]) for match in _IOTA.finditer(text)]

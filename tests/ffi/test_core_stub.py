@@ -148,6 +148,21 @@ def test_records_have_the_keys_and_types_of_the_stub(tmp_path: Path) -> None:
     assert isinstance(result.module, bytes)
 
 
+def test_schedules_and_explanations_have_the_keys_of_the_stub(tmp_path: Path) -> None:
+    (tmp_path / "psum.txt").write_text(ALL_REDUCE)
+    module = read_module(str(tmp_path / "psum.txt")).proto
+    for computation in _core.schedule(module):
+        assert list(computation) == list(fields("ComputationSchedule"))
+        for step in computation["instructions"]:
+            assert list(step) == list(fields("ScheduledInstruction"))
+    topology = _core.Topology([(0, 0, 0, 0, 0), (1, 1, 0, 0, 1)])
+    (explanation,) = _core.explain_module(module, topology, _core.cpu_transport({0: 0, 1: 0}))
+    assert list(explanation) == list(fields("Explanation"))
+    assert list(explanation["written"]) == list(explanation["decided"]) == list(fields("CollectiveRecord"))
+    assert [list(step) for step in explanation["trail"]] == [list(fields("RuleStep"))] * len(explanation["trail"])
+    assert explanation["groups"] == [[0, 1]]
+
+
 def test_handlers_have_the_stages_of_the_stub() -> None:
     for stages in _core.cpu_handlers().values():
         assert list(stages) == list(fields("HandlerStages"))

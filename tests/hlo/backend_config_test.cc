@@ -65,5 +65,36 @@ TEST_CASE("odd characters in names are escaped") {
   CHECK(dictionary.Text() == R"({name = "a\22b\5Cc\0Ad\C3\A9"})");
 }
 
+TEST_CASE("the dimensions a matrix product sums over are read, or nothing is") {
+  const auto config = [](const std::string& list) {
+    return R"({"gemm_backend_config":{"alpha_real":1,"dot_dimension_numbers":{"lhs_contracting_dimensions":)" + list +
+           R"(,"rhs_batch_dimensions":["0"]},"epilogue":"DEFAULT"},"operation_queue_id":"0"})";
+  };
+  CHECK(ReadContractedDimensions(config(R"(["1"])")) == std::vector<int64_t>{1});
+  CHECK(ReadContractedDimensions(config(R"([2, "0"])")) == std::vector<int64_t>{2, 0});
+  CHECK(ReadContractedDimensions(config("[]")) == std::vector<int64_t>{});
+  for (const char* list : {"", "1", "[", R"(["x"])", "[,]", "{}"}) {
+    CHECK_FALSE(ReadContractedDimensions(config(list)).has_value());
+  }
+  CHECK_FALSE(ReadContractedDimensions(R"({"collective_backend_config":{}})").has_value());
+}
+
+TEST_CASE("lists are read back from a dictionary, past strings that look like them") {
+  MlirDictionary dictionary;
+  dictionary.AddString("name", "x\", pairs = array<i64: 7>");
+  dictionary.AddInts("pairs", {0, -1, int64_t{1} << 40});
+  dictionary.AddInts("groups", {});
+  std::vector<int64_t> values;
+  REQUIRE(ReadInts(dictionary.Text(), "pairs", &values));
+  CHECK(values == std::vector<int64_t>{0, -1, int64_t{1} << 40});
+  REQUIRE(ReadInts(dictionary.Text(), "groups", &values));
+  CHECK(values.empty());
+  CHECK_FALSE(ReadInts(dictionary.Text(), "airs", &values));
+  for (const char* text :
+       {"", "{pairs = array<i64: 1", "{pairs = array<i64: x>}", "{pairs = array<i64:", "{pairs = 3}"}) {
+    CHECK_FALSE(ReadInts(text, "pairs", &values));
+  }
+}
+
 }  // namespace
 }  // namespace xla_shmem::hlo

@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "xla_patch/hlo/explain.h"
 #include "xla_patch/hlo/pass.h"
+#include "xla_patch/hlo/timeline.h"
 
 namespace {
 
@@ -77,7 +79,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::vector<xla_shmem::CollectiveRecord> records;
   std::string error;
   const bool readable = xla_shmem::InspectModule(module, &records, &error);
+  std::vector<xla_shmem::ComputationSchedule> schedules;
+  xla_shmem::ReadTimeline(module, &schedules, &error);
   for (const xla_shmem::PassOptions& options : kOptions) {
+    std::vector<xla_shmem::Explanation> explanations;
+    // It tells of what is listed, one for one.
+    if (xla_shmem::ExplainModule(module, options, &explanations, &error) &&
+        (!readable || explanations.size() != records.size())) {
+      std::abort();
+    }
     xla_shmem::PassResult result;
     const bool ok = xla_shmem::RunPass(module, options, &result, &error);
     // Whatever the pass accepts it must leave readable and settled.

@@ -122,3 +122,77 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%arg0: tensor<f32>) -> tensor<f32> { return %arg0 : tensor<f32> }
 }
 """
+
+
+def many_collectives(count: int, devices: int = 64) -> str:
+    """As XLA:GPU compiles it: permutes with a product of matrices beside each, and sums over groups of eight.
+
+    Every third collective is a sum, sizes go from 4 KiB to 16 MiB, and half of all are in a loop of 8 turns.
+    """
+    ring = ",".join(f"{{{device},{(device + 1) % devices}}}" for device in range(devices))
+    eights = ",".join(
+        "{" + ",".join(str(first + member) for member in range(8)) + "}" for first in range(0, devices, 8)
+    )
+
+    def steps(first: int, last: int) -> list[str]:
+        lines = []
+        for number in range(first, last):
+            size = 2 ** (10 + number % 13)
+            shape = f"f32[{size}]{{0}}"
+            lines.append(f"%b.{number} = {shape} broadcast(%s), dimensions={{}}")
+            if number % 3 == 2:
+                lines.append(
+                    f"%sum.{number} = {shape} all-reduce(%b.{number}), channel_id={number + 1}, "
+                    f"replica_groups={{{eights}}}, use_global_device_ids=true, to_apply=%add"
+                )
+                continue
+            lines += [
+                f"%move-start.{number} = ({shape}, {shape}) collective-permute-start(%b.{number}), "
+                f"channel_id={number + 1}, source_target_pairs={{{ring}}}",
+                f"%dot.{number} = f32[64,64]{{1,0}} dot(%m, %m), "
+                "lhs_contracting_dims={1}, rhs_contracting_dims={0}",
+                f"%move-done.{number} = {shape} collective-permute-done(%move-start.{number})",
+            ]
+        return lines
+
+    def block(lines: list[str]) -> str:
+        return "\n".join(f"  {line}" for line in lines)
+
+    return f"""\
+HloModule jit_many, is_scheduled=true, num_partitions={devices}
+
+%add (x: f32[], y: f32[]) -> f32[] {{
+  %x = f32[] parameter(0)
+  %y = f32[] parameter(1)
+  ROOT %z = f32[] add(%x, %y)
+}}
+
+%body (p: (s32[], f32[], f32[64,64])) -> (s32[], f32[], f32[64,64]) {{
+  %p = (s32[], f32[], f32[64,64]{{1,0}}) parameter(0)
+  %i = s32[] get-tuple-element(%p), index=0
+  %s = f32[] get-tuple-element(%p), index=1
+  %m = f32[64,64]{{1,0}} get-tuple-element(%p), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+{block(steps(0, count // 2))}
+  ROOT %state = (s32[], f32[], f32[64,64]{{1,0}}) tuple(%next, %s, %m)
+}}
+
+%condition (p.1: (s32[], f32[], f32[64,64])) -> pred[] {{
+  %p.1 = (s32[], f32[], f32[64,64]{{1,0}}) parameter(0)
+  %i.1 = s32[] get-tuple-element(%p.1), index=0
+  %turns = s32[] constant(8)
+  ROOT %less = pred[] compare(%i.1, %turns), direction=LT
+}}
+
+ENTRY %main (s: f32[], m: f32[64,64]) -> f32[] {{
+  %s = f32[] parameter(0)
+  %m = f32[64,64]{{1,0}} parameter(1)
+  %zero = s32[] constant(0)
+  %init = (s32[], f32[], f32[64,64]{{1,0}}) tuple(%zero, %s, %m)
+  %loop = (s32[], f32[], f32[64,64]{{1,0}}) while(%init), condition=%condition, body=%body, \
+backend_config={{"known_trip_count":{{"n":"8"}}}}
+{block(steps(count // 2, count))}
+  ROOT %out = f32[] get-tuple-element(%loop), index=1
+}}
+"""

@@ -61,39 +61,60 @@ int64_t FindUnknownDevice(const CollectiveSpec& spec, const Topology& topology) 
   return -1;
 }
 
-Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology) {
-  const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::nvlink_domain);
-  if (a >= 0) {
-    return {Backend::kDefault, "group-across-domains",
-            "devices " + std::to_string(a) + " and " + std::to_string(b) + " lie in NVLink domains " +
-                std::to_string(topology.Find(a)->nvlink_domain) + " and " +
-                std::to_string(topology.Find(b)->nvlink_domain)};
-  }
-  return {Backend::kNvshmem, "group-in-domain", DescribeGroups(spec) + " within one NVLink domain each"};
+// "devices 0 and 4 lie in NVLink domains 0 and 1"
+std::string DescribeSplit(const Topology& topology, int64_t a, int64_t b, const char* places,
+                          int32_t DeviceLocation::* field) {
+  return "devices " + std::to_string(a) + " and " + std::to_string(b) + " lie in " + places + " " +
+         std::to_string(topology.Find(a)->*field) + " and " + std::to_string(topology.Find(b)->*field);
 }
 
-Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology) {
+Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology, Trail* trail) {
+  const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::nvlink_domain);
+  Decision decision = {Backend::kNvshmem, "group-in-domain", ""};
+  if (a >= 0) {
+    decision = {Backend::kDefault, "group-across-domains",
+                DescribeSplit(topology, a, b, "NVLink domains", &DeviceLocation::nvlink_domain)};
+  } else {
+    decision.reason = DescribeGroups(spec) + " within one NVLink domain each";
+  }
+  Note(trail, "group-in-domain", a < 0 ? Verdict::kNvshmem : Verdict::kDefault, [&] { return decision.reason; });
+  return decision;
+}
+
+Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, Trail* trail) {
   const int64_t per_process = topology.max_devices_per_process();
   if (per_process == 1) {
-    return {Backend::kNvshmem, "single-device",
-            "one device per process (" + Plural(topology.num_processes(), "process") + ")"};
+    Decision decision = {Backend::kNvshmem, "single-device",
+                         "one device per process (" + Plural(topology.num_processes(), "process") + ")"};
+    Note(trail, "single-device", Verdict::kNvshmem, [&] { return decision.reason; });
+    return decision;
   }
+  Note(trail, "single-device", Verdict::kPassed, [&] {
+    return "up to " + std::to_string(per_process) + " devices per process (" +
+           Plural(topology.num_processes(), "process") + ")";
+  });
   const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::process);
   if (a < 0) {
-    return {
+    Decision decision = {
         Backend::kNvshmem, "single-partition",
         DescribeGroups(spec) + " within one process each (" + std::to_string(per_process) + " devices per process)"};
+    Note(trail, "single-partition", Verdict::kNvshmem, [&] { return decision.reason; });
+    return decision;
   }
+  const auto split = [&, from = a, to = b] {
+    return DescribeSplit(topology, from, to, "processes", &DeviceLocation::process);
+  };
+  Note(trail, "single-partition", Verdict::kPassed, split);
+  const std::string devices = "the module's " + Plural(spec.module.num_devices, "device");
   if (spec.module.num_nvlink_domains == 1) {
-    return {Backend::kNvshmem, "nvlink-domain",
-            "the module's " + Plural(spec.module.num_devices, "device") + " fit in one NVLink domain"};
+    Decision decision = {Backend::kNvshmem, "nvlink-domain", devices + " fit in one NVLink domain"};
+    Note(trail, "nvlink-domain", Verdict::kNvshmem, [&] { return decision.reason; });
+    return decision;
   }
+  std::string span = devices + " span " + Plural(spec.module.num_nvlink_domains, "NVLink domain");
+  Note(trail, "nvlink-domain", Verdict::kDefault, [&] { return span; });
   return {Backend::kDefault, "no-placement",
-          "devices " + std::to_string(a) + " and " + std::to_string(b) + " lie in processes " +
-              std::to_string(topology.Find(a)->process) + " and " + std::to_string(topology.Find(b)->process) + " (" +
-              std::to_string(per_process) + " devices per process), and the module's " +
-              Plural(spec.module.num_devices, "device") + " span " +
-              Plural(spec.module.num_nvlink_domains, "NVLink domain")};
+          split() + " (" + std::to_string(per_process) + " devices per process), and " + span};
 }
 
 // What a result must be smaller than.
@@ -156,42 +177,55 @@ std::string FormatBytes(int64_t bytes) {
   return text;
 }
 
-Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options) {
+Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, Trail* trail) {
   const std::string op = OpName(spec.op);
   const std::optional<ConsideredOp> considered = FindConsidered(spec.op, options);
+  const auto settle = [&](const char* rule, std::string reason) {
+    Note(trail, rule, Verdict::kDefault, [&] { return reason; });
+    return Decision{Backend::kDefault, rule, std::move(reason)};
+  };
   if (!considered.has_value()) {
-    return {Backend::kDefault, "unconsidered-op",
-            options.ops.empty() ? op + " is not considered (only all-reduce and collective-permute are)"
-                                : op + " is not listed in XLA_SHMEM_OPS"};
+    return settle("unconsidered-op", options.ops.empty()
+                                         ? op + " is not considered (only all-reduce and collective-permute are)"
+                                         : op + " is not listed in XLA_SHMEM_OPS");
   }
+  Note(trail, "unconsidered-op", Verdict::kPassed, [&] {
+    const bool all = options.profile == Profile::kTuned;
+    return op + (!options.ops.empty() ? " is listed in XLA_SHMEM_OPS"
+                                      : (all ? ", like any op" : " is one of the published two"));
+  });
   if (!spec.unresolved.empty()) {
-    return {Backend::kDefault, "unresolved-groups", spec.unresolved};
+    return settle("unresolved-groups", spec.unresolved);
   }
+  Note(trail, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
   const int64_t unknown = FindUnknownDevice(spec, topology);
   if (unknown >= 0) {
-    return {Backend::kDefault, "unknown-device",
-            "device " + std::to_string(unknown) + " is not among the " + Plural(topology.num_devices(), "device") +
-                " of the topology"};
+    return settle("unknown-device", "device " + std::to_string(unknown) + " is not among the " +
+                                        Plural(topology.num_devices(), "device") + " of the topology");
   }
-  Decision decision =
-      options.profile == Profile::kBlog ? PlaceAsPublished(spec, topology) : PlaceByDomain(spec, topology);
+  Note(trail, "unknown-device", Verdict::kPassed,
+       [&] { return "all are among its " + Plural(topology.num_devices(), "device"); });
+  Decision decision = options.profile == Profile::kBlog ? PlaceAsPublished(spec, topology, trail)
+                                                        : PlaceByDomain(spec, topology, trail);
   if (decision.backend == Backend::kDefault) {
     return decision;
   }
   const std::optional<SizeLimit> limit = LimitOf(*considered, options);
   if (limit.has_value() && spec.bytes >= limit->bytes) {
-    return {Backend::kDefault, "size", op + " of " + CompareBytes(spec.bytes, "≥", *limit)};
+    return settle("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   }
+  std::string size = op + " of " +
+                     (limit.has_value() ? CompareBytes(spec.bytes, "<", *limit)
+                                        : FormatBytes(spec.bytes) +
+                                              (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS"));
+  Note(trail, "size", Verdict::kPassed, [&] { return size; });
   if (options.profile == Profile::kTuned) {
-    return DecideByTimes(spec, options.tuning, decision.reason);
+    Decision by_times = DecideByTimes(spec, options.tuning, decision.reason);
+    Note(trail, "tuned", by_times.backend == Backend::kNvshmem ? Verdict::kNvshmem : Verdict::kDefault,
+         [&] { return by_times.reason; });
+    return by_times;
   }
-  decision.reason += "; " + op + " of ";
-  if (limit.has_value()) {
-    decision.reason += CompareBytes(spec.bytes, "<", *limit);
-  } else {
-    decision.reason +=
-        FormatBytes(spec.bytes) + (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS");
-  }
+  decision.reason += "; " + size;
   return decision;
 }
 

@@ -26,19 +26,27 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
 }
 
 void Settle(const CollectiveSpec& spec, const Topology& topology, const Options& options, const Transport& transport,
-            const std::string& obstacle, CollectiveRecord* record) {
-  const Decision decision = Decide(spec, topology, options);
+            const std::string& obstacle, CollectiveRecord* record, Trail* trail) {
+  const Decision decision = Decide(spec, topology, options, trail);
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
-  if (decision.backend != Backend::kNvshmem) {
-    return;
+  if (decision.backend == Backend::kNvshmem) {
+    // A missing transport is what to mend first, and an op that none carries has no form that could be mended.
+    const bool blocks = transport.available && Carries(transport, spec.op) && !obstacle.empty();
+    record->veto = blocks ? obstacle : Veto(spec, topology, transport);
+    const bool is_vetoed = !record->veto.empty();
+    if (is_vetoed) {
+      record->lowered = BackendName(Backend::kDefault);
+    }
+    Note(trail, blocks ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
+         [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
+    if (!blocks && obstacle.empty()) {
+      Note(trail, "form", Verdict::kPassed, [] { return std::string("nothing stands against it"); });
+    }
   }
-  // A missing transport is what to mend first, and an op that none carries has no form that could be mended.
-  const bool blocks = transport.available && Carries(transport, spec.op) && !obstacle.empty();
-  record->veto = blocks ? obstacle : Veto(spec, topology, transport);
-  if (!record->veto.empty()) {
-    record->lowered = BackendName(Backend::kDefault);
+  if (trail != nullptr) {
+    CompleteTrail(options.profile, trail);
   }
 }
 

@@ -31,7 +31,7 @@ struct CollectiveRecord {
   std::string computation;
   bool in_loop = false;     // runs inside a while loop
   int64_t executions = -1;  // in one run of the module; -1 where that is not known
-  std::string source_file;  // from inline metadata, else ""
+  std::string source_file;  // "" where the module does not say
   int64_t source_line = 0;
 };
 
@@ -56,9 +56,9 @@ using Attributes = std::map<std::string, std::string>;
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
 // Decides, and writes into `record` what was decided and what is lowered. `obstacle` is why the form of the instruction
-// cannot be lowered whatever the transport, or "".
+// cannot be lowered whatever the transport, or "". `trail`, if there is one, gets all rules and vetoes.
 void Settle(const CollectiveSpec& spec, const Topology& topology, const Options& options, const Transport& transport,
-            const std::string& obstacle, CollectiveRecord* record);
+            const std::string& obstacle, CollectiveRecord* record, Trail* trail = nullptr);
 
 // Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is
 // missing alone.

@@ -16,6 +16,7 @@
 #include "xla_patch/ffi/gpu_transfer_bindings.h"
 #include "xla_patch/ffi/handler_capsules.h"
 #include "xla_patch/ffi/handlers.h"
+#include "xla_patch/ffi/inspect_bindings.h"
 #include "xla_patch/ffi/nvshmem_bindings.h"
 #include "xla_patch/ffi/pass_bindings.h"
 #include "xla_patch/ffi/runtime.h"
@@ -104,6 +105,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   BindTuning(m);
   BindPass(m);
+  BindInspection(m);
   BindGpuPlugin(m);
   BindGpuRuntime(m);
   BindGpuTransfers(m);

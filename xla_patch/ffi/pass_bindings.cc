@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "xla_patch/hlo/pass.h"
-#include "xla_patch/hlo/timeline.h"
 
 namespace xla_shmem {
 namespace {
@@ -26,84 +25,6 @@ namespace nb = nanobind;
 
 using DeviceTuple = std::tuple<int64_t, int32_t, int32_t, int32_t, int32_t>;
 using Reach = std::unordered_map<int64_t, int32_t>;
-
-std::string_view View(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
-
-// Names come from files that may be corrupt, so they need not be UTF-8.
-nb::object Text(std::string_view text) {
-  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
-}
-
-// -1 stands for what is not known.
-nb::object KnownCount(int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
-
-nb::dict ToDict(const CollectiveRecord& record) {
-  nb::dict dict;
-  dict["name"] = Text(record.name);
-  dict["op"] = Text(record.op);
-  dict["dtype"] = Text(record.dtype);
-  dict["bytes"] = record.bytes;
-  dict["group_size"] = record.group_size;
-  dict["num_groups"] = record.num_groups;
-  dict["num_pairs"] = record.num_pairs;
-  dict["reduction"] = Text(record.reduction);
-  dict["backend"] = Text(record.backend);
-  dict["lowered"] = Text(record.lowered);
-  dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
-  dict["rule"] = Text(record.rule);
-  dict["reason"] = Text(record.reason);
-  dict["computation"] = Text(record.computation);
-  dict["in_loop"] = record.in_loop;
-  dict["executions"] = KnownCount(record.executions);
-  dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
-  dict["source_line"] = record.source_line;
-  return dict;
-}
-
-const char* KindName(hlo::WorkKind kind) {
-  switch (kind) {
-    case hlo::WorkKind::kFree:
-      return "other";
-    case hlo::WorkKind::kControl:
-      return "control";
-    case hlo::WorkKind::kCollective:
-      return "collective";
-    case hlo::WorkKind::kCompute:
-      return "compute";
-  }
-  return "other";
-}
-
-nb::dict ToDict(const ScheduledInstruction& instruction) {
-  nb::list called;
-  for (const std::string_view computation : instruction.called) {
-    called.append(Text(computation));
-  }
-  nb::dict dict;
-  dict["name"] = Text(instruction.name);
-  dict["opcode"] = Text(instruction.opcode);
-  dict["category"] = KindName(instruction.kind);
-  dict["called"] = called;
-  dict["flops"] = KnownCount(instruction.flops);
-  dict["bytes"] = KnownCount(instruction.bytes);
-  dict["start"] = instruction.start.empty() ? nb::none() : Text(instruction.start);
-  dict["collective"] = instruction.kind == hlo::WorkKind::kCollective;
-  return dict;
-}
-
-nb::dict ToDict(const ComputationSchedule& schedule) {
-  nb::list instructions;
-  for (const ScheduledInstruction& instruction : schedule.instructions) {
-    instructions.append(ToDict(instruction));
-  }
-  nb::dict dict;
-  dict["name"] = Text(schedule.name);
-  dict["executions"] = KnownCount(schedule.executions);
-  dict["in_loop"] = schedule.in_loop;
-  dict["scheduled"] = schedule.is_scheduled;
-  dict["instructions"] = instructions;
-  return dict;
-}
 
 Profile ParseProfile(const std::string& name) {
   if (name == "blog") {
@@ -184,38 +105,6 @@ PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const T
   return result;
 }
 
-nb::list InspectBytes(const nb::bytes& module) {
-  std::vector<CollectiveRecord> records;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = InspectModule(View(module), &records, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
-  return RecordList(records);
-}
-
-nb::list ScheduleOfBytes(const nb::bytes& module) {
-  std::vector<ComputationSchedule> schedules;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = ReadTimeline(View(module), &schedules, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
-  nb::list list;
-  for (const ComputationSchedule& schedule : schedules) {
-    list.append(ToDict(schedule));
-  }
-  return list;
-}
-
 }  // namespace
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
@@ -230,10 +119,41 @@ PassOptions MakePassOptions(const Topology& topology, const Transport& transport
           ParseLowering(lowering)};
 }
 
+std::string_view View(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+nb::object Text(std::string_view text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::object KnownCount(int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
+
+nb::dict RecordDict(const CollectiveRecord& record) {
+  nb::dict dict;
+  dict["name"] = Text(record.name);
+  dict["op"] = Text(record.op);
+  dict["dtype"] = Text(record.dtype);
+  dict["bytes"] = record.bytes;
+  dict["group_size"] = record.group_size;
+  dict["num_groups"] = record.num_groups;
+  dict["num_pairs"] = record.num_pairs;
+  dict["reduction"] = Text(record.reduction);
+  dict["backend"] = Text(record.backend);
+  dict["lowered"] = Text(record.lowered);
+  dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
+  dict["rule"] = Text(record.rule);
+  dict["reason"] = Text(record.reason);
+  dict["computation"] = Text(record.computation);
+  dict["in_loop"] = record.in_loop;
+  dict["executions"] = KnownCount(record.executions);
+  dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
+  dict["source_line"] = record.source_line;
+  return dict;
+}
+
 nb::list RecordList(const std::vector<CollectiveRecord>& records) {
   nb::list list;
   for (const CollectiveRecord& record : records) {
-    list.append(ToDict(record));
+    list.append(RecordDict(record));
   }
   return list;
 }
@@ -308,16 +228,6 @@ void BindPass(nb::module_& m) {
         "\"cpu\", \"gpu\" or "
         "\"none\" "
         "(attributes only). ValueError if the bytes are not a well-formed module.");
-
-  m.def("inspect_module", &InspectBytes, nb::arg("module"),
-        "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
-        "dicts as in "
-        "PassResult.records. ValueError if the bytes are not a well-formed module.");
-
-  m.def("schedule", &ScheduleOfBytes, nb::arg("module"),
-        "The order in which the instructions of a serialised HloModuleProto run, by computation, with the work that "
-        "one execution of each takes: dicts name, executions, in_loop, scheduled, instructions. ValueError if the "
-        "bytes are not a well-formed module.");
 }
 
 }  // namespace xla_shmem

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +15,8 @@
 
 namespace xla_shmem {
 
-// Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass, inspect_module. Bad input raises
-// ValueError with the message of the C++ side.
+// Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass. Bad input raises ValueError with
+// the message of the C++ side.
 void BindPass(nanobind::module_& m);
 
 // (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; none listed: the published two.
@@ -25,6 +26,16 @@ using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
                             const std::string& lowering);
+
+std::string_view View(const nanobind::bytes& bytes);
+
+// Names come from files that may be corrupt, so they need not be UTF-8.
+nanobind::object Text(std::string_view text);
+
+// -1 stands for what is not known: None.
+nanobind::object KnownCount(int64_t count);
+
+nanobind::dict RecordDict(const CollectiveRecord& record);
 
 // One dict per record.
 nanobind::list RecordList(const std::vector<CollectiveRecord>& records);

@@ -180,6 +180,7 @@ bool Unwrap(const Module& module, Collective* collective, std::string* error) {
   collective->fields.name = start.name;
   collective->fields.source_file = start.source_file;
   collective->fields.source_line = start.source_line;
+  collective->fields.stack_frame = start.stack_frame;
   collective->in_place = std::move(in_place);
   collective->fields.operand_ids = std::move(start.operand_ids);
   return true;

@@ -26,6 +26,8 @@ void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
       fields->source_file = field.bytes;
     } else if (field.number == 4) {
       fields->source_line = static_cast<int32_t>(field.value);
+    } else if (field.number == 15) {
+      fields->stack_frame = static_cast<int32_t>(field.value);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "xla_patch/assigner/obstacle.h"
 #include "xla_patch/hlo/async_pairs.h"
 #include "xla_patch/hlo/schedule.h"
+#include "xla_patch/hlo/source_lines.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -42,7 +43,8 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
 
 class Finder {
  public:
-  Finder(const Module& module, const DeviceAssignment& assignment) : module_(module), assignment_(assignment) {}
+  Finder(const Module& module, const DeviceAssignment& assignment)
+      : module_(module), assignment_(assignment), source_lines_(module.stack_frame_index) {}
 
   bool Run(std::vector<Collective>* collectives, std::string* error) {
     for (size_t i = 0; i < module_.computations.size(); ++i) {
@@ -129,6 +131,11 @@ class Finder {
     } else if (collective->form == CollectiveForm::kStartDone) {
       // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
       collective->in_place.assign(fields.operand_ids.size(), spec.op == OpKind::kAllReduce);
+    }
+    if (fields.source_file.empty()) {
+      const SourceLine source = source_lines_.OfFrame(fields.stack_frame);
+      fields.source_file = source.file;
+      fields.source_line = source.line;
     }
     collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
     spec.name = std::string(fields.name);
@@ -225,6 +232,7 @@ class Finder {
 
   const Module& module_;
   const DeviceAssignment& assignment_;
+  const SourceLines source_lines_;
   std::vector<Collective> found_;
   std::unordered_map<int64_t, Reduction> reductions_;
   // A compact group form can stand for a million devices, so the total is bounded: 5,000 collectives over 10,000

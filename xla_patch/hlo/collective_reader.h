@@ -19,8 +19,9 @@ namespace xla_shmem::hlo {
 struct CollectiveFields {
   std::string_view name;
   std::string_view custom_call_target;
-  std::string_view source_file;  // from inline metadata
+  std::string_view source_file;  // from the metadata, or from the stack frame that it names
   int64_t source_line = 0;
+  int64_t stack_frame = 0;  // see hlo/source_lines.h
   bool has_channel_id = false;
   bool use_global_device_ids = false;
   bool has_slices = false;      // in-place permute of slices (dynamic_slice_sizes)

@@ -39,4 +39,12 @@ bool ParseDeviceAssignment(std::string_view proto, DeviceAssignment* assignment,
   return DeviceAssignment::Create(replicas, partitions, by_partition, assignment, error);
 }
 
+bool ReadAssignment(const Module& module, const Topology& topology, DeviceAssignment* assignment, std::string* error) {
+  if (!module.device_assignment.empty()) {
+    return ParseDeviceAssignment(module.device_assignment, assignment, error);
+  }
+  *assignment = DeviceAssignment::Logical(topology.device_ids());
+  return true;
+}
+
 }  // namespace xla_shmem::hlo

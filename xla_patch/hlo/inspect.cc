@@ -35,6 +35,24 @@ void ReadStock(const hlo::Module& module, const hlo::Collective& collective, Col
 
 }  // namespace
 
+bool hlo::ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record) {
+  const bool is_lowered = collective.form == CollectiveForm::kLowered;
+  if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) {
+    return false;
+  }
+  *record = DescribeCollective(module, collective);
+  const Attributes attributes = ReadOwnAttributes(collective.fields.frontend_attributes);
+  if (is_lowered && attributes.count(kOp) == 0) {
+    return false;
+  }
+  if (attributes.empty()) {
+    ReadStock(module, collective, record);
+  } else {
+    AttributesToRecord(attributes, record);
+  }
+  return true;
+}
+
 bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* records, std::string* error) {
   records->clear();
   hlo::Module module;
@@ -50,21 +68,10 @@ bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* record
     return false;
   }
   for (const hlo::Collective& collective : collectives) {
-    const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
-    if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) {
-      continue;  // its start is listed
+    CollectiveRecord record;
+    if (hlo::ReadRecord(module, collective, &record)) {
+      records->push_back(std::move(record));
     }
-    CollectiveRecord record = hlo::DescribeCollective(module, collective);
-    const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
-    if (is_lowered && attributes.count(kOp) == 0) {
-      continue;  // a custom call of that name that the pass did not write
-    }
-    if (attributes.empty()) {
-      ReadStock(module, collective, &record);
-    } else {
-      AttributesToRecord(attributes, &record);
-    }
-    records->push_back(std::move(record));
   }
   return true;
 }

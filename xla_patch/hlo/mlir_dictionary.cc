@@ -1,5 +1,7 @@
 #include "xla_patch/hlo/mlir_dictionary.h"
 
+#include <charconv>
+
 namespace xla_shmem::hlo {
 
 void MlirDictionary::Key(const char* key) {
@@ -39,6 +41,34 @@ void MlirDictionary::AddInts(const char* key, const std::vector<int64_t>& values
     members_ += std::to_string(values[i]);
   }
   members_ += '>';
+}
+
+bool ReadInts(std::string_view dictionary, std::string_view key, std::vector<int64_t>* values) {
+  const std::string start = std::string(key) + " = array<i64";
+  bool is_quoted = false;  // no string holds a quote: it is written in hex
+  for (size_t at = 0; at < dictionary.size(); ++at) {
+    is_quoted = is_quoted != (dictionary[at] == '"');
+    const bool is_key_start = at > 0 && (dictionary[at - 1] == '{' || dictionary[at - 1] == ' ');
+    if (is_quoted || !is_key_start || dictionary.substr(at, start.size()) != start) {
+      continue;
+    }
+    values->clear();
+    const char* next = dictionary.data() + at + start.size();
+    const char* const end = dictionary.data() + dictionary.size();
+    while (next < end && *next != '>') {
+      int64_t value = 0;
+      next += *next == ':' || *next == ',' ? 2 : 0;  // ": " before the first, ", " before the others
+      const auto [after, problem] =
+          next < end ? std::from_chars(next, end, value) : std::from_chars_result{next, std::errc::invalid_argument};
+      if (problem != std::errc()) {
+        return false;
+      }
+      values->push_back(value);
+      next = after;
+    }
+    return next < end;
+  }
+  return false;
 }
 
 }  // namespace xla_shmem::hlo

@@ -24,6 +24,9 @@ class MlirDictionary {
   std::string members_;
 };
 
+// Reads back what AddInts wrote. False if the text has no such list.
+bool ReadInts(std::string_view dictionary, std::string_view key, std::vector<int64_t>* values);
+
 }  // namespace xla_shmem::hlo
 
 #endif  // XLA_SHMEM_HLO_MLIR_DICTIONARY_H_

@@ -47,6 +47,9 @@ class Scanner {
         case 15:
           module_->device_assignment = field.bytes;
           break;
+        case 17:
+          module_->stack_frame_index = field.bytes;
+          break;
         case 22:
           module_->payloads.push_back(field.bytes);
           break;

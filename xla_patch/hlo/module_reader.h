@@ -46,6 +46,7 @@ struct Module {
   std::string_view name;
   std::string_view device_assignment;      // empty if the module has none
   std::string_view input_output_alias;     // xla.HloInputOutputAliasProto; empty if the module has none
+  std::string_view stack_frame_index;      // xla.StackFrameIndexProto; empty if the module has none
   std::string_view schedule;               // xla.HloScheduleProto; empty if the module has none
   std::vector<std::string_view> payloads;  // HloModuleProto.payloads, which backend configs may refer to
   std::vector<Computation> computations;

@@ -8,6 +8,7 @@
 #include "xla_patch/hlo/custom_call.h"
 #include "xla_patch/hlo/device_assignment.h"
 #include "xla_patch/hlo/editor.h"
+#include "xla_patch/hlo/form.h"
 #include "xla_patch/hlo/record.h"
 
 namespace xla_shmem {
@@ -16,10 +17,6 @@ namespace {
 using hlo::Collective;
 using hlo::CollectiveForm;
 using hlo::CustomCall;
-
-bool IsPair(const Collective& collective) {
-  return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
-}
 
 class Pass {
  public:
@@ -77,14 +74,7 @@ class Pass {
     if (!parameter_veto_.empty()) {
       return parameter_veto_;
     }
-    if (options_.lowering == Lowering::kCpu && IsPair(collective)) {
-      return "start/done pairs are lowered for GPU only";
-    }
-    const OpKind op = collective.spec.op;
-    if (options_.lowering == Lowering::kGpu && op != OpKind::kAllReduce && op != OpKind::kCollectivePermute) {
-      return std::string(OpName(op)) + " is lowered for CPU only";
-    }
-    return collective.obstacle;
+    return hlo::FormVeto(collective, options_.lowering);
   }
 
   // Leaves an instruction that already says the same alone, so that a second run changes nothing.
@@ -104,7 +94,7 @@ class Pass {
     const auto call = [&](size_t instruction, const CustomCall& call) {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
     };
-    if (!IsPair(collective)) {
+    if (!hlo::IsPair(collective)) {
       call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
     } else if (!collective.has_work_between) {
       call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
@@ -123,15 +113,6 @@ class Pass {
   std::vector<hlo::InstructionEdit> edits_;
 };
 
-bool ReadAssignment(const hlo::Module& module, const Topology& topology, DeviceAssignment* assignment,
-                    std::string* error) {
-  if (!module.device_assignment.empty()) {
-    return hlo::ParseDeviceAssignment(module.device_assignment, assignment, error);
-  }
-  *assignment = DeviceAssignment::Logical(topology.device_ids());
-  return true;
-}
-
 }  // namespace
 
 bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* result, std::string* error) {
@@ -139,7 +120,7 @@ bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* res
   hlo::Module module;
   DeviceAssignment assignment;
   std::vector<Collective> collectives;
-  if (!hlo::ReadModule(bytes, &module, error) || !ReadAssignment(module, options.topology, &assignment, error) ||
+  if (!hlo::ReadModule(bytes, &module, error) || !hlo::ReadAssignment(module, options.topology, &assignment, error) ||
       !hlo::FindCollectives(module, assignment, &collectives, error)) {
     return false;
   }

@@ -42,6 +42,7 @@ constexpr Names<18> kMoves = {"copy",
                               "rng-get-and-update-state"};
 // Between devices too, though not in groups.
 constexpr Names<4> kMessages = {"send", "send-done", "recv", "recv-done"};
+constexpr std::string_view kLtMatmul = "__cublas$lt$matmul";  // and $f8, $mx
 constexpr Names<5> kUncounted = {"fft", "cholesky", "triangular-solve", "ragged-dot", "scan"};
 
 template <size_t kCount>
@@ -243,7 +244,7 @@ class Counter {
 
   int64_t CustomCallFlops(size_t i) const {
     const std::string_view target = work_[i].custom_call_target;
-    if (target != "__cublas$gemm" && target.substr(0, 17) != "__cublas$lt$matmul") {
+    if (target != "__cublas$gemm" && target.substr(0, kLtMatmul.size()) != kLtMatmul) {
       return -1;
     }
     const auto contracted = ReadContractedDimensions(BackendConfigOf(module_.payloads, module_.instructions[i].body));

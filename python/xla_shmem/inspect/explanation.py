@@ -1,0 +1,126 @@
+"""The whole decision about one collective: what each rule saw."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from xla_shmem.collective_report import decided_backend, format_bytes, styled_backend
+from xla_shmem.decision_options import DecisionSettings
+from xla_shmem.hlo_files import HloFileError
+from xla_shmem.inspect.modules import InspectedModule
+from xla_shmem.inspect.overlap import describe_overlap
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
+
+#: What decides: the two may differ in words only, such as after another number of processes.
+_SETTLED = ("backend", "lowered", "rule", "reason", "veto")
+
+
+def explain(
+    modules: Sequence[InspectedModule], name: str, settings: DecisionSettings
+) -> list[tuple[InspectedModule, _core.Explanation]]:
+    """Returns every collective of that name, with the rules asked anew.
+
+    Raises:
+      HloFileError: there is none; the message offers similar names. Or the settings do not fit.
+    """
+    from xla_shmem import _core
+
+    found = []
+    for module in modules:
+        if any(record["name"] == name for record in module.records):
+            explanations = settings.decide(_core.explain_module, module.input, module.input.platform)
+            found += [(module, one) for one in explanations if one["written"]["name"] == name]
+    if not found:
+        names = sorted({record["name"] for module in modules for record in module.records})
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
+        offer = f"; there are {', '.join(near)}" + (" and others" if len(names) > len(near) else "") if names else ""
+        raise HloFileError(f"--explain {name}: no such collective{offer}.")
+    return found
+
+
+def explanation_as_json(module: InspectedModule, explanation: _core.Explanation) -> dict[str, Any]:
+    """Returns an explanation with where it is from."""
+    return {**explanation, "module": module.input.name, "file": module.input.source}
+
+
+def describe_explanation(module: InspectedModule, explanation: _core.Explanation) -> RenderableType:
+    """Returns what to print of an explanation."""
+    written, decided = explanation["written"], explanation["decided"]
+    lines: list[RenderableType] = [
+        Text.assemble((written["name"], "bold"), f"  {module.input.name}  {module.input.source}"),
+        _facts(module, explanation),
+    ]
+    if not explanation["trail"]:
+        lines.append(Text("The module does not say who takes part in it, so the rules cannot be asked again."))
+        return Group(*lines)
+    lines += [
+        Text(),
+        _trail(explanation),
+        Text(),
+        Text.assemble("Decision: ", decided_backend(decided), f" by {decided['rule']}: "),
+    ]
+    lines.append(Text(f"  {decided['reason']}" + (f"; not lowered: {decided['veto']}" if decided["veto"] else "")))
+    if written["rule"] == "stock":
+        lines.append(Text.assemble("The module was compiled without these rules: ", written["reason"], "."))
+    elif any(written[key] != decided[key] for key in _SETTLED):  # type: ignore[literal-required]
+        lines.append(
+            Text.assemble(("The module says otherwise: ", "red"), decided_backend(written), f" by {written['rule']}: ")
+        )
+        lines.append(Text(f"  {written['reason']}" + (f"; not lowered: {written['veto']}" if written["veto"] else "")))
+        lines.append(
+            Text("It was compiled with other options or on other devices: see --profile, --devices-per-process, …")
+        )
+    return Group(*lines)
+
+
+def _facts(module: InspectedModule, explanation: _core.Explanation) -> Table:
+    record = explanation["written"]
+    runs = "an unknown number of times" if record["executions"] is None else f"{record['executions']} × a step"
+    members: Sequence[Sequence[int]] = explanation["pairs"] or explanation["groups"]
+    facts = {
+        "op": f"{record['op']}, {record['dtype']}, {format_bytes(record['bytes'])}, {runs}",
+        "in": record["computation"] + (" (loop)" if record["in_loop"] else ""),
+        "from": f"{record['source_file']}:{record['source_line']}" if record["source_file"] else "",
+        "pairs" if explanation["pairs"] else "groups": _abbreviated(members) or "not known",
+        "beside it": describe_overlap(module.overlaps.get((record["computation"], record["name"]))),
+    }
+    table = Table.grid(padding=(0, 2))
+    for title, text in facts.items():
+        if text:
+            table.add_row(Text(title, style="dim"), Text(text))  # as text: a path may look like rich's markup
+    return table
+
+
+def _abbreviated(members: Sequence[Sequence[int]], most: int = 8) -> str:
+    def one(ids: Sequence[int]) -> str:
+        shown = ",".join(map(str, ids[:most]))
+        return "{" + shown + (",…" if len(ids) > most else "") + "}"
+
+    text = " ".join(one(ids) for ids in members[:most])
+    return text + (f" … {len(members)} in all" if len(members) > most else "")
+
+
+def _trail(explanation: _core.Explanation) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for header in ("rule", "asks", "saw", "says"):
+        table.add_column(header, overflow="fold")
+    for step in explanation["trail"]:
+        verdict = step["verdict"]
+        names_backend = verdict in ("NVSHMEM", "DEFAULT")
+        style = "dim" if verdict == "not asked" else ""
+        table.add_row(
+            Text(step["rule"], style=style),
+            Text(step["question"], style=style),
+            Text(step["saw"]),
+            styled_backend(verdict) if names_backend else Text(verdict, style=style),
+        )
+    return table

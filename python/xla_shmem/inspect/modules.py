@@ -1,0 +1,68 @@
+"""Modules with their collectives, as the reports take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from xla_shmem.collective_report import ModuleReport
+from xla_shmem.hlo_files import HloFileError, HloInput, read_modules
+from xla_shmem.inspect.overlap import Overlap, find_overlaps
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class InspectedModule:
+    """One module, with the collectives that a selection left.
+
+    Attributes:
+      input: where it came from.
+      records: one dict per collective, as ``_core.inspect_module`` returns them.
+    """
+
+    input: HloInput
+    records: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def schedule(self) -> list[_core.ComputationSchedule]:
+        """The order of all its instructions. Raises: HloFileError."""
+        from xla_shmem import _core
+
+        return _call(_core.schedule, self.input)
+
+    @cached_property
+    def overlaps(self) -> dict[tuple[str, str], Overlap]:
+        """By computation and name: what runs beside each collective that is a start/done pair."""
+        return find_overlaps(self.schedule)
+
+    def report(self) -> ModuleReport:
+        """Returns it as tables and JSON take it."""
+        return ModuleReport(self.input.source, self.input.name, self.records)
+
+
+def read_inspected(path: str, selects: Callable[[Mapping[str, Any]], bool]) -> list[InspectedModule]:
+    """Returns the modules of a path, each with the collectives that are selected.
+
+    Raises:
+      HloFileError: the path cannot be used, or a module is malformed.
+    """
+    from xla_shmem import _core
+
+    modules = []
+    for module in read_modules(path):
+        records = _call(_core.inspect_module, module)
+        modules.append(InspectedModule(module, [record for record in records if selects(record)]))
+    return modules
+
+
+def _call(read: Callable[[bytes], T], module: HloInput) -> T:
+    try:
+        return read(module.proto)
+    except ValueError as error:
+        raise HloFileError(f"{module.source}: {error}") from None

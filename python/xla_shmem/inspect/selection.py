@@ -1,0 +1,54 @@
+"""Which collectives a report is about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xla_shmem.hlo_files import HloFileError
+from xla_shmem.option_values import OPS, parse_size
+
+#: Ops that a module may hold; the last one can be listed nowhere else.
+KNOWN_OPS = (*OPS, "ragged-all-to-all")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All that is given must hold.
+
+    Attributes:
+      ops: any of them; empty for all.
+      backend: what the collective runs on, ``"NVSHMEM"`` or ``"DEFAULT"``; that is the decision after vetoes.
+      min_bytes: of the result.
+      in_loop: whether it runs inside a loop.
+    """
+
+    ops: Sequence[str] = ()
+    backend: str | None = None
+    min_bytes: int = 0
+    in_loop: bool | None = None
+
+    def __call__(self, record: Mapping[str, Any]) -> bool:
+        return (
+            (not self.ops or record["op"] in self.ops)
+            and self.backend in (None, record["lowered"])
+            and record["bytes"] >= self.min_bytes
+            and self.in_loop in (None, record["in_loop"])
+        )
+
+
+def read_selection(ops: Sequence[str], backend: str | None, min_bytes: str | None, in_loop: bool | None) -> Selection:
+    """Reads what a user gave.
+
+    Raises:
+      HloFileError: an op is unknown, or the size is none.
+    """
+    for op in ops:
+        if op not in KNOWN_OPS:
+            raise HloFileError(f"--op {op}: no such collective; use {', '.join(KNOWN_OPS)}.")
+    try:
+        size = 0 if min_bytes is None else parse_size(min_bytes)
+    except ValueError as error:
+        raise HloFileError(f"--min-bytes {min_bytes}: must be {error}.") from None
+    return Selection(tuple(ops), backend, size, in_loop)

@@ -1,0 +1,70 @@
+"""How often each op runs on each backend, and how many bytes that makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from xla_shmem.collective_report import format_bytes, styled_backend
+
+
+@dataclass
+class Total:
+    """Collectives of one op on one backend.
+
+    Attributes:
+      collectives: in the program.
+      executions: in one run, of those whose trip counts are known.
+      bytes: of their results in one run.
+      unknown: collectives of which nobody knows how often they run; in neither of the two.
+    """
+
+    op: str
+    backend: str
+    collectives: int = 0
+    executions: int = 0
+    bytes: int = 0
+    unknown: int = 0
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """Counts one collective."""
+        self.collectives += 1
+        if record["executions"] is None:
+            self.unknown += 1
+        else:
+            self.executions += record["executions"]
+            self.bytes += record["executions"] * record["bytes"]
+
+
+def count_totals(records: Iterable[Mapping[str, Any]]) -> list[Total]:
+    """Returns one total for each op and backend that occur, those with most bytes first."""
+    totals: dict[tuple[str, str], Total] = {}
+    for record in records:
+        key = record["op"], record["lowered"]
+        totals.setdefault(key, Total(*key)).add(record)
+    return sorted(totals.values(), key=lambda total: (-total.bytes, total.op, total.backend))
+
+
+def totals_table(totals: Iterable[Total]) -> Table:
+    """Returns the totals as a table; a step is one run of the module."""
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("op", no_wrap=True)
+    table.add_column("runs on", no_wrap=True)
+    for header in ("collectives", "times a step", "bytes a step"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("")
+    for total in totals:
+        table.add_row(
+            Text(total.op),
+            styled_backend(total.backend),
+            str(total.collectives),
+            str(total.executions),
+            format_bytes(total.bytes),
+            f"and {total.unknown} whose number of runs XLA does not know" if total.unknown else "",
+        )
+    return table

@@ -1,0 +1,29 @@
+"""A browser for all tests of this folder, which end with a page that raised nothing and asked for nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "python"))
+
+from chromium import Chromium
+
+
+@pytest.fixture(scope="session")
+def _browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
+    with Chromium(tmp_path_factory.mktemp("profile")) as browser:
+        yield browser
+
+
+@pytest.fixture
+def browser(_browser: Chromium) -> Iterator[Chromium]:
+    _browser.problems.clear()
+    _browser.requests.clear()
+    _browser.prefer("light")
+    yield _browser
+    assert _browser.problems == []
+    assert all(address.startswith("file:") for address in _browser.requests)

@@ -1,0 +1,123 @@
+"""`xla-shmem inspect --diff`."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done, many_collectives
+
+from xla_shmem.cli import main
+from xla_shmem.inspect.difference import match
+
+
+def _diff(tmp_path: Path, before: str, after: str, *arguments: str) -> Result:
+    (tmp_path / "a.txt").write_text(before)
+    (tmp_path / "b.txt").write_text(after)
+    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
+    return CliRunner().invoke(main, ["inspect", "--diff", *paths, *arguments])
+
+
+def _difference(tmp_path: Path, before: str, after: str, *arguments: str) -> dict[str, Any]:
+    result = _diff(tmp_path, before, after, "--json", *arguments)
+    assert result.exit_code == 0, result.stderr
+    (difference,) = json.loads(result.stdout)
+    return dict(difference)
+
+
+def _changes(difference: dict[str, Any]) -> dict[str, list[tuple[str, str, str]]]:
+    return {
+        change["after"]["name"]: [(one["what"], one["before"], one["after"]) for one in change["differences"]]
+        for change in difference["changed"]
+    }
+
+
+def test_a_module_equals_itself(tmp_path: Path) -> None:
+    difference = _difference(tmp_path, CPU_SYNC, CPU_SYNC)
+    assert difference == {"module": "jit_step", "vanished": [], "appeared": [], "changed": [], "equal": 3}
+    assert _diff(tmp_path, CPU_SYNC, CPU_SYNC).stdout == "jit_step\n0 vanished, 0 appeared, 0 changed, 3 equal.\n"
+
+
+def test_backend_and_size_are_compared(tmp_path: Path) -> None:
+    changed = _difference(tmp_path, gpu_start_done("DEFAULT"), gpu_start_done("NVSHMEM").replace("8,1024", "4,1024"))
+    names = {name: {what for what, _, _ in differences} for name, differences in _changes(changed).items()}
+    assert names["reduce-start"] == {"backend", "runs on", "bytes"}
+    assert ("runs on", "DEFAULT", "NVSHMEM") in _changes(changed)["reduce-start"]
+    assert ("bytes", "16384", "8192") in _changes(changed)["reduce-start"]
+    assert "beside it" in names["permute-start"]
+
+
+def test_what_runs_beside_is_compared(tmp_path: Path) -> None:
+    before = gpu_start_done(None)
+    square = next(line for line in before.splitlines(keepends=True) if "%square" in line)
+    done = next(line for line in before.splitlines(keepends=True) if "%permute-done =" in line)
+    changed = _changes(_difference(tmp_path, before, before.replace(square + done, done + square)))
+    assert changed == {"permute-start": [("beside it", "1 instruction, 8.2 kFLOP, 48.0 KiB", "nothing")]}
+
+
+def test_groups_are_compared(tmp_path: Path) -> None:
+    after = CPU_SYNC.replace("replica_groups=[2,2]<=[4]", "replica_groups=[1,4]<=[4]")
+    assert _changes(_difference(tmp_path, CPU_SYNC, after)) == {"large": [("groups", "2 × 2", "1 × 4")]}
+
+
+def test_names_that_a_release_gave_anew_do_not_matter(tmp_path: Path) -> None:
+    before = many_collectives(12, devices=8)
+    after = re.sub(r"%(sum|move-start|move-done)\.(\d+)", lambda m: f"%{m[1]}.{int(m[2]) + 100}", before)
+    difference = _difference(tmp_path, before, after)
+    assert (difference["equal"], difference["changed"]) == (12, [])
+    assert difference["vanished"] == difference["appeared"] == []
+
+
+def test_what_vanished_and_appeared_is_named(tmp_path: Path) -> None:
+    result = _diff(tmp_path, CPU_SYNC, ALL_GATHER)
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert lines[0] == "jit_step → jit_gather"
+    assert sum(line.startswith("- ") for line in lines) == 3
+    assert "+ gather  all-gather f32 64 B, 1 × 2, DEFAULT" in lines
+    assert lines[-1] == "3 vanished, 1 appeared, 0 changed, 0 equal."
+
+
+def test_only_what_has_to_move_counts_as_moved(tmp_path: Path) -> None:
+    lines = CPU_SYNC.splitlines(keepends=True)
+    small = next(line for line in lines if line.startswith("  %small"))
+    large = next(line for line in lines if line.startswith("  %large"))
+    changed = _changes(_difference(tmp_path, CPU_SYNC, CPU_SYNC.replace(small + large, large + small)))
+    assert [what for differences in changed.values() for what, _, _ in differences] == ["order"]
+
+
+def test_filters_apply_to_both_sides(tmp_path: Path) -> None:
+    difference = _difference(tmp_path, CPU_SYNC, ALL_GATHER, "--op", "collective-permute")
+    assert [record["name"] for record in difference["vanished"]] == ["permute"]
+    assert difference["appeared"] == []
+
+
+def test_a_collective_is_matched_once() -> None:
+    def record(name: str, size: int) -> dict[str, Any]:
+        return {"name": name, "op": "all-reduce", "source_file": None, "source_line": 0, "bytes": size}
+
+    assert match([record("a", 1), record("b", 2)], [record("b", 1), record("c", 1)]) == [(0, 1), (1, 0)]
+    assert match([record("a", 1), record("b", 2)], [record("x", 2)]) == [(1, 0)]
+    assert match([record("a", 1)], []) == []
+
+
+def test_dumps_without_a_common_module_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    for folder, modules in {"a": ["f", "g"], "b": ["h"]}.items():
+        (tmp_path / folder).mkdir()
+        for name in modules:
+            text = CPU_SYNC.replace("jit_step", name)
+            (tmp_path / folder / f"module_0.{name}.cpu_after_optimizations.txt").write_text(text)
+    result = CliRunner().invoke(main, ["inspect", "--diff", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert result.exit_code == 2
+    assert result.stderr == "Error: --diff: no module is in both dumps; the first has f, g, the second h.\n"
+
+
+@pytest.mark.parametrize("extra", [["more.txt"], ["--explain", "small"], ["--html", "page.html"]])
+def test_diff_takes_nothing_beside_it(tmp_path: Path, extra: list[str]) -> None:
+    result = _diff(tmp_path, CPU_SYNC, CPU_SYNC, *extra)
+    assert result.exit_code == 2
+    assert "--diff takes its two dumps itself" in result.stderr
