@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat \
-  test-upstream test-bazel test-faults table2 fuzz wheel clean
+  test-upstream test-bazel test-faults table2 docs fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -73,6 +73,10 @@ bench: install
 table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python -m xla_shmem.gpu_compile.table2 --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
+
+# The site of the docs, into out/site; open out/site/index.html.
+docs: install
+	$(BIN)/mkdocs build --quiet --strict
 
 lint: install
 	scripts/lint.sh $(BIN)

@@ -15,14 +15,17 @@ command -v c++ >/dev/null || {
 }
 
 stamp=$venv/.xla-shmem-installed
-current=$({ echo "$jax"; find pyproject.toml CMakeLists.txt xla_patch python -type f \
-  \( -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h' -o -name 'CMakeLists.txt' -o -name 'pyproject.toml' \) \
-  -print0 | sort -z | xargs -0 sha256sum; } | sha256sum)
+sources() {
+  find pyproject.toml CMakeLists.txt
+  find xla_patch -type f \( -name '*.cc' -o -name '*.h' -o -name CMakeLists.txt \)
+  find python -type f ! -path '*/__pycache__/*' ! -name '*.so'
+}
+current=$({ echo "$jax"; sources | sort | tr '\n' '\0' | xargs -0 sha256sum; } | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$current" ] && exit 0
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet ".[train,test,lint]" -Cbuild-dir="build/wheel-$(basename "$venv")"
+"$venv/bin/python" -m pip install --quiet ".[train,test,lint,docs]" -Cbuild-dir="build/wheel-$(basename "$venv")"
 echo "$current" >"$stamp"
