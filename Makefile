@@ -76,7 +76,7 @@ table2: install
 
 # The site of the docs, into out/site; open out/site/index.html.
 docs: install
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lint: install
 	scripts/lint.sh $(BIN)
