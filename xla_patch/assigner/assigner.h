@@ -54,8 +54,8 @@ struct Decision {
 // True for the ops that Decide may move to NVSHMEM at all.
 bool IsConsidered(OpKind op, const Options& options);
 
-// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times. `trail`, if
-// there is one, is told of every rule that is asked.
+// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times.
+// `trail`, if there is one, is told of every rule that is asked.
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, Trail* trail = nullptr);
 
 // "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.

@@ -22,16 +22,16 @@ namespace xla_shmem {
 // Messages of this many bytes are read directly where the receiver does; smaller ones are copied faster than the
 // handshake about their memory takes.
 inline constexpr size_t kLeastDirectBytes = 16 << 10;
-// Messages of this many bytes are kept on huge pages.
-inline constexpr size_t kLeastHugeBytes = host::kHugePageBytes;
+// Messages of this many bytes are read directly where the receiver reads out of huge pages only.
+inline constexpr size_t kLeastHugeBytes = 1 << 20;
 
 class Outgoing {
  public:
   // What becomes of the message.
   enum class Fate {
     kOverwritten,  // as soon as it has left: nobody can be asked to read it in time
-    kReduced,      // the receiver works on it piece by piece; out of its own slots it does that at once
-    kKept,
+    kPiecewise,    // it is made or reduced piece by piece, and a slot is as good a place for a piece as any
+    kKept,         // it is there as a whole, and the receiver wants it as it is
   };
   Outgoing(int receiver, const MessageKey& key, Spans memory, Fate fate)
       : receiver_(receiver), key_(key), memory_(std::move(memory)), fate_(fate) {}
