@@ -55,6 +55,7 @@ TEST_CASE("sync collectives become CPU custom calls in place") {
         std::string::npos);
   CHECK(result.records[0].source_file == "/home/me/train.py");
   CHECK(result.records[0].source_line == 42);
+  CHECK(Written(result.module, "permute.2").at("xla_shmem.source") == "/home/me/train.py:42");
   CHECK(result.records[1].bytes == 4096);
   CHECK(result.records[1].group_size == 4);
   CheckSettled(result, options);

@@ -67,6 +67,9 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   if (!record.reduction.empty()) {
     attributes[attribute::kReduction] = record.reduction;
   }
+  if (!record.source_file.empty()) {
+    attributes[attribute::kSource] = record.source_file + ":" + std::to_string(record.source_line);
+  }
   return attributes;
 }
 
@@ -93,6 +96,12 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   read(attribute::kPairs, &pairs);
   if (!pairs.empty()) {
     record->num_pairs = ParseNumber(pairs);
+  }
+  std::string source;
+  read(attribute::kSource, &source);
+  if (const size_t colon = source.rfind(':'); colon != std::string::npos) {
+    record->source_file = source.substr(0, colon);
+    record->source_line = ParseNumber(source.substr(colon + 1));
   }
 }
 

@@ -48,6 +48,9 @@ constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
 constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce or reduce-scatter
 constexpr const char* kOp = "xla_shmem.op";                // on rewritten instructions: what they were
+// "<file>:<line>" of the program. XLA numbers stack frames anew when it gets a module back, and keeps the old table
+// (jax 0.10.2): after that the instruction's own metadata names other lines.
+constexpr const char* kSource = "xla_shmem.source";
 }  // namespace attribute
 
 using Attributes = std::map<std::string, std::string>;
