@@ -93,7 +93,7 @@ def _first_times(name: str, value: object) -> Callable[[Path], None]:
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "gone": (Path.unlink, "there is no such file; `xla-shmem tune` makes one."),
     "a folder": (lambda path: (path.unlink(), path.mkdir())[1], "cannot be read: Is a directory."),
-    "half written": (lambda path: path.write_text(path.read_text()[:200]) and None, "is no tuning table (Unterminated"),
+    "half written": (lambda path: path.write_text(path.read_text()[:200]) and None, "is no tuning table ("),
     "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is no tuning table ('utf-8' codec"),
     "a benchmark": (lambda path: path.write_text('{"rows": []}') and None, 'no "format": "xla-shmem tuning table"'),
     "a list": (lambda path: path.write_text("[]") and None, "is no tuning table"),
