@@ -15,11 +15,7 @@ from tuning_tables import row, written
 from xla_shmem.cli import main
 from xla_shmem.hlo_files import read_module, to_text
 
-
-@pytest.fixture(autouse=True)
-def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROFILE", "THRESHOLD", "OPS", "TUNING", "NVLINK_DOMAIN"):
-        monkeypatch.delenv(f"XLA_SHMEM_{name}", raising=False)
+pytestmark = pytest.mark.usefixtures("no_options")
 
 
 @pytest.fixture

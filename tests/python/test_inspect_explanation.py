@@ -17,11 +17,7 @@ from xla_shmem.hlo_files import read_module
 from xla_shmem.hlo_proto import with_device_grid
 from xla_shmem.inspect.page import embed_json
 
-
-@pytest.fixture(autouse=True)
-def _no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("PROFILE", "THRESHOLD", "OPS", "NVLINK_DOMAIN"):
-        monkeypatch.delenv(f"XLA_SHMEM_{name}", raising=False)
+pytestmark = pytest.mark.usefixtures("no_options")
 
 
 @pytest.fixture
