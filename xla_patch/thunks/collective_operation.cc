@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "xla_patch/nvshmem/host/copy.h"
 #include "xla_patch/nvshmem/host/moves.h"
 
 namespace xla_shmem {
@@ -73,7 +74,11 @@ void CollectiveOperation::RunLocalCopies() {
   }
   const host::Move move;
   for (const LocalCopy& copy : local_copies_) {
-    copy.from == nullptr ? memset(copy.to, 0, copy.bytes) : memcpy(copy.to, copy.from, copy.bytes);
+    if (copy.from == nullptr) {
+      memset(copy.to, 0, copy.bytes);
+    } else {
+      host::Copy(copy.to, copy.from, copy.bytes);
+    }
   }
   local_copies_.clear();
 }

@@ -1,7 +1,6 @@
 #include "xla_patch/thunks/spans.h"
 
-#include <string.h>
-
+#include "xla_patch/nvshmem/host/copy.h"
 #include "xla_patch/nvshmem/host/moves.h"
 
 namespace xla_shmem {
@@ -9,14 +8,14 @@ namespace xla_shmem {
 void Spans::CopyTo(char* memory, size_t begin, size_t end) const {
   const host::Move move;
   ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
-    memcpy(memory + (position - begin), source, bytes);
+    host::Copy(memory + (position - begin), source, bytes);
   });
 }
 
 void Spans::CopyFrom(const char* memory, size_t begin, size_t end) const {
   const host::Move move;
   ForEach(begin, end, [&](size_t, char* destination, size_t position, size_t bytes) {
-    memcpy(destination, memory + (position - begin), bytes);
+    host::Copy(destination, memory + (position - begin), bytes);
   });
 }
 

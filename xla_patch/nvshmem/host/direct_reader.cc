@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 
+#include "xla_patch/nvshmem/host/copy.h"
 #include "xla_patch/nvshmem/host/huge_pages.h"
 #include "xla_patch/nvshmem/host/moves.h"
 
@@ -62,8 +63,8 @@ bool Permitted(const SegmentHeader& header) {
 // millisecond or two once in the life of a job.
 bool WorthIt(const SegmentHeader& header, uint64_t probe_address, size_t bytes, double share) {
   using Clock = std::chrono::steady_clock;
-  const auto from = std::make_unique<char[]>(bytes), slot = std::make_unique<char[]>(bytes),
-             to = std::make_unique<char[]>(bytes);
+  const auto from = PageAligned(bytes), slot = PageAligned(bytes), to = PageAligned(bytes);
+  if (from == nullptr || slot == nullptr || to == nullptr) return false;
   memset(from.get(), 1, bytes);
   memset(slot.get(), 1, bytes);
   memset(to.get(), 1, bytes);
@@ -114,7 +115,7 @@ DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(hea
 Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
   const Move move;
   if (heap_->IsLocal(pe)) {
-    for (size_t i = 0; i < count; ++i) memcpy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
+    for (size_t i = 0; i < count; ++i) Copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
     return Outcome::kDone;
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);

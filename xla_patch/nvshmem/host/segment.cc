@@ -157,12 +157,13 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   header.job_key[0] = job.words[0];
   header.job_key[1] = job.words[1];
   header.bytes = bytes;
-  segment->probe_ = std::make_unique<char[]>(kProbeBytes);
+  segment->probe_ = PageAligned(kProbeBytes);
+  if (segment->probe_ == nullptr) return not_backed(ENOMEM);
   memset(segment->probe_.get(), 1, kProbeBytes);
   memcpy(segment->probe_.get(), job.words, sizeof(job.words));
   header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.get());
-  segment->huge_probe_.reset(std::aligned_alloc(kHugePageBytes, kHugePageBytes));
-  if (void* probe = segment->huge_probe_.get(); probe != nullptr) {
+  segment->huge_probe_ = PageAligned(kHugePageBytes, kHugePageBytes);
+  if (char* probe = segment->huge_probe_.get(); probe != nullptr) {
     madvise(probe, kHugePageBytes, MADV_HUGEPAGE);
     memset(probe, 1, kHugePageBytes);
     const bool is_huge = BytesOnHugePages(probe, kHugePageBytes) == kHugePageBytes;
