@@ -1,9 +1,13 @@
 #include "xla_patch/nvshmem/host/heap.h"
 
 #include <doctest/doctest.h>
+#include <sched.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "tests/nvshmem/test_heap.h"
 
@@ -75,6 +79,30 @@ TEST_CASE("PEs of processes that are not mapped are out of reach and all others 
   CHECK(heap->ProcessOf(4) == 2);
   CHECK_FALSE(heap->IsLocal(4));
   CHECK(heap->base(4) == heap->base(3) + kBytes);
+}
+
+TEST_CASE(
+    "A job is crowded if it has more processes here than processors, but not for one that has a processor alone") {
+  cpu_set_t given;
+  REQUIRE(sched_getaffinity(0, sizeof(given), &given) == 0);
+  const int processors = CPU_COUNT(&given);
+  for (const int processes : {processors, processors + 1}) {
+    const JobKey key = RandomJobKey();
+    ProcessGroup group(processes);
+    group.Start([&](int rank) -> std::string {
+      const auto heap = testing::HeapOfProcesses(group, key, rank, processes, kBytes);
+      if (processors > 1 && heap->IsCrowded() != (processes > processors)) return "wrong with all processors";
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
+        if (CPU_ISSET(i, &given)) CPU_SET(i, &one);
+      }
+      if (sched_setaffinity(0, sizeof(one), &one) != 0) return "could not be bound";
+      const bool expected = processes > sysconf(_SC_NPROCESSORS_ONLN);
+      return heap->IsCrowded() == expected ? "" : "wrong with one processor";
+    });
+    CHECK(group.Join() == std::vector<std::string>(static_cast<size_t>(processes)));
+  }
 }
 
 TEST_CASE("The first failure is what everybody reads, cut to what the header holds") {

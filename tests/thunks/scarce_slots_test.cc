@@ -63,6 +63,23 @@ TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest
   CHECK(none.blocks.empty());
 }
 
+TEST_CASE("Where PEs share cores a single message gets more slots, if there are as many") {
+  Job job(Staged());
+  PeContext context = job.context(0);
+  context.is_crowded = true;
+  const auto taken = [&](size_t payload, size_t count) {
+    BlockSet set;
+    REQUIRE(TakeBlocks(context, payload, count, &set));
+    ReturnBlocks(set);
+    return set.geometry.num_slots;
+  };
+  CHECK(taken(8 << 20, 1) == kCrowdedSlotsInFlight);
+  CHECK(taken(1 << 20, 1) == 9);  // all of it
+  CHECK(taken(8 << 20, 2) == kSlotsInFlight);
+  LeaveOnly(job, 0, 512 << 10);
+  CHECK(taken(8 << 20, 1) == kSlotsInFlight);
+}
+
 TEST_CASE("A set that cannot be complete takes nothing") {
   JobOptions options = Staged();
   options.reserve_bytes = 64 << 10;

@@ -14,11 +14,11 @@ constexpr size_t kLeastSlot = 16 << 10;
 
 size_t AlignUp(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
 
-Geometry Preferred(size_t payload) {
+Geometry Preferred(size_t payload, uint32_t in_flight) {
   const size_t padded = std::max(AlignUp(payload), kPieceAlignment);
   if (padded <= kLeastSlot) return {padded, 1};
   const size_t slot = std::clamp(AlignUp((padded + kSlotsInFlight - 1) / kSlotsInFlight), kLeastSlot, kSlotBytes);
-  return {slot, static_cast<uint32_t>(std::min<size_t>((padded + slot - 1) / slot, kSlotsInFlight))};
+  return {slot, static_cast<uint32_t>(std::min<size_t>((padded + slot - 1) / slot, in_flight))};
 }
 
 size_t BlockBytes(const Geometry& geometry) { return kSignalLine + geometry.slot_bytes * geometry.num_slots; }
@@ -41,7 +41,11 @@ bool TakeFrom(SlotPool* pool, const Geometry& geometry, size_t count, BlockSet* 
 }  // namespace
 
 bool TakeBlocks(const PeContext& context, size_t payload, size_t count, BlockSet* set) {
-  const Geometry preferred = Preferred(payload);
+  if (context.is_crowded && count == 1 &&
+      TakeFrom(context.slots, Preferred(payload, kCrowdedSlotsInFlight), count, set)) {
+    return true;
+  }
+  const Geometry preferred = Preferred(payload, kSlotsInFlight);
   if (TakeFrom(context.slots, preferred, count, set)) return true;
   if (preferred.slot_bytes * preferred.num_slots > kSmall.slot_bytes && TakeFrom(context.slots, kSmall, count, set)) {
     return true;

@@ -25,6 +25,7 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
   }
   std::unique_ptr<LocalPes> pes(new LocalPes(heap, options.single_copy));
   pes->contexts_.resize(n_pes);
+  const bool is_crowded = heap->IsCrowded();
   for (int pe : heap->local_pes()) {
     char* base = heap->base(pe);
     pes->boards_.push_back(std::make_unique<GrantBoard>(heap, board, pe));
@@ -37,8 +38,9 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
     for (int sender = 0; sender < n_pes; ++sender) {
       mailboxes->SayDirect(sender, pes->direct_.Reads(sender));
     }
-    pes->contexts_[pe] = std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots,
-                                                               reserve_pool, &pes->direct_, &pes->huge_pages_});
+    pes->contexts_[pe] =
+        std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
+                                              &pes->direct_, &pes->huge_pages_, is_crowded});
   }
   return pes;
 }

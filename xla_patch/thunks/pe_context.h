@@ -21,6 +21,7 @@ struct PeContext {
   SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
   const host::DirectReader* direct;
   host::HugePages* huge_pages;  // of this process
+  bool is_crowded;              // PEs that wait for one another may have to share a core
 };
 
 }  // namespace xla_shmem

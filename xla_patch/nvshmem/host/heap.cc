@@ -1,6 +1,8 @@
 #include "xla_patch/nvshmem/host/heap.h"
 
+#include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <utility>
@@ -77,6 +79,13 @@ std::string Heap::FailureText() const {
     return (own ? "" : "process " + std::to_string(process) + " gave up: ") + std::string(header.failure_text);
   }
   return "";
+}
+
+bool Heap::IsCrowded() const {
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return false;
+  const int given = CPU_COUNT(&processors);
+  return ReachableProcesses() > (given == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : given);
 }
 
 }  // namespace xla_shmem::host

@@ -39,6 +39,10 @@ class Heap {
         std::count_if(segments_.begin(), segments_.end(), [](const auto& s) { return s != nullptr; }));
   }
 
+  // Whether these are more than the processors that they may run on. A process that has been given one processor of
+  // several, as launchers do, shares it with none of the others.
+  bool IsCrowded() const;
+
   char* base(int pe) const { return homes_[pe].base; }
   // Address on `pe` of the symmetric object at `address`, which lies in the heap of a local PE.
   char* Translate(const void* address, int pe) const { return homes_[pe].base + OffsetOf(address); }

@@ -37,9 +37,7 @@ class PoliteWait {
 // likely waits for one.
 int BusyTurns(const Heap& heap) {
   constexpr int kWithRoom = 64, kCrowded = 2;
-  cpu_set_t cpus;
-  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0) return kWithRoom;
-  return heap.ReachableProcesses() <= CPU_COUNT(&cpus) ? kWithRoom : kCrowded;
+  return heap.IsCrowded() ? kCrowded : kWithRoom;
 }
 
 }  // namespace
