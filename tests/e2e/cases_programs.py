@@ -28,6 +28,40 @@ def every_op_in_a_loop_stays_right(world: World) -> None:
     world.equals_stock(function, world.put(values), calls=5 if world.n > 1 else None, times=2)
 
 
+@case(fast=("2x1", "4x1", "2x4"), slow=("1x4", "8x1"))
+def exchanges_of_whole_arrays_in_loops_stay_right(world: World) -> None:
+    """The call reads arrays that XLA would have cut up before, also where it, or somebody else, writes over them."""
+    n = world.n
+    values = world.random.integers(0, 1000, (2, n, 4 * n, 33)).astype(np.int32)
+
+    def exchange(v: jax.Array) -> jax.Array:
+        return lax.all_to_all(v, "x", 0, 0, tiled=True)
+
+    def in_place(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return exchange(v), w
+
+    def overwritten(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return v.at[0].add(1), exchange(v)  # nothing but the buffer ties the one to the other
+
+    def swapped(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return exchange(w), v + 1
+
+    def used_again(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
+        exchanged = exchange(v)
+        return exchanged + v, exchanged.max() + exchange(w)
+
+    for body in (in_place, overwritten, swapped, used_again):
+        function = world.shard_map(
+            lambda v, w, body=body: tuple(x[None] for x in lax.fori_loop(0, 5, lambda _, vw: body(*vw), (v[0], w[0]))),
+            in_specs=(P("x"), P("x")),
+        )
+        world.equals_stock(function, *map(world.put, values), times=2)
+    text = world.shard_map(exchange).lower(world.put(values[0].reshape(n * 4 * n, 33))).compile().as_text()
+    if n > 1:
+        assert " slice(" not in text, text
+        assert " concatenate(" not in text, text
+
+
 @case(fast=("2x1",), slow=("4x1", "2x4"))
 def every_op_in_a_scan_and_a_branch_stays_right(world: World) -> None:
     values = world.random.integers(0, 1000, (world.n, world.n, 8)).astype(np.int32)

@@ -46,9 +46,9 @@ TEST_CASE("the new parameter runs right before its copy, and stands there too") 
 }
 
 TEST_CASE("other computations keep their schedule byte for byte") {
-  const std::map<int64_t, std::unordered_map<int64_t, int64_t>> added = {{2, {{7, 70}}}};
-  const std::string schedule = ScheduleProto({{1, {7, 8}}, {2, {7, 8}}}).str();
-  CHECK(hlo::InsertIntoSchedule(schedule, added) == ScheduleProto({{1, {7, 8}}, {2, {70, 7, 8}}}).str());
+  const std::map<int64_t, hlo::ScheduleChange> changes = {{2, {{{7, 70}}, {8}}}};
+  const std::string schedule = ScheduleProto({{1, {7, 8}}, {2, {7, 8, 9}}}).str();
+  CHECK(hlo::ChangeSchedule(schedule, changes) == ScheduleProto({{1, {7, 8}}, {2, {70, 7, 9}}}).str());
 }
 
 TEST_CASE("nothing is copied where XLA remembers, or nothing is donated") {

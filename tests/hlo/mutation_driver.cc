@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/hlo/cut_module.h"
 #include "tests/hlo/sample_modules.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -40,7 +41,8 @@ std::vector<std::string> Seeds() {
           with_group_form(92, Message().Int(1, 2).Int(2, 2).Ints(3, {2, 2}).Ints(4, {1, 0})),
           with_group_form(93, Message().Sub(1, mesh).Sub(2, Message().Int(1, 1))),
           with_group_form(49, Message().Ints(1, {0, 1, 2, 3})),
-          ListedModule()};
+          ListedModule(),
+          CutModule()};
 }
 
 std::string Mutate(std::string bytes, const std::vector<std::string>& seeds, std::mt19937& random) {

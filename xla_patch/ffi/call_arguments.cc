@@ -169,6 +169,41 @@ bool ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_
   return true;
 }
 
+bool ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t parts, Buffers* buffers,
+               std::string* error) {
+  std::vector<size_t> sizes;
+  const auto add = [&](char* memory, size_t bytes, bool is_whole, auto* pieces) {
+    const size_t count = is_whole ? parts : 1;
+    if (bytes % count != 0) return false;
+    for (size_t i = 0; i < count; ++i) {
+      pieces->push_back(memory + i * (bytes / count));
+      sizes.push_back(bytes / count);
+    }
+    return true;
+  };
+  bool fits = true;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    ffi::ErrorOr<ffi::AnyBuffer> operand = arguments.get<ffi::AnyBuffer>(i);
+    fits = fits && !operand.has_error() &&
+           add(static_cast<char*>((*operand).untyped_data()), (*operand).size_bytes(), arguments.size() == 1,
+               &buffers->operands);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
+    ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
+    fits = fits && !result.has_error() &&
+           add(static_cast<char*>((**result).untyped_data()), (**result).size_bytes(), results.size() == 1,
+               &buffers->results);
+  }
+  if (!fits || buffers->operands.size() != parts || buffers->results.size() != parts ||
+      std::count(sizes.begin(), sizes.end(), sizes[0]) != static_cast<std::ptrdiff_t>(sizes.size())) {
+    *error = "operands and results of a call are not " + std::to_string(parts) +
+             " equal parts each; it was not written by this xla-shmem";
+    return false;
+  }
+  buffers->bytes = {sizes[0]};
+  return true;
+}
+
 bool ToElementTypes(const std::string& name, const std::vector<ffi::DataType>& types, ReductionKind reduction,
                     bool (*supports)(ElementType, ReductionKind), std::vector<ElementType>* elements,
                     std::string* error) {

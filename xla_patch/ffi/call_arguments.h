@@ -54,6 +54,11 @@ struct Buffers {
 bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t operand_parts,
                  size_t result_parts, Buffers* buffers, std::string* error);
 
+// Operands and results that are `parts` pieces of one size each, either as so many arrays or as one that holds them
+// all.
+bool ReadParts(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t parts, Buffers* buffers,
+               std::string* error);
+
 // `supports` is what the road can reduce.
 bool ToElementTypes(const std::string& name, const std::vector<::xla::ffi::DataType>& types, ReductionKind reduction,
                     bool (*supports)(ElementType, ReductionKind), std::vector<ElementType>* elements,

@@ -100,29 +100,14 @@ bool Read(const Frame& frame, CollectiveBroadcastArguments* broadcast, std::stri
   return TakeBytes(frame, 1, broadcast, error);
 }
 
-// One array that is cut among the members, or one for each of them.
+// On either side one array that is cut among the members, or one for each of them.
 bool Read(const Frame& frame, AllToAllArguments* all_to_all, std::string* error) {
   if (!TakeGroup(frame, &all_to_all->group, error)) return false;
-  const size_t members = all_to_all->group.size();
-  const size_t parts = frame.operands.size() == 1 ? members : 1;
-  Buffers buffers;
-  if (!ReadBuffers(frame.operands, frame.results, parts, parts, &buffers, error)) return false;
-  if (buffers.operands.size() * parts != members) {
-    *error = all_to_all->name + ": " + std::to_string(buffers.operands.size()) + " operands for a group of " +
-             std::to_string(members) + "; it was not written by this xla-shmem";
-    return false;
-  }
-  for (size_t member = 0; member < members; ++member) {
-    const size_t buffer = parts == 1 ? member : 0;
-    const size_t offset = parts == 1 ? 0 : member * buffers.bytes[0];
-    all_to_all->operands.push_back({buffers.operands[buffer] + offset});
-    all_to_all->results.push_back({buffers.results[buffer] + offset});
-    if (buffers.bytes[buffer] != buffers.bytes[0]) {
-      *error = all_to_all->name + ": its operands differ in size; it was not written by this xla-shmem";
-      return false;
-    }
-  }
-  all_to_all->bytes = {buffers.bytes[0]};
+  Buffers parts;
+  if (!ReadParts(frame.operands, frame.results, all_to_all->group.size(), &parts, error)) return false;
+  for (const char* operand : parts.operands) all_to_all->operands.push_back({operand});
+  for (char* result : parts.results) all_to_all->results.push_back({result});
+  all_to_all->bytes = {parts.bytes[0]};
   return true;
 }
 

@@ -66,15 +66,7 @@ nb::dict ToDict(const ComputationSchedule& schedule) {
 
 nb::list InspectBytes(const nb::bytes& module) {
   std::vector<CollectiveRecord> records;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = InspectModule(View(module), &records, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
+  WithoutGil([&](std::string* error) { return InspectModule(View(module), &records, error); });
   return RecordList(records);
 }
 
@@ -108,15 +100,7 @@ nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const T
                       const std::string& lowering) {
   const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
   std::vector<Explanation> explanations;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = ExplainModule(View(module), options, &explanations, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
+  WithoutGil([&](std::string* error) { return ExplainModule(View(module), options, &explanations, error); });
   nb::list list;
   for (const Explanation& explanation : explanations) {
     list.append(ToDict(explanation));
@@ -126,15 +110,7 @@ nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const T
 
 nb::list ScheduleOfBytes(const nb::bytes& module) {
   std::vector<ComputationSchedule> schedules;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = ReadTimeline(View(module), &schedules, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
+  WithoutGil([&](std::string* error) { return ReadTimeline(View(module), &schedules, error); });
   nb::list list;
   for (const ComputationSchedule& schedule : schedules) {
     list.append(ToDict(schedule));

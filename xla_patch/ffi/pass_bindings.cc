@@ -93,15 +93,7 @@ PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const T
                       const std::string& lowering) {
   const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
   PassResult result;
-  std::string error;
-  bool ok = false;
-  {
-    nb::gil_scoped_release release;
-    ok = RunPass(View(module), options, &result, &error);
-  }
-  if (!ok) {
-    throw nb::value_error(error.c_str());
-  }
+  WithoutGil([&](std::string* error) { return RunPass(View(module), options, &result, error); });
   return result;
 }
 

@@ -27,6 +27,20 @@ PassOptions MakePassOptions(const Topology& topology, const Transport& transport
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
                             const std::string& lowering);
 
+// Calls read(&error) without holding the GIL; ValueError with the error if it returns false.
+template <typename Read>
+void WithoutGil(Read read) {
+  std::string error;
+  bool ok = false;
+  {
+    nanobind::gil_scoped_release release;
+    ok = read(&error);
+  }
+  if (!ok) {
+    throw nanobind::value_error(error.c_str());
+  }
+}
+
 std::string_view View(const nanobind::bytes& bytes);
 
 // Names come from files that may be corrupt, so they need not be UTF-8.

@@ -17,6 +17,7 @@ enum InstructionField : uint32_t {
   kDimensions = 14,
   kChannelId = 26,
   kCustomCallTarget = 28,
+  kId = 35,
   kOperandIds = 36,
   kCalledComputationIds = 38,
   kBackendConfig = 43,
@@ -42,7 +43,7 @@ constexpr uint32_t kModuleSchedule = 7;  // HloModuleProto.schedule
 constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 
 // What only the collective had, or its successor brings along.
-bool IsReplaced(uint32_t field, bool has_new_shape) {
+bool IsReplaced(uint32_t field, const CustomCall& call) {
   switch (field) {
     case kOpcode:
     case kDimensions:
@@ -67,16 +68,20 @@ bool IsReplaced(uint32_t field, bool has_new_shape) {
     case kBackendConfigPayload:
       return true;
     case kShape:
-      return has_new_shape;
+      return call.shape.has_value();
+    case kId:
+      return call.id.has_value();
+    case kOperandIds:
+      return call.operands.has_value();
     default:
       return false;
   }
 }
 
-void CopyKeptFields(std::string_view body, bool has_new_shape, std::string* out) {
+void CopyKeptFields(std::string_view body, const CustomCall& call, std::string* out) {
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (!IsReplaced(field.number, has_new_shape)) {
+    if (!IsReplaced(field.number, call)) {
       out->append(field.whole);
     }
   }
@@ -85,20 +90,24 @@ void CopyKeptFields(std::string_view body, bool has_new_shape, std::string* out)
 size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
 
 size_t SizeInComputation(const InstructionEdit& edit) {
-  return BytesFieldSize(edit.body.size()) + (edit.before.has_value() ? BytesFieldSize(edit.before->body.size()) : 0);
+  return (edit.body.empty() ? 0 : BytesFieldSize(edit.body.size())) +
+         (edit.before.has_value() ? BytesFieldSize(edit.before->body.size()) : 0);
 }
 
-// The module's bytes with a schedule in which the new instructions run right before those they stand before.
-std::string WithNewInstructionsScheduled(const Module& module, const std::vector<InstructionEdit>& edits,
-                                         std::string bytes) {
-  // By computation and id of the instruction behind.
-  std::map<int64_t, std::unordered_map<int64_t, int64_t>> added;
+// The module's bytes with a schedule in which the new instructions run right before those they stand before, and what
+// is gone does not run.
+std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>& edits, std::string bytes) {
+  std::map<int64_t, ScheduleChange> changes;
   for (const InstructionEdit& edit : edits) {
+    const int64_t id = module.instructions[edit.instruction].id;
     if (edit.before.has_value()) {
-      added[module.computations[edit.computation].id][module.instructions[edit.instruction].id] = edit.before->id;
+      changes[module.computations[edit.computation].id].added[id] = edit.before->id;
+    }
+    if (edit.body.empty()) {
+      changes[module.computations[edit.computation].id].removed.insert(id);
     }
   }
-  if (added.empty() || module.schedule.empty()) {
+  if (changes.empty() || module.schedule.empty()) {
     return bytes;
   }
   std::string out;
@@ -106,7 +115,7 @@ std::string WithNewInstructionsScheduled(const Module& module, const std::vector
   FieldReader reader(bytes);
   for (Field field; reader.Next(&field);) {
     if (field.number == kModuleSchedule) {
-      WriteBytesField(kModuleSchedule, InsertIntoSchedule(field.bytes, added), &out);
+      WriteBytesField(kModuleSchedule, ChangeSchedule(field.bytes, changes), &out);
     } else {
       out.append(field.whole);
     }
@@ -140,12 +149,18 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
   const std::string merged = MergeAttributes(AttributeFields(body), own);
   std::string out;
   out.reserve(body.size() + call.backend_config.size() + merged.size() + 128);
-  CopyKeptFields(body, call.shape.has_value(), &out);
+  CopyKeptFields(body, call, &out);
   WriteBytesField(kOpcode, "custom-call", &out);
   if (call.shape.has_value()) {
     WriteBytesField(kShape, *call.shape, &out);
   }
   WriteBytesField(kCustomCallTarget, call.target, &out);
+  if (call.id.has_value()) {
+    WriteIntField(kId, *call.id, &out);
+  }
+  if (call.operands.has_value()) {
+    WritePackedInts(kOperandIds, *call.operands, &out);
+  }
   // A second packed chunk continues the list, so the first one keeps its bytes.
   WritePackedInts(kOperandIds, call.extra_operands, &out);
   WriteBytesField(kBackendConfig, call.backend_config, &out);
@@ -160,13 +175,14 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
 
 std::string AsBarrier(std::string_view body, const Attributes& own) {
   std::string out;
-  CopyKeptFields(body, /*has_new_shape=*/false, &out);
+  CopyKeptFields(body, CustomCall(), &out);
   WriteBytesField(kOpcode, "opt-barrier", &out);
   WriteBytesField(kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
   return out;
 }
 
-std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits) {
+std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits,
+                       const std::set<size_t>& removed) {
   size_t size = module.bytes.size();
   for (const InstructionEdit& edit : edits) {
     size += SizeInComputation(edit) + 16;
@@ -178,7 +194,16 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
     out.append(copied, end - copied);
     copied = end;
   };
+  auto next_removed = removed.begin();
+  const auto skip_removed = [&](size_t end) {
+    for (; next_removed != removed.end() && *next_removed < end; ++next_removed) {
+      const std::string_view whole = module.computations[*next_removed].whole;
+      copy_to(whole.data());
+      copied = whole.data() + whole.size();
+    }
+  };
   for (size_t first = 0; first < edits.size();) {
+    skip_removed(edits[first].computation);
     const Computation& computation = module.computations[edits[first].computation];
     size_t last = first;
     size_t body_size = computation.body.size();
@@ -196,13 +221,16 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
       if (const auto& before = edits[first].before; before.has_value()) {
         WriteBytesField(2, before->body, &out);
       }
-      WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
+      if (!edits[first].body.empty()) {
+        WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
+      }
       copied = old.data() + old.size();
     }
     copy_to(computation.body.data() + computation.body.size());
   }
+  skip_removed(module.computations.size());
   copy_to(module.bytes.data() + module.bytes.size());
-  return WithNewInstructionsScheduled(module, edits, std::move(out));
+  return Rescheduled(module, edits, std::move(out));
 }
 
 }  // namespace xla_shmem::hlo

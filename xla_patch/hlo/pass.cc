@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/pass.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "xla_patch/hlo/aliased_parameters.h"
@@ -10,6 +11,7 @@
 #include "xla_patch/hlo/editor.h"
 #include "xla_patch/hlo/form.h"
 #include "xla_patch/hlo/record.h"
+#include "xla_patch/hlo/whole_arrays.h"
 
 namespace xla_shmem {
 namespace {
@@ -23,7 +25,8 @@ class Pass {
   Pass(const hlo::Module& module, const PassOptions& options)
       : module_(module),
         options_(options),
-        copies_parameters_(options.copy_aliased_parameters && hlo::HasAliasedParameters(module)) {
+        copies_parameters_(options.copy_aliased_parameters && hlo::HasAliasedParameters(module)),
+        whole_arrays_(module) {
     if (copies_parameters_) {
       std::vector<hlo::InstructionEdit> tried;
       hlo::CopyAliasedParameters(module, &tried, &parameter_veto_);
@@ -68,6 +71,8 @@ class Pass {
     return std::move(edits_);
   }
 
+  const std::set<size_t>& removed_computations() const { return removed_computations_; }
+
  private:
   // Why this collective cannot be replaced whatever the transport, or "".
   std::string FormVeto(const Collective& collective) const {
@@ -94,7 +99,19 @@ class Pass {
     const auto call = [&](size_t instruction, const CustomCall& call) {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
     };
-    if (!hlo::IsPair(collective)) {
+    if (const auto whole = whole_arrays_.Find(collective); whole.has_value()) {
+      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology);
+      whole_call.operands = whole->operands;
+      if (whole->place != collective.instruction) {
+        whole_call.id = module_.instructions[whole->place].id;
+        whole_call.shape = module_.instructions[whole->place].shape;
+      }
+      replace(whole->place, hlo::AsCustomCall(body(collective.instruction), whole_call, attributes));
+      for (const size_t removed : whole->removed) {
+        replace(removed, "");
+      }
+      removed_computations_.insert(whole->removed_computations.begin(), whole->removed_computations.end());
+    } else if (!hlo::IsPair(collective)) {
       call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
     } else if (!collective.has_work_between) {
       call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
@@ -110,7 +127,9 @@ class Pass {
   const bool copies_parameters_;
   std::string parameter_veto_;  // why that cannot be done
   bool has_replaced_ = false;
+  hlo::WholeArrayFinder whole_arrays_;
   std::vector<hlo::InstructionEdit> edits_;
+  std::set<size_t> removed_computations_;
 };
 
 }  // namespace
@@ -146,7 +165,7 @@ bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* res
   const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
   result->changed = !edits.empty();
   if (result->changed) {
-    result->module = hlo::ApplyEdits(module, edits);
+    result->module = hlo::ApplyEdits(module, edits, pass.removed_computations());
   }
   return true;
 }

@@ -53,23 +53,25 @@ std::vector<int64_t> Schedule::Sequence(int64_t computation_id) const {
   return found == sequences_.end() ? std::vector<int64_t>() : ReadIds(found->second);
 }
 
-std::string InsertIntoSchedule(std::string_view proto,
-                               const std::map<int64_t, std::unordered_map<int64_t, int64_t>>& added) {
+std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, ScheduleChange>& changes) {
   std::string out;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     const Entry entry = field.number == 1 ? ReadEntry(field.bytes) : Entry();
-    const auto here = added.find(entry.computation_id);
-    if (field.number != 1 || here == added.end()) {
+    const auto here = changes.find(entry.computation_id);
+    if (field.number != 1 || here == changes.end()) {
       out.append(field.whole);
       continue;
     }
     std::vector<int64_t> ids;
     for (const int64_t id : ReadIds(entry.sequence)) {
-      if (const auto before = here->second.find(id); before != here->second.end()) {
+      const auto& [added, removed] = here->second;
+      if (const auto before = added.find(id); before != added.end()) {
         ids.push_back(before->second);
       }
-      ids.push_back(id);
+      if (removed.count(id) == 0) {
+        ids.push_back(id);
+      }
     }
     std::string sequence;
     WritePackedInts(1, ids, &sequence);

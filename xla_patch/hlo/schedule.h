@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace xla_shmem::hlo {
@@ -23,9 +24,14 @@ class Schedule {
   std::unordered_map<int64_t, std::string_view> sequences_;
 };
 
-// The schedule with `added[computation][id]` put right before `id` where that is scheduled.
-std::string InsertIntoSchedule(std::string_view proto,
-                               const std::map<int64_t, std::unordered_map<int64_t, int64_t>>& added);
+// What changes in a computation's sequence.
+struct ScheduleChange {
+  std::unordered_map<int64_t, int64_t> added;  // to be put right before the instruction of this id
+  std::unordered_set<int64_t> removed;
+};
+
+// The schedule with the changes, by computation id.
+std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, ScheduleChange>& changes);
 
 }  // namespace xla_shmem::hlo
 
