@@ -4,31 +4,37 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
 from xla_shmem.cli import main
+from xla_shmem.option_values import ops
 from xla_shmem.train import compare_report
 from xla_shmem.train.compare_plan import plan, read_list
-from xla_shmem.train.compare_results import Row, save_json
+from xla_shmem.train.compare_results import RING_TURN, Row, median_interval, save_json
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import TRAINER, Variant
+from xla_shmem.train.side_by_side import Runs
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.throughput import step_flops
 
 JOB = TrainConfig(preset="tiny", context=2, steps=21)
-SECONDS = {Variant.SHMEM: 0.5, Variant.STOCK: 1.0, Variant.SILENT_SHMEM: 0.4, Variant.SILENT_STOCK: 0.6}
+SECONDS = {Variant.SHMEM: 0.5, Variant.STOCK: 1.0, Variant.RING_ON_SHMEM: 0.5, Variant.RING_ON_STOCK: 0.8}
+SILENT_SECONDS = {Variant.RING_ON_SHMEM: 0.4, Variant.RING_ON_STOCK: 0.4}
 
 
 def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
-    def run(variant: Variant) -> list[StepRecord]:
+    def run(variant: Variant, seconds: dict[Variant, float]) -> list[StepRecord]:
         loss = stock_loss if variant is Variant.STOCK else 4.0
-        return [StepRecord(step, loss, SECONDS[variant], 64, compiled=step == 0) for step in range(config.steps)]
+        return [StepRecord(step, loss, seconds[variant], 64, compiled=step == 0) for step in range(config.steps)]
 
-    return Row(config, {variant: [run(variant), run(variant)] for variant in Variant})
+    runs = {variant: [run(variant, SECONDS), run(variant, SECONDS)] for variant in Variant}
+    return Row(config, runs, {variant: [run(variant, SILENT_SECONDS)] * 2 for variant in SILENT_SECONDS})
 
 
 def test_every_length_is_run_on_every_mesh() -> None:
@@ -39,38 +45,69 @@ def test_every_length_is_run_on_every_mesh() -> None:
     assert {dataclasses.replace(job, context=2, tensor=1, sequence=1024) for job in jobs} == {JOB}
 
 
-def test_exposed_is_the_step_less_the_step_with_a_silent_ring_on_the_same_transport() -> None:
-    assert row().exposed(Variant.SHMEM) == pytest.approx(0.1)
-    assert row().exposed(Variant.STOCK) == pytest.approx(0.4)
+def test_exposed_is_the_step_less_the_silent_step_with_the_ring_on_the_same_transport() -> None:
+    assert row().exposed(Variant.SHMEM) == pytest.approx((0.1, 0.1, 0.1))
+    assert row().exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
     assert row().speed_up == pytest.approx(2.0)
     flops = step_flops(JOB.model(), JOB.batch, JOB.sequence)
     assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
 
 
-def test_differences_are_taken_within_a_turn() -> None:
-    """The machine is half as fast in the second turn of three, and one stock step of the third is a stray."""
-    runs = {
+def _slowed(runs: Runs, turn: int, factor: float) -> dict[Variant, list[list[StepRecord]]]:
+    return {
         variant: [
-            [record._replace(seconds=record.seconds * slow) for record in row().runs[variant][0]] for slow in (1, 2, 1)
+            [record._replace(seconds=record.seconds * factor) for record in run] if number == turn else list(run)
+            for number, run in enumerate(each)
         ]
-        for variant in Variant
+        for variant, each in runs.items()
     }
-    runs[Variant.STOCK][2][5] = runs[Variant.STOCK][2][5]._replace(seconds=60.0)
-    assert Row(JOB, runs).speed_up == pytest.approx(2.0)
-    assert Row(JOB, runs).exposed(Variant.STOCK) == pytest.approx(0.4)
 
 
-def test_losses_of_the_transports_are_compared_and_those_of_silent_rings_are_not() -> None:
+def test_the_speed_up_is_taken_within_a_turn() -> None:
+    """The machine is half as fast in the second turn, and one stock step of the first is a stray."""
+    runs = _slowed(row().runs, turn=1, factor=2)
+    runs[Variant.STOCK][0][5] = runs[Variant.STOCK][0][5]._replace(seconds=60.0)
+    assert Row(JOB, runs, row().silent).speed_up == pytest.approx(2.0)
+
+
+def test_exposed_is_taken_within_a_pair_and_the_first_steps_do_not_count() -> None:
+    """Every pair meets another machine; the steps that compile and warm up would pull the median far away."""
+    drift = [0.1 * step if step >= 3 else 1000.0 * (step % 2) for step in range(JOB.steps)]
+
+    def drifting(runs: Runs, since: int) -> Runs:
+        return {
+            variant: [[x._replace(seconds=x.seconds + drift[x.step] * (x.step >= since)) for x in run] for run in each]
+            for variant, each in runs.items()
+        }
+
+    measured = Row(JOB, drifting(row().runs, since=0), drifting(row().silent, since=3))
+    assert measured.exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
+
+
+def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
+    """Draws of 40 from a skewed distribution whose median is 1: 95 % of the intervals, or a few more, hold it."""
+    draws = np.random.default_rng(5).exponential(1 / math.log(2), (2000, 40))
+    intervals = [median_interval(draw.tolist()) for draw in draws]
+    held = sum(each.low <= 1 <= each.high for each in intervals) / len(intervals)
+    assert 0.94 < held < 0.98
+    assert all(each.low <= each.median <= each.high for each in intervals)
+    assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)  # too few for 95 %
+
+
+def test_losses_of_the_transports_are_compared() -> None:
     assert row().problem() is None
     problem = row(stock_loss=4.1).problem()
     assert problem is not None
     assert "sequence 1024 on data 1 x fsdp 1 x context 2 x tensor 1: The losses of step 0 differ by 2.4e-02" in problem
 
 
-def test_only_silent_variants_run_another_program_and_only_shmem_has_the_flag() -> None:
+def test_variants_differ_in_what_they_say() -> None:
     assert Variant.SHMEM.program == Variant.STOCK.program == TRAINER
-    assert Variant.SILENT_SHMEM.program == Variant.SILENT_STOCK.program != TRAINER
-    assert [variant.flag for variant in Variant] == [True, False, True, False]
+    assert Variant.RING_ON_SHMEM.program == Variant.RING_ON_STOCK.program != TRAINER
+    assert [variant for variant in Variant if not variant.flag] == [Variant.STOCK]
+    moved = {variant: {op for op, _ in ops(variant.ops or "")} for variant in RING_TURN}
+    assert moved[Variant.RING_ON_SHMEM] == {"all-reduce", "collective-permute"}  # as without the option
+    assert moved[Variant.RING_ON_STOCK] == {"all-reduce"}
 
 
 def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
@@ -81,14 +118,15 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     lines = (tmp_path / "table").read_text().splitlines()
     (line,) = (line.split() for line in lines if line.strip().startswith("2,048"))
     assert line[:5] == ["2,048", "2", "1", "2", "1,024"]
-    assert line[7:] == ["2.00x", "1000.0", "500.0", "400.0", "100.0", "0e+00"]
+    assert " ".join(line[7:]) == "2.00x 1000.0 500.0 400.0 (400.0 to 400.0) 100.0 (100.0 to 100.0) 0e+00"
 
     save_json(tmp_path / "compare.json", {"load": [1.0]}, rows)
     report = json.loads((tmp_path / "compare.json").read_text())
     assert report["load"] == [1.0]
     assert report["rows"][1]["sequence_per_device"] == 1024
     assert report["rows"][1]["speed_up"] == pytest.approx(2.0)
-    assert len(report["rows"][0]["runs"]["silent stock"]) == 2
+    assert len(report["rows"][0]["silent"]["ring on stock"]) == 2
+    assert report["rows"][0]["stock_exposed_ring_s"] == pytest.approx({"median": 0.4, "low": 0.4, "high": 0.4})
 
     compare_report.save_picture(tmp_path / "compare.png", "title", rows)
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")

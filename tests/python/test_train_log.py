@@ -9,7 +9,7 @@ import pytest
 from xla_shmem.models.config import PRESETS, LlamaConfig, parameter_count
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.job_folder import check_folder, newest_checkpoint
-from xla_shmem.train.step_log import LogFollower, StepRecord, append_record, forget_records, read_records
+from xla_shmem.train.step_log import LogFollower, StepLog, StepRecord, forget_records, read_records
 from xla_shmem.train.step_times import measured_seconds, step_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
 from xla_shmem.train.train_report import save_picture, summary
@@ -27,13 +27,14 @@ def test_a_log_is_followed_without_its_unfinished_last_line(tmp_path: Path) -> N
     follower = LogFollower(log)
     assert follower.new_records() == []
     first, second = StepRecord(0, 5.5, 1.0, 64, compiled=True), StepRecord(1, 5.4, 0.5, 64, 128.0, 0.25)
-    append_record(log, first)
+    written = StepLog(log)
+    written.append(first)
     with log.open("a") as file:
         file.write('{"step": 1, "lo')
     assert follower.new_records() == [first]
     assert follower.new_records() == []
     log.write_text(log.read_text().rpartition("{")[0])
-    append_record(log, second)
+    written.append(second)
     assert follower.new_records() == [second]
     assert read_records(log) == [first, second]
 
@@ -47,10 +48,20 @@ def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
 
 def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
+    earlier = StepLog(log)
     for record in records([1.0] * 5):
-        append_record(log, record)
+        earlier.append(record)
     forget_records(log, 3)
     assert [record.step for record in read_records(log)] == [0, 1, 2]
+
+
+def test_a_job_that_goes_on_forgets_what_it_computes_again(tmp_path: Path) -> None:
+    first, second = (StepLog(tmp_path / "new" / "log.jsonl") for _ in range(2))
+    for record in records([1.0] * 5):
+        first.append(record)
+    for record in records([2.0] * 5)[3:]:
+        second.append(record)
+    assert [record.seconds for record in read_records(tmp_path / "new" / "log.jsonl")] == [1.0, 1.0, 1.0, 2.0, 2.0]
 
 
 def test_steps_3_to_20_count_but_not_those_that_compiled() -> None:

@@ -14,13 +14,15 @@ from xla_shmem.bench.machine import describe_machine
 from xla_shmem.report_console import report_console
 from xla_shmem.train import compare_report
 from xla_shmem.train.compare_plan import plan, read_list
-from xla_shmem.train.compare_results import TURN, Row, save_json
+from xla_shmem.train.compare_results import RING_TURN, TURN, Row, save_json
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_run import RunError
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
-from xla_shmem.train.side_by_side import run_in_turns
+from xla_shmem.train.side_by_side import run_folder, run_in_turns
+from xla_shmem.train.step_log import SILENT_LOG_NAME, read_records
+from xla_shmem.train.step_times import MEASURED
 
 #: Options of `xla-shmem train` that are lists here, or make no sense.
 _LEFT_OUT = ("sequence", "context", "tensor", "out", "checkpoint_every", "checkpoints_kept", "resume")
@@ -39,6 +41,13 @@ _INTERRUPTED = 130
 @click.option("--tensor", "tensors", default="1", show_default=True, help="Degrees of tensor parallelism, a list.")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Turns of every variant.")
 @click.option(
+    "--pairs",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Pairs of steps, with the ring's transfers and without, that count in a turn.",
+)
+@click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("out/compare"),
@@ -46,13 +55,20 @@ _INTERRUPTED = 130
     help="Folder for everything measured (compare.json), the picture (compare.png), and every run's log.",
 )
 def compare_command(
-    config: Path | None, sequences: str, contexts: str, tensors: str, repeats: int, out: Path, **options: Any
+    config: Path | None,
+    sequences: str,
+    contexts: str,
+    tensors: str,
+    repeats: int,
+    pairs: int,
+    out: Path,
+    **options: Any,
 ) -> None:
     """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
 
-    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: a step less the
-    same step with a ring that sends nothing. The variants take turns, on CPU processes of this machine. Losses of both
-    backends have to agree; the exit code is 1 if they do not.
+    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: of pairs of steps,
+    the one that sends less one whose ring sends nothing. The variants take turns, on CPU processes of this machine.
+    Losses of both backends have to agree; the exit code is 1 if they do not.
 
     \b
     Examples:
@@ -68,7 +84,7 @@ def compare_command(
         raise click.UsageError(str(error)) from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        rows = _run(jobs, out.resolve(), repeats)
+        rows = _run(jobs, out.resolve(), repeats, pairs)
     except RunError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
@@ -78,7 +94,7 @@ def compare_command(
         raise click.ClickException("\n".join(problems))
 
 
-def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
+def _run(jobs: list[TrainConfig], out: Path, repeats: int, pairs: int) -> list[Row]:
     """Runs all jobs; prints and saves what was measured, also when somebody has seen enough."""
     console = report_console()
     machine = describe_machine()
@@ -91,7 +107,7 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
             for job in jobs:
                 name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
                 folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
-                rows.append(Row(job, run_in_turns(job, folder, TURN, repeats, progress, name)))
+                rows.append(_row(job, folder, repeats, pairs, progress, name))
     finally:
         if rows:
             header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
@@ -101,3 +117,17 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int) -> list[Row]:
             console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
             console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
     return rows
+
+
+def _row(job: TrainConfig, folder: Path, repeats: int, pairs: int, progress: JobProgress, name: str) -> Row:
+    """Runs one job in all variants."""
+    runs = run_in_turns(job, folder, TURN, repeats, progress, name)
+    paired = dataclasses.replace(job, steps=MEASURED[0] + pairs)
+    in_pairs = run_in_turns(paired, folder, RING_TURN, repeats, progress, name)
+    silent = {
+        variant: [
+            read_records(run_folder(folder, variant, repeat) / SILENT_LOG_NAME) for repeat in range(1, repeats + 1)
+        ]
+        for variant in RING_TURN
+    }
+    return Row(job, {**runs, **in_pairs}, silent)

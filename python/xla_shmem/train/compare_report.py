@@ -8,7 +8,7 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from xla_shmem.train.compare_results import Row
+from xla_shmem.train.compare_results import CONFIDENCE, Interval, Row
 from xla_shmem.train.job_run import Variant
 from xla_shmem.train.step_times import MEASURED
 
@@ -22,7 +22,8 @@ def table(rows: Sequence[Row]) -> Table:
     result = Table(
         box=box.SIMPLE_HEAD,
         pad_edge=False,
-        title=f"Medians of steps {first}-{last}; TFLOP/s of each device; ring: ms of the step that its transfers add",
+        title=f"Medians of steps {first}-{last}; TFLOP/s of each device; "
+        f"ring: ms that its transfers add to a step, median and {CONFIDENCE:.0%} interval",
         title_justify="left",
     )
     for name in ("sequence", "CP", "TP", "devices", "seq/device", "default", "SHMEM", "speed-up"):
@@ -40,10 +41,15 @@ def table(rows: Sequence[Row]) -> Table:
             *(f"{row.tflops(variant):.3g}" for variant in (Variant.STOCK, Variant.SHMEM)),
             f"{row.speed_up:.2f}x",
             *(f"{row.times(variant).median * 1e3:.1f}" for variant in (Variant.STOCK, Variant.SHMEM)),
-            *(f"{row.exposed(variant) * 1e3:.1f}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            *(_milliseconds(row.exposed(variant)) for variant in (Variant.STOCK, Variant.SHMEM)),
             f"{row.largest_difference():.0e}",
         )
     return result
+
+
+def _milliseconds(interval: Interval) -> str:
+    median, low, high = (f"{seconds * 1e3:.1f}" for seconds in interval)
+    return f"{median} ({low} to {high})"
 
 
 def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
@@ -68,14 +74,16 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
         lengths = [row.config.sequence for row in of_mesh]
         speed.plot(lengths, [row.speed_up for row in of_mesh], marker=marker, color=_COLOURS[Variant.SHMEM], lw=1.4)
         for variant, colour in _COLOURS.items():
-            exposed = [row.exposed(variant) * 1e3 for row in of_mesh]
-            ring.plot(lengths, exposed, marker=marker, color=colour, lw=1.4)
+            exposed = [Interval(*(each * 1e3 for each in row.exposed(variant))) for row in of_mesh]
+            below, above = [each.median - each.low for each in exposed], [each.high - each.median for each in exposed]
+            medians = [each.median for each in exposed]
+            ring.errorbar(lengths, medians, (below, above), marker=marker, color=colour, lw=1.4, capsize=3)
     speed.axhline(1.0, color="0.6", lw=1, ls="--")
     speed.set_title("Speed-up of the median step, SHMEM over default", fontsize=10, loc="left")
     speed.set_ylim(bottom=0)
     speed.legend(handles=shapes, frameon=False, fontsize=8)
     ring.axhline(0.0, color="0.6", lw=1)
-    ring.set_title("What the ring's transfers add to a step (ms)", fontsize=10, loc="left")
+    ring.set_title(f"What the ring's transfers add to a step (ms, {CONFIDENCE:.0%} intervals)", fontsize=10, loc="left")
     labels = {Variant.SHMEM: "SHMEM", Variant.STOCK: "default"}
     colours = [Line2D([], [], color=colour, label=labels[variant]) for variant, colour in _COLOURS.items()]
     ring.legend(handles=[*colours, *shapes], frameon=False, fontsize=8)

@@ -4,35 +4,64 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import Variant
 from xla_shmem.train.side_by_side import Runs, disagreement, loss_differences
-from xla_shmem.train.step_times import StepTimes, measured_seconds, step_times
+from xla_shmem.train.step_times import MEASURED, StepTimes, measured_seconds, step_times
 from xla_shmem.train.throughput import step_flops
 
-#: In this order: what is compared with each other runs one after the other.
-TURN = (Variant.SILENT_SHMEM, Variant.SHMEM, Variant.STOCK, Variant.SILENT_STOCK)
+#: What a turn runs for the speed-up, one after the other.
+TURN = (Variant.SHMEM, Variant.STOCK)
 
-#: The variant with the same transport whose ring sends nothing.
-_SILENT = {Variant.SHMEM: Variant.SILENT_SHMEM, Variant.STOCK: Variant.SILENT_STOCK}
+#: What a turn runs for the ring's exposed time.
+RING_TURN = (Variant.RING_ON_SHMEM, Variant.RING_ON_STOCK)
+
+#: The runs that take a transport's ring apart.
+_PAIRS = {Variant.SHMEM: Variant.RING_ON_SHMEM, Variant.STOCK: Variant.RING_ON_STOCK}
+
+#: How sure `Interval` is that the true median lies in it.
+CONFIDENCE = 0.95
+
+
+class Interval(NamedTuple):
+    """A median in seconds, and where the median of infinitely many such measurements lies (`CONFIDENCE`)."""
+
+    median: float
+    low: float
+    high: float
+
+
+def median_interval(values: Sequence[float]) -> Interval:
+    """The median with the interval of the sign test, which asks nothing of how the values are spread.
+
+    Of too few values for such an interval, the least and the largest.
+    """
+    from scipy import stats  # takes a while to import
+
+    interval = stats.quantile_test(values, p=0.5).confidence_interval(CONFIDENCE)
+    low, high = (min(values), max(values)) if math.isnan(interval.low + interval.high) else interval
+    return Interval(statistics.median(values), float(low), float(high))
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One job in all variants.
+    """One job on both transports.
 
     Attributes:
       config: the job.
       runs: of every variant.
+      silent: the silent steps of the runs of pairs, for every step of theirs in `runs`.
     """
 
     config: TrainConfig
     runs: Runs
+    silent: Runs
 
     def times(self, variant: Variant) -> StepTimes:
         """Step times of all repeats."""
@@ -46,20 +75,25 @@ class Row:
     @property
     def speed_up(self) -> float:
         """Median stock step over median SHMEM step of a turn; the median of the turns."""
-        return statistics.median(stock / shmem for stock, shmem in self._turns(Variant.STOCK, Variant.SHMEM))
+        turns = zip(self.runs[Variant.STOCK], self.runs[Variant.SHMEM], strict=True)
+        medians = ([statistics.median(measured_seconds(run)) for run in turn] for turn in turns)
+        return statistics.median(stock / shmem for stock, shmem in medians)
 
-    def exposed(self, variant: Variant) -> float:
-        """Seconds that the ring's transfers add to the median step of a turn; the median of the turns.
+    def exposed(self, variant: Variant) -> Interval:
+        """Seconds that the ring's transfers add to a step: of all turns' pairs of steps whose ring is on the transport
+        of `variant`, the one that sends less the one that does not. The first steps do not count, as for step times.
 
         Noise can make it negative where there is little to see.
         """
-        return statistics.median(step - silent for step, silent in self._turns(variant, _SILENT[variant]))
-
-    def _turns(self, one: Variant, other: Variant) -> Iterator[tuple[float, float]]:
-        """Median steps of two variants in each turn, where they ran one after the other."""
-        for runs in zip(self.runs[one], self.runs[other], strict=True):
-            first, second = (statistics.median(measured_seconds(run)) for run in runs)
-            yield first, second
+        pairs = _PAIRS[variant]
+        return median_interval(
+            [
+                sending.seconds - silent.seconds
+                for run, silent_run in zip(self.runs[pairs], self.silent[pairs], strict=True)
+                for sending, silent in zip(run, silent_run, strict=True)
+                if sending.step >= MEASURED[0]
+            ]
+        )
 
     def largest_difference(self) -> float:
         """Of the losses, SHMEM's from stock's, relative."""
@@ -81,15 +115,17 @@ class Row:
             "stock_tflops_per_device": self.tflops(Variant.STOCK),
             "shmem_tflops_per_device": self.tflops(Variant.SHMEM),
             "speed_up": self.speed_up,
-            "stock_exposed_ring_s": self.exposed(Variant.STOCK),
-            "shmem_exposed_ring_s": self.exposed(Variant.SHMEM),
+            "stock_exposed_ring_s": self.exposed(Variant.STOCK)._asdict(),
+            "shmem_exposed_ring_s": self.exposed(Variant.SHMEM)._asdict(),
             "largest_loss_difference": self.largest_difference(),
             "step_s": {variant.value: dataclasses.asdict(self.times(variant)) for variant in self.runs},
-            "runs": {
-                variant.value: [[record._asdict() for record in run] for run in runs]
-                for variant, runs in self.runs.items()
-            },
+            "runs": _as_json(self.runs),
+            "silent": _as_json(self.silent),
         }
+
+
+def _as_json(runs: Runs) -> dict[str, Any]:
+    return {variant.value: [[record._asdict() for record in run] for run in each] for variant, each in runs.items()}
 
 
 def save_json(path: Path, header: dict[str, Any], rows: Sequence[Row]) -> None:

@@ -44,7 +44,7 @@ def run_in_turns(
             title = variant.value if repeats == 1 else f"{variant.value} {repeat}"
             job = dataclasses.replace(config, out=str(run_folder(out, variant, repeat)))
             runs[variant].append(run_variant(variant, job, progress.follow(f"{name}{title}", config.steps)))
-            if variant is Variant.SHMEM:
+            if variant.flag:
                 _check_moved(assignments(Path(job.out)))
     return runs
 

@@ -1,4 +1,4 @@
-"""A rank whose ring sends nothing, for measuring what the ring's transfers cost a step: `xla-shmem compare` only.
+"""A ring that sends nothing, for measuring what the ring's transfers cost a step: `xla-shmem compare` only.
 
 Every rank attends to its own block in each step of the ring instead of to the one that would have come: as much
 arithmetic, on the same shapes, without a transfer. Losses mean nothing.
@@ -6,11 +6,13 @@ arithmetic, on the same shapes, without a transfer. Losses mean nothing.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import jax
 from jax import lax
 
 from xla_shmem.parallel import ring_attention
-from xla_shmem.train import trainer
 
 
 def _keep(block: jax.Array, axis_name: str) -> jax.Array:
@@ -19,12 +21,12 @@ def _keep(block: jax.Array, axis_name: str) -> jax.Array:
     return kept
 
 
-def silence() -> None:
-    """Makes the rings of all programs traced from now on silent."""
-    vars(ring_attention)["_send"]  # what is replaced has to be there
+@contextlib.contextmanager
+def silenced() -> Iterator[None]:
+    """The rings of programs that are traced in here are silent."""
+    send = ring_attention._send
     ring_attention._send = _keep
-
-
-if __name__ == "__main__":
-    silence()
-    trainer.main()
+    try:
+        yield
+    finally:
+        ring_attention._send = send

@@ -10,6 +10,9 @@ from typing import NamedTuple
 #: Name of the log in a job's folder.
 LOG_NAME = "steps.jsonl"
 
+#: Name of the log of the steps whose ring sent nothing, where a job has them (`ring_pairs`).
+SILENT_LOG_NAME = "silent.jsonl"
+
 
 class StepRecord(NamedTuple):
     """One line of the log."""
@@ -23,10 +26,25 @@ class StepRecord(NamedTuple):
     compiled: bool = False  # the step compiled the program first: one such in every start of the job
 
 
-def append_record(path: Path, record: StepRecord) -> None:
-    """Adds a line to the log, in one write."""
-    with path.open("a") as file:
-        file.write(json.dumps(record._asdict()) + "\n")
+class StepLog:
+    """The log of a job that starts, or goes on: what an earlier start wrote of the first record's step and later goes.
+
+    Args:
+      path: of the log; its folder is made if it is missing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._begun = False
+
+    def append(self, record: StepRecord) -> None:
+        """Adds a line, in one write."""
+        if not self._begun:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            forget_records(self._path, record.step)
+            self._begun = True
+        with self._path.open("a") as file:
+            file.write(json.dumps(record._asdict()) + "\n")
 
 
 class LogFollower:

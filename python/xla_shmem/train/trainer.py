@@ -25,7 +25,7 @@ from xla_shmem.train.corpus import Tokens, open_corpus
 from xla_shmem.train.feed import Feed
 from xla_shmem.train.job_folder import check_folder
 from xla_shmem.train.step import TrainState, abstract_state, init_state, make_train_step
-from xla_shmem.train.step_log import LOG_NAME, StepRecord, append_record, forget_records
+from xla_shmem.train.step_log import LOG_NAME, StepLog, StepRecord
 from xla_shmem.train.stop_request import StopRequest
 from xla_shmem.train.throughput import step_flops
 from xla_shmem.train.windows import Windows
@@ -97,25 +97,28 @@ def _steps(
     return config.steps
 
 
+def start_rank(config: TrainConfig) -> Tokens:
+    """Joins the job, if there is one, and opens its corpus.
+
+    Raises:
+      ValueError: the folder has a job that this one does not go on from, or the corpus cannot be read.
+    """
+    if inside_a_job(os.environ):
+        jax.distributed.initialize()
+    check_folder(config)
+    return open_corpus(config.corpus, config.token_dtype, config.model().vocab)
+
+
 def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None:
     """This process's part of the job; rank 0 writes the log and calls `on_step` with each record.
 
     Raises:
       ValueError, Stopped: as `train`.
     """
-    if inside_a_job(os.environ):
-        jax.distributed.initialize()
-    check_folder(config)
-    log = Path(config.out) / LOG_NAME
-    tokens = open_corpus(config.corpus, config.token_dtype, config.model().vocab)
-    begun = False
-    for record in train(config, tokens):
+    log = StepLog(Path(config.out) / LOG_NAME)
+    for record in train(config, start_rank(config)):
         if jax.process_index() == 0:
-            if not begun:
-                log.parent.mkdir(parents=True, exist_ok=True)
-                forget_records(log, record.step)
-                begun = True
-            append_record(log, record)
+            log.append(record)
             on_step(record)
 
 

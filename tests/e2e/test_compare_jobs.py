@@ -1,0 +1,74 @@
+"""`xla-shmem compare` runs what it says: each variant's transports, and a ring that sends beside one that does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from job_runs import shm_names
+
+from xla_shmem.train.job_run import Variant
+from xla_shmem.train.side_by_side import assignments, run_folder
+
+# Each of four jobs compiles its step, two of them twice.
+pytestmark = pytest.mark.timeout(900)
+
+JOB = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
+STEPS = 6
+PROGRAM = "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("compare")
+    before = shm_names()
+    environ = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # six compilations take a third
+    command = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--steps={STEPS}", "--pairs=3")
+    ended = subprocess.run([*command, f"--out={out}"], env=environ, capture_output=True, text=True, timeout=800)
+    assert ended.returncode == 0, ended.stderr
+    assert "default ring" in ended.stdout
+    assert shm_names() <= before
+    return out
+
+
+def carried(out: Path, variant: Variant) -> list[Counter[tuple[str, str]]]:
+    """For each compiled step of the variant how many collectives of an op are where."""
+    reports = assignments(run_folder(out / "64-cp2-tp1", variant, 1))
+    return [Counter((record["op"], record["lowered"]) for record in report.records) for report in reports]
+
+
+def test_only_the_ring_changes_its_transport_and_only_one_of_two_steps_sends(compared: Path) -> None:
+    (stock,) = carried(compared, Variant.STOCK)
+    (shmem,) = carried(compared, Variant.SHMEM)
+    rings, sums = shmem["collective-permute", "NVSHMEM"], shmem["all-reduce", "NVSHMEM"]
+    assert rings > 0
+    assert sums > 0
+    assert {where for _, where in shmem} == {"NVSHMEM"}
+    assert {where for _, where in stock} == {"DEFAULT"}
+    for variant, where in ((Variant.RING_ON_SHMEM, "NVSHMEM"), (Variant.RING_ON_STOCK, "DEFAULT")):
+        sending, silent = sorted(carried(compared, variant), key=lambda ops: -ops.total())
+        assert sending == {("collective-permute", where): rings, ("all-reduce", "NVSHMEM"): sums}
+        assert silent == {("all-reduce", "NVSHMEM"): sums}
+
+
+def test_the_step_that_sends_trains_as_without_its_silent_twin(compared: Path) -> None:
+    (row,) = json.loads((compared / "compare.json").read_text())["rows"]
+    losses = {name: [record["loss"] for record in runs[0]] for name, runs in row["runs"].items()}
+    assert losses["ring on SHMEM"] == losses["SHMEM"]
+    assert losses["ring on stock"] == pytest.approx(losses["SHMEM"], rel=1e-6)
+    silent = {name: [record["loss"] for record in runs[0]] for name, runs in row["silent"].items()}
+    assert len(losses["SHMEM"]) == len(silent["ring on SHMEM"]) == STEPS
+    assert silent["ring on SHMEM"] != losses["ring on SHMEM"]
+
+
+def test_every_interval_holds_its_median(compared: Path) -> None:
+    (row,) = json.loads((compared / "compare.json").read_text())["rows"]
+    intervals: list[dict[str, Any]] = [row["stock_exposed_ring_s"], row["shmem_exposed_ring_s"]]
+    for interval in intervals:
+        assert interval["low"] <= interval["median"] <= interval["high"]
