@@ -29,6 +29,9 @@ from xla_shmem.rank_output import RankOutput, rank_prefix
 #: Seconds between the first signal to the ranks and SIGKILL.
 GRACE = 5.0
 
+#: How each line of the launcher itself begins, among those of the ranks.
+SAYS = "xla-shmem launch: "
+
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -36,7 +39,7 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def _say(text: str) -> None:
     with contextlib.suppress(BrokenPipeError):
-        print(f"xla-shmem launch: {text}", file=sys.stderr, flush=True)
+        print(f"{SAYS}{text}", file=sys.stderr, flush=True)
 
 
 @dataclass

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from xla_shmem.launch import GRACE
+from xla_shmem.launch import GRACE, SAYS
 from xla_shmem.xla_flags import FLAG, take_flag
 
 #: `xla-shmem launch`, also from a checkout where the command is not on PATH.
@@ -50,6 +50,9 @@ def stop(job: subprocess.Popen[bytes], grace: float = GRACE) -> None:
 
 
 def last_lines(output: Path) -> str:
-    """The end of what a job printed, indented."""
+    """The end of what a job printed, indented, after what its launcher said before: a rank that the end of another one
+    takes down may print more than is shown here."""
     lines = output.read_text(errors="replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:]) or "  (nothing was printed)"
+    end = max(0, len(lines) - _LINES_SHOWN)
+    shown = [line for line in lines[:end] if line.startswith(SAYS)] + lines[end:]
+    return "\n".join(f"  {line}" for line in shown) or "  (nothing was printed)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -68,6 +69,34 @@ def test_a_job_that_ends_early_is_quoted(tmp_path: Path) -> None:
     words = r"(?s)the mpi job ended with exit code 3\..*cannot find it"
     with jobs.Job("mpi", command, dict(os.environ), 2, tmp_path) as job, pytest.raises(jobs.JobFailed, match=words):
         _watch(job)
+
+
+def test_what_ended_a_job_is_quoted_however_much_the_other_ranks_print_after_it(tmp_path: Path) -> None:
+    command = [*jobs.LAUNCHER, "-n", "2", "--", sys.executable, "-c", _DIES_WITH_THE_OTHER, str(tmp_path / "ready")]
+    with jobs.Job("shmem", command, dict(os.environ), 2, tmp_path) as job:
+        with pytest.raises(jobs.JobFailed) as failed:
+            _watch(job)
+    quoted = str(failed.value).splitlines()
+    assert quoted[1] == "  xla-shmem launch: rank 0 was killed by SIGKILL; stopping the others."
+    assert quoted[-1].endswith("trace 99")
+    assert not any(line.endswith("trace 1") for line in quoted)
+
+
+# Rank 1 prints a long trace when it is told to stop.
+_DIES_WITH_THE_OTHER = """
+import os, pathlib, signal, sys, time
+def trace(*_):
+    print(*(f"trace {i}" for i in range(100)), sep="\\n", flush=True)
+    sys.exit(1)
+ready = pathlib.Path(sys.argv[1])
+if os.environ["XLA_SHMEM_LOCAL_RANK"] == "1":
+    signal.signal(signal.SIGTERM, trace)
+    ready.touch()
+    time.sleep(60)
+while not ready.exists():
+    time.sleep(0.01)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 def _watch(job: jobs.Job) -> None:
