@@ -7,12 +7,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <map>
-#include <memory>
+#include <optional>
 
 #include "xla_patch/nvshmem/host/copy.h"
+#include "xla_patch/nvshmem/host/copy_costs.h"
 #include "xla_patch/nvshmem/host/huge_pages.h"
 #include "xla_patch/nvshmem/host/moves.h"
 
@@ -20,6 +20,8 @@ namespace xla_shmem::host {
 namespace {
 
 using Outcome = DirectReader::Outcome;
+
+constexpr size_t kSmallPagesProbe = 512 << 10;
 
 Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
   constexpr size_t kBatch = 64;
@@ -59,54 +61,37 @@ bool Permitted(const SegmentHeader& header) {
          key[1] == header.job_key[1];
 }
 
-// Whether one read by the kernel takes less than `share` of the two copies of a staged message. A few times: a
-// millisecond or two once in the life of a job.
-bool WorthIt(const SegmentHeader& header, uint64_t probe_address, size_t bytes, double share) {
-  using Clock = std::chrono::steady_clock;
-  const auto from = PageAligned(bytes), slot = PageAligned(bytes), to = PageAligned(bytes);
-  if (from == nullptr || slot == nullptr || to == nullptr) return false;
-  memset(from.get(), 1, bytes);
-  memset(slot.get(), 1, bytes);
-  memset(to.get(), 1, bytes);
-  const DirectPiece piece{reinterpret_cast<const void*>(probe_address), to.get(), bytes};
-  auto direct = Clock::duration::max(), staged = Clock::duration::max();
-  for (int turn = 0; turn < 5; ++turn) {
-    const Clock::time_point start = Clock::now();
-    if (ReadProcess(PidOf(header), &piece, 1) != Outcome::kDone) return false;
-    const Clock::time_point middle = Clock::now();
-    memcpy(slot.get(), from.get(), bytes);
-    asm volatile("" ::: "memory");  // both copies are wanted
-    memcpy(to.get(), slot.get(), bytes);
-    asm volatile("" ::: "memory");
-    direct = std::min(direct, middle - start);
-    staged = std::min(staged, Clock::now() - middle);
+// Which memory is worth a single copy between two cores of this machine. Of two that are close the single copy wins: it
+// leaves the sender alone, and a message then takes one turn on a core and not one for every few slots. Machines differ
+// by far more (docs/performance.md): 0.7 of what slots cost on one, more than twice that on another.
+DirectReads Worthwhile() {
+  CopyCosts costs;
+  if (MeasureCopies(kSmallPagesProbe, Pages::kSmall, &costs) && costs.direct * 4 < costs.staged * 5) {
+    return DirectReads::kAll;
   }
-  return direct < staged * share;
+  const bool huge = MeasureCopies(kHugePageBytes, Pages::kHuge, &costs) && costs.direct < costs.staged;
+  return huge ? DirectReads::kHugePages : DirectReads::kNone;
 }
 
-DirectReads FindOut(const SegmentHeader& header, SingleCopy single_copy) {
-  if (!Permitted(header)) return DirectReads::kNone;
+DirectReads ReadsOfOthers(SingleCopy single_copy) {
   if (single_copy == SingleCopy::kAlways) return DirectReads::kAll;
-  if (single_copy == SingleCopy::kHugePages) return DirectReads::kHugePages;
-  // Clearly less where pages are small: of two that are close here staging wins for larger messages, whose second copy
-  // still hides in the cache. Out of huge pages the kernel copies as fast as anybody, whatever the size.
-  if (WorthIt(header, header.probe_address, kProbeBytes, 0.8)) return DirectReads::kAll;
-  const uint64_t huge = header.huge_probe_address;
-  return huge != 0 && WorthIt(header, huge, kHugePageBytes, 1.0) ? DirectReads::kHugePages : DirectReads::kNone;
+  return single_copy == SingleCopy::kHugePages ? DirectReads::kHugePages : Worthwhile();
 }
 
 }  // namespace
 
 DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
-  std::map<int, DirectReads> verdicts;  // by process
+  std::map<int, bool> permitted;         // by process
+  std::optional<DirectReads> of_others;  // once somebody is there to read
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
     DirectReads reads = DirectReads::kNone;
     if (single_copy != SingleCopy::kOff && heap->IsLocal(pe)) {
       reads = DirectReads::kAll;
     } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
-      const auto [verdict, is_new] = verdicts.emplace(heap->ProcessOf(pe), DirectReads::kNone);
-      if (is_new) verdict->second = FindOut(heap->HeaderOf(pe), single_copy);
-      reads = verdict->second;
+      const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
+      if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
+      if (verdict->second && !of_others.has_value()) of_others = ReadsOfOthers(single_copy);
+      reads = verdict->second ? *of_others : DirectReads::kNone;
     }
     reads_.push_back(reads);
   }

@@ -1,8 +1,9 @@
 // Reads other processes' private memory, so that a large message is copied once and not twice.
 //
-// process_vm_readv(2) where the kernel permits it and where it is worth it: that is found out once for every process,
-// by reading a word of its memory whose value is known, and by timing larger reads, out of small pages and out of huge
-// ones, against the two copies that they would save. Between PEs of one process it is a memcpy.
+// process_vm_readv(2) where the kernel permits it and where it is worth it. The first is found out once for every
+// process, by reading a word of its memory whose value is known; the second once, by timing single copies, out of small
+// pages and out of huge ones, against the two that they would save (copy_costs.h). Between PEs of one process it is a
+// memcpy.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
 #define XLA_SHMEM_NVSHMEM_HOST_DIRECT_READER_H_
 

@@ -14,8 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/nvshmem/host/huge_pages.h"
-
 namespace xla_shmem::host {
 namespace {
 
@@ -157,18 +155,8 @@ std::unique_ptr<Segment> Segment::Create(const JobKey& job, int process, size_t 
   header.job_key[0] = job.words[0];
   header.job_key[1] = job.words[1];
   header.bytes = bytes;
-  segment->probe_ = PageAligned(kProbeBytes);
-  if (segment->probe_ == nullptr) return not_backed(ENOMEM);
-  memset(segment->probe_.get(), 1, kProbeBytes);
-  memcpy(segment->probe_.get(), job.words, sizeof(job.words));
-  header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.get());
-  segment->huge_probe_ = PageAligned(kHugePageBytes, kHugePageBytes);
-  if (char* probe = segment->huge_probe_.get(); probe != nullptr) {
-    madvise(probe, kHugePageBytes, MADV_HUGEPAGE);
-    memset(probe, 1, kHugePageBytes);
-    const bool is_huge = BytesOnHugePages(probe, kHugePageBytes) == kHugePageBytes;
-    header.huge_probe_address = is_huge ? reinterpret_cast<uint64_t>(probe) : 0;
-  }
+  segment->probe_ = job;
+  header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.words);
   PermitReaders(true);
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;

@@ -16,7 +16,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -26,19 +25,8 @@ namespace xla_shmem::host {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 3;
+inline constexpr uint32_t kSegmentVersion = 4;
 inline constexpr size_t kFailureTextBytes = 1024;
-inline constexpr size_t kProbeBytes = 512 << 10;
-
-// Memory for what is timed: how buffers lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's
-// are multiples of 64 apart.
-struct FreeMemory {
-  void operator()(char* memory) const { std::free(memory); }
-};
-using AlignedMemory = std::unique_ptr<char, FreeMemory>;
-inline AlignedMemory PageAligned(size_t bytes, size_t alignment = 4096) {
-  return AlignedMemory(static_cast<char*>(std::aligned_alloc(alignment, bytes)));
-}
 
 // First page of every segment.
 struct SegmentHeader {
@@ -49,10 +37,9 @@ struct SegmentHeader {
   uint64_t bytes;
   std::atomic<int64_t>
       pid;  // stored after the next two, before the segment is backed: 0 means nobody knows whose it is yet
-  uint64_t pid_start_time;      // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
-  uint64_t pid_namespace;       // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
-  uint64_t probe_address;       // kProbeBytes of the owner's private memory, the job key first (direct_reader.h)
-  uint64_t huge_probe_address;  // kHugePageBytes of it on a huge page; 0 if it got none
+  uint64_t pid_start_time;  // clock ticks since boot (proc(5), field 22): tells a reused pid from the owner
+  uint64_t pid_namespace;   // inode of /proc/self/ns/pid: a pid of another container says nothing about its owner
+  uint64_t probe_address;   // of the job key in the owner's private memory (direct_reader.h)
   std::atomic<uint32_t> attached;
   // 0, or 1 once `failure_text` says why this process gave up (see Heap::Fail).
   std::atomic<uint32_t> failed;
@@ -94,9 +81,7 @@ class Segment {
   void* address_;
   size_t bytes_;
   bool owner_;
-  // Of an owner.
-  AlignedMemory probe_;
-  AlignedMemory huge_probe_;
+  JobKey probe_{};  // of an owner: what a peer that may read our memory finds there
 };
 
 std::string SegmentName(const JobKey& job, int process);

@@ -1,0 +1,149 @@
+#include "xla_patch/nvshmem/host/copy_costs.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "xla_patch/nvshmem/host/huge_pages.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+constexpr int kRounds = 20;
+constexpr size_t kSlotsBytes = 512 << 10;  // of a message in flight (thunks/blocks.h)
+
+// Buffers begin where pages do: how they lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's
+// are multiples of 64 apart.
+struct Free {
+  void operator()(char* memory) const { std::free(memory); }
+};
+using Memory = std::unique_ptr<char, Free>;
+
+Memory Allocate(size_t bytes, Pages pages) {
+  const size_t alignment = pages == Pages::kHuge ? kHugePageBytes : 4096;
+  Memory memory(static_cast<char*>(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)));
+  if (memory == nullptr) return nullptr;
+  madvise(memory.get(), bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  memset(memory.get(), 1, bytes);
+  return pages == Pages::kSmall || BytesOnHugePages(memory.get(), bytes) == bytes ? std::move(memory) : nullptr;
+}
+
+Nanoseconds ProcessorTime() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + Nanoseconds(now.tv_nsec);
+}
+
+template <typename Function>
+Nanoseconds TimeOf(Function function) {
+  const Nanoseconds start = ProcessorTime();
+  function();
+  asm volatile("" ::: "memory");  // it is wanted
+  return ProcessorTime() - start;
+}
+
+int TopologyOf(int processor, const char* what) {
+  const std::string path = "/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + what;
+  int value = -1;
+  if (FILE* file = fopen(path.c_str(), "re"); file != nullptr) {
+    if (fscanf(file, "%d", &value) != 1) value = -1;
+    fclose(file);
+  }
+  return value;
+}
+
+// Puts the calling thread on another core than `processor`'s, also where launchers have given the process that one
+// only.
+void LeaveCore(int processor) {
+  const auto total = static_cast<int>(std::min<long>(sysconf(_SC_NPROCESSORS_CONF), CPU_SETSIZE));
+  for (int step = 1; step < total; ++step) {
+    const int other = (processor + step) % total;
+    const bool is_sibling = TopologyOf(other, "core_id") == TopologyOf(processor, "core_id") &&
+                            TopologyOf(other, "physical_package_id") == TopologyOf(processor, "physical_package_id");
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(other, &only);
+    if (!is_sibling && sched_setaffinity(0, sizeof(only), &only) == 0) return;
+  }
+}
+
+enum class Side { kSender, kReceiver };
+
+// The two sides take turns, the sender first.
+class Turns {
+ public:
+  template <typename Function>
+  void Take(Side side, Function function) {
+    while (next_.load(std::memory_order_acquire) != side) sched_yield();
+    function();
+    next_.store(side == Side::kSender ? Side::kReceiver : Side::kSender, std::memory_order_release);
+  }
+
+ private:
+  std::atomic<Side> next_{Side::kSender};
+};
+
+}  // namespace
+
+bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
+  const Memory source = Allocate(bytes, pages), slots = Allocate(kSlotsBytes, Pages::kSmall),
+               result = Allocate(bytes, Pages::kSmall);
+  if (source == nullptr || slots == nullptr || result == nullptr) return false;
+  Turns turns;
+  Nanoseconds in = Nanoseconds::max(), out = Nanoseconds::max(), direct = Nanoseconds::max();
+  const auto send = [&, processor = sched_getcpu()] {
+    LeaveCore(processor);
+    for (int round = 0; round < kRounds; ++round) {
+      turns.Take(Side::kSender, [&] { memset(source.get(), round, bytes); });
+      turns.Take(Side::kSender, [&] { memset(source.get(), round + 1, bytes); });
+      Nanoseconds spent{0};
+      for (size_t at = 0; at < bytes; at += kSlotsBytes) {
+        const size_t part = std::min(kSlotsBytes, bytes - at);
+        turns.Take(Side::kSender, [&] { spent += TimeOf([&] { memcpy(slots.get(), source.get() + at, part); }); });
+      }
+      in = std::min(in, spent);
+    }
+  };
+  std::thread sender;
+  try {
+    sender = std::thread(send);
+  } catch (const std::system_error&) {
+    return false;
+  }
+  const iovec remote{source.get(), bytes}, local{result.get(), bytes};
+  bool is_permitted = true;
+  for (int round = 0; round < kRounds; ++round) {
+    turns.Take(Side::kReceiver, [&] {
+      direct = std::min(direct, TimeOf([&] {
+                          const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+                          is_permitted = is_permitted && got == static_cast<ssize_t>(bytes);
+                        }));
+    });
+    turns.Take(Side::kReceiver, [] {});
+    Nanoseconds spent{0};
+    for (size_t at = 0; at < bytes; at += kSlotsBytes) {
+      const size_t part = std::min(kSlotsBytes, bytes - at);
+      turns.Take(Side::kReceiver, [&] { spent += TimeOf([&] { memcpy(result.get() + at, slots.get(), part); }); });
+    }
+    out = std::min(out, spent);
+  }
+  sender.join();
+  *costs = {direct, in + out};
+  return is_permitted;
+}
+
+}  // namespace xla_shmem::host
