@@ -77,7 +77,17 @@ class Rank {
     meeting->Meet();
   }
 
-  bool reads_directly() const { return pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_); }
+  // What of the next rank's memory is read, and not staged.
+  const char* direct_reads() const {
+    switch (pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_)) {
+      case host::DirectReads::kAll:
+        return "all";
+      case host::DirectReads::kHugePages:
+        return "out of huge pages";
+      default:
+        return "none";
+    }
+  }
 
   void Run(bench::Op op, char* operand, char* result, size_t bytes) {
     const MessageKey key{static_cast<uint64_t>(op) + 1, ++executions_};
@@ -153,7 +163,7 @@ int Main(int argc, char** argv) {
                              : settings.single_copy == "always" ? host::SingleCopy::kAlways
                                                                 : host::SingleCopy::kAuto;
     Rank self(job, meeting, rank, settings.processes, single_copy);
-    if (rank == 0) printf("# single copy: %s\n", self.reads_directly() ? "used" : "not used");
+    if (rank == 0) printf("# single copies: %s\n", self.direct_reads());
     bench::Measure(
         settings, rank, [&] { meeting->Meet(); },
         [&](bench::Op op, char* operand, char* result, size_t bytes) { self.Run(op, operand, result, bytes); });

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the C++ unit tests and runs them. Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
+# Builds the C++ unit tests and the benchmarks, and runs the tests. Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
 # SANITIZERS: "address,undefined", "thread", or "" for an optimised build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ build=build/cpp-${sanitizers:-release}
 build=${build//,/-}
 doctest=$(scripts/find_doctest.sh)
 PATH=$(realpath "$bin"):$PATH
-cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON \
+cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_BENCHMARKS=ON \
   -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
 cmake --build "$build"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
