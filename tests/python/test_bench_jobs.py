@@ -73,9 +73,8 @@ def test_a_job_that_ends_early_is_quoted(tmp_path: Path) -> None:
 
 def test_what_ended_a_job_is_quoted_however_much_the_other_ranks_print_after_it(tmp_path: Path) -> None:
     command = [*jobs.LAUNCHER, "-n", "2", "--", sys.executable, "-c", _DIES_WITH_THE_OTHER, str(tmp_path / "ready")]
-    with jobs.Job("shmem", command, dict(os.environ), 2, tmp_path) as job:
-        with pytest.raises(jobs.JobFailed) as failed:
-            _watch(job)
+    with jobs.Job("shmem", command, dict(os.environ), 2, tmp_path) as job, pytest.raises(jobs.JobFailed) as failed:
+        _watch(job)
     quoted = str(failed.value).splitlines()
     assert quoted[1] == "  xla-shmem launch: rank 0 was killed by SIGKILL; stopping the others."
     assert quoted[-1].endswith("trace 99")

@@ -19,13 +19,17 @@ from xla_shmem.train.compare_plan import plan, read_list
 from xla_shmem.train.compare_results import RING_TURN, Row, median_interval, save_json
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import TRAINER, Variant
+from xla_shmem.train.ring_kinds import Ring
 from xla_shmem.train.side_by_side import Runs
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.throughput import step_flops
 
 JOB = TrainConfig(preset="tiny", context=2, steps=21)
 SECONDS = {Variant.SHMEM: 0.5, Variant.STOCK: 1.0, Variant.RING_ON_SHMEM: 0.5, Variant.RING_ON_STOCK: 0.8}
-SILENT_SECONDS = {Variant.RING_ON_SHMEM: 0.4, Variant.RING_ON_STOCK: 0.4}
+TWIN_SECONDS = {
+    Ring.WAITING: {Variant.RING_ON_SHMEM: 0.46, Variant.RING_ON_STOCK: 0.45},
+    Ring.SILENT: {Variant.RING_ON_SHMEM: 0.4, Variant.RING_ON_STOCK: 0.4},
+}
 
 
 def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
@@ -34,7 +38,10 @@ def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
         return [StepRecord(step, loss, seconds[variant], 64, compiled=step == 0) for step in range(config.steps)]
 
     runs = {variant: [run(variant, SECONDS), run(variant, SECONDS)] for variant in Variant}
-    return Row(config, runs, {variant: [run(variant, SILENT_SECONDS)] * 2 for variant in SILENT_SECONDS})
+    twins = {
+        ring: {variant: [run(variant, seconds)] * 2 for variant in seconds} for ring, seconds in TWIN_SECONDS.items()
+    }
+    return Row(config, runs, twins)
 
 
 def test_every_length_is_run_on_every_mesh() -> None:
@@ -45,9 +52,12 @@ def test_every_length_is_run_on_every_mesh() -> None:
     assert {dataclasses.replace(job, context=2, tensor=1, sequence=1024) for job in jobs} == {JOB}
 
 
-def test_exposed_is_the_step_less_the_silent_step_with_the_ring_on_the_same_transport() -> None:
+def test_what_the_ring_adds_is_a_step_less_one_with_a_silent_ring_and_consists_of_transfers_and_waits() -> None:
     assert row().exposed(Variant.SHMEM) == pytest.approx((0.1, 0.1, 0.1))
     assert row().exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
+    assert row().transfers(Variant.SHMEM) == pytest.approx((0.04, 0.04, 0.04))
+    assert row().transfers(Variant.STOCK) == pytest.approx((0.35, 0.35, 0.35))
+    assert row().waits(Variant.SHMEM) == pytest.approx((0.06, 0.06, 0.06))
     assert row().speed_up == pytest.approx(2.0)
     flops = step_flops(JOB.model(), JOB.batch, JOB.sequence)
     assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
@@ -67,11 +77,11 @@ def test_the_speed_up_is_taken_within_a_turn() -> None:
     """The machine is half as fast in the second turn, and one stock step of the first is a stray."""
     runs = _slowed(row().runs, turn=1, factor=2)
     runs[Variant.STOCK][0][5] = runs[Variant.STOCK][0][5]._replace(seconds=60.0)
-    assert Row(JOB, runs, row().silent).speed_up == pytest.approx(2.0)
+    assert Row(JOB, runs, row().twins).speed_up == pytest.approx(2.0)
 
 
-def test_exposed_is_taken_within_a_pair_and_the_first_steps_do_not_count() -> None:
-    """Every pair meets another machine; the steps that compile and warm up would pull the median far away."""
+def test_what_the_ring_adds_is_taken_within_a_turn_of_steps_and_the_first_steps_do_not_count() -> None:
+    """Every turn meets another machine; the steps that compile and warm up would pull the median far away."""
     drift = [0.1 * step if step >= 3 else 1000.0 * (step % 2) for step in range(JOB.steps)]
 
     def drifting(runs: Runs, since: int) -> Runs:
@@ -80,8 +90,10 @@ def test_exposed_is_taken_within_a_pair_and_the_first_steps_do_not_count() -> No
             for variant, each in runs.items()
         }
 
-    measured = Row(JOB, drifting(row().runs, since=0), drifting(row().silent, since=3))
+    twins = {ring: drifting(runs, since=3) for ring, runs in row().twins.items()}
+    measured = Row(JOB, drifting(row().runs, since=0), twins)
     assert measured.exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
+    assert measured.transfers(Variant.STOCK) == pytest.approx((0.35, 0.35, 0.35))
 
 
 def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
@@ -105,28 +117,35 @@ def test_variants_differ_in_what_they_say() -> None:
     assert Variant.SHMEM.program == Variant.STOCK.program == TRAINER
     assert Variant.RING_ON_SHMEM.program == Variant.RING_ON_STOCK.program != TRAINER
     assert [variant for variant in Variant if not variant.flag] == [Variant.STOCK]
-    moved = {variant: {op for op, _ in ops(variant.ops or "")} for variant in RING_TURN}
-    assert moved[Variant.RING_ON_SHMEM] == {"all-reduce", "collective-permute"}  # as without the option
-    assert moved[Variant.RING_ON_STOCK] == {"all-reduce"}
+    moved = {variant: dict(ops(variant.ops or "")) for variant in RING_TURN}
+    assert moved[Variant.RING_ON_SHMEM] == {"all-reduce": None, "collective-permute": None}  # as without the option
+    assert moved[Variant.RING_ON_STOCK] == {"all-reduce": None, "collective-permute": 16}
 
 
 def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     rows = [row(), row(dataclasses.replace(JOB, sequence=2048))]
     console = Console(width=200, file=(tmp_path / "table").open("w"))
     console.print(compare_report.table(rows))
+    console.print(compare_report.ring_table(rows))
     console.file.close()
     lines = (tmp_path / "table").read_text().splitlines()
-    (line,) = (line.split() for line in lines if line.strip().startswith("2,048"))
+    line, ring_line = (line.split() for line in lines if line.strip().startswith("2,048"))
     assert line[:5] == ["2,048", "2", "1", "2", "1,024"]
-    assert " ".join(line[7:]) == "2.00x 1000.0 500.0 400.0 (400.0 to 400.0) 100.0 (100.0 to 100.0) 0e+00"
+    assert " ".join(line[7:]) == "2.00x 1000.0 500.0 0e+00"
+    assert ring_line[:3] == ["2,048", "2", "1"]
+    added = "400.0 (400.0 to 400.0) 100.0 (100.0 to 100.0)"
+    assert " ".join(ring_line[3:]) == f"{added} 350.0 (350.0 to 350.0) 40.0 (40.0 to 40.0)"
 
     save_json(tmp_path / "compare.json", {"load": [1.0]}, rows)
     report = json.loads((tmp_path / "compare.json").read_text())
     assert report["load"] == [1.0]
     assert report["rows"][1]["sequence_per_device"] == 1024
     assert report["rows"][1]["speed_up"] == pytest.approx(2.0)
-    assert len(report["rows"][0]["silent"]["ring on stock"]) == 2
-    assert report["rows"][0]["stock_exposed_ring_s"] == pytest.approx({"median": 0.4, "low": 0.4, "high": 0.4})
+    assert len(report["rows"][0]["twins"]["silent"]["ring on stock"]) == 2
+    ring = report["rows"][0]["ring_s"]["stock"]
+    assert ring["exposed"] == pytest.approx({"median": 0.4, "low": 0.4, "high": 0.4})
+    assert ring["transfers"]["median"] == pytest.approx(0.35)
+    assert ring["waits"]["median"] == pytest.approx(0.05)
 
     compare_report.save_picture(tmp_path / "compare.png", "title", rows)
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")

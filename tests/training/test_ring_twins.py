@@ -1,32 +1,51 @@
-"""What `xla-shmem compare` takes the ring's transfers away from: the same arithmetic, and nothing sent."""
+"""What `xla-shmem compare` puts in the place of the ring's transfers: as much arithmetic, little or nothing sent."""
 
 import re
 from collections import Counter
 
 import jax
 import jax.numpy as jnp
+import pytest
 
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.silent_ring import silenced
+from xla_shmem.train.ring_kinds import Ring
+from xla_shmem.train.ring_twins import traced_as
 from xla_shmem.train.step import abstract_state, make_train_step
 
 CONFIG = TrainConfig(preset="tiny", layers=1, context=4, batch=2, data=2, sequence=64)
 
 
-def compiled_ops() -> Counter[str]:
-    """How often the compiled training step has each op."""
+def compiled(ring: Ring) -> list[tuple[str, str]]:
+    """Shape and op of every instruction of the compiled training step."""
     mesh = make_mesh(CONFIG.mesh())
     tokens = jax.ShapeDtypeStruct((CONFIG.batch, CONFIG.sequence), jnp.int32)
-    step = make_train_step(CONFIG, mesh).lower(abstract_state(CONFIG, mesh), tokens, tokens).compile()
-    return Counter(re.findall(r" = .*? ([a-z-]+)\(", step.as_text()))
+    with traced_as(ring):
+        step = make_train_step(CONFIG, mesh).lower(abstract_state(CONFIG, mesh), tokens, tokens).compile()
+    return re.findall(r" = (.*?) ([a-z-]+)\(", step.as_text())
 
 
-def test_a_silent_ring_sends_nothing_and_computes_as_much() -> None:
-    with silenced():
-        silent = compiled_ops()
-    sending = compiled_ops()
-    assert sending["collective-permute"] > 0
-    assert silent["collective-permute"] == 0
+def ops(step: list[tuple[str, str]]) -> Counter[str]:
+    return Counter(op for _, op in step)
+
+
+@pytest.fixture(scope="module")
+def sending() -> list[tuple[str, str]]:
+    return compiled(Ring.SENDING)
+
+
+@pytest.mark.parametrize("ring", [Ring.WAITING, Ring.SILENT])
+def test_other_rings_compute_as_much(ring: Ring, sending: list[tuple[str, str]]) -> None:
+    twin = ops(compiled(ring))
     for op in ("dot", "exponential", "all-reduce"):
-        assert silent[op] == sending[op] > 0, op
+        assert twin[op] == ops(sending)[op] > 0, op
+
+
+def test_a_silent_ring_sends_nothing() -> None:
+    assert ops(compiled(Ring.SILENT))["collective-permute"] == 0
+
+
+def test_a_waiting_ring_sends_one_element_for_every_block(sending: list[tuple[str, str]]) -> None:
+    waiting = [shape for shape, op in compiled(Ring.WAITING) if op == "collective-permute"]
+    assert len(waiting) == ops(sending)["collective-permute"] > 0
+    assert {shape.partition("{")[0] for shape in waiting} == {"f32[1,1,1,1,1]"}

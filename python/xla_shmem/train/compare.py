@@ -20,8 +20,9 @@ from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_run import RunError
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
+from xla_shmem.train.ring_kinds import Ring
 from xla_shmem.train.side_by_side import run_folder, run_in_turns
-from xla_shmem.train.step_log import SILENT_LOG_NAME, read_records
+from xla_shmem.train.step_log import read_records
 from xla_shmem.train.step_times import MEASURED
 
 #: Options of `xla-shmem train` that are lists here, or make no sense.
@@ -41,11 +42,11 @@ _INTERRUPTED = 130
 @click.option("--tensor", "tensors", default="1", show_default=True, help="Degrees of tensor parallelism, a list.")
 @click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Turns of every variant.")
 @click.option(
-    "--pairs",
+    "--ring-steps",
     type=click.IntRange(min=1),
     default=40,
     show_default=True,
-    help="Pairs of steps, with the ring's transfers and without, that count in a turn.",
+    help="Steps of each kind, with the ring's transfers and without, that count in a turn.",
 )
 @click.option(
     "--out",
@@ -60,14 +61,15 @@ def compare_command(
     contexts: str,
     tensors: str,
     repeats: int,
-    pairs: int,
+    ring_steps: int,
     out: Path,
     **options: Any,
 ) -> None:
     """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
 
-    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring's transfers add to a step: of pairs of steps,
-    the one that sends less one whose ring sends nothing. The variants take turns, on CPU processes of this machine.
+    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring adds to a step: a step that sends less one
+    whose ring sends nothing, right before or after; and how much of that the transfers are, and how much that a rank
+    waits for a slower one. The variants take turns, on CPU processes of this machine.
     Losses of both backends have to agree; the exit code is 1 if they do not.
 
     \b
@@ -84,7 +86,7 @@ def compare_command(
         raise click.UsageError(str(error)) from None
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        rows = _run(jobs, out.resolve(), repeats, pairs)
+        rows = _run(jobs, out.resolve(), repeats, ring_steps)
     except RunError as error:
         raise click.ClickException(str(error)) from None
     except KeyboardInterrupt:
@@ -94,7 +96,7 @@ def compare_command(
         raise click.ClickException("\n".join(problems))
 
 
-def _run(jobs: list[TrainConfig], out: Path, repeats: int, pairs: int) -> list[Row]:
+def _run(jobs: list[TrainConfig], out: Path, repeats: int, ring_steps: int) -> list[Row]:
     """Runs all jobs; prints and saves what was measured, also when somebody has seen enough."""
     console = report_console()
     machine = describe_machine()
@@ -107,27 +109,31 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int, pairs: int) -> list[R
             for job in jobs:
                 name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
                 folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
-                rows.append(_row(job, folder, repeats, pairs, progress, name))
+                rows.append(_row(job, folder, repeats, ring_steps, progress, name))
     finally:
         if rows:
             header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
             save_json(out / "compare.json", header, rows)
             compare_report.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
             console.print(compare_report.table(rows))
+            console.print(compare_report.ring_table(rows))
             console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
             console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
     return rows
 
 
-def _row(job: TrainConfig, folder: Path, repeats: int, pairs: int, progress: JobProgress, name: str) -> Row:
+def _row(job: TrainConfig, folder: Path, repeats: int, ring_steps: int, progress: JobProgress, name: str) -> Row:
     """Runs one job in all variants."""
     runs = run_in_turns(job, folder, TURN, repeats, progress, name)
-    paired = dataclasses.replace(job, steps=MEASURED[0] + pairs)
-    in_pairs = run_in_turns(paired, folder, RING_TURN, repeats, progress, name)
-    silent = {
-        variant: [
-            read_records(run_folder(folder, variant, repeat) / SILENT_LOG_NAME) for repeat in range(1, repeats + 1)
-        ]
-        for variant in RING_TURN
+    longer = dataclasses.replace(job, steps=MEASURED[0] + ring_steps)
+    taken_apart = run_in_turns(longer, folder, RING_TURN, repeats, progress, name)
+    twins = {
+        ring: {
+            variant: [
+                read_records(run_folder(folder, variant, repeat) / ring.log_name) for repeat in range(1, repeats + 1)
+            ]
+            for variant in RING_TURN
+        }
+        for ring in (Ring.WAITING, Ring.SILENT)
     }
-    return Row(job, {**runs, **in_pairs}, silent)
+    return Row(job, {**runs, **taken_apart}, twins)

@@ -6,24 +6,26 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import Variant
+from xla_shmem.train.ring_kinds import Ring
 from xla_shmem.train.side_by_side import Runs, disagreement, loss_differences
+from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.step_times import MEASURED, StepTimes, measured_seconds, step_times
 from xla_shmem.train.throughput import step_flops
 
 #: What a turn runs for the speed-up, one after the other.
 TURN = (Variant.SHMEM, Variant.STOCK)
 
-#: What a turn runs for the ring's exposed time.
+#: What a turn runs to take the ring apart.
 RING_TURN = (Variant.RING_ON_SHMEM, Variant.RING_ON_STOCK)
 
 #: The runs that take a transport's ring apart.
-_PAIRS = {Variant.SHMEM: Variant.RING_ON_SHMEM, Variant.STOCK: Variant.RING_ON_STOCK}
+_TAKEN_APART = {Variant.SHMEM: Variant.RING_ON_SHMEM, Variant.STOCK: Variant.RING_ON_STOCK}
 
 #: How sure `Interval` is that the true median lies in it.
 CONFIDENCE = 0.95
@@ -56,12 +58,12 @@ class Row:
     Attributes:
       config: the job.
       runs: of every variant.
-      silent: the silent steps of the runs of pairs, for every step of theirs in `runs`.
+      twins: the steps of the runs that take the ring apart with the other kinds of ring, for every step in `runs`.
     """
 
     config: TrainConfig
     runs: Runs
-    silent: Runs
+    twins: Mapping[Ring, Runs]
 
     def times(self, variant: Variant) -> StepTimes:
         """Step times of all repeats."""
@@ -80,20 +82,34 @@ class Row:
         return statistics.median(stock / shmem for stock, shmem in medians)
 
     def exposed(self, variant: Variant) -> Interval:
-        """Seconds that the ring's transfers add to a step: of all turns' pairs of steps whose ring is on the transport
-        of `variant`, the one that sends less the one that does not. The first steps do not count, as for step times.
+        """Seconds that the ring adds to a step where it is on the transport of `variant`.
 
-        Noise can make it negative where there is little to see.
+        Noise can make it negative where there is little to see; so for what it consists of.
         """
-        pairs = _PAIRS[variant]
+        return self._difference(variant, Ring.SENDING, Ring.SILENT)
+
+    def transfers(self, variant: Variant) -> Interval:
+        """Of the seconds that the ring adds, those that moving its blocks takes."""
+        return self._difference(variant, Ring.SENDING, Ring.WAITING)
+
+    def waits(self, variant: Variant) -> Interval:
+        """Of the seconds that the ring adds, those that ranks wait for a slower one, whatever carries the blocks."""
+        return self._difference(variant, Ring.WAITING, Ring.SILENT)
+
+    def _difference(self, variant: Variant, ring: Ring, less: Ring) -> Interval:
+        """Of all turns of steps with the one kind of ring and the other. The first do not count, as for step times."""
+        runs = _TAKEN_APART[variant]
         return median_interval(
             [
-                sending.seconds - silent.seconds
-                for run, silent_run in zip(self.runs[pairs], self.silent[pairs], strict=True)
-                for sending, silent in zip(run, silent_run, strict=True)
-                if sending.step >= MEASURED[0]
+                step.seconds - other.seconds
+                for run, other_run in zip(self._steps(ring, runs), self._steps(less, runs), strict=True)
+                for step, other in zip(run, other_run, strict=True)
+                if step.step >= MEASURED[0]
             ]
         )
+
+    def _steps(self, ring: Ring, runs: Variant) -> Sequence[Sequence[StepRecord]]:
+        return (self.runs if ring is Ring.SENDING else self.twins[ring])[runs]
 
     def largest_difference(self) -> float:
         """Of the losses, SHMEM's from stock's, relative."""
@@ -115,12 +131,18 @@ class Row:
             "stock_tflops_per_device": self.tflops(Variant.STOCK),
             "shmem_tflops_per_device": self.tflops(Variant.SHMEM),
             "speed_up": self.speed_up,
-            "stock_exposed_ring_s": self.exposed(Variant.STOCK)._asdict(),
-            "shmem_exposed_ring_s": self.exposed(Variant.SHMEM)._asdict(),
+            "ring_s": {
+                variant.value: {
+                    "exposed": self.exposed(variant)._asdict(),
+                    "transfers": self.transfers(variant)._asdict(),
+                    "waits": self.waits(variant)._asdict(),
+                }
+                for variant in _TAKEN_APART
+            },
             "largest_loss_difference": self.largest_difference(),
             "step_s": {variant.value: dataclasses.asdict(self.times(variant)) for variant in self.runs},
             "runs": _as_json(self.runs),
-            "silent": _as_json(self.silent),
+            "twins": {ring.value: _as_json(runs) for ring, runs in self.twins.items()},
         }
 
 

@@ -25,7 +25,10 @@ GRACE = 60.0
 #: The program of the ranks, up to its arguments.
 TRAINER = (sys.executable, "-m", "xla_shmem.train.trainer")
 
-_PAIRS = (sys.executable, "-m", "xla_shmem.train.ring_pairs")
+_RING_PARTS = (sys.executable, "-m", "xla_shmem.train.ring_parts")
+
+# Carries the single elements of a ring that waits (`ring_kinds`) over SHMEM, and no block.
+_SINGLE_ELEMENTS = "collective-permute<16"
 
 # All ranks would write the same dump, so rank 0 alone gets the flags for it.
 _RANK_0_DUMPS = 'test "$XLA_SHMEM_LOCAL_RANK" = 0 && export XLA_FLAGS="${XLA_FLAGS-} $1"; shift; exec "$@"'
@@ -52,15 +55,16 @@ class Variant(enum.Enum):
     def ops(self) -> str | None:
         """What may leave the default backend (`XLA_SHMEM_OPS`), if the variant fixes it.
 
-        In the runs that take the ring apart only the ring's own transport differs. What sums of gradients over gloo
-        take varies from step to step by more than a ring's transfers take in all.
+        In the runs that take the ring apart only the transport of the ring's blocks differs. What sums of gradients
+        over gloo take varies from step to step by more than a ring's transfers take in all.
         """
-        return {Variant.RING_ON_SHMEM: "all-reduce,collective-permute", Variant.RING_ON_STOCK: "all-reduce"}.get(self)
+        rings = {Variant.RING_ON_SHMEM: "collective-permute", Variant.RING_ON_STOCK: _SINGLE_ELEMENTS}
+        return f"all-reduce,{rings[self]}" if self in rings else None
 
     @property
     def program(self) -> Sequence[str]:
-        """What its ranks run: the trainer, or the one of pairs of steps, one with a silent ring (`ring_pairs`)."""
-        return TRAINER if self in (Variant.SHMEM, Variant.STOCK) else _PAIRS
+        """What its ranks run: the trainer, or the one that takes the ring apart (`ring_parts`)."""
+        return TRAINER if self in (Variant.SHMEM, Variant.STOCK) else _RING_PARTS
 
 
 def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRecord], None]) -> list[StepRecord]:

@@ -1,13 +1,14 @@
-"""One rank of a job that trains twice at once: with its ring, and with a ring that sends nothing (`silent_ring`).
+"""One rank of a job that trains three times at once, once with each kind of ring (`ring_kinds`).
 
-The two take turns step by step, and whoever was first is second in the next turn. So both steps of a pair meet the
-same machine, the same processes and the same memory, and their difference is free of what differs from run to run.
-Losses of the silent one mean nothing.
+They take turns step by step, in every order as often. So the steps of a turn meet the same machine, the same processes
+and the same memory, and their differences are free of what differs from run to run. Only the losses of the ring that
+sends mean anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +18,28 @@ import jax
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.corpus import Tokens
-from xla_shmem.train.silent_ring import silenced
-from xla_shmem.train.step_log import LOG_NAME, SILENT_LOG_NAME, StepLog, StepRecord
+from xla_shmem.train.ring_kinds import Ring
+from xla_shmem.train.ring_twins import traced_as
+from xla_shmem.train.step_log import StepLog, StepRecord
 from xla_shmem.train.trainer import Stopped, print_step, start_rank, train
 
 
-def pairs(config: TrainConfig, tokens: Tokens) -> Iterator[tuple[StepRecord, StepRecord]]:
-    """Yields each step's record of the job as it is, and of the job with a silent ring.
+def turns(config: TrainConfig, tokens: Tokens) -> Iterator[Mapping[Ring, StepRecord]]:
+    """Yields the records of each step, one for each kind of ring.
 
     Raises:
       ValueError, Stopped: as `trainer.train`.
     """
-    sending, silent = train(config, tokens), _with_a_silent_ring(config, tokens)
-    for step in range(config.steps):
-        if step % 2:
-            without = next(silent)
-            yield next(sending), without
-        else:
-            yield next(sending), next(silent)
+    jobs = {ring: _with_ring(ring, config, tokens) for ring in Ring}
+    orders = itertools.cycle(itertools.permutations(Ring))
+    for _ in range(config.steps):
+        yield {ring: next(jobs[ring]) for ring in next(orders)}
 
 
-def _with_a_silent_ring(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
+def _with_ring(ring: Ring, config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
     records = train(config, tokens)
     while True:
-        with silenced():  # the first step is traced in here
+        with traced_as(ring):  # the first step is traced in here
             record = next(records, None)
         if record is None:
             return
@@ -54,13 +53,13 @@ def main(config: Path | None, **options: Any) -> None:
     try:
         job = from_options(config, options)
         tokens = start_rank(job)
-        logs = StepLog(Path(job.out) / SILENT_LOG_NAME), StepLog(Path(job.out) / LOG_NAME)
-        for sending, silent in pairs(job, tokens):
+        # Last the log of the job itself: who follows that one finds the others as long.
+        logs = {ring: StepLog(Path(job.out) / ring.log_name) for ring in reversed(Ring)}
+        for records in turns(job, tokens):
             if jax.process_index() == 0:
-                # Who follows the job's log finds the other one as long.
-                for log, record in zip(logs, (silent, sending), strict=True):
-                    log.append(record)
-                print_step(sending)
+                for ring, log in logs.items():
+                    log.append(records[ring])
+                print_step(records[Ring.SENDING])
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     except Stopped as stopped:

@@ -10,9 +10,6 @@ from typing import NamedTuple
 #: Name of the log in a job's folder.
 LOG_NAME = "steps.jsonl"
 
-#: Name of the log of the steps whose ring sent nothing, where a job has them (`ring_pairs`).
-SILENT_LOG_NAME = "silent.jsonl"
-
 
 class StepRecord(NamedTuple):
     """One line of the log."""
