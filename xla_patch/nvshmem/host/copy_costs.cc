@@ -72,7 +72,8 @@ void LeaveCore(int processor) {
   const auto total = static_cast<int>(std::min<long>(sysconf(_SC_NPROCESSORS_CONF), CPU_SETSIZE));
   for (int step = 1; step < total; ++step) {
     const int other = (processor + step) % total;
-    const bool is_sibling = TopologyOf(other, "core_id") == TopologyOf(processor, "core_id") &&
+    const int core = TopologyOf(other, "core_id");
+    const bool is_sibling = core >= 0 && core == TopologyOf(processor, "core_id") &&
                             TopologyOf(other, "physical_package_id") == TopologyOf(processor, "physical_package_id");
     cpu_set_t only;
     CPU_ZERO(&only);
