@@ -57,6 +57,18 @@ class JobRun:
         raise AssertionError(f"no line with {words!r} in:\n{self.output}")
 
 
+def ranks_of(out: Path) -> list[int]:
+    """Process ids of the ranks of training jobs: trainers that were given this folder, or one in it."""
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            arguments = line.read_bytes().split(b"\0")
+            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # the launcher has that
+            if trainer and any(argument.startswith(f"--out={out}".encode()) for argument in arguments):
+                found.append(int(line.parent.name))
+    return found
+
+
 def shm_names() -> set[str]:
     """The segments of xla-shmem that exist now."""
     return {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}

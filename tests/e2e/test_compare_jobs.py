@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from job_runs import shm_names
+from job_runs import ranks_of, shm_names
 
+from xla_shmem.launch import GRACE
 from xla_shmem.train.job_run import Variant
 from xla_shmem.train.side_by_side import assignments, run_folder
 
@@ -21,7 +24,12 @@ pytestmark = pytest.mark.timeout(900)
 
 JOB = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
 STEPS = 6
-PROGRAM = "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+PROGRAM = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+)
+COMPARE = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--steps={STEPS}", "--ring-steps=3")
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +37,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare")
     before = shm_names()
     environ = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # eight compilations take a third
-    command = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--steps={STEPS}", "--ring-steps=3")
-    ended = subprocess.run([*command, f"--out={out}"], env=environ, capture_output=True, text=True, timeout=800)
+    ended = subprocess.run([*COMPARE, f"--out={out}"], env=environ, capture_output=True, text=True, timeout=800)
     assert ended.returncode == 0, ended.stderr
     assert "default ring" in ended.stdout
     assert shm_names() <= before
@@ -81,3 +88,23 @@ def test_every_interval_holds_its_median(compared: Path) -> None:
     assert len(intervals) == 6
     for interval in intervals:
         assert interval["low"] <= interval["median"] <= interval["high"]
+
+
+def test_ctrl_c_does_not_wait_for_ranks_that_compile(tmp_path: Path) -> None:
+    before = shm_names()
+    with subprocess.Popen([*COMPARE, f"--out={tmp_path}"], stderr=subprocess.PIPE, text=True) as command:
+        try:
+            give_up = time.monotonic() + 120
+            while not ranks_of(tmp_path) and time.monotonic() < give_up:
+                time.sleep(0.1)
+            assert len(ranks_of(tmp_path)) == 2
+            command.send_signal(signal.SIGINT)
+            asked = time.monotonic()
+            _, errors = command.communicate(timeout=60)
+        finally:
+            command.kill()
+    assert time.monotonic() - asked < 2 * GRACE + 10
+    assert command.returncode == 130, errors
+    assert "Stopped; all ranks have ended." in errors
+    assert ranks_of(tmp_path) == []
+    assert shm_names() <= before

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_runs import FLAG, shm_names
+from job_runs import FLAG, ranks_of, shm_names
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
@@ -71,18 +71,6 @@ def wait_for_step(job: subprocess.Popen[str], out: Path, step: int) -> None:
         assert job.poll() is None, job.communicate()
         assert time.monotonic() < end, f"no step {step}"
         time.sleep(0.01)
-
-
-def ranks_of(out: Path) -> list[int]:
-    """Process ids of the ranks: trainers that were given this folder."""
-    found = []
-    for line in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            arguments = line.read_bytes().split(b"\0")
-            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # the launcher has that
-            if trainer and f"--out={out}".encode() in arguments:
-                found.append(int(line.parent.name))
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from xla_shmem.launch import GRACE as SHORT_GRACE
 from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
@@ -70,7 +71,8 @@ class Variant(enum.Enum):
 def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRecord], None]) -> list[StepRecord]:
     """Trains on CPU processes from the beginning, with the flag on or off whatever the environment says.
 
-    The job's folder also gets `hlo/` with rank 0's compiled training step. Otherwise as `run_job`.
+    The job's folder also gets `hlo/` with rank 0's compiled training step. Ranks that are to stop while they compile
+    are not waited for. Otherwise as `run_job`.
     """
     folder = Path(config.out)
     dump = folder / "hlo"
@@ -87,6 +89,7 @@ def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRe
             program=["/bin/sh", "-c", _RANK_0_DUMPS, "sh", dump_flags, *variant.program],
             environment=environment,
             stuck_after=STUCK_AFTER,
+            grace=SHORT_GRACE,
         )
     finally:
         _keep_compiled_modules(dump)
@@ -100,6 +103,7 @@ def run_job(
     program: Sequence[str] = TRAINER,
     environment: Mapping[str, str] | None = None,
     stuck_after: float = float("inf"),
+    grace: float = GRACE,
 ) -> list[StepRecord]:
     """Trains through `xla-shmem launch` with one process per device.
 
@@ -110,6 +114,7 @@ def run_job(
       program: what the ranks run, up to the arguments.
       environment: of the ranks; by default this process's.
       stuck_after: seconds without a finished step after which the job is stopped.
+      grace: seconds for a step to end and a checkpoint to be written after the job has been asked to stop.
 
     Returns:
       The records of all steps.
@@ -121,7 +126,7 @@ def run_job(
     folder.mkdir(parents=True, exist_ok=True)
     log, output = folder / LOG_NAME, folder / "output.log"
     forget_records(log, newest_checkpoint(config) or 0)
-    launcher = (*LAUNCHER, "-n", str(config.devices), "--devices-per-process", "1", "--grace", str(GRACE))
+    launcher = (*LAUNCHER, "-n", str(config.devices), "--devices-per-process", "1", "--grace", str(grace))
     with output.open("wb") as sink:
         job = subprocess.Popen(
             [*launcher, "--", *program, *config.arguments()],
@@ -134,7 +139,7 @@ def run_job(
         try:
             problem = _follow(job, log, on_step, stuck_after)
         finally:
-            stop(job, GRACE)
+            stop(job, grace)
     records = read_records(log)
     if problem is None and job.returncode:
         problem = f"ended with exit code {job.returncode}"
