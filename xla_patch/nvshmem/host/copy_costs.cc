@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -57,13 +57,9 @@ Nanoseconds TimeOf(Function function) {
 }
 
 int TopologyOf(int processor, const char* what) {
-  const std::string path = "/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + what;
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + what);
   int value = -1;
-  if (FILE* file = fopen(path.c_str(), "re"); file != nullptr) {
-    if (fscanf(file, "%d", &value) != 1) value = -1;
-    fclose(file);
-  }
-  return value;
+  return file >> value ? value : -1;
 }
 
 // Puts the calling thread on another core than `processor`'s, also where launchers have given the process that one

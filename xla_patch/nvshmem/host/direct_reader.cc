@@ -91,7 +91,7 @@ DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(hea
       const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
       if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
       if (verdict->second && !of_others.has_value()) of_others = ReadsOfOthers(single_copy);
-      reads = verdict->second ? *of_others : DirectReads::kNone;
+      if (verdict->second) reads = of_others.value_or(DirectReads::kNone);
     }
     reads_.push_back(reads);
   }
