@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <doctest/doctest.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <string>
@@ -37,11 +38,13 @@ TEST_CASE("Copies between two cores are timed, and no thread and no setting stay
   CopyCosts costs{};
   REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
   CheckPlausible(costs);
-  const int threads = Threads();  // ThreadSanitizer starts one of its own with a program's first
-  REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
+  const int threads = Threads();  // ThreadSanitizer has started one of its own with the first of the program
+  for (int again = 0; again < 5; ++again) REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
   CHECK(CPU_EQUAL(&before, &after));
-  CHECK(Threads() == threads);
+  // A thread that has been joined may still be on its way out.
+  for (int look = 0; Threads() > threads && look < 100; ++look) usleep(10000);
+  CHECK(Threads() <= threads);
 }
 
 TEST_CASE("A message costs more the longer it is, also where it is longer than the slots") {
