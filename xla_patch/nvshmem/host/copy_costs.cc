@@ -9,9 +9,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
+#include <cstdint>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -26,21 +25,35 @@ using Nanoseconds = std::chrono::nanoseconds;
 constexpr int kRounds = 20;
 constexpr size_t kSlotsBytes = 512 << 10;  // of a message in flight (thunks/blocks.h)
 
-// Buffers begin where pages do: how they lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's
-// are multiples of 64 apart.
-struct Free {
-  void operator()(char* memory) const { std::free(memory); }
-};
-using Memory = std::unique_ptr<char, Free>;
+// Mapped for this alone: advice about malloc's memory would stay with whoever gets it next. Begins where a page does:
+// how buffers lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's are multiples of 64 apart.
+class Memory {
+ public:
+  Memory(size_t bytes, Pages pages) {
+    const size_t alignment = pages == Pages::kHuge ? kHugePageBytes : 4096;
+    mapped_bytes_ = bytes + alignment;
+    mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped_ == MAP_FAILED) return;
+    const auto begin = (reinterpret_cast<uintptr_t>(mapped_) + alignment - 1) / alignment * alignment;
+    madvise(mapped_, mapped_bytes_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    memset(reinterpret_cast<char*>(begin), 1, bytes);
+    const bool is_wanted = pages == Pages::kSmall || BytesOnHugePages(reinterpret_cast<char*>(begin), bytes) == bytes;
+    if (is_wanted) data_ = reinterpret_cast<char*>(begin);
+  }
+  ~Memory() {
+    if (mapped_ != MAP_FAILED) munmap(mapped_, mapped_bytes_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
 
-Memory Allocate(size_t bytes, Pages pages) {
-  const size_t alignment = pages == Pages::kHuge ? kHugePageBytes : 4096;
-  Memory memory(static_cast<char*>(std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)));
-  if (memory == nullptr) return nullptr;
-  madvise(memory.get(), bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  memset(memory.get(), 1, bytes);
-  return pages == Pages::kSmall || BytesOnHugePages(memory.get(), bytes) == bytes ? std::move(memory) : nullptr;
-}
+  // nullptr if the system does not give such pages.
+  char* data() const { return data_; }
+
+ private:
+  void* mapped_;
+  size_t mapped_bytes_;
+  char* data_ = nullptr;
+};
 
 Nanoseconds ProcessorTime() {
   timespec now{};
@@ -97,20 +110,19 @@ class Turns {
 }  // namespace
 
 bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
-  const Memory source = Allocate(bytes, pages), slots = Allocate(kSlotsBytes, Pages::kSmall),
-               result = Allocate(bytes, Pages::kSmall);
-  if (source == nullptr || slots == nullptr || result == nullptr) return false;
+  const Memory source(bytes, pages), slots(kSlotsBytes, Pages::kSmall), result(bytes, Pages::kSmall);
+  if (source.data() == nullptr || slots.data() == nullptr || result.data() == nullptr) return false;
   Turns turns;
   Nanoseconds in = Nanoseconds::max(), out = Nanoseconds::max(), direct = Nanoseconds::max();
   const auto send = [&, processor = sched_getcpu()] {
     LeaveCore(processor);
     for (int round = 0; round < kRounds; ++round) {
-      turns.Take(Side::kSender, [&] { memset(source.get(), round, bytes); });
-      turns.Take(Side::kSender, [&] { memset(source.get(), round + 1, bytes); });
+      turns.Take(Side::kSender, [&] { memset(source.data(), round, bytes); });
+      turns.Take(Side::kSender, [&] { memset(source.data(), round + 1, bytes); });
       Nanoseconds spent{0};
       for (size_t at = 0; at < bytes; at += kSlotsBytes) {
         const size_t part = std::min(kSlotsBytes, bytes - at);
-        turns.Take(Side::kSender, [&] { spent += TimeOf([&] { memcpy(slots.get(), source.get() + at, part); }); });
+        turns.Take(Side::kSender, [&] { spent += TimeOf([&] { memcpy(slots.data(), source.data() + at, part); }); });
       }
       in = std::min(in, spent);
     }
@@ -121,7 +133,7 @@ bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
   } catch (const std::system_error&) {
     return false;
   }
-  const iovec remote{source.get(), bytes}, local{result.get(), bytes};
+  const iovec remote{source.data(), bytes}, local{result.data(), bytes};
   bool is_permitted = true;
   for (int round = 0; round < kRounds; ++round) {
     turns.Take(Side::kReceiver, [&] {
@@ -134,7 +146,7 @@ bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
     Nanoseconds spent{0};
     for (size_t at = 0; at < bytes; at += kSlotsBytes) {
       const size_t part = std::min(kSlotsBytes, bytes - at);
-      turns.Take(Side::kReceiver, [&] { spent += TimeOf([&] { memcpy(result.get() + at, slots.get(), part); }); });
+      turns.Take(Side::kReceiver, [&] { spent += TimeOf([&] { memcpy(result.data() + at, slots.data(), part); }); });
     }
     out = std::min(out, spent);
   }

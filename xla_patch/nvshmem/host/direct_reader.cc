@@ -63,7 +63,7 @@ bool Permitted(const SegmentHeader& header) {
 
 // Which memory is worth a single copy between two cores of this machine. Of two that are close the single copy wins: it
 // leaves the sender alone, and a message then takes one turn on a core and not one for every few slots. Machines differ
-// by far more (docs/performance.md): 0.7 of what slots cost on one, more than twice that on another.
+// by far more (docs/performance.md).
 DirectReads Worthwhile() {
   CopyCosts costs;
   if (MeasureCopies(kSmallPagesProbe, Pages::kSmall, &costs) && costs.direct * 4 < costs.staged * 5) {
