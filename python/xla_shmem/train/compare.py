@@ -118,7 +118,9 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int, ring_steps: int) -> l
             console.print(compare_report.table(rows))
             console.print(compare_report.ring_table(rows))
             if max(row.config.devices for row in rows) > machine["cores"]:
-                console.print("More ranks than cores: who runs decides who waits; the transfers' share says little.")
+                console.print(
+                    "More ranks than cores: what of it the transfers are cannot be told well (docs/training.md)."
+                )
             console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
             console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
     return rows

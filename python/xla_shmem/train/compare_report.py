@@ -23,16 +23,9 @@ _MARKERS = "os^Dv*"
 def table(rows: Sequence[Row]) -> Table:
     """One line for each job."""
     first, last = MEASURED
-    result = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"Medians of steps {first}-{last}; TFLOP/s of each device",
-        title_justify="left",
-    )
-    for name in ("sequence", "CP", "TP", "devices", "seq/device", "default", "SHMEM", "speed-up"):
-        result.add_column(name, justify="right")
-    for name in ("default ms", "SHMEM ms", "losses differ"):
-        result.add_column(name, justify="right")
+    job = ("sequence", "CP", "TP", "devices", "seq/device")
+    measured = ("default", "SHMEM", "speed-up", "default ms", "SHMEM ms", "losses differ")
+    result = _empty_table(f"Medians of steps {first}-{last}; TFLOP/s of each device", (*job, *measured))
     for row in rows:
         config = row.config
         result.add_row(
@@ -51,14 +44,10 @@ def table(rows: Sequence[Row]) -> Table:
 
 def ring_table(rows: Sequence[Row]) -> Table:
     """What the ring adds to a step of each job, and of what it consists."""
-    result = Table(
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        title=f"What the ring adds to a step, and of that its transfers: ms, medians with {CONFIDENCE:.0%} intervals",
-        title_justify="left",
+    result = _empty_table(
+        f"What the ring adds to a step, and of that its transfers: ms, medians with {CONFIDENCE:.0%} intervals",
+        ("sequence", "CP", "TP", "default ring", "SHMEM ring", "default transfers", "SHMEM transfers"),
     )
-    for name in ("sequence", "CP", "TP", "default ring", "SHMEM ring", "default transfers", "SHMEM transfers"):
-        result.add_column(name, justify="right")
     for row in rows:
         config = row.config
         result.add_row(
@@ -68,6 +57,13 @@ def ring_table(rows: Sequence[Row]) -> Table:
             *(_milliseconds(row.exposed(variant)) for variant in (Variant.STOCK, Variant.SHMEM)),
             *(_milliseconds(row.transfers(variant)) for variant in (Variant.STOCK, Variant.SHMEM)),
         )
+    return result
+
+
+def _empty_table(title: str, columns: Sequence[str]) -> Table:
+    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    for name in columns:
+        result.add_column(name, justify="right")
     return result
 
 
