@@ -9,6 +9,7 @@
 #include "tests/nvshmem/test_heap.h"
 #include "tests/thunks/job.h"
 #include "tests/thunks/traffic.h"
+#include "xla_patch/thunks/outgoing.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -137,6 +138,28 @@ TEST_CASE("A target that never comes is named with operation, PE and execution")
   CHECK(error ==
         "collective-permute permute.5 (9024 bytes) on PE 0, execution 3; not arrived at this operation: PE 1; "
         "gave up after the deadline of 0.2 s (XLA_SHMEM_DEADLINE)");
+}
+
+TEST_CASE("Whose memory nobody has read is told from who has come and does not read") {
+  JobOptions options;
+  options.deadline = std::chrono::milliseconds(200);
+  options.single_copy = host::SingleCopy::kAlways;
+  const size_t bytes = 64 << 10;
+  static_assert(bytes >= kLeastDirectBytes);
+  {
+    Job job(options);
+    PermuteTransfer transfer({5, 3}, 0, {1, -1}, {bytes}, Placement::kApart);
+    const std::string error = job.Finish(transfer.Begin(job.context(0)));
+    CHECK(error.find("execution 3; not arrived at this operation: PE 1; gave up after") != std::string::npos);
+  }
+  Job job(options);
+  PermuteTransfer here({5, 3}, 0, {1, 0}, {bytes}, Placement::kApart),
+      there({5, 3}, 1, {1, 0}, {bytes}, Placement::kApart);
+  const auto stopped = there.Begin(job.context(1));
+  CHECK(!stopped->Poll());  // it says where its message lies, and stands still
+  const std::string error = job.Finish(here.Begin(job.context(0)));
+  CHECK(error.find("execution 3; PE 1 has taken 0 of " + std::to_string(bytes)) != std::string::npos);
+  CHECK(error.find("not arrived") == std::string::npos);
 }
 
 TEST_CASE("A small message needs no word from its target") {

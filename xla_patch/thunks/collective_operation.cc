@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "xla_patch/nvshmem/host/copy.h"
@@ -159,31 +160,34 @@ std::string CollectiveOperation::Describe() const {
                      (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
                      std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
   if (short_of_blocks_) text += "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
-  std::vector<int> missing;
+  std::set<int> arrived, missing;
+  for (const Sending& sending : sends_) {
+    if (sending.message.Answered()) arrived.insert(sending.message.receiver());
+  }
+  ForEachIncoming([&](const Incoming& message) {
+    if (message.Heard()) arrived.insert(message.sender());
+  });
   std::string counters;
+  auto add = [&](int pe, const char* verb, size_t bytes, size_t total) {
+    if (arrived.count(pe) == 0) {
+      missing.insert(pe);
+      return;
+    }
+    counters += "; PE " + std::to_string(pe) + " has " + verb + " " + std::to_string(bytes) + " of " +
+                std::to_string(total) + " bytes";
+  };
   for (const Sending& sending : sends_) {
     const Outgoing& message = sending.message;
     if (message.done() || !message.Blocked(*context_)) continue;
-    if (message.Unanswered()) {
-      missing.push_back(message.receiver());
-    } else {
-      counters += "; PE " + std::to_string(message.receiver()) + " has taken " + std::to_string(message.taken()) +
-                  " of " + std::to_string(message.total()) + " bytes";
-    }
+    add(message.receiver(), "taken", message.taken(), message.total());
   }
   ForEachIncoming([&](const Incoming& message) {
-    if (!message.Waiting(*context_)) return;
-    if (message.Silent()) {
-      missing.push_back(message.sender());
-    } else {
-      counters += "; PE " + std::to_string(message.sender()) + " has sent " + std::to_string(message.consumed()) +
-                  " of " + std::to_string(message.total()) + " bytes";
-    }
+    if (message.Waiting(*context_)) add(message.sender(), "sent", message.sent(), message.total());
   });
-  std::sort(missing.begin(), missing.end());
-  missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-  for (size_t i = 0; i < missing.size(); ++i) {
-    text += (i == 0 ? "; not arrived at this operation: PE " : ", ") + std::to_string(missing[i]);
+  const char* before = "; not arrived at this operation: PE ";
+  for (int pe : missing) {
+    text += before + std::to_string(pe);
+    before = ", ";
   }
   return text + counters;
 }

@@ -2,6 +2,7 @@
 #ifndef XLA_SHMEM_THUNKS_INCOMING_H_
 #define XLA_SHMEM_THUNKS_INCOMING_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <utility>
@@ -46,8 +47,10 @@ class Incoming {
 
   // True if, looked at now, the sender has to do something before this can finish.
   bool Waiting(const PeContext& context) const;
-  // Nothing of it has come.
-  bool Silent() const { return way_ == Way::kUndecided && consumed_ == 0 && !done(); }
+  // Its sender has come to the operation: this, or word of it, is here.
+  bool Heard() const { return way_ != Way::kUndecided || refused_ || consumed_ > 0; }
+  // Positions that the sender has sent, or lets us read.
+  size_t sent() const { return std::max(consumed_, Arrived()); }
 
  private:
   enum class Way { kUndecided, kEager, kDirect, kStaged };

@@ -111,12 +111,20 @@ bool Outgoing::Blocked(const PeContext& context) const {
       SendChannel probe;
       return !probe.Open(context, receiver_, key_);
     }
-    case Way::kDirect:
-      return mail_.entry->taken.load(std::memory_order_acquire) != total();
+    case Way::kDirect: {
+      const uint64_t taken = mail_.entry->taken.load(std::memory_order_acquire);
+      return taken != kRefused && taken < mail_.entry->ready.load(std::memory_order_relaxed);
+    }
     case Way::kStaged:
       return channel_.FreeSlot() == nullptr;
   }
   return false;
+}
+
+bool Outgoing::Answered() const {
+  if (way_ != Way::kDirect) return way_ == Way::kStaged;
+  return mail_.entry->taken.load(std::memory_order_acquire) != 0 ||
+         mail_.entry->reading.load(std::memory_order_acquire) != 0;
 }
 
 void Outgoing::Revoke(const PeContext& context) {

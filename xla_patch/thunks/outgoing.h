@@ -47,8 +47,9 @@ class Outgoing {
 
   // True if, looked at now, this cannot go on before the receiver does something.
   bool Blocked(const PeContext& context) const;
-  // True while the receiver has not been heard of, where it has to be.
-  bool Unanswered() const { return way_ == Way::kUndecided && taken_ < memory_.total(); }
+  // The receiver has come to the operation: it reads this message, or has granted it a channel. An eager one tells
+  // nothing.
+  bool Answered() const;
   // The job failed: waits until no thread of this process reads the bytes, and lets nobody start.
   void Revoke(const PeContext& context);
 
