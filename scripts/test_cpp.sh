@@ -1,15 +1,22 @@
 #!/usr/bin/env bash
-# Builds the C++ unit tests and the benchmarks, and runs the tests. Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
+# Builds the C++ unit tests and the benchmarks, and runs the tests; with CTEST_REGEX only the tests that match it.
+# Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
 # SANITIZERS: "address,undefined", "thread", or "" for an optimised build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bin=$1 sanitizers=$2 regex=${3:-.}
+bin=$1 sanitizers=$2 regex=${3:-}
 build=build/cpp-${sanitizers:-release}
 build=${build//,/-}
 doctest=$(scripts/find_doctest.sh)
 PATH=$(realpath "$bin"):$PATH
 cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_BENCHMARKS=ON \
   -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
-cmake --build "$build"
+targets=(all)
+if [ -n "$regex" ]; then
+  # A test is called like the program that it runs.
+  mapfile -t targets < <(ctest --test-dir "$build" -N -R "$regex" | sed -n 's/.*Test *#[0-9]*: //p')
+  [ ${#targets[@]} -gt 0 ] || { echo "no C++ test matches '$regex'" >&2; exit 2; }
+fi
+cmake --build "$build" --target "${targets[@]}"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-ctest --test-dir "$build" --output-on-failure --timeout 300 -R "$regex"
+ctest --test-dir "$build" --output-on-failure --timeout 300 -R "${regex:-.}"
