@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat \
-  test-upstream test-bazel test-faults table2 docs fuzz wheel clean
+  test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -22,7 +22,7 @@ test-tsan: install
 
 test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi tests/gpu_double
-	$(BIN)/python -m pytest -q tests/training
+	$(BIN)/python -m pytest -q tests/training -m "not slow"
 
 # The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.
 test-gpu-aot: install
@@ -39,6 +39,10 @@ test-e2e: install
 # Deeper suites, not part of `make test`.
 test-e2e-full: install
 	$(BIN)/python -m pytest -q tests/e2e
+
+# 50 steps of the tensor-parallelism tutorial's model reach the published accuracy and loss.
+test-tutorial: install
+	$(BIN)/python -m pytest -q tests/training -m slow
 
 # The other supported JAX releases, each in an environment of its own (Python 3.12+ for 0.12).
 test-compat:

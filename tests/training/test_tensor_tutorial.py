@@ -104,7 +104,8 @@ def test_its_own_batch_does_not_depend_on_the_random_numbers_of_today() -> None:
     assert inputs[:, 1:].tolist() == targets[:, :-1].tolist()
 
 
-@pytest.mark.timeout(400)  # half a minute on two idle cores
+@pytest.mark.slow  # half a minute to one and a half on two idle cores
+@pytest.mark.timeout(400)
 def test_reaches_what_the_tutorial_publishes() -> None:
     """4,795,236 parameters; after 50 steps, measured with dropout, accuracy 0.9766 and loss 0.0872."""
     result = tensor_tutorial.run(TutorialConfig(), tensor_tutorial.make_mesh(), steps=50)
