@@ -218,17 +218,30 @@ void ReduceFloats(ReductionKind kind, const Operands& operands) {
   }
 }
 
+// Wrapping sums and products have the same bits with and without signs, and to bitwise operations an element is its
+// bytes: a third of the code.
 template <typename T>
-void ReduceBits(ReductionKind kind, const Operands& operands) {
+void ReduceIntegers(ReductionKind kind, Operands operands) {
+  switch (kind) {
+    case ReductionKind::kSum:
+      return ReduceTyped<std::make_unsigned_t<T>, Sum>(operands);
+    case ReductionKind::kProd:
+      return ReduceTyped<std::make_unsigned_t<T>, Prod>(operands);
+    case ReductionKind::kMin:
+      return ReduceTyped<T, Min>(operands);
+    case ReductionKind::kMax:
+      return ReduceTyped<T, Max>(operands);
+    default:
+      break;
+  }
+  operands.elements *= sizeof(T);
   switch (kind) {
     case ReductionKind::kAnd:
-      return ReduceTyped<T, And>(operands);
+      return ReduceTyped<uint8_t, And>(operands);
     case ReductionKind::kOr:
-      return ReduceTyped<T, Or>(operands);
-    case ReductionKind::kXor:
-      return ReduceTyped<T, Xor>(operands);
+      return ReduceTyped<uint8_t, Or>(operands);
     default:
-      return ReduceFloats<T>(kind, operands);
+      return ReduceTyped<uint8_t, Xor>(operands);
   }
 }
 
@@ -303,21 +316,21 @@ void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, siz
     case ElementType::kBf16:
       return ReduceFloats<Bf16>(kind, operands);
     case ElementType::kS8:
-      return ReduceBits<int8_t>(kind, operands);
+      return ReduceIntegers<int8_t>(kind, operands);
     case ElementType::kS16:
-      return ReduceBits<int16_t>(kind, operands);
+      return ReduceIntegers<int16_t>(kind, operands);
     case ElementType::kS32:
-      return ReduceBits<int32_t>(kind, operands);
+      return ReduceIntegers<int32_t>(kind, operands);
     case ElementType::kS64:
-      return ReduceBits<int64_t>(kind, operands);
+      return ReduceIntegers<int64_t>(kind, operands);
     case ElementType::kU8:
-      return ReduceBits<uint8_t>(kind, operands);
+      return ReduceIntegers<uint8_t>(kind, operands);
     case ElementType::kU16:
-      return ReduceBits<uint16_t>(kind, operands);
+      return ReduceIntegers<uint16_t>(kind, operands);
     case ElementType::kU32:
-      return ReduceBits<uint32_t>(kind, operands);
+      return ReduceIntegers<uint32_t>(kind, operands);
     case ElementType::kU64:
-      return ReduceBits<uint64_t>(kind, operands);
+      return ReduceIntegers<uint64_t>(kind, operands);
     case ElementType::kPred:
       return ReducePredicates(kind, operands);
     case ElementType::kC64:
