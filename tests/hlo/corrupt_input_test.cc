@@ -35,10 +35,12 @@ TEST_CASE("every prefix of a module is survived") {
   }
 }
 
-TEST_CASE("every flipped bit is survived") {
+// The lowest bit, the one that continues a varint, and one of the others in turn: the fuzzers flip more.
+TEST_CASE("flipped bits of every byte are survived") {
   for (std::string module : {SyncModule(), AsyncModule(), WrappedModule(), DonatingModule(), NestedModule()}) {
     for (size_t i = 0; i < module.size(); ++i) {
-      for (int bit = 0; bit < 8; ++bit) {
+      const int other = 1 + static_cast<int>(i % 6);
+      for (int bit : {0, other, 7}) {
         module[i] = static_cast<char>(module[i] ^ (1 << bit));
         Survive(module);
         module[i] = static_cast<char>(module[i] ^ (1 << bit));

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/thunks/all_reduce.h"
@@ -41,7 +42,7 @@ class Buffers {
  private:
   std::vector<char> memory_;
   std::vector<size_t> operands_, results_;
-  std::vector<bool> in_use_;
+  std::vector<std::pair<size_t, size_t>> in_use_;  // [begin, end), sorted; everything else is a guard
 };
 
 // What every transfer offers.
