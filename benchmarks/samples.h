@@ -124,7 +124,8 @@ void Measure(const Settings& settings, int rank, Meet meet, Run run) {
   free(result);
   if (rank != 0) return;
   printf("%-15s %10s %10s  %-21s\n", "op", "bytes", "median us", "quartiles");
-  for (auto& [key, values] : samples) {
+  for (auto& [key, samples_of] : samples) {
+    std::vector<double>& values = samples_of;  // C++17 captures no structured binding
     std::sort(values.begin(), values.end());
     auto at = [&values](double part) {
       return values[static_cast<size_t>(part * static_cast<double>(values.size() - 1))];

@@ -4,12 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 seconds=$2
-clang=$(command -v clang++ || compgen -c clang++- | grep -E '^clang\+\+-[0-9]+$' | sort -V | tail -n 1 || true)
-if [ -n "$clang" ] && echo 'extern "C" int LLVMFuzzerTestOneInput(const char*, unsigned long) { return 0; }' |
-  "$clang" -fsanitize=fuzzer -x c++ - -o /dev/null 2>/dev/null; then
+clang=$(scripts/find_clang.sh fuzzer,address,undefined)
+if [ -n "$clang" ]; then
   PATH=$(realpath "$bin"):$PATH
   cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DXLA_SHMEM_BUILD_MODULE=OFF \
-    -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_FUZZERS=ON -DDOCTEST_INCLUDE_DIR="$(scripts/find_doctest.sh)" >/dev/null
+    -DXLA_SHMEM_PRECOMPILE=ON -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_FUZZERS=ON -DDOCTEST_INCLUDE_DIR="$(scripts/find_doctest.sh)" >/dev/null
   cmake --build build/fuzz --target fuzz_pass fuzz_pass_standalone
   mkdir -p build/fuzz/corpus
   [ -n "$(ls -A build/fuzz/corpus)" ] || build/fuzz/tests/hlo/fuzz_pass_standalone --write-corpus build/fuzz/corpus

@@ -1,6 +1,7 @@
 // The assigner knows nothing of the runtime, so what it believes of it is held against it here.
 #include <doctest/doctest.h>
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -38,8 +39,10 @@ TEST_CASE("CPUs reduce what the runtime's table of reductions has, and nothing e
         spec.op = op;
         spec.element_types = {type};
         spec.reduction = reduction;
-        CAPTURE(ElementTypeName(type));
-        CAPTURE(ReductionName(reduction));
+        // C++17 captures no structured binding.
+        const std::string type_name = ElementTypeName(type), reduction_name = ReductionName(reduction);
+        CAPTURE(type_name);
+        CAPTURE(reduction_name);
         CHECK(Veto(spec, topology, transport).empty() == Supports(element, kind));
       }
     }

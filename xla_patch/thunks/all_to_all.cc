@@ -8,7 +8,8 @@ namespace xla_shmem {
 
 AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments arguments)
     : CollectiveOperation(context, "all-to-all", arguments.key, std::move(arguments.name), arguments.group.size()) {
-  const auto& [key, name, group, operands_of, results_of, bytes] = arguments;
+  const auto& [key, name, group, operands_of, results_of, bytes_of] = arguments;
+  const auto& bytes = bytes_of;  // C++17 captures no structured binding
   const size_t me = IndexIn(group), buffers = bytes.size();
   std::vector<const char*> operands;
   std::vector<char*> results;

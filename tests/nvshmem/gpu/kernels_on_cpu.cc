@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/thunks/narrow_floats.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -12,6 +13,16 @@ struct Index {
   unsigned x;
 };
 thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names them
+
+#ifndef __FLT16_MAX__
+// Older clangs have no _Float16 on x86.
+struct Half {
+  explicit Half(float value) : bits(xla_shmem::F16::Narrow(value).bits) {}
+  explicit operator float() const { return xla_shmem::F16::Widen({bits}); }
+  uint16_t bits;
+};
+#define _Float16 Half
+#endif
 
 #define __global__
 #define __device__
