@@ -57,9 +57,9 @@ test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
 	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
 
-# The same C++ core and tests through Bazel.
+# The same C++ core and tests through Bazel. BAZEL_OPTIONS="-c fastbuild" compiles sooner.
 test-bazel:
-	scripts/bazel_test.sh
+	scripts/bazel_test.sh $(BAZEL_OPTIONS)
 
 # Mutated modules through the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz for longer.
 fuzz: install

@@ -45,6 +45,7 @@ def reports(
                 devices=devices,
                 results=results,
                 timeout=220,
+                XLA_FLAGS="--xla_backend_optimization_level=0",  # most of the time is compilation
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",
                 XLA_SHMEM_OPS=OPS,

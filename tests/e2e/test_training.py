@@ -36,7 +36,8 @@ XLA_SHMEM = (sys.executable, "-c", PROGRAM)
 def environment(flag: bool) -> dict[str, str]:
     dropped = ("XLA_SHMEM_", "JAX_", "OMPI_")
     environ = {key: value for key, value in os.environ.items() if not key.startswith(dropped) and key != "XLA_FLAGS"}
-    return environ | {"JAX_PLATFORMS": "cpu"} | ({"XLA_FLAGS": FLAG} if flag else {})
+    fast_compilation = "--xla_backend_optimization_level=0"
+    return environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{fast_compilation} {FLAG if flag else ''}"}
 
 
 @contextlib.contextmanager
