@@ -110,6 +110,14 @@ TABLE: tuple[Option, ...] = (
         one_of("auto", "off"),
     ),
     Option(
+        "huge_pages",
+        "auto",
+        "`auto`, `off`",
+        "Whether memory of messages of 1 MiB or more is moved to huge pages, where the system lets programs have them "
+        "(`/sys/kernel/mm/transparent_hugepage/enabled`). CPU only.",
+        one_of("auto", "off"),
+    ),
+    Option(
         "verbose",
         "0",
         "`0`, `1`, `2`",

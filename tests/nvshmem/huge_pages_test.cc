@@ -32,7 +32,7 @@ TEST_CASE("Memory that is to have no huge pages has none, and memory that is not
   const auto memory = Map(MADV_NOHUGEPAGE, &first);
   CHECK(BytesOnHugePages(first, kPages * kHugePageBytes) == 0);
   CHECK(BytesOnHugePages(reinterpret_cast<void*>(4096), kHugePageBytes) == 0);
-  HugePages pages;
+  HugePages pages(false);
   CHECK_FALSE(pages.Hold(first, kPages * kHugePageBytes));
 }
 
@@ -56,7 +56,7 @@ TEST_CASE("The kernel is asked again after a while") {
   auto memory = Map(MADV_HUGEPAGE, &first);
   const size_t all = kPages * kHugePageBytes;
   if (BytesOnHugePages(first, all) == all) {
-    HugePages pages;
+    HugePages pages(false);
     CHECK(pages.Hold(first, all));
     madvise(first, all, MADV_NOHUGEPAGE);
     madvise(first, all, MADV_DONTNEED);
@@ -64,6 +64,48 @@ TEST_CASE("The kernel is asked again after a while") {
     for (uint32_t use = 1; use < HugePages::kRenewal; ++use) CHECK(pages.Hold(first, all));
     CHECK_FALSE(pages.Hold(first, all));
   }
+}
+
+// Whether this system moves memory to huge pages at all, tried here by its own call.
+bool SystemMoves() {
+  char* first = nullptr;
+  const auto memory = Map(MADV_NORMAL, &first);
+  return HugePagesAllowed() && madvise(first, kPages * kHugePageBytes, 25 /* MADV_COLLAPSE */) == 0 &&
+         BytesOnHugePages(first, kPages * kHugePageBytes) == kPages * kHugePageBytes;
+}
+
+TEST_CASE("A buffer that is sent again moves to huge pages with its bytes, wherever it begins and ends") {
+  char* first = nullptr;
+  const auto memory = Map(MADV_NORMAL, &first);
+  const size_t all = kPages * kHugePageBytes;
+  if (BytesOnHugePages(first, all) != 0) return;  // a system that gives them to everybody
+  for (size_t i = 0; i < all; ++i) first[i] = static_cast<char>(i * 7 + i / 4096);
+  HugePages kept(false), moved(true);
+  const char* const buffer = first + 100;
+  const size_t bytes = all - 5000;
+  for (int use = 0; use < 3; ++use) CHECK_FALSE(kept.Hold(buffer, bytes));
+  CHECK(BytesOnHugePages(first, all) == 0);
+  CHECK_FALSE(moved.Hold(buffer, bytes));
+  CHECK(moved.Hold(buffer, bytes) == SystemMoves());
+  CHECK(BytesOnHugePages(first, all) == (SystemMoves() ? all : 0));
+  size_t wrong = 0;
+  for (size_t i = 0; i < all; ++i) wrong += first[i] != static_cast<char>(i * 7 + i / 4096);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("Only one move is tried of a buffer that does not stay") {
+  char* first = nullptr;
+  const auto memory = Map(MADV_NORMAL, &first);
+  const size_t all = kPages * kHugePageBytes;
+  HugePages pages(true);
+  pages.Hold(first, all);
+  if (!pages.Hold(first, all)) return;
+  madvise(first, all, MADV_DONTNEED);
+  memset(first, 1, all);
+  if (BytesOnHugePages(first, all) != 0) return;  // a system that gives them to everybody
+  for (uint32_t use = 2; use < 3 * HugePages::kRenewal; ++use) pages.Hold(first, all);
+  CHECK(BytesOnHugePages(first, all) == 0);
+  CHECK_FALSE(pages.Hold(first, all));
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ struct JobOptions {
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
   host::SingleCopy single_copy = host::SingleCopy::kAuto;
+  bool huge_pages = true;
 };
 
 class Job {

@@ -23,7 +23,7 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
              std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)";
     return nullptr;
   }
-  std::unique_ptr<LocalPes> pes(new LocalPes(heap, options.single_copy));
+  std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
   pes->contexts_.resize(n_pes);
   const bool is_crowded = heap->IsCrowded();
   for (int pe : heap->local_pes()) {

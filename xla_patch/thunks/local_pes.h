@@ -20,6 +20,7 @@ class LocalPes {
  public:
   struct Options {
     host::SingleCopy single_copy;
+    bool huge_pages = true;  // large messages' memory is moved there
     // 0: what is left of the heap, three quarters for slots and one for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
@@ -33,7 +34,8 @@ class LocalPes {
   const PeContext* context(int pe) const { return contexts_[pe].get(); }
 
  private:
-  explicit LocalPes(host::Heap* heap, host::SingleCopy single_copy) : direct_(heap, single_copy) {}
+  LocalPes(host::Heap* heap, const Options& options)
+      : direct_(heap, options.single_copy), huge_pages_(options.huge_pages) {}
 
   const host::DirectReader direct_;
   host::HugePages huge_pages_;

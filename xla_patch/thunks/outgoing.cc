@@ -45,7 +45,8 @@ bool Outgoing::SendEager(const PeContext& context) {
 bool Outgoing::IsRead(const PeContext& context) const {
   const host::DirectReads reads = context.mail->ReadsDirectly(receiver_);
   if (fate_ == Fate::kOverwritten || total() < kLeastDirectBytes || reads == host::DirectReads::kNone) return false;
-  bool is_huge = reads == host::DirectReads::kHugePages && fate_ == Fate::kKept && total() >= kLeastHugeBytes;
+  // Within a process pages make no difference.
+  bool is_huge = fate_ == Fate::kKept && total() >= kLeastHugeBytes && !context.heap->IsLocal(receiver_);
   if (is_huge) {
     memory_.ForEach(0, total(), [&](size_t, const char* memory, size_t, size_t bytes) {
       is_huge = context.huge_pages->Hold(memory, bytes) && is_huge;

@@ -2,9 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 namespace xla_shmem::host {
 namespace {
@@ -19,6 +22,7 @@ struct ScanArgument {
 };
 constexpr unsigned long kPagemapScan = _IOWR('f', 16, ScanArgument);
 constexpr uint64_t kPageIsHuge = 1 << 6;
+constexpr int kCollapse = 25;  // MADV_COLLAPSE, likewise
 
 }  // namespace
 
@@ -49,11 +53,29 @@ size_t BytesOnHugePages(const void* memory, size_t bytes) {
   return found;
 }
 
+void MoveToHugePages(const void* memory, size_t bytes) {
+  const auto begin = reinterpret_cast<uintptr_t>(memory) / kHugePageBytes * kHugePageBytes;
+  const auto end = reinterpret_cast<uintptr_t>(memory) + bytes;
+  // One by one: a page that cannot be moved does not keep the next from it.
+  for (uintptr_t page = begin; page < end; page += kHugePageBytes) {
+    madvise(reinterpret_cast<void*>(page), kHugePageBytes, kCollapse);
+  }
+}
+
+bool HugePagesAllowed() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
+  std::string choice;
+  return std::getline(file, choice) && choice.find("[never]") == std::string::npos;
+}
+
 bool HugePages::Hold(const void* memory, size_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Buffer& buffer = buffers_[reinterpret_cast<uintptr_t>(memory) / 64 % buffers_.size()];
   if (buffer.memory != memory || buffer.bytes != bytes) buffer = {memory, bytes, 0, false};
-  if (buffer.uses++ % kRenewal == 0) buffer.is_huge = BytesOnHugePages(memory, bytes) / 3 >= bytes / 4;
+  ++buffer.uses;
+  const bool move = may_change_ && buffer.uses == kMoved && !buffer.is_huge;
+  if (move) MoveToHugePages(memory, bytes);
+  if (move || buffer.uses % kRenewal == 1) buffer.is_huge = BytesOnHugePages(memory, bytes) / 3 >= bytes / 4;
   return buffer.is_huge;
 }
 
