@@ -587,7 +587,7 @@ def connect(
     deadline_s: float,
     *,
     single_copy: bool = True,
-    huge_pages: bool = True,
+    huge_pages: bool = False,
 ) -> None:
     """Maps the segments of the job, once; later calls return at once.
 

@@ -111,11 +111,12 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "huge_pages",
-        "auto",
-        "`auto`, `off`",
-        "Whether memory of messages of 1 MiB or more is moved to huge pages, where the system lets programs have them "
-        "(`/sys/kernel/mm/transparent_hugepage/enabled`). CPU only.",
-        one_of("auto", "off"),
+        "off",
+        "`off`, `on`",
+        "`on` moves memory that is sent again in messages of 1 MiB or more to huge pages, where the system lets "
+        "programs have them (`/sys/kernel/mm/transparent_hugepage/enabled`): faster to read, and slow to move. CPU "
+        "only.",
+        one_of("off", "on"),
     ),
     Option(
         "verbose",

@@ -39,7 +39,7 @@ class Options:
       deadline: seconds.
       spin_us: microseconds.
       single_copy: ``"auto"`` or ``"off"``.
-      huge_pages: ``"auto"`` or ``"off"``.
+      huge_pages: ``"off"`` or ``"on"``.
       verbose: 0, 1 or 2.
       stats: 0 or 1.
       trace: path; None when no trace is wanted.

@@ -76,7 +76,8 @@ def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRu
 
 
 @pytest.mark.timeout(120)
-def test_large_messages_arrive_without_single_copies_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", [{"XLA_SHMEM_SINGLE_COPY": "off"}, {"XLA_SHMEM_HUGE_PAGES": "on"}], ids=str)
+def test_large_messages_arrive_with_other_settings_too(tmp_path: Path, setting: dict[str, str]) -> None:
     names = ["sizes_around_every_limit_are_right", "permute_of_any_size_arrives"]
     (tmp_path / "cases.txt").write_text("\n".join(names))
     job = run_job(
@@ -86,7 +87,7 @@ def test_large_messages_arrive_without_single_copies_too(tmp_path: Path) -> None
         results=tmp_path,
         JAX_ENABLE_X64="1",
         XLA_SHMEM_OPS=OPS,
-        XLA_SHMEM_SINGLE_COPY="off",
+        **setting,
     )
     for reports in job.results.values():
         assert [(report["case"], report["error"]) for report in reports] == [(name, "") for name in names]

@@ -123,7 +123,7 @@ NB_MODULE(_core, m) {
         "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
         nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
-        nb::arg("huge_pages") = true,
+        nb::arg("huge_pages") = false,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
         "whether PEs may read each other's memory. `huge_pages`: whether memory of large messages is moved to huge "
         "pages. Raises RuntimeError.");

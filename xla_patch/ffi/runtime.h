@@ -41,7 +41,7 @@ struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
   host::SingleCopy single_copy = host::SingleCopy::kAuto;
-  bool huge_pages = true;  // large messages' memory is moved there
+  bool huge_pages = false;  // large messages' memory is moved there
 };
 
 class Runtime {

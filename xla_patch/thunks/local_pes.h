@@ -20,7 +20,7 @@ class LocalPes {
  public:
   struct Options {
     host::SingleCopy single_copy;
-    bool huge_pages = true;  // large messages' memory is moved there
+    bool huge_pages = false;  // large messages' memory is moved there
     // 0: what is left of the heap, three quarters for slots and one for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;

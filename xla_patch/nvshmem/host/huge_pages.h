@@ -3,8 +3,8 @@
 // A process that reads another's memory (direct_reader.h) has every page of it looked up by the kernel: out of pages of
 // 4 KiB it gets a third of what it gets out of pages of 2 MiB, and the two copies of a staged message are faster. XLA's
 // buffers come from malloc: on huge pages where the heap is (GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or a system that
-// gives them to everybody), and on some by chance, where an array of NumPy's has been before. Where
-// the system lets programs have them, buffers that are sent again are moved there.
+// gives them to everybody), and on some by chance, where an array of NumPy's has been before. Those
+// that are sent again can be moved there, at a price (docs/performance.md).
 #ifndef XLA_SHMEM_NVSHMEM_HOST_HUGE_PAGES_H_
 #define XLA_SHMEM_NVSHMEM_HOST_HUGE_PAGES_H_
 
@@ -22,8 +22,8 @@ inline constexpr size_t kHugePageBytes = 2 << 20;
 size_t BytesOnHugePages(const void* memory, size_t bytes);
 
 // Moves [memory, memory + bytes), memory of this process, to huge pages, with what lies beside it on the same ones; the
-// bytes stay. Costs about what writing them costs. Does what it can: pages that are mapped from elsewhere, or that the
-// system has no place for, or that it was told to keep small, stay (MADV_COLLAPSE, since Linux 6.1).
+// bytes stay. Takes from one to some ten milliseconds a page. Does what it can: pages that are mapped from elsewhere,
+// or that the system has no place for, or that it was told to keep small, stay (MADV_COLLAPSE, since Linux 6.1).
 void MoveToHugePages(const void* memory, size_t bytes);
 
 // Whether the system's administrator lets programs have huge pages (/sys/kernel/mm/transparent_hugepage/enabled).
