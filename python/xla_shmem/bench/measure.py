@@ -87,7 +87,8 @@ def _time(job: Job, variant: str, warmup: int, turns: int, runs: int) -> list[fl
 
 def _turns(job: Job, variant: str) -> int:
     """How many collectives of this size make a program of the wanted length."""
-    (us,) = _time(job, variant, warmup=1, turns=4, runs=1)
+    # The slower of two: noise can make a time too short, and a program then takes minutes.
+    us = max(_time(job, variant, warmup=1, turns=4, runs=2))
     fewest, most = _TURNS
     return max(fewest, min(most, round(_PROGRAM_US / max(us, _PROGRAM_US / most))))
 

@@ -31,7 +31,7 @@ class _Rank:
 
     def __init__(self) -> None:
         self._programs: dict[str, Any] = {}
-        self._empty: dict[str, list[float]] = {}  # seconds
+        self._warmups: dict[tuple[str, int], list[float]] = {}  # seconds
         self._blocks: list[tuple[Any, Any]] = []
         self._empty_call: Any = None
 
@@ -41,7 +41,7 @@ class _Rank:
         from xla_shmem.bench.programs import NotCarried, Program
 
         self._programs.clear()
-        self._empty.clear()
+        self._warmups.clear()
         reasons = {}
         for variant in variants:
             carried = CARRIED.get(variant)
@@ -62,11 +62,12 @@ class _Rank:
         return {"wrong": self._programs[variant].wrong()}
 
     def time(self, variant: str, warmup: int, turns: int, runs: int) -> dict[str, Any]:
-        """Times `runs` programs of `turns` collectives, each after `warmup` untimed ones; µs per collective of each.
+        """Times `runs` programs of `turns` collectives that follow `warmup` untimed ones; µs per collective of each.
 
-        What the same program takes without any turn, the median so far, is taken off: jax 0.10.2 forgets about donation
-        when the pass has changed a module, and so copies whole buffers once a program, which has nothing to do with the
-        collective. The untimed collectives come in between, so that the ranks begin together.
+        What the same program takes with the untimed ones alone, the median so far, is taken off. So what a program costs
+        once is in no time: starting it, fresh pages for its results, and the copies of whole buffers that jax 0.10.2
+        makes since it forgets about donation when the pass has changed a module. The short program also lets the ranks
+        begin together.
         """
         program = self._programs[variant]
 
@@ -75,14 +76,13 @@ class _Rank:
             program.run(turns)
             return time.perf_counter() - start
 
+        warmups = self._warmups.setdefault((variant, warmup), [])
         full = []
         for _ in range(runs):
-            self._empty.setdefault(variant, []).append(seconds(0))
-            if warmup:
-                program.run(warmup)
-            full.append(seconds(turns))
-        empty = statistics.median(self._empty[variant])
-        return {"us": [(each - empty) / turns * 1e6 for each in full]}
+            warmups.append(seconds(warmup))
+            full.append(seconds(warmup + turns))
+        untimed = statistics.median(warmups)
+        return {"us": [(each - untimed) / turns * 1e6 for each in full]}
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """µs that XLA takes for an FFI call whose handler does nothing."""
