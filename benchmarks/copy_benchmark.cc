@@ -1,4 +1,5 @@
-// What a copy costs by how source and destination lie to each other, with memcpy and with host::Copy.
+// What a copy costs by how source and destination lie to each other, with memcpy, host::Copy and
+// host::CopyPastCaches.
 // Usage: copy_benchmark [BYTES...]; by default 4 KiB, 128 KiB and 1 MiB. Prints the least of 300 turns in us.
 #include <algorithm>
 #include <chrono>
@@ -32,7 +33,7 @@ int main(int argc, char** argv) {
   std::vector<size_t> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
   if (sizes.empty()) sizes = {size_t{4} << 10, size_t{128} << 10, size_t{1} << 20};
-  printf("%10s %22s %10s %10s\n", "bytes", "destination - source", "memcpy", "Copy");
+  printf("%10s %22s %10s %10s %15s\n", "bytes", "destination - source", "memcpy", "Copy", "past caches");
   for (const size_t bytes : sizes) {
     const size_t room = (bytes + 8192) / 4096 * 4096;
     char* const from = static_cast<char*>(std::aligned_alloc(4096, room));
@@ -41,8 +42,9 @@ int main(int argc, char** argv) {
     memset(from, 1, room);
     memset(to, 1, room);
     for (const size_t ahead : {0, 1, 16, 31, 32, 64, 2048, 4080}) {
-      printf("%10zu %22zu %10.2f %10.2f\n", bytes, ahead, Least([&] { memcpy(to + ahead, from, bytes); }),
-             Least([&] { xla_shmem::host::Copy(to + ahead, from, bytes); }));
+      printf("%10zu %22zu %10.2f %10.2f %15.2f\n", bytes, ahead, Least([&] { memcpy(to + ahead, from, bytes); }),
+             Least([&] { xla_shmem::host::Copy(to + ahead, from, bytes); }),
+             Least([&] { xla_shmem::host::CopyPastCaches(to + ahead, from, bytes); }));
     }
     std::free(from);
     std::free(to);

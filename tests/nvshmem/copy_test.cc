@@ -18,14 +18,16 @@ TEST_CASE("Every byte is copied and no other, however the two lie to each other"
     const size_t at = (base + ahead) % 4096;
     CHECK(IsAskew(to.data() + at, from.data()) == (ahead >= 1 && ahead <= 31));
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{4096}, from.size()}) {
-      std::fill(to.begin(), to.end(), 0xEE);
-      Copy(to.data() + at, from.data(), bytes);
-      CHECK(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(bytes),
-                       to.begin() + static_cast<std::ptrdiff_t>(at)));
-      CHECK(std::count(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(at), 0xEE) ==
-            static_cast<std::ptrdiff_t>(at));
-      CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(at + bytes), to.end(),
-                        [](uint8_t byte) { return byte == 0xEE; }));
+      for (const auto copy : {Copy, CopyPastCaches}) {
+        std::fill(to.begin(), to.end(), 0xEE);
+        copy(to.data() + at, from.data(), bytes);
+        CHECK(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(bytes),
+                         to.begin() + static_cast<std::ptrdiff_t>(at)));
+        CHECK(std::count(to.begin(), to.begin() + static_cast<std::ptrdiff_t>(at), 0xEE) ==
+              static_cast<std::ptrdiff_t>(at));
+        CHECK(std::all_of(to.begin() + static_cast<std::ptrdiff_t>(at + bytes), to.end(),
+                          [](uint8_t byte) { return byte == 0xEE; }));
+      }
     }
   }
 }

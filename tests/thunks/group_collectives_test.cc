@@ -46,13 +46,14 @@ void Check(Job& job, const Groups& groups, Make make) {
   });
 }
 
-// Jobs whose messages are read directly, and whose messages are staged.
+// Jobs whose messages are read directly, and whose messages are staged and whose own parts are copied past the caches.
 template <typename Body>
 void InBothJobs(int n_pes, Body body) {
   for (const auto single_copy : {host::SingleCopy::kAlways, host::SingleCopy::kOff}) {
     JobOptions options;
     options.n_pes = n_pes;
     options.single_copy = single_copy;
+    if (single_copy == host::SingleCopy::kOff) options.cache_share = 1;
     Job job(options);
     const size_t before = job.FreeBlocks(0, options.arena_bytes);
     body(job);

@@ -23,8 +23,9 @@ Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pe
 
 Job::Job(const JobOptions& options, std::unique_ptr<host::Heap> heap) : heap_(std::move(heap)) {
   std::string error;
-  pes_ = LocalPes::Create({options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes},
-                          heap_.get(), &error);
+  pes_ = LocalPes::Create(
+      {options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes, options.cache_share},
+      heap_.get(), &error);
   if (pes_ == nullptr) {
     fprintf(stderr, "%s\n", error.c_str());
     abort();

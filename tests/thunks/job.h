@@ -22,6 +22,7 @@ struct JobOptions {
   std::chrono::milliseconds deadline{30000};
   host::SingleCopy single_copy = host::SingleCopy::kAuto;
   bool huge_pages = true;
+  size_t cache_share = 0;  // as the system tells
 };
 
 class Job {

@@ -73,12 +73,16 @@ void CollectiveOperation::RunLocalCopies() {
   for (const Sending& sending : sends_) {
     if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return;
   }
+  size_t written = reducer_.has_value() ? reducer_->total() : 0;
+  for (const Receiving& receiving : receives_) written += receiving.message.total();
+  for (const LocalCopy& copy : local_copies_) written += copy.bytes;
+  const auto copy_bytes = written >= context_->cache_share ? host::CopyPastCaches : host::Copy;
   const host::Move move;
   for (const LocalCopy& copy : local_copies_) {
     if (copy.from == nullptr) {
       memset(copy.to, 0, copy.bytes);
     } else {
-      host::Copy(copy.to, copy.from, copy.bytes);
+      copy_bytes(copy.to, copy.from, copy.bytes);
     }
   }
   local_copies_.clear();

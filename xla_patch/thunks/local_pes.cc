@@ -1,5 +1,7 @@
 #include "xla_patch/thunks/local_pes.h"
 
+#include "xla_patch/nvshmem/host/cache_share.h"
+
 namespace xla_shmem {
 
 std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* heap, std::string* error) {
@@ -26,6 +28,7 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
   std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
   pes->contexts_.resize(n_pes);
   const bool is_crowded = heap->IsCrowded();
+  const size_t cache_share = options.cache_share != 0 ? options.cache_share : host::CacheShare(heap->ReachablePes());
   for (int pe : heap->local_pes()) {
     char* base = heap->base(pe);
     pes->boards_.push_back(std::make_unique<GrantBoard>(heap, board, pe));
@@ -40,7 +43,7 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
     }
     pes->contexts_[pe] =
         std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
-                                              &pes->direct_, &pes->huge_pages_, is_crowded});
+                                              &pes->direct_, &pes->huge_pages_, is_crowded, cache_share});
   }
   return pes;
 }

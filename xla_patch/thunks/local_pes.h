@@ -24,6 +24,7 @@ class LocalPes {
     // 0: what is left of the heap, three quarters for slots and one for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
+    size_t cache_share = 0;  // of PeContext; 0: as the system tells
   };
 
   // Collective over all processes: everybody lays out the heap alike. The heap must outlive the PEs. Null, with a

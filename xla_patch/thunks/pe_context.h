@@ -2,6 +2,8 @@
 #ifndef XLA_SHMEM_THUNKS_PE_CONTEXT_H_
 #define XLA_SHMEM_THUNKS_PE_CONTEXT_H_
 
+#include <cstddef>
+
 #include "xla_patch/nvshmem/host/direct_reader.h"
 #include "xla_patch/nvshmem/host/heap.h"
 #include "xla_patch/nvshmem/host/huge_pages.h"
@@ -22,6 +24,7 @@ struct PeContext {
   const host::DirectReader* direct;
   host::HugePages* huge_pages;  // of this process
   bool is_crowded;              // PEs that wait for one another may have to share a core
+  size_t cache_share;           // bytes that an operation may write and find in a cache afterwards
 };
 
 }  // namespace xla_shmem

@@ -33,6 +33,11 @@ class Heap {
   bool Reaches(int pe) const { return homes_[pe].base != nullptr; }
   int ProcessOf(int pe) const { return homes_[pe].process; }
   const std::vector<int>& local_pes() const { return local_pes_; }
+  // PEs of the job on this host.
+  int ReachablePes() const {
+    return static_cast<int>(
+        std::count_if(homes_.begin(), homes_.end(), [](const Home& home) { return home.base != nullptr; }));
+  }
   // Processes of the job on this host, this one included.
   int ReachableProcesses() const {
     return static_cast<int>(
