@@ -39,6 +39,37 @@ TEST_CASE("An operation that is not ready stays with its caller, without an erro
   CHECK(error.empty());
 }
 
+// Takes its time, and says that it gets further.
+class SlowOperation : public Operation {
+ public:
+  // Is done at its `polls`-th Poll, each of which takes `each`.
+  SlowOperation(int polls, std::chrono::milliseconds each, bool moves) : left_(polls), each_(each), moves_(moves) {}
+  bool Poll() override {
+    std::this_thread::sleep_for(each_);
+    return --left_ <= 0;
+  }
+  bool moved() const override { return moves_; }
+  std::string Describe() const override { return "slow"; }
+  bool WaitsFor(int) const override { return false; }
+  void Abandon() override {}
+
+ private:
+  int left_;
+  const std::chrono::milliseconds each_;
+  const bool moves_;
+};
+
+TEST_CASE("An operation that gets further may take longer than one that waits, but not for ever") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 60ms, 10s);
+  std::string error;
+  SlowOperation waits(5, 30ms, false), moves(5, 30ms, true), endless(1000, 30ms, true);
+  CHECK_FALSE(engine.TryInline(waits, &error));
+  CHECK(engine.TryInline(moves, &error));
+  CHECK_FALSE(engine.TryInline(endless, &error));
+  CHECK(error.empty());
+}
+
 TEST_CASE("A submitted operation completes once, after its signal, and is destroyed before its completion") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 10s);

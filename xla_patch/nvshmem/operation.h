@@ -11,6 +11,8 @@ class Operation {
   virtual ~Operation() = default;
   // Advances without ever blocking; true when finished. Called by one thread at a time.
   virtual bool Poll() = 0;
+  // Whether the last Poll got further: then the next is worth making soon. Who cannot tell says no.
+  virtual bool moved() const { return false; }
   // From here on Poll may come late, after a sleep: whatever peers may need of this operation has to be published in
   // the next Poll at the latest.
   virtual void Settle() {}

@@ -57,9 +57,9 @@ void CollectiveOperation::CopyHere(const char* from, char* to, size_t bytes, boo
 bool CollectiveOperation::Poll() {
   // What can only come staged needs our grant: its sender may be waiting for it while we are busy sending.
   if (polls_ == 0 && SomeNeedGrants()) OpenGrants();
-  while (AdvanceOnce()) {
-  }
-  if (!local_copies_.empty()) RunLocalCopies();
+  moved_ = false;
+  while (AdvanceOnce()) moved_ = true;
+  if (!local_copies_.empty()) moved_ |= RunLocalCopies();
   if (Finished()) {
     Finish();
     return true;
@@ -69,9 +69,9 @@ bool CollectiveOperation::Poll() {
   return false;
 }
 
-void CollectiveOperation::RunLocalCopies() {
+bool CollectiveOperation::RunLocalCopies() {
   for (const Sending& sending : sends_) {
-    if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return;
+    if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return false;
   }
   size_t written = reducer_.has_value() ? reducer_->total() : 0;
   for (const Receiving& receiving : receives_) written += receiving.message.total();
@@ -86,6 +86,7 @@ void CollectiveOperation::RunLocalCopies() {
     }
   }
   local_copies_.clear();
+  return true;
 }
 
 bool CollectiveOperation::AdvanceOnce() {

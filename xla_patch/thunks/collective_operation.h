@@ -26,6 +26,7 @@ namespace xla_shmem {
 class CollectiveOperation : public Operation {
  public:
   bool Poll() override;
+  bool moved() const override { return moved_; }
   void Settle() override { patient_ = false; }
   std::string Describe() const override;
   bool WaitsFor(int pe) const override;
@@ -75,7 +76,8 @@ class CollectiveOperation : public Operation {
   };
 
   bool AdvanceOnce();
-  void RunLocalCopies();
+  // Whether they ran.
+  bool RunLocalCopies();
   bool Finished() const;
   void Finish();
   // Gives grants to all messages that may need one; false if there was no room for them.
@@ -99,6 +101,7 @@ class CollectiveOperation : public Operation {
 
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
+  bool moved_ = false;
   bool patient_ = true;  // mail may still come, and then no grants are needed
   int polls_ = 0;
 };

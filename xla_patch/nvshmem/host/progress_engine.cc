@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iterator>
 #include <utility>
@@ -11,6 +12,10 @@ namespace {
 
 // How often a sleeping poller looks at deadlines and at the lives of other processes.
 constexpr auto kLongestSleep = std::chrono::milliseconds(100);
+
+// How long the caller's thread goes on with an operation that gets further all the time, in units of the time that it
+// waits for one that does not: XLA may have other work for it.
+constexpr int kLongestInline = 10;
 
 // Looks at memory that may change any moment, one turn at a time. Only the first turns are busy: the peer we wait for
 // may be runnable on this very core, and then every further spin delays it. A yield costs little when nobody else wants
@@ -76,12 +81,19 @@ bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
     return false;
   }
   if (operation.Poll()) return true;
-  const Clock::time_point until = Clock::now() + spin_;
+  Clock::time_point now = Clock::now();
+  Clock::time_point until = now + spin_;
+  const Clock::time_point last = now + kLongestInline * spin_;
   PoliteWait wait(busy_turns_);
   do {
     wait.Turn();
     if (operation.Poll()) return true;
-  } while (Clock::now() < until);
+    now = Clock::now();
+    if (operation.moved()) {
+      until = std::min(now + spin_, last);
+      wait = PoliteWait(busy_turns_);
+    }
+  } while (now < until);
   return false;
 }
 
@@ -168,25 +180,29 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(
   std::vector<Pending> finished;
   Clock::time_point spin_until = Clock::now() + spin_;
   PoliteWait wait(busy_turns_);
+  const auto spin_anew = [&] {
+    spin_until = Clock::now() + spin_;
+    wait = PoliteWait(busy_turns_);
+  };
   while (!stopping_ && finished.empty()) {
     if (!arrivals_.empty()) {
       pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
                       std::make_move_iterator(arrivals_.end()));
       arrivals_.clear();
-      spin_until = Clock::now() + spin_;
-      wait = PoliteWait(busy_turns_);
+      spin_anew();
     }
     const std::string failure = failure_;
     lock.unlock();
     if (!failure.empty()) {
       FailAll(failure, &finished);
     } else if (!PollOnce(&finished) && !CheckForTrouble(&finished)) {
-      if (Clock::now() < spin_until) {
+      if (moved_) {
+        spin_anew();
+      } else if (Clock::now() < spin_until) {
         wait.Turn();
       } else {
         SleepOnDoorbell(&finished);
-        spin_until = Clock::now() + spin_;
-        wait = PoliteWait(busy_turns_);
+        spin_anew();
       }
     }
     lock.lock();
@@ -195,8 +211,11 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(
 }
 
 bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
+  moved_ = false;
   for (size_t i = 0; i < pending_.size();) {
-    if (pending_[i].operation->Poll()) {
+    const bool is_done = pending_[i].operation->Poll();
+    moved_ |= pending_[i].operation->moved();
+    if (is_done) {
       finished->push_back(std::move(pending_[i]));
       if (i + 1 != pending_.size()) pending_[i] = std::move(pending_.back());
       pending_.pop_back();

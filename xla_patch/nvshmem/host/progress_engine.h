@@ -1,10 +1,11 @@
 // Drives operations that could not finish where they were started.
 //
-// One thread at a time polls the pending operations: for `spin` busily, then asleep on the process's doorbell. When
-// an operation finishes, that thread hands the polling, and what else has finished, to another one before it runs the
-// completion, because a completion may run any amount of the user's program (XLA continues right where a future is
-// set), and may block there until other completions have run (in a rendezvous of gloo with the other devices of this
-// process). So everything keeps moving however long a completion takes; threads are started when none is free.
+// One thread at a time polls the pending operations: busily until none has moved for `spin`, then asleep on the
+// process's doorbell. When an operation finishes, that thread hands the polling, and what else has finished, to another
+// one before it runs the completion, because a completion may run any amount of the user's program (XLA continues right
+// where a future is set), and may block there until other completions have run (in a rendezvous of gloo with the other
+// devices of this process). So everything keeps moving however long a completion takes; threads are started when none
+// is free.
 #ifndef XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 #define XLA_SHMEM_NVSHMEM_HOST_PROGRESS_ENGINE_H_
 
@@ -35,7 +36,8 @@ class ProgressEngine {
   // threads. Not to be called from a completion.
   ~ProgressEngine();
 
-  // Polls `operation` here for up to `spin`. True if it finished. False, `error` empty: it has to be submitted.
+  // Polls `operation` here until it has not moved for `spin`, ten times as long at most. True if it finished. False,
+  // `error` empty: it has to be submitted.
   bool TryInline(Operation& operation, std::string* error);
   void Submit(std::unique_ptr<Operation> operation, Completion completion);
 
@@ -62,7 +64,8 @@ class ProgressEngine {
   void RunOneCompletion(std::unique_lock<std::mutex>& lock);
   // Polls until something finished or shutdown; returns what finished. Called and left with `lock` held.
   std::vector<Pending> PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock);
-  // One pass over `pending_`: moves finished entries to `finished`. True if any finished.
+  // One pass over `pending_`: moves finished entries to `finished`, notes in `moved_` whether any got further. True if
+  // any finished.
   bool PollOnce(std::vector<Pending>* finished);
   void FailAll(const std::string& why, std::vector<Pending>* finished);
   // At most every 100 ms: fails everything if another process gave up, or if something pending can never finish.
@@ -91,6 +94,7 @@ class ProgressEngine {
 
   // Owned by the polling thread.
   std::vector<Pending> pending_;
+  bool moved_ = false;
   Clock::time_point next_check_ = Clock::now();
 };
 
