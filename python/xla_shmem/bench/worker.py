@@ -64,10 +64,10 @@ class _Rank:
     def time(self, variant: str, warmup: int, turns: int, runs: int) -> dict[str, Any]:
         """Times `runs` programs of `turns` collectives that follow `warmup` untimed ones; µs per collective of each.
 
-        What the same program takes with the untimed ones alone, the median so far, is taken off. So what a program costs
-        once is in no time: starting it, fresh pages for its results, and the copies of whole buffers that jax 0.10.2
-        makes since it forgets about donation when the pass has changed a module. The short program also lets the ranks
-        begin together.
+        What the same program takes with the untimed ones alone, the median so far, is taken off. So what a program
+        costs once is in no time: starting it, fresh pages for its results, and the copies of whole buffers that jax
+        0.10.2 makes since it forgets about donation when the pass has changed a module. The short program also lets the
+        ranks begin together.
         """
         program = self._programs[variant]
 
