@@ -25,7 +25,8 @@ _AGAIN = "run `xla-shmem tune` again"
 #: Chance that the median lies below its interval, or above it.
 _OUTSIDE = 0.025
 
-#: µs below which a time is none: what an empty program takes is taken off, and noise can make the rest anything.
+#: µs below which a time is none: what a program takes with its warm-up alone is taken off, and noise can make the rest
+#: anything.
 _LEAST_US = 0.01
 
 
