@@ -1,0 +1,40 @@
+"""What a rank of the benchmark makes of the times that it takes."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from xla_shmem.bench import worker
+
+
+class _Program:
+    """Takes 7 s to start, 100 s more if there is any collective, and 2 s for each."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.turns: list[int] = []
+
+    def run(self, turns: int) -> None:
+        self.turns.append(turns)
+        self.now += 7 + (100 if turns else 0) + 2 * turns
+
+
+def _time(monkeypatch: pytest.MonkeyPatch, warmup: int) -> tuple[_Program, list[float]]:
+    program = _Program()
+    rank = worker._Rank()
+    rank._programs["shmem"] = program
+    monkeypatch.setattr(worker.time, "perf_counter", lambda: program.now)
+    return program, cast("list[float]", rank.time("shmem", warmup=warmup, turns=10, runs=2)["us"])
+
+
+def test_what_a_program_costs_once_is_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    program, us = _time(monkeypatch, warmup=5)
+    assert us == pytest.approx([2e6, 2e6])
+    assert program.turns == [5, 15, 5, 15]
+
+
+def test_without_warm_up_the_first_collective_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, us = _time(monkeypatch, warmup=0)
+    assert us == pytest.approx([12e6, 12e6])
