@@ -15,38 +15,25 @@ namespace {
 constexpr size_t kLeastBytes = 1024;
 
 #if defined(__x86_64__)
-// A plain loop would become a call of memcpy.
-void CopyByVectors(char* to, const char* from, size_t bytes) {
-  constexpr size_t kBlock = 64;
-  for (; bytes >= kBlock; bytes -= kBlock, to += kBlock, from += kBlock) {
-    const auto* source = reinterpret_cast<const __m128i*>(from);
-    auto* target = reinterpret_cast<__m128i*>(to);
-    const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1), c = _mm_loadu_si128(source + 2),
-                  d = _mm_loadu_si128(source + 3);
-    _mm_storeu_si128(target, a);
-    _mm_storeu_si128(target + 1, b);
-    _mm_storeu_si128(target + 2, c);
-    _mm_storeu_si128(target + 3, d);
-  }
-  memcpy(to, from, bytes);
-}
+constexpr size_t kLine = 64;
 
-void StreamByVectors(char* to, const char* from, size_t bytes) {
-  constexpr size_t kLine = 64;
-  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
-  memcpy(to, from, head);
-  for (to += head, from += head, bytes -= head; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine) {
+void Store(__m128i* to, __m128i vector) { _mm_storeu_si128(to, vector); }
+void StorePastCaches(__m128i* to, __m128i vector) { _mm_stream_si128(to, vector); }
+
+// A plain loop would become a call of memcpy. `store` past the caches takes a `to` that is a multiple of 16.
+template <void (*store)(__m128i*, __m128i)>
+void CopyByVectors(char* to, const char* from, size_t bytes) {
+  for (; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine) {
     const auto* source = reinterpret_cast<const __m128i*>(from);
     auto* target = reinterpret_cast<__m128i*>(to);
     const __m128i a = _mm_loadu_si128(source), b = _mm_loadu_si128(source + 1), c = _mm_loadu_si128(source + 2),
                   d = _mm_loadu_si128(source + 3);
-    _mm_stream_si128(target, a);
-    _mm_stream_si128(target + 1, b);
-    _mm_stream_si128(target + 2, c);
-    _mm_stream_si128(target + 3, d);
+    store(target, a);
+    store(target + 1, b);
+    store(target + 2, c);
+    store(target + 3, d);
   }
   memcpy(to, from, bytes);
-  _mm_sfence();  // such stores are ordered by nothing else, releases included
 }
 #endif
 
@@ -55,7 +42,7 @@ void StreamByVectors(char* to, const char* from, size_t bytes) {
 void Copy(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
   if (bytes >= kLeastBytes && IsAskew(to, from)) {
-    CopyByVectors(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+    CopyByVectors<Store>(static_cast<char*>(to), static_cast<const char*>(from), bytes);
     return;
   }
 #endif
@@ -64,7 +51,10 @@ void Copy(void* to, const void* from, size_t bytes) {
 
 void CopyPastCaches(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
-  StreamByVectors(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+  const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
+  memcpy(to, from, head);
+  CopyByVectors<StorePastCaches>(static_cast<char*>(to) + head, static_cast<const char*>(from) + head, bytes - head);
+  _mm_sfence();  // such stores are ordered by nothing else, releases included
 #else
   memcpy(to, from, bytes);
 #endif
