@@ -18,10 +18,10 @@ test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
 test-tsan: install
-	scripts/test_cpp.sh $(BIN) thread 'nvshmem|thunks|stress|pjrt|observe'
+	scripts/test_cpp.sh $(BIN) thread 'shm|nvshmem|thunks|stress|pjrt|observe'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo tests/ffi tests/gpu_double
+	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/gpu_double
 	$(BIN)/python -m pytest -q tests/training -m "not slow"
 
 # The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.

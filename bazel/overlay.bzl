@@ -1,4 +1,4 @@
-"""Targets of the overlay (xla_patch/xla) as they are built here: against @xla, for tests only. In XLA's own tree the BUILD.overlay files
+"""Targets of the overlay (xla_patch/overlay) as they are built here: against @xla, for tests only. In XLA's own tree the BUILD.overlay files
 count."""
 
 load("//bazel:copts.bzl", "XLA_SHMEM_COPTS")
@@ -11,7 +11,7 @@ def overlay_cc_library(name, **kwargs):
     native.cc_library(
         name = name,
         copts = _COPTS,
-        strip_include_prefix = "/xla_patch",
+        strip_include_prefix = "/xla_patch/overlay",
         **kwargs
     )
 

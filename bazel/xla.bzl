@@ -1,4 +1,4 @@
-"""The repository @xla: what the overlay in xla_patch/xla compiles against, in one of two modes.
+"""The repository @xla: what the overlay in xla_patch/overlay compiles against, in one of two modes.
 
 XLA_SHMEM_XLA=prebuilt (the default): headers and libraries of the TensorFlow CPU wheel, which carries XLA, under the labels
 that openxla/xla gives them. All of these are one library, so a dependency that is missing in a BUILD file goes unnoticed.
@@ -156,11 +156,12 @@ def _source(ctx):
         if patch.basename.endswith(".patch"):
             ctx.patch(patch, strip = 1)
 
-    # The patched targets depend on the overlay, and the overlay on the rooms, which are one package there.
-    _link_tree(ctx, ours.get_child("xla"), ours)
-    for room in ["assigner", "nvshmem", "thunks"]:
-        _link_tree(ctx, ours.get_child(room), root)
-    ctx.symlink(ours.get_child("xla").get_child("core.BUILD.overlay"), "xla_patch/BUILD")
+    # The patched targets depend on the overlay, and the overlay on the shared core, which is one package there.
+    overlay = ours.get_child("overlay")
+    _link_tree(ctx, overlay.get_child("xla"), overlay)
+    for folder in ["assigner", "nvshmem", "thunks"]:
+        _link_tree(ctx, ours.get_child(folder), root)
+    ctx.symlink(overlay.get_child("core.BUILD.overlay"), "xla_patch/BUILD")
     stages = workspace_stages(ctx.read("WORKSPACE"))
     if len(stages) > _STAGES:
         fail("the WORKSPACE of openxla/xla {} has {} stages, ours goes through {}: raise _STAGES in bazel/xla.bzl and add them " +

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "xla_patch/nvshmem/host/copy.h"
+#include "xla_patch/shm/copy.h"
 
 namespace {
 

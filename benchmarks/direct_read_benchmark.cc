@@ -18,8 +18,8 @@
 #include <new>
 #include <vector>
 
-#include "xla_patch/nvshmem/host/copy_costs.h"
-#include "xla_patch/nvshmem/host/huge_pages.h"
+#include "xla_patch/shm/copy_costs.h"
+#include "xla_patch/shm/huge_pages.h"
 
 namespace {
 

@@ -21,14 +21,14 @@
 #include <vector>
 
 #include "benchmarks/samples.h"
-#include "xla_patch/nvshmem/host/progress_engine.h"
-#include "xla_patch/nvshmem/host/segment.h"
-#include "xla_patch/thunks/all_gather.h"
-#include "xla_patch/thunks/all_reduce.h"
-#include "xla_patch/thunks/all_to_all.h"
-#include "xla_patch/thunks/collective_permute.h"
-#include "xla_patch/thunks/local_pes.h"
-#include "xla_patch/thunks/reduce_scatter.h"
+#include "xla_patch/shm/progress_engine.h"
+#include "xla_patch/shm/segment.h"
+#include "xla_patch/thunks/cpu/all_gather.h"
+#include "xla_patch/thunks/cpu/all_reduce.h"
+#include "xla_patch/thunks/cpu/all_to_all.h"
+#include "xla_patch/thunks/cpu/collective_permute.h"
+#include "xla_patch/thunks/cpu/local_pes.h"
+#include "xla_patch/thunks/cpu/reduce_scatter.h"
 
 namespace xla_shmem {
 namespace {

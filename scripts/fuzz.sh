@@ -11,10 +11,10 @@ if [ -n "$clang" ]; then
     -DXLA_SHMEM_PRECOMPILE=ON -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_FUZZERS=ON -DDOCTEST_INCLUDE_DIR="$(scripts/find_doctest.sh)" >/dev/null
   cmake --build build/fuzz --target fuzz_pass fuzz_pass_standalone
   mkdir -p build/fuzz/corpus
-  [ -n "$(ls -A build/fuzz/corpus)" ] || build/fuzz/tests/hlo/fuzz_pass_standalone --write-corpus build/fuzz/corpus
-  build/fuzz/tests/hlo/fuzz_pass -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 build/fuzz/corpus
+  [ -n "$(ls -A build/fuzz/corpus)" ] || build/fuzz/tests/fuzz_pass_standalone --write-corpus build/fuzz/corpus
+  build/fuzz/tests/fuzz_pass -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 build/fuzz/corpus
 else
   echo "fuzz: no clang with libFuzzer here; running the mutation loop instead"
   scripts/test_cpp.sh "$bin" address,undefined fuzz_pass_standalone
-  build/cpp-address-undefined/tests/hlo/fuzz_pass_standalone $((seconds * 5000))  # about as many a second
+  build/cpp-address-undefined/tests/fuzz_pass_standalone $((seconds * 5000))  # about as many a second
 fi

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/xla) and the shared core below it. It holds
+# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/overlay) and the shared core below it. It holds
 # nothing of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
 #
 #   scripts/make_overlay_patch.sh OUTPUT
@@ -18,12 +18,12 @@ install_file() {
 }
 
 # XLA's tests need more than XLA's targets of the pass, and are run in our own build.
-(cd "$source_root/xla" && find . -name '*.h' -o -name '*.cc' | sed 's#^\./##' | grep -v '_test\.cc$') | sort |
-  while read -r file; do install_file "xla/$file" "xla/$file"; done
-(cd "$source_root/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
-  while read -r file; do install_file "xla/$file" "xla/${file%.overlay}"; done
-install_file xla/core.BUILD.overlay xla_patch/BUILD
-(cd "$source_root" && find assigner nvshmem thunks -path nvshmem/host -prune -o \
+(cd "$source_root/overlay/xla" && find . -name '*.h' -o -name '*.cc' | sed 's#^\./##' | grep -v '_test\.cc$') | sort |
+  while read -r file; do install_file "overlay/xla/$file" "xla/$file"; done
+(cd "$source_root/overlay/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
+  while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
+install_file overlay/core.BUILD.overlay xla_patch/BUILD
+(cd "$source_root" && find assigner nvshmem thunks -path thunks/cpu -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 

@@ -1,6 +1,6 @@
 """Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.
 
-The sources are module.cc and *_bindings.cc in xla_patch/ffi; tests/ffi/test_core_stub.py
+The sources are module.cc and *_bindings.cc in xla_patch/bindings/python; tests/bindings/test_core_stub.py
 compares this file with the built module. Classes marked ``type_check_only`` and the aliases with an underscore
 describe values and do not exist at run time.
 """

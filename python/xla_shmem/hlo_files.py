@@ -27,7 +27,7 @@ from xla_shmem.hlo_proto import (
 #: The last dump of a module: ``cpu_after_optimizations.txt``, ``sm_9.0_gpu_after_optimizations.hlo.pb``.
 _FINAL = re.compile(r"(?P<module>.*after_optimizations)(?P<form>\.hlo\.pb|\.hlo|\.txt)(?:\.gz)?")
 _ANY_DUMP = re.compile(r".*\.(?:hlo\.pb|hlo|txt|pb)(?:\.gz)?")
-_MAX_DEVICES = 2**20  # the limit of xla_patch/hlo/device_assignment.h
+_MAX_DEVICES = 2**20  # the limit of xla_patch/hlo/proto/device_assignment.h
 _PREFERENCE = (".hlo.pb", ".hlo", ".txt")
 _TEXT_START = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
 _MLIR_START = re.compile(r"\s*(?:#\w+ = .*\n\s*)*module\b")

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/nvshmem/test_heap.h"
-#include "tests/thunks/job.h"
-#include "tests/thunks/storm.h"
+#include "tests/shm/test_heap.h"
+#include "tests/thunks/cpu/job.h"
+#include "tests/thunks/cpu/storm.h"
 
 namespace xla_shmem::testing {
 namespace {

@@ -26,10 +26,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/doubles/host_api.h"
 #include "tests/nvshmem/gpu/cuda_double.h"
-#include "xla_patch/nvshmem/host/heap.h"
-#include "xla_patch/nvshmem/host/host_api.h"
-#include "xla_patch/nvshmem/host/segment.h"
+#include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/segment.h"
 
 namespace xla_shmem::testing {
 namespace {

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An instruction of a compiled module: what hlo/custom_call.cc writes for it.
+    """An instruction of a compiled module: what hlo/rewrite/custom_call.cc writes for it.
 
     Attributes:
       name: of the instruction.

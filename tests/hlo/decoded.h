@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "xla_patch/hlo/pass.h"
-#include "xla_patch/hlo/wire.h"
+#include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/hlo/rewrite/pass.h"
 
 namespace xla_shmem::test {
 

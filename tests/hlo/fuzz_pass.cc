@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "xla_patch/hlo/explain.h"
-#include "xla_patch/hlo/pass.h"
-#include "xla_patch/hlo/timeline.h"
+#include "xla_patch/hlo/analysis/explain.h"
+#include "xla_patch/hlo/analysis/timeline.h"
+#include "xla_patch/hlo/rewrite/pass.h"
 
 namespace {
 

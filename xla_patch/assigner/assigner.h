@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/topology.h"
-#include "xla_patch/assigner/trail.h"
 #include "xla_patch/assigner/tuning.h"
 
 namespace xla_shmem {

@@ -14,9 +14,9 @@
 #include <sstream>
 #include <thread>
 
+#include "tests/doubles/host_api.h"
+#include "tests/doubles/stream.h"
 #include "tests/nvshmem/gpu/cuda_errors.h"
-#include "xla_patch/nvshmem/host/host_api.h"
-#include "xla_patch/nvshmem/host/stream.h"
 
 namespace xla_shmem::testing {
 namespace {

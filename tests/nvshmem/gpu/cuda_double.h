@@ -1,4 +1,4 @@
-// A stand-in for the CUDA driver in tests: the table of cuda_driver.h over host streams (nvshmem/host/stream.h).
+// A stand-in for the CUDA driver in tests: the table of cuda_driver.h over host streams (tests/doubles/stream.h).
 //
 // Nothing runs where it is enqueued: a thread a device runs commands one at a time, taking its streams in random order,
 // so code that forgets an event or frees a source too early is found out. Kernels are those of kernels.cu, compiled for
@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "tests/doubles/stream.h"
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
-#include "xla_patch/nvshmem/host/stream.h"
 
 namespace xla_shmem::testing {
 

@@ -1,0 +1,91 @@
+#include "tests/doubles/stream.h"
+
+#include <string.h>
+
+#include <utility>
+
+namespace xla_shmem::host {
+namespace {
+
+bool Satisfied(uint64_t seen, int compare, uint64_t value) {
+  switch (compare) {
+    case kCmpEq:
+      return seen == value;
+    case kCmpNe:
+      return seen != value;
+    case kCmpGt:
+      return seen > value;
+    case kCmpLe:
+      return seen <= value;
+    case kCmpLt:
+      return seen < value;
+    default:
+      return seen >= value;
+  }
+}
+
+// False if the command is a wait that is not satisfied yet.
+bool Run(const Command& command) {
+  switch (command.kind) {
+    case Command::Kind::kCopy:
+      if (command.bytes != 0) memcpy(command.destination, command.source, command.bytes);
+      return true;
+    case Command::Kind::kFill:
+      if (command.bytes != 0) memset(command.destination, command.compare_or_op, command.bytes);
+      return true;
+    case Command::Kind::kSignal:
+      // Release: whoever acquires the word sees every copy that ran before it on this stream.
+      if (command.compare_or_op == kSignalAdd) {
+        __atomic_fetch_add(command.word, command.value, __ATOMIC_ACQ_REL);
+      } else {
+        __atomic_store_n(command.word, command.value, __ATOMIC_RELEASE);
+      }
+      if (command.bell != nullptr) Ring(*command.bell);
+      return true;
+    case Command::Kind::kWait:
+      return Satisfied(LoadSignal(command.word), command.compare_or_op, command.value);
+    case Command::Kind::kHostFunc:
+      command.function(command.destination);
+      return true;
+  }
+  return true;
+}
+
+}  // namespace
+
+void Stream::Append(const Command& command) {
+  if (capturing_) {
+    captured_.push_back(command);
+    return;
+  }
+  if (eager_ && Idle() && Run(command)) return;
+  commands_.push_back(command);
+}
+
+bool Stream::Step() {
+  if (Idle() || !Run(commands_[next_])) return false;
+  if (++next_ == commands_.size()) Abandon();
+  return true;
+}
+
+bool Stream::Advance() {
+  while (Step()) {
+  }
+  return Idle();
+}
+
+void Stream::Abandon() {
+  commands_.clear();
+  next_ = 0;
+}
+
+std::vector<Command> Stream::EndCapture() {
+  capturing_ = false;
+  return std::exchange(captured_, {});
+}
+
+void Stream::Launch(const std::vector<Command>& graph) {
+  for (const Command& command : graph) Append(command);
+}
+
+}  // namespace xla_shmem::host

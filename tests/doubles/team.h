@@ -1,0 +1,32 @@
+// Teams of the host implementation (OpenSHMEM 1.5, chapter 9.4): strided and 2-D splits, rank translation, barriers.
+//
+// A team owns one row of sync words in the symmetric heap; the PEs of the parent agree on a row that is free at all of
+// them (as NVSHMEM does), so two teams never share words they could both be using. Splits and `TeamDestroy` are
+// collective over the parent and block; barriers are stream commands. All answer for the PE the calling thread is bound
+// to (host_api.h).
+#ifndef XLA_SHMEM_TESTS_DOUBLES_TEAM_H_
+#define XLA_SHMEM_TESTS_DOUBLES_TEAM_H_
+
+#include "xla_patch/nvshmem/api.h"
+#include "xla_patch/shm/heap.h"
+
+namespace xla_shmem::host {
+
+// Forgets all teams and reserves the sync rows in `heap`. False if it has no room.
+bool ResetTeams(Heap* heap);
+
+int TeamMyPe(TeamHandle team);
+int TeamNumPes(TeamHandle team);
+int TeamTranslatePe(TeamHandle source_team, int source_pe, TeamHandle destination_team);
+// 0 on success; non-zero for a bad range, or when no sync row is free at all PEs. PEs outside the new team get
+// kTeamInvalid.
+int TeamSplitStrided(TeamHandle parent, int start, int stride, int size, const void* config, long config_mask,
+                     TeamHandle* new_team);
+int TeamSplit2d(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
+                const void* yaxis_config, long yaxis_mask, TeamHandle* yaxis_team);
+void TeamDestroy(TeamHandle team);
+int TeamBarrierOnStream(TeamHandle team, StreamHandle stream);
+
+}  // namespace xla_shmem::host
+
+#endif  // XLA_SHMEM_TESTS_DOUBLES_TEAM_H_

@@ -1,0 +1,176 @@
+#include "xla_patch/runtime/observe/flight_recorder.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <thread>
+#include <vector>
+
+#include "doctest/doctest.h"
+#include "tests/runtime/observe/temporary_directory.h"
+
+namespace xla_shmem::observe {
+namespace {
+
+std::unique_ptr<FlightRecorder> MakeRecorder(const TemporaryDirectory& directory, int process = 0,
+                                             const std::vector<int>& processes = {0},
+                                             const std::vector<int>& pes = {0}) {
+  std::string error;
+  auto recorder = FlightRecorder::Create(directory.path(), process, processes, pes, &error);
+  REQUIRE_MESSAGE(recorder != nullptr, error);
+  return recorder;
+}
+
+// A reader's view of the ring: the file, not the mapping.
+struct Ring {
+  explicit Ring(const TemporaryDirectory& directory, int process = 0)
+      : bytes(directory.Read(std::to_string(process) + ".ring")) {}
+  const RingHeader& header() const { return *reinterpret_cast<const RingHeader*>(bytes.data()); }
+  const PeHeader& pe(size_t index) const {
+    const size_t pe_bytes = sizeof(PeHeader) + FlightRecorder::kEntries * sizeof(Entry);
+    return *reinterpret_cast<const PeHeader*>(bytes.data() + sizeof(RingHeader) + index * pe_bytes);
+  }
+  const Entry& entry(size_t index, uint64_t sequence) const {
+    return reinterpret_cast<const Entry*>(&pe(index) + 1)[sequence % FlightRecorder::kEntries];
+  }
+  std::string bytes;
+};
+
+TEST_CASE("a reader of the file finds who wrote it and what ran on which PE") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory, 1, {0, 1}, {2, 3});
+  uint64_t sequence = 0;
+  Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
+  FlightRecorder::Set(entry, sequence, State::kDone, 250);
+  const Ring ring(directory, 1);
+  CHECK(std::string(ring.header().magic, 8) == "XSHMFR1\n");
+  CHECK(ring.header().pid == static_cast<uint32_t>(getpid()));
+  CHECK(ring.header().process == 1);
+  CHECK(ring.header().processes == 2);
+  CHECK(ring.header().n_pes == 2);
+  CHECK(ring.pe(0).pe == 2);
+  CHECK(ring.pe(0).next == 0);
+  CHECK(ring.pe(1).pe == 3);
+  CHECK(ring.pe(1).next == 1);
+  const Entry& read = ring.entry(1, 1);
+  CHECK(read.sequence == 1);
+  CHECK(read.site == 7);
+  CHECK(read.execution == (uint64_t{5} << 32) + 1);
+  CHECK(read.bytes == 4096);
+  CHECK(read.start_ns == 100);
+  CHECK(read.end_ns == 250);
+  CHECK(read.state == static_cast<uint32_t>(State::kDone));
+}
+
+TEST_CASE("an entry that a later collective has taken over is left alone") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  uint64_t first = 0;
+  Entry* entry = recorder->Begin(0, 0, 0, 0, 0, &first);
+  uint64_t sequence = 0;
+  for (uint32_t i = 0; i < FlightRecorder::kEntries; ++i) recorder->Begin(0, 1, i, 0, 0, &sequence);
+  FlightRecorder::Set(entry, first, State::kFailed, 9);
+  const Ring ring(directory);
+  CHECK(ring.entry(0, sequence).sequence == sequence);
+  CHECK(ring.entry(0, sequence).state == static_cast<uint32_t>(State::kStarted));
+}
+
+TEST_CASE("threads of a PE get entries of their own") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  std::vector<std::thread> threads;
+  for (uint32_t site = 0; site < 4; ++site) {
+    threads.emplace_back([&recorder, site] {
+      for (uint64_t i = 0; i < 200; ++i) {
+        uint64_t sequence = 0;
+        Entry* entry = recorder->Begin(0, site, i, site, i, &sequence);
+        FlightRecorder::Set(entry, sequence, State::kDone, i + 1);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const Ring ring(directory);
+  CHECK(ring.pe(0).next == 800);
+  std::vector<int> of_site(4);
+  for (uint64_t sequence = 1; sequence <= 800; ++sequence) {
+    const Entry& entry = ring.entry(0, sequence);
+    REQUIRE(entry.sequence == sequence);
+    CHECK(entry.bytes == entry.site);
+    CHECK(entry.end_ns == entry.start_ns + 1);
+    ++of_site[entry.site];
+  }
+  CHECK(of_site == std::vector<int>(4, 200));
+}
+
+TEST_CASE("a PE of another process has no entries here") {
+  const TemporaryDirectory directory;
+  uint64_t sequence = 0;
+  CHECK(MakeRecorder(directory)->Begin(1, 0, 0, 0, 0, &sequence) == nullptr);
+}
+
+TEST_CASE("sites are lines of JSON with quotes and control characters escaped") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  CHECK(recorder->AddSite({42, "all-reduce", "jit_f/\"a\"\n", false, {{0, 1}, {2, 3}}}) == 0);
+  CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}}) == 1);
+  CHECK(directory.Read("0.sites") ==
+        "{\"site\": 0, \"operation\": 42, \"op\": \"all-reduce\", \"name\": \"jit_f/\\\"a\\\"\\u000a\", "
+        "\"groups\": [[0, 1], [2, 3]]}\n"
+        "{\"site\": 1, \"operation\": 18446744073709551615, \"op\": \"collective-permute\", \"name\": \"jit_f/p\", "
+        "\"pairs\": [[0, 1]]}\n");
+}
+
+TEST_CASE("the first failure is kept, cut to what fits") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  recorder->Fail(std::string(5000, 'x'));
+  recorder->Fail("later");
+  const Ring ring(directory);
+  CHECK(ring.header().outcome == static_cast<uint32_t>(Outcome::kFailed));
+  CHECK(std::strlen(ring.header().failure) == sizeof(ring.header().failure) - 1);
+}
+
+TEST_CASE("the last of the processes that end well takes the records away") {
+  const TemporaryDirectory parent;
+  const std::string job = parent.File("job");
+  std::filesystem::create_directory(job);
+  std::string error;
+  const auto first = FlightRecorder::Create(job, 2, {2, 5}, {0}, &error);
+  first->Close();
+  CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not even have begun
+  const auto second = FlightRecorder::Create(job, 5, {2, 5}, {1}, &error);
+  second->Close();
+  CHECK_FALSE(std::filesystem::exists(job));
+}
+
+TEST_CASE("records of a failed job stay") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  recorder->Fail("a peer has exited");
+  recorder->Close();
+  CHECK(Ring(directory).header().outcome == static_cast<uint32_t>(Outcome::kFailed));
+}
+
+TEST_CASE("files belong to this user alone, and what lies in their way is not followed") {
+  const TemporaryDirectory directory;
+  {
+    const auto recorder = MakeRecorder(directory);
+    struct stat status;
+    REQUIRE(stat(directory.File("0.ring").c_str(), &status) == 0);
+    CHECK((status.st_mode & 0777) == 0600);
+  }
+  std::string error;
+  CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}, &error) == nullptr);
+  CHECK(error == "cannot create " + directory.File("0.sites") + ": File exists");
+  std::filesystem::create_symlink(directory.File("elsewhere"), directory.File("1.ring"));
+  CHECK(FlightRecorder::Create(directory.path(), 1, {0, 1}, {0}, &error) == nullptr);
+  CHECK_FALSE(std::filesystem::exists(directory.File("elsewhere")));
+  CHECK_FALSE(std::filesystem::exists(directory.File("1.sites")));
+  CHECK(FlightRecorder::Create("/no/such/place", 0, {0}, {0}, &error) == nullptr);
+  CHECK(error == "cannot create /no/such/place/0.sites: No such file or directory");
+}
+
+}  // namespace
+}  // namespace xla_shmem::observe

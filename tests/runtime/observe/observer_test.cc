@@ -1,0 +1,50 @@
+#include "xla_patch/runtime/observe/observer.h"
+
+#include "doctest/doctest.h"
+#include "tests/runtime/observe/temporary_directory.h"
+
+namespace xla_shmem::observe {
+namespace {
+
+TEST_CASE("with everything off nothing is written and no clock is read") {
+  Observer observer;
+  CHECK(observer.Start({}, 0, {0}, {0}).empty());
+  const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);
+  CHECK(span.start_ns == 0);
+  CHECK(span.entry == nullptr);
+  observer.Waits(span);
+  observer.End(span, 0, true);
+  observer.Fail(span, "why");
+  observer.Close();
+}
+
+TEST_CASE("the recorder follows a collective from start to end") {
+  const TemporaryDirectory directory;
+  Observer observer;
+  REQUIRE(observer.Start({directory.path(), false, ""}, 0, {0}, {0}).empty());
+  CHECK_FALSE(observer.measures_moves());
+  const NotedSite* noted = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
+  const Observer::Span span = observer.Begin(0, noted, 3, 64);
+  REQUIRE(span.entry != nullptr);
+  CHECK(span.entry->state == static_cast<uint32_t>(State::kStarted));
+  observer.Waits(span);
+  CHECK(span.entry->state == static_cast<uint32_t>(State::kWaiting));
+  observer.End(span, 0, false);
+  CHECK(span.entry->state == static_cast<uint32_t>(State::kDone));
+  CHECK(span.entry->end_ns >= span.start_ns);
+}
+
+TEST_CASE("what cannot be had is said and the rest works") {
+  const TemporaryDirectory directory;
+  Observer observer;
+  const std::vector<std::string> troubles = observer.Start({"/no/such/place", true, directory.path()}, 0, {0}, {0});
+  REQUIRE(troubles.size() == 2);
+  CHECK(troubles[0] == "no flight recorder: cannot create /no/such/place/0.sites: No such file or directory");
+  CHECK(troubles[1] == "no trace: cannot write " + directory.path() + ": Is a directory");
+  CHECK(observer.record_directory().empty());
+  const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);
+  observer.End(span, 0, true);
+}
+
+}  // namespace
+}  // namespace xla_shmem::observe

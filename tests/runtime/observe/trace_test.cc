@@ -1,0 +1,47 @@
+#include "xla_patch/runtime/observe/trace.h"
+
+#include "doctest/doctest.h"
+#include "tests/runtime/observe/temporary_directory.h"
+
+namespace xla_shmem::observe {
+namespace {
+
+TEST_CASE("processes append their PEs and collectives to one file") {
+  const TemporaryDirectory directory;
+  std::string error;
+  for (int process = 0; process < 2; ++process) {
+    const auto trace = Trace::Open(directory.File("trace.json"), process, {process}, &error);
+    REQUIRE(trace != nullptr);
+    const int track = trace->Begin(process);
+    trace->End(process, track, "all-reduce", "jit_f/\"a\"", (uint64_t{3} << 32) + 1, 1'500, {64, 4'000, 1'000, true});
+  }
+  const std::string text = directory.Read("trace.json");
+  CHECK(text.rfind("[\n", 0) == 0);
+  CHECK(text.find("[\n", 1) == std::string::npos);
+  CHECK(text.find(R"json({"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "PE 1 (process 1)"}},)json") !=
+        std::string::npos);
+  CHECK(text.find(R"json({"name": "jit_f/\"a\"", "cat": "all-reduce", "ph": "X", "pid": 0, "tid": 0, "ts": 1.500, )json"
+                  R"json("dur": 4.000, "args": {"bytes": 64, "run": 3, "in_run": 1, "waited_us": 3.000, )json"
+                  R"json("moved_us": 1.000, "inline": true}},)json"
+                  "\n") != std::string::npos);
+}
+
+TEST_CASE("collectives that overlap are on different tracks of their PE, others on the first") {
+  const TemporaryDirectory directory;
+  std::string error;
+  const auto trace = Trace::Open(directory.File("t"), 0, {0, 1}, &error);
+  CHECK(trace->Begin(0) == 0);
+  CHECK(trace->Begin(0) == 1);
+  CHECK(trace->Begin(1) == 0);
+  trace->End(0, 0, "op", "n", 0, 0, {});
+  CHECK(trace->Begin(0) == 0);
+}
+
+TEST_CASE("a file that cannot be written is named") {
+  std::string error;
+  CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}, &error) == nullptr);
+  CHECK(error == "cannot write /no/such/place/trace.json: No such file or directory");
+}
+
+}  // namespace
+}  // namespace xla_shmem::observe

@@ -1,0 +1,72 @@
+#include "xla_patch/shm/copy_costs.h"
+
+#include <dirent.h>
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+
+namespace xla_shmem::host {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+constexpr size_t kBytes = 512 << 10;
+
+int Threads() {
+  DIR* directory = opendir("/proc/self/task");
+  int threads = 0;
+  while (const dirent* entry = readdir(directory)) threads += entry->d_name[0] != '.';
+  closedir(directory);
+  return threads;
+}
+
+void CheckPlausible(const CopyCosts& costs) {
+  // Half a MiB in 2 us would be 260 GB/s.
+  CHECK(costs.direct > microseconds(2));
+  CHECK(costs.staged > microseconds(4));
+  CHECK(costs.direct < milliseconds(100));
+  CHECK(costs.staged < milliseconds(100));
+}
+
+TEST_CASE("Copies between two cores are timed, and no thread and no setting stays behind") {
+  cpu_set_t before, after;
+  REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+  CopyCosts costs{};
+  REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
+  CheckPlausible(costs);
+  const int threads = Threads();  // ThreadSanitizer has started one of its own with the first of the program
+  for (int again = 0; again < 5; ++again) REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
+  REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
+  CHECK(CPU_EQUAL(&before, &after));
+  // A thread that has been joined may still be on its way out.
+  for (int look = 0; Threads() > threads && look < 100; ++look) usleep(10000);
+  CHECK(Threads() <= threads);
+}
+
+TEST_CASE("A message costs more the longer it is, also where it is longer than the slots") {
+  CopyCosts small{}, large{};
+  REQUIRE(MeasureCopies(kBytes / 8, Pages::kSmall, &small));
+  REQUIRE(MeasureCopies(kBytes * 4 + 4096, Pages::kSmall, &large));
+  CHECK(large.direct > small.direct * 4);
+  CHECK(large.staged > small.staged * 4);
+}
+
+TEST_CASE("A process that has been given one processor measures too") {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
+  CopyCosts costs{};
+  const bool measured = MeasureCopies(kBytes, Pages::kSmall, &costs);
+  sched_setaffinity(0, sizeof(before), &before);
+  REQUIRE(measured);
+  CheckPlausible(costs);
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

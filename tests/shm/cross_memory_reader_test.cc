@@ -1,0 +1,106 @@
+#include "xla_patch/shm/cross_memory_reader.h"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/shm/process_group.h"
+#include "tests/shm/test_heap.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using Outcome = DirectReader::Outcome;
+
+std::string Expect(bool condition, const char* what) { return condition ? "" : what; }
+
+TEST_CASE("A process reads another's private memory, in pieces, wherever they begin") {
+  const JobKey key = testing::RandomJobKey();
+  testing::ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
+    const DirectReader reader(heap.get(), SingleCopy::kAlways);
+    std::vector<char> memory(300000);
+    std::iota(memory.begin(), memory.end(), static_cast<char>(rank));
+    group.word(rank) = reinterpret_cast<uint64_t>(memory.data());
+    group.Meet();
+    std::string verdict = Expect(reader.Reads(1 - rank) == DirectReads::kAll, "not permitted");
+    if (verdict.empty()) {
+      const char* theirs = reinterpret_cast<const char*>(group.word(1 - rank).load());
+      std::vector<char> copy(memory.size(), 0);
+      std::vector<DirectPiece> pieces;
+      for (size_t at = 0; at < copy.size(); at += 1237) {
+        pieces.push_back({theirs + at, copy.data() + at, std::min<size_t>(1237, copy.size() - at)});
+      }
+      std::vector<char> expected(memory.size());
+      std::iota(expected.begin(), expected.end(), static_cast<char>(1 - rank));
+      verdict = Expect(reader.Read(1 - rank, pieces.data(), pieces.size()) == Outcome::kDone && copy == expected,
+                       "other bytes than the process has");
+    }
+    group.Meet();  // the memory has to live until both have read
+    return verdict;
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+TEST_CASE("Memory that is not there is refused, and a process that has given up or exited is gone") {
+  const JobKey key = testing::RandomJobKey();
+  testing::ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
+    const DirectReader reader(heap.get(), SingleCopy::kAlways);
+    static uint64_t word = 7;
+    group.word(rank) = reinterpret_cast<uint64_t>(&word);
+    group.Meet();
+    if (rank == 1) {
+      while (group.word(2) < 1) usleep(100);
+      heap->Fail("the cat pulled the plug");
+      group.word(3) = 1;
+      while (group.word(2) < 2) usleep(100);
+      return "";
+    }
+    uint64_t copy[2] = {0, 0};
+    const DirectPiece nowhere{reinterpret_cast<const void*>(16), copy, 8};
+    const DirectPiece there{reinterpret_cast<const void*>(group.word(1).load()), copy, 8};
+    const DirectPiece both[] = {there, nowhere};
+    if (reader.Read(1, &nowhere, 1) != Outcome::kRefused) return "an unmapped page was not refused";
+    if (reader.Read(1, both, 2) != Outcome::kRefused) return "a half-mapped read was not refused";
+    if (reader.Read(1, &there, 1) != Outcome::kDone || copy[0] != 7) return "a good read failed";
+    group.word(2) = 1;
+    while (group.word(3) < 1) usleep(100);
+    if (reader.Read(1, &there, 1) != Outcome::kGone) return "a process that gave up was believed";
+    group.word(2) = 2;
+    while (heap->Alive(1)) usleep(1000);
+    return Expect(reader.Read(1, &there, 1) != Outcome::kDone, "a process that has exited was read");
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+TEST_CASE("Off means nowhere, not even within a process") {
+  const auto heap = testing::HeapOfOneProcess(2, 1 << 20);
+  CHECK(DirectReader(heap.get(), SingleCopy::kOff).Reads(1) == DirectReads::kNone);
+  CHECK(DirectReader(heap.get(), SingleCopy::kAuto).Reads(1) == DirectReads::kAll);
+}
+
+TEST_CASE("A segment whose probe does not answer with the job's key is not read") {
+  const JobKey key = testing::RandomJobKey();
+  testing::ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
+    static uint64_t other_key[2] = {1, 2};
+    auto& header = const_cast<SegmentHeader&>(heap->HeaderOf(rank));
+    header.probe_address = reinterpret_cast<uint64_t>(other_key);
+    group.Meet();
+    const DirectReads reads = DirectReader(heap.get(), SingleCopy::kAlways).Reads(1 - rank);
+    group.Meet();
+    return Expect(reads == DirectReads::kNone, "read a stranger");
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

@@ -1,0 +1,61 @@
+// Real processes for tests: forked children, a place for them to meet, and what they say in the end.
+#ifndef XLA_SHMEM_TESTS_SHM_PROCESS_GROUP_H_
+#define XLA_SHMEM_TESTS_SHM_PROCESS_GROUP_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace xla_shmem::testing {
+
+// ThreadSanitizer sees one process. When two threads of it write to a peer's block one after the other, what orders
+// them is that peer's grant, which it cannot see, so it would report a race. PEs as threads are what it checks.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kBlindToOtherProcesses = true;
+#else
+inline constexpr bool kBlindToOtherProcesses = false;
+#endif
+
+class ProcessGroup {
+ public:
+  explicit ProcessGroup(int processes);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  // Forks the children; each runs `body(rank)` and leaves with _exit, without the destructors of this process's
+  // objects. The caller must have no other threads. What `body` returns is what Join gives for that rank.
+  void Start(const std::function<std::string(int rank)>& body);
+
+  // Called by all children: returns when all have come, and may be called again.
+  void Meet();
+
+  // Words that all children and the parent share.
+  std::atomic<uint64_t>& word(int index) { return shared_->words[index]; }
+
+  void Signal(int rank, int number);
+  // Waits for one child, or for all: what its body returned, or "signal 9", "exit code 3".
+  std::string Join(int rank);
+  std::vector<std::string> Join();
+
+ private:
+  static constexpr int kTextBytes = 4096;
+  struct Shared {
+    std::atomic<uint32_t> meetings;
+    std::atomic<uint64_t> words[16];
+  };
+  char* text(int rank) { return reinterpret_cast<char*>(shared_ + 1) + static_cast<size_t>(rank) * kTextBytes; }
+
+  const int processes_;
+  size_t bytes_;
+  Shared* shared_;
+  std::vector<pid_t> children_;
+};
+
+}  // namespace xla_shmem::testing
+
+#endif  // XLA_SHMEM_TESTS_SHM_PROCESS_GROUP_H_

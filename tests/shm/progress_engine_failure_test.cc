@@ -1,0 +1,197 @@
+// What the engine does with operations that can never finish.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+
+#include "tests/shm/gate_operation.h"
+#include "tests/shm/test_heap.h"
+#include "xla_patch/shm/progress_engine.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using testing::GateOperation;
+using testing::HeapOfOneProcess;
+using testing::HeapOfProcesses;
+using testing::Outcome;
+using testing::ProcessGroup;
+using testing::RandomJobKey;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kBytes = 1 << 20;
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("Past its deadline an operation fails with its own words and the option") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 150ms);
+  std::atomic<uint64_t> gate{0};
+  std::atomic<bool> abandoned{false};
+  auto operation = std::make_unique<GateOperation>(&gate);
+  operation->abandoned = &abandoned;
+  Outcome outcome;
+  const auto start = Clock::now();
+  engine.Submit(std::move(operation), [&](const std::string& error) { outcome.Set(error); });
+  CHECK(outcome.Get() == "gate at 0; gave up after the deadline of 0.15 s (XLA_SHMEM_DEADLINE)");
+  CHECK(Clock::now() - start >= 150ms);
+  CHECK(Clock::now() - start < 5s);
+  CHECK(abandoned);
+}
+
+TEST_CASE("A stuck operation reaches its deadline however busy the others keep the engine") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 1000000us, 200ms);
+  std::atomic<uint64_t> never{0}, ready{1};
+  std::atomic<bool> stop{false};
+  Outcome stuck, stopped;
+  std::function<void(const std::string&)> next = [&](const std::string&) {
+    if (stop) return stopped.Set("");
+    engine.Submit(std::make_unique<GateOperation>(&ready), next);
+  };
+  engine.Submit(std::make_unique<GateOperation>(&never), [&](const std::string& error) {
+    stop = true;
+    stuck.Set(error);
+  });
+  engine.Submit(std::make_unique<GateOperation>(&ready), next);
+  CHECK(Contains(stuck.Get(), "deadline"));
+  CHECK(stopped.Get() == "");
+}
+
+TEST_CASE("A failed job stays failed, for inline and for submitted operations") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  CHECK(engine.Fail("first reason") == "first reason");
+  CHECK(engine.Fail("second reason") == "first reason");
+  std::atomic<uint64_t> ready{1};
+  GateOperation operation(&ready);
+  std::string error;
+  CHECK_FALSE(engine.TryInline(operation, &error));
+  CHECK(error == "first reason");
+  Outcome outcome;
+  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& why) { outcome.Set(why); });
+  CHECK(outcome.Get() == "first reason");
+}
+
+TEST_CASE("Shutdown fails what is pending and what completions still submit, exactly once each") {
+  for (int round = 0; round < 200; ++round) {
+    const auto heap = HeapOfOneProcess(1, 256 << 10);
+    auto engine = std::make_unique<ProgressEngine>(heap.get(), 5us, 10s);
+    std::atomic<uint64_t> never{0}, gate{0};
+    std::atomic<int> calls{0}, shutdowns{0};
+    auto count = [&](const std::string& error) {
+      ++calls;
+      shutdowns += error == "the process is shutting down";
+    };
+    ProgressEngine* raw = engine.get();
+    for (int i = 0; i < 3; ++i) {
+      raw->Submit(std::make_unique<GateOperation>(&never), count);
+      raw->Submit(std::make_unique<GateOperation>(&gate), [&, raw](const std::string& error) {
+        count(error);
+        raw->Submit(std::make_unique<GateOperation>(&never), count);
+      });
+    }
+    if (round % 2 == 0) {
+      gate = 1;
+      Ring(heap->OwnBell());
+    }
+    if (round % 3 == 0) usleep(100);
+    engine.reset();
+    if (calls != 9) FAIL("round " << round << ": " << calls.load() << " completions");
+    CHECK(shutdowns >= 6);
+  }
+}
+
+TEST_CASE("An engine that was never used, or has only idle threads, shuts down") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  {
+    ProgressEngine engine(heap.get(), 20us, 10s);
+  }
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> ready{1};
+  Outcome outcome;
+  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& error) { outcome.Set(error); });
+  CHECK(outcome.Get() == "");
+}
+
+// Submits an operation that waits for PE `waits_for` and never finishes; its error and how long that took.
+std::string WaitFor(Heap* heap, int waits_for, std::chrono::milliseconds* took) {
+  ProgressEngine engine(heap, 20us, 30s);
+  std::atomic<uint64_t> never{0};
+  Outcome outcome;
+  const auto start = Clock::now();
+  engine.Submit(std::make_unique<GateOperation>(&never, waits_for),
+                [&](const std::string& error) { outcome.Set(error); });
+  const std::string error = outcome.Get();
+  *took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  return error;
+}
+
+TEST_CASE("A peer that is killed is noticed within a second, and everybody learns why") {
+  const JobKey key = RandomJobKey();
+  ProcessGroup group(4);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = HeapOfProcesses(group, key, rank, 4, kBytes);
+    if (rank == 3) {
+      raise(SIGKILL);
+    }
+    // PE 0 waits for the dead one, the others for somebody who is alive.
+    std::chrono::milliseconds took;
+    const std::string error = WaitFor(heap.get(), rank == 0 ? 3 : 0, &took);
+    group.word(0).fetch_add(1);
+    while (group.word(0) < 3) usleep(1000);  // nobody leaves first: that would be a second exit to notice
+    return took < 1s ? error : "too late: " + error;
+  });
+  CHECK(group.Join(3) == "signal 9");
+  CHECK(group.Join(0) == "gate at 0; process 3 (PE 3) has exited");
+  const std::string told = "process 0 gave up: gate at 0; process 3 (PE 3) has exited; here: gate at 0";
+  CHECK(group.Join(1) == told);
+  CHECK(group.Join(2) == told);
+  CHECK(testing::SegmentsOf(key).empty());
+}
+
+TEST_CASE("A peer that has exited is no trouble for operations that need nothing more from it") {
+  const JobKey key = RandomJobKey();
+  ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = HeapOfProcesses(group, key, rank, 2, kBytes);
+    if (rank == 1) return "";
+    while (heap->Alive(1)) usleep(1000);
+    ProgressEngine engine(heap.get(), 20us, 30s);
+    std::atomic<uint64_t> gate{0};
+    Outcome outcome;
+    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const std::string& error) { outcome.Set(error); });
+    std::this_thread::sleep_for(400ms);
+    gate = 1;
+    Ring(heap->OwnBell());
+    return outcome.Get();
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+TEST_CASE("Fail in one process ends waits in another within a second") {
+  const JobKey key = RandomJobKey();
+  ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = HeapOfProcesses(group, key, rank, 2, kBytes);
+    if (rank == 1) {
+      usleep(100000);
+      ProgressEngine engine(heap.get(), 20us, 30s);
+      engine.Fail("disk on fire");
+      while (group.word(0) == 0) usleep(1000);
+      return "";
+    }
+    std::chrono::milliseconds took;
+    const std::string error = WaitFor(heap.get(), 1, &took);
+    group.word(0) = 1;
+    return took < 1100ms ? error : "too late: " + error;
+  });
+  CHECK(group.Join(0) == "process 1 gave up: disk on fire; here: gate at 0");
+  CHECK(group.Join(1) == "");
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

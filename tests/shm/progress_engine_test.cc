@@ -1,0 +1,234 @@
+// What the engine does with operations that finish.
+#include "xla_patch/shm/progress_engine.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <memory>
+
+#include "tests/shm/gate_operation.h"
+#include "tests/shm/test_heap.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using testing::GateOperation;
+using testing::HeapOfOneProcess;
+using testing::Outcome;
+using namespace std::chrono_literals;
+
+constexpr size_t kBytes = 1 << 20;
+
+TEST_CASE("An operation that is ready finishes inline, with no thread involved") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> gate{1};
+  GateOperation operation(&gate);
+  std::string error;
+  CHECK(engine.TryInline(operation, &error));
+  CHECK(error.empty());
+}
+
+TEST_CASE("An operation that is not ready stays with its caller, without an error") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> gate{0};
+  GateOperation operation(&gate);
+  std::string error;
+  CHECK_FALSE(engine.TryInline(operation, &error));
+  CHECK(error.empty());
+}
+
+// Takes its time, and says that it gets further.
+class SlowOperation : public Operation {
+ public:
+  // Is done at its `polls`-th Poll, each of which takes `each`.
+  SlowOperation(int polls, std::chrono::milliseconds each, bool moves) : left_(polls), each_(each), moves_(moves) {}
+  bool Poll() override {
+    std::this_thread::sleep_for(each_);
+    return --left_ <= 0;
+  }
+  bool moved() const override { return moves_; }
+  std::string Describe() const override { return "slow"; }
+  bool WaitsFor(int) const override { return false; }
+  void Abandon() override {}
+
+ private:
+  int left_;
+  const std::chrono::milliseconds each_;
+  const bool moves_;
+};
+
+TEST_CASE("An operation that gets further may take longer than one that waits, but not for ever") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 60ms, 10s);
+  std::string error;
+  SlowOperation waits(5, 30ms, false), moves(5, 30ms, true), endless(1000, 30ms, true);
+  CHECK_FALSE(engine.TryInline(waits, &error));
+  CHECK(engine.TryInline(moves, &error));
+  CHECK_FALSE(engine.TryInline(endless, &error));
+  CHECK(error.empty());
+}
+
+TEST_CASE("A submitted operation completes once, after its signal, and is destroyed before its completion") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> gate{0};
+  std::atomic<bool> destroyed{false};
+  auto operation = std::make_unique<GateOperation>(&gate);
+  operation->destroyed = &destroyed;
+  std::atomic<int> calls{0};
+  bool destroyed_first = false;
+  Outcome outcome;
+  engine.Submit(std::move(operation), [&](const std::string& error) {
+    destroyed_first = destroyed;
+    ++calls;
+    outcome.Set(error);
+  });
+  std::this_thread::sleep_for(20ms);
+  CHECK(calls == 0);
+  gate = 1;
+  Ring(heap->OwnBell());
+  CHECK(outcome.Get() == "");
+  CHECK(destroyed_first);
+  CHECK(calls == 1);
+}
+
+TEST_CASE("A signal wakes a sleeping engine at once") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 0us, 10s);
+  std::chrono::nanoseconds slowest{0};
+  for (int round = 0; round < 50; ++round) {
+    std::atomic<uint64_t> gate{0};
+    Outcome outcome;
+    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const std::string& error) { outcome.Set(error); });
+    while (heap->OwnBell().sleepers == 0) std::this_thread::yield();
+    const auto start = std::chrono::steady_clock::now();
+    gate = 1;
+    Ring(heap->OwnBell());
+    CHECK(outcome.Get() == "");
+    slowest = std::max(slowest, std::chrono::steady_clock::now() - start);
+  }
+  // A lost ring costs the whole 100 ms of a sleep, every time.
+  CHECK(slowest < 5s);
+}
+
+TEST_CASE("An operation submitted while the engine sleeps on another is taken up at once") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 0us, 30s);
+  std::atomic<uint64_t> never{0}, ready{1};
+  Outcome stuck;
+  engine.Submit(std::make_unique<GateOperation>(&never), [&](const std::string& error) { stuck.Set(error); });
+  const auto start = std::chrono::steady_clock::now();
+  for (int round = 0; round < 300; ++round) {
+    if (round % 3 == 0) {
+      while (heap->OwnBell().sleepers == 0) std::this_thread::yield();
+    }
+    Outcome outcome;
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& error) { outcome.Set(error); });
+    CHECK(outcome.Get() == "");
+  }
+  CHECK(std::chrono::steady_clock::now() - start < 10s);  // 300 lost rings would take 30 s
+  never = 1;
+  Ring(heap->OwnBell());
+  CHECK(stuck.Get() == "");
+}
+
+TEST_CASE("A completion that runs long stops nothing else") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 30s);
+  std::atomic<uint64_t> first{0}, second{0};
+  Outcome second_done, first_done;
+  engine.Submit(std::make_unique<GateOperation>(&first), [&](const std::string&) {
+    second = 1;
+    Ring(heap->OwnBell());
+    first_done.Set(second_done.Get());  // returns only when another thread has completed the second
+  });
+  engine.Submit(std::make_unique<GateOperation>(&second), [&](const std::string& error) { second_done.Set(error); });
+  first = 1;
+  Ring(heap->OwnBell());
+  CHECK(first_done.Get() == "");
+}
+
+TEST_CASE("Completions that run long do not stop operations that come later either") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 30s);
+  constexpr int kDepth = 8;
+  std::atomic<uint64_t> ready{1};
+  Outcome release, all;
+  std::atomic<int> left{kDepth};
+  for (int i = 0; i < kDepth; ++i) {
+    Outcome entered;
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string&) {
+      entered.Set("");
+      release.Get();
+      if (--left == 0) all.Set("");
+    });
+    CHECK(entered.Get() == "");
+  }
+  release.Set("");
+  CHECK(all.Get() == "");
+}
+
+TEST_CASE("Completions of operations that finish together may wait for each other") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 30s);
+  std::atomic<uint64_t> ready{0};
+  Outcome entered[2], left[2];
+  for (int i = 0; i < 2; ++i) {
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&entered, &left, i](const std::string&) {
+      entered[i].Set("");
+      left[i].Set(entered[1 - i].Get());
+    });
+  }
+  ready = 1;
+  Ring(heap->OwnBell());
+  CHECK(left[0].Get() == "");
+  CHECK(left[1].Get() == "");
+}
+
+TEST_CASE("Completions may submit further operations, thousands deep") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 5us, 30s);
+  std::atomic<uint64_t> ready{1};
+  std::atomic<int> left{20000};
+  Outcome done;
+  std::function<void(const std::string&)> next = [&](const std::string& error) {
+    if (!error.empty() || --left == 0) return done.Set(error);
+    engine.Submit(std::make_unique<GateOperation>(&ready), next);
+  };
+  engine.Submit(std::make_unique<GateOperation>(&ready), next);
+  CHECK(done.Get() == "");
+}
+
+TEST_CASE("Many threads submit at once and every completion comes exactly once") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 5us, 30s);
+  constexpr int kThreads = 4, kEach = 3000;
+  std::vector<std::atomic<uint64_t>> gates(kThreads * kEach);
+  std::vector<std::atomic<int>> calls(kThreads * kEach);
+  std::atomic<int> finished{0};
+  Outcome all;
+  testing::RunPes(kThreads, [&](int thread) {
+    for (int i = 0; i < kEach; ++i) {
+      const int index = thread * kEach + i;
+      engine.Submit(std::make_unique<GateOperation>(&gates[index]), [&, index](const std::string&) {
+        ++calls[index];
+        if (++finished == kThreads * kEach) all.Set("");
+      });
+      if (i >= 5) {
+        gates[index - 5] = 1;
+        Ring(heap->OwnBell());
+      }
+    }
+    for (int i = kEach - 5; i < kEach; ++i) gates[thread * kEach + i] = 1;
+    Ring(heap->OwnBell());
+  });
+  CHECK(all.Get() == "");
+  bool once = true;
+  for (const auto& count : calls) once &= count == 1;
+  CHECK(once);
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

@@ -1,0 +1,122 @@
+// What Segment::Attach refuses, and in which words.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <functional>
+#include <utility>
+
+#include "tests/shm/process_group.h"
+#include "tests/shm/test_heap.h"
+#include "xla_patch/shm/segment.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using testing::RandomJobKey;
+
+constexpr size_t kBytes = 64 << 10;
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+// The error of attaching to a good segment that `spoil` was let loose on.
+std::string ErrorAfter(const std::function<void(SegmentHeader&, const std::string& path)>& spoil) {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto owner = Segment::Create(key, 0, kBytes, &error);
+  REQUIRE_MESSAGE(owner != nullptr, error);
+  spoil(owner->header(), "/dev/shm" + SegmentName(key, 0));
+  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  CHECK(Contains(error, SegmentName(key, 0)));
+  return error;
+}
+
+TEST_CASE("An attached segment is the same memory") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto owner = Segment::Create(key, 7, kBytes, &error);
+  const auto other = Segment::Attach(key, 7, &error);
+  REQUIRE_MESSAGE(other != nullptr, error);
+  CHECK(other->payload_bytes() == owner->payload_bytes());
+  CHECK(other->header().process == 7);
+  CHECK(other->OwnerAlive());
+  owner->payload()[kBytes - kPageBytes - 1] = 'z';
+  CHECK(other->payload()[kBytes - kPageBytes - 1] == 'z');
+}
+
+TEST_CASE("A segment that nobody made is not found") {
+  std::string error;
+  CHECK(Segment::Attach(RandomJobKey(), 5, &error) == nullptr);
+  CHECK(Contains(error, "of process 5"));
+  CHECK(Contains(error, "No such file"));
+}
+
+TEST_CASE("A segment of another job key under our name is refused") {
+  CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.job_key[1] ^= 1; }), "another job"));
+}
+
+TEST_CASE("A segment of another process under our name is refused") {
+  CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.process = 1; }), "another job"));
+}
+
+TEST_CASE("A segment that others may write is refused") {
+  CHECK(Contains(ErrorAfter([](SegmentHeader&, const std::string& path) { chmod(path.c_str(), 0666); }), "mode"));
+}
+
+TEST_CASE("A truncated segment is refused before it is touched") {
+  CHECK(Contains(
+      ErrorAfter([](SegmentHeader&, const std::string& path) { REQUIRE(truncate(path.c_str(), kBytes / 2) == 0); }),
+      "size"));
+  CHECK(Contains(
+      ErrorAfter([](SegmentHeader&, const std::string& path) { REQUIRE(truncate(path.c_str(), kPageBytes) == 0); }),
+      "only 4096 bytes"));
+}
+
+TEST_CASE("A segment still being made, or something else altogether, is refused") {
+  CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.magic.store(0); }),
+                 "not an xla-shmem segment"));
+}
+
+TEST_CASE("A segment of another layout version is refused with both versions") {
+  const std::string error = ErrorAfter([](SegmentHeader& header, const std::string&) { header.version = 77; });
+  CHECK(Contains(error, "version is 77"));
+  CHECK(Contains(error, "ours is " + std::to_string(kSegmentVersion)));
+}
+
+TEST_CASE("A symlink is not followed") {
+  const JobKey real = RandomJobKey(), fake = RandomJobKey();
+  std::string error;
+  const auto owner = Segment::Create(real, 0, kBytes, &error);
+  const std::string link = "/dev/shm" + SegmentName(fake, 0);
+  REQUIRE(symlink(("/dev/shm" + SegmentName(real, 0)).c_str(), link.c_str()) == 0);
+  CHECK(Segment::Attach(fake, 0, &error) == nullptr);
+  CHECK(Contains(error, "symbolic link"));
+  // Nor does creating write through it.
+  CHECK(Segment::Create(fake, 0, kBytes, &error) == nullptr);
+  unlink(link.c_str());
+}
+
+TEST_CASE("Another user's segment is refused, by name of that user, and never swept") {
+  if (getuid() != 0) return;  // only root can be two users
+  constexpr uid_t kNobody = 65534;
+  const JobKey key = RandomJobKey();
+  const std::string ours = SegmentName(key, 0);
+  testing::ProcessGroup child(1);
+  child.Start([&](int) -> std::string {
+    if (setuid(kNobody) != 0) return "setuid failed";
+    const int file = shm_open(ours.c_str(), O_RDWR | O_CREAT | O_EXCL, 0600);
+    return file >= 0 && ftruncate(file, kBytes) == 0 ? "made" : "not made";
+  });
+  REQUIRE(child.Join(0) == "made");
+  std::string error;
+  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  CHECK(Contains(error, "belongs to user 65534"));
+  SweepStale();
+  CHECK(testing::SegmentsOf(key).size() == 1);
+  shm_unlink(ours.c_str());
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

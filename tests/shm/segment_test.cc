@@ -1,0 +1,226 @@
+// Life and death of a segment: creation, unlinking, sweeping after dead owners.
+#include "xla_patch/shm/segment.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "tests/shm/process_group.h"
+#include "tests/shm/test_heap.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using testing::ProcessGroup;
+using testing::RandomJobKey;
+using testing::SegmentsOf;
+
+constexpr size_t kBytes = 64 << 10;
+
+bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+TEST_CASE("A job key survives its own hex and nothing else is a key") {
+  const JobKey key = RandomJobKey();
+  JobKey parsed;
+  REQUIRE(JobKey::Parse(key.Hex(), &parsed));
+  CHECK(parsed.words[0] == key.words[0]);
+  CHECK(parsed.words[1] == key.words[1]);
+  CHECK_FALSE(JobKey::Parse("", &parsed));
+  CHECK_FALSE(JobKey::Parse(key.Hex() + "0", &parsed));
+  CHECK_FALSE(JobKey::Parse(std::string(31, 'a') + "G", &parsed));
+  CHECK_FALSE(JobKey::Parse("0x" + std::string(30, '1'), &parsed));
+}
+
+TEST_CASE("A segment is private to its user and as long as asked") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto segment = Segment::Create(key, 3, kBytes, &error);
+  REQUIRE_MESSAGE(segment != nullptr, error);
+  CHECK(segment->payload_bytes() == kBytes - kPageBytes);
+  struct stat status;
+  REQUIRE(stat(("/dev/shm" + SegmentName(key, 3)).c_str(), &status) == 0);
+  CHECK((status.st_mode & 07777) == 0600);
+  CHECK(status.st_uid == getuid());
+  CHECK(static_cast<size_t>(status.st_size) == kBytes);
+}
+
+TEST_CASE("A segment is fully backed when it is created") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  struct stat status;
+  REQUIRE(stat(("/dev/shm" + SegmentName(key, 0)).c_str(), &status) == 0);
+  CHECK(static_cast<size_t>(status.st_blocks) * 512 >= kBytes);
+}
+
+TEST_CASE("A second segment of the same job and process is refused and the first one stays") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto first = Segment::Create(key, 0, kBytes, &error);
+  CHECK(Segment::Create(key, 0, kBytes, &error) == nullptr);
+  CHECK(Contains(error, SegmentName(key, 0)));
+  CHECK(Contains(error, "File exists"));
+  CHECK(Contains(error, "XLA_SHMEM_JOB"));
+  CHECK(SegmentsOf(key).size() == 1);
+}
+
+TEST_CASE("More than /dev/shm has is an error that names the way out and leaves nothing") {
+  struct statvfs filesystem;
+  REQUIRE(statvfs("/dev/shm", &filesystem) == 0);
+  const size_t too_many = static_cast<size_t>(filesystem.f_blocks) * filesystem.f_frsize + (size_t{1} << 30);
+  const JobKey key = RandomJobKey();
+  std::string error;
+  CHECK(Segment::Create(key, 0, too_many, &error) == nullptr);
+  CHECK(Contains(error, std::to_string(too_many) + " bytes"));
+  CHECK(Contains(error, "No space left on device"));
+  CHECK(Contains(error, "XLA_SHMEM_HEAP_SIZE"));
+  CHECK(SegmentsOf(key).empty());
+}
+
+TEST_CASE("Signals do not make the creation of a segment fail") {
+  // tmpfs gives up backing a file when a signal is pending; a profiler's timer must not be an error.
+  struct sigaction ignore_in_handler = {}, before;
+  ignore_in_handler.sa_handler = [](int) {};
+  sigaction(SIGALRM, &ignore_in_handler, &before);
+  const itimerval often = {{0, 2000}, {0, 2000}}, never = {};
+  setitimer(ITIMER_REAL, &often, nullptr);
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto segment = Segment::Create(key, 0, 16 << 20, &error);
+  setitimer(ITIMER_REAL, &never, nullptr);
+  sigaction(SIGALRM, &before, nullptr);
+  CHECK_MESSAGE(segment != nullptr, error);
+}
+
+TEST_CASE("The last of the expected processes to attach unlinks the name") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto owner = Segment::Create(key, 0, kBytes, &error);
+  owner->NoteAttached(2);
+  CHECK(SegmentsOf(key).size() == 1);
+  const auto other = Segment::Attach(key, 0, &error);
+  REQUIRE_MESSAGE(other != nullptr, error);
+  other->NoteAttached(2);
+  CHECK(SegmentsOf(key).empty());
+  other->payload()[0] = 'x';
+  CHECK(owner->payload()[0] == 'x');
+}
+
+TEST_CASE("An owner that goes before the others came takes the name with it, an attacher does not") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  auto owner = Segment::Create(key, 0, kBytes, &error);
+  auto other = Segment::Attach(key, 0, &error);
+  other.reset();
+  CHECK(SegmentsOf(key).size() == 1);
+  owner.reset();
+  CHECK(SegmentsOf(key).empty());
+}
+
+TEST_CASE("A forked child that destroys its copy does not unlink its parent's segment") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  auto owner = Segment::Create(key, 0, kBytes, &error);
+  ProcessGroup child(1);
+  child.Start([&](int) {
+    owner.reset();
+    return std::string("done");
+  });
+  CHECK(child.Join(0) == "done");
+  CHECK(SegmentsOf(key).size() == 1);
+}
+
+TEST_CASE("Sweeping removes a killed owner's segment and leaves a living one's") {
+  const JobKey dead = RandomJobKey(), living = RandomJobKey();
+  std::string error;
+  const auto alive = Segment::Create(living, 0, kBytes, &error);
+  ProcessGroup child(1);
+  child.Start([&](int) {
+    const auto segment = Segment::Create(dead, 0, kBytes, &error);
+    raise(SIGKILL);
+    return error;
+  });
+  CHECK(child.Join(0) == "signal 9");
+  CHECK(SegmentsOf(dead).size() == 1);
+  CHECK(SweepStale() >= 1);
+  CHECK(SegmentsOf(dead).empty());
+  CHECK(SegmentsOf(living).size() == 1);
+}
+
+TEST_CASE("Sweeping removes what an owner left that was killed while it backed its memory") {
+  const JobKey key = RandomJobKey();
+  ProcessGroup child(1);
+  child.Start([&](int) {
+    std::string error;
+    const auto segment = Segment::Create(key, 0, kBytes, &error);
+    segment->header().magic.store(0);  // as it is until everything is backed
+    raise(SIGKILL);
+    return error;
+  });
+  CHECK(child.Join(0) == "signal 9");
+  SweepStale();
+  CHECK(SegmentsOf(key).empty());
+}
+
+TEST_CASE("Sweeping leaves alone what is not certainly a dead owner's") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  SegmentHeader& header = segment->header();
+  SUBCASE("no owner known yet") { header.pid.store(0); }
+  SUBCASE("owner in another pid namespace") {
+    header.pid_namespace ^= 1;
+    header.pid.store(1 << 30);
+  }
+  SUBCASE("not our magic") {
+    header.magic.store(42);
+    header.pid.store(1 << 30);
+  }
+  SweepStale();
+  CHECK(SegmentsOf(key).size() == 1);
+  segment->Unlink();
+}
+
+TEST_CASE("A FIFO with a segment's name neither hangs nor fools anybody") {
+  const JobKey key = RandomJobKey();
+  const std::string path = "/dev/shm" + SegmentName(key, 0);
+  REQUIRE(mkfifo(path.c_str(), 0600) == 0);
+  SweepStale();
+  std::string error;
+  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  CHECK(Contains(error, "not a shared-memory object"));
+  unlink(path.c_str());
+}
+
+TEST_CASE("A reused pid is not taken for the owner") {
+  const JobKey key = RandomJobKey();
+  std::string error;
+  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  CHECK(segment->OwnerAlive());
+  segment->header().pid_start_time += 1;  // the same pid, started at another time
+  CHECK_FALSE(segment->OwnerAlive());
+  SweepStale();
+  CHECK(SegmentsOf(key).empty());
+}
+
+TEST_CASE("A zombie counts as exited") {
+  const pid_t child = fork();
+  if (child == 0) _exit(0);
+  siginfo_t info;
+  REQUIRE(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);  // it has exited, and nobody has reaped it
+  CHECK(ProcessStartTime(child) == 0);
+  waitpid(child, nullptr, 0);
+  CHECK(ProcessStartTime(child) == 0);
+  CHECK(ProcessStartTime(getpid()) != 0);
+}
+
+}  // namespace
+}  // namespace xla_shmem::host

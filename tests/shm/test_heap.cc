@@ -1,0 +1,83 @@
+#include "tests/shm/test_heap.h"
+
+#include <dirent.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "tests/doubles/host_api.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+[[noreturn]] void GiveUp(const std::string& error) {
+  fprintf(stderr, "%s\n", error.c_str());
+  abort();
+}
+
+}  // namespace
+
+host::JobKey RandomJobKey() {
+  std::random_device device;
+  auto word = [&] { return (static_cast<uint64_t>(device()) << 32) | device(); };
+  return {{word(), word()}};
+}
+
+std::unique_ptr<host::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe) {
+  std::string error;
+  std::vector<std::unique_ptr<host::Segment>> segments;
+  segments.push_back(host::Segment::Create(RandomJobKey(), 0, host::kPageBytes + n_pes * bytes_per_pe, &error));
+  if (segments[0] == nullptr) GiveUp(error);
+  segments[0]->NoteAttached(1);
+  std::unique_ptr<host::Heap> heap =
+      host::Heap::Create(std::move(segments), std::vector<int>(n_pes, 0), /*own_process=*/0, &error);
+  if (heap == nullptr) GiveUp(error);
+  return heap;
+}
+
+std::unique_ptr<host::Heap> HeapOfProcesses(ProcessGroup& group, const host::JobKey& job, int process, int processes,
+                                            size_t bytes_per_pe) {
+  std::string error;
+  std::vector<std::unique_ptr<host::Segment>> segments(processes);
+  segments[process] = host::Segment::Create(job, process, host::kPageBytes + bytes_per_pe, &error);
+  if (segments[process] == nullptr) GiveUp(error);
+  group.Meet();
+  std::vector<int> process_of_pe;
+  for (int other = 0; other < processes; ++other) {
+    if (other != process) segments[other] = host::Segment::Attach(job, other, &error);
+    if (segments[other] == nullptr) GiveUp(error);
+    segments[other]->NoteAttached(processes);
+    process_of_pe.push_back(other);
+  }
+  group.Meet();
+  std::unique_ptr<host::Heap> heap = host::Heap::Create(std::move(segments), process_of_pe, process, &error);
+  if (heap == nullptr) GiveUp(error);
+  return heap;
+}
+
+void RunPes(int n_pes, const std::function<void(int pe)>& body) {
+  std::vector<std::thread> threads;
+  for (int pe = 0; pe < n_pes; ++pe) {
+    threads.emplace_back([&body, pe] {
+      host::BindPe(pe);
+      body(pe);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::string> SegmentsOf(const host::JobKey& job) {
+  std::vector<std::string> names;
+  DIR* directory = opendir("/dev/shm");
+  while (const dirent* entry = readdir(directory)) {
+    const std::string name = entry->d_name;
+    if (name.find(job.Hex()) != std::string::npos) names.push_back(name);
+  }
+  closedir(directory);
+  return names;
+}
+
+}  // namespace xla_shmem::testing

@@ -1,0 +1,200 @@
+// All-gather, reduce-scatter, all-to-all and broadcast, each at the sizes where the way of its messages changes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "tests/shm/test_heap.h"
+#include "tests/thunks/cpu/group_transfers.h"
+#include "tests/thunks/cpu/job.h"
+#include "xla_patch/thunks/cpu/all_gather.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+// Empty, tiny, the most a mailbox takes and more, one slot, several slots; none a multiple of an element.
+constexpr size_t kSizes[] = {0, 1, 8192, 8193, 20000, 5 * kSlotBytes + 3};
+constexpr Placement kPlacements[] = {Placement::kApart, Placement::kInPlace, Placement::kShifted, Placement::kRotated};
+
+std::vector<int> World(int n) {
+  std::vector<int> group(n);
+  std::iota(group.begin(), group.end(), 0);
+  return group;
+}
+
+MessageKey NextKey() {
+  static uint64_t operation = 0;
+  return {++operation, 1};
+}
+
+// Runs one operation in each group at once; `make(key, pe, group)` gives a PE's part in it.
+template <typename Make>
+void Check(Job& job, const Groups& groups, Make make) {
+  const MessageKey key = NextKey();
+  RunPes(job.n_pes(), [&](int pe) {
+    for (const std::vector<int>& group : groups) {
+      if (std::find(group.begin(), group.end(), pe) == group.end()) continue;
+      const std::unique_ptr<Transfer> transfer = make(key, pe, group);
+      CHECK(job.Finish(transfer->Begin(job.context(pe))) == "");
+      CHECK(transfer->Verdict() == "");
+    }
+  });
+}
+
+// Jobs whose messages are read directly, and whose messages are staged and whose own parts are copied past the caches.
+template <typename Body>
+void InBothJobs(int n_pes, Body body) {
+  for (const auto single_copy : {host::SingleCopy::kAlways, host::SingleCopy::kOff}) {
+    JobOptions options;
+    options.n_pes = n_pes;
+    options.single_copy = single_copy;
+    if (single_copy == host::SingleCopy::kOff) options.cache_share = 1;
+    Job job(options);
+    const size_t before = job.FreeBlocks(0, options.arena_bytes);
+    body(job);
+    CHECK(job.FreeBlocks(0, options.arena_bytes) == before);
+  }
+}
+
+const Groups kWhole = {{0, 1, 2}};
+const Groups kUneven = {{3, 0, 1}, {2}};
+
+TEST_CASE("An all-gather puts every member's operand at its place, in groups of any order, in place or not") {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kWhole, kUneven}) {
+      for (size_t size : kSizes) {
+        for (Placement placement : kPlacements) {
+          Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
+            return std::make_unique<AllGatherTransfer>(key, pe, group, std::vector<size_t>{size}, placement);
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("A reduce-scatter gives every member the bits of Reduce in group order, and may write into its operand") {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
+      for (size_t size : kSizes) {
+        for (Placement placement : kPlacements) {
+          Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
+            const Reduction reduction{ReductionKind::kSum, group, {ElementType::kF32}, {size / 4}};
+            return std::make_unique<ReduceScatterTransfer>(key, pe, reduction, placement);
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
+      for (size_t size : kSizes) {
+        for (Placement placement : kPlacements) {
+          for (bool array_form : {true, false}) {
+            Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
+              return std::make_unique<AllToAllTransfer>(key, pe, group, std::vector<size_t>{size}, array_form,
+                                                        placement);
+            });
+          }
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("A broadcast gives all members what the first one has") {
+  InBothJobs(4, [](Job& job) {
+    for (const Groups& groups : {Groups{World(4)}, kUneven}) {
+      for (size_t size : kSizes) {
+        for (Placement placement : kPlacements) {
+          Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
+            return std::make_unique<BroadcastTransfer>(key, pe, group, std::vector<size_t>{size}, placement);
+          });
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("A PE in no group of a broadcast gets zeros, also over its own operand") {
+  Job job({1});
+  for (Placement placement : kPlacements) {
+    BroadcastTransfer transfer(NextKey(), 0, {}, {100, 0, 70000}, placement);
+    CHECK(job.Finish(transfer.Begin(job.context(0))) == "");
+    CHECK(transfer.Verdict() == "");
+  }
+}
+
+TEST_CASE("Combined buffers of mixed sizes travel as one message in every collective") {
+  const std::vector<size_t> sizes = {3, 0, 70000, 64, 129, 8192};
+  InBothJobs(3, [&](Job& job) {
+    for (Placement placement : kPlacements) {
+      Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
+        return std::make_unique<AllGatherTransfer>(key, pe, group, sizes, placement);
+      });
+      Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
+        return std::make_unique<AllToAllTransfer>(key, pe, group, sizes, pe >= 0, placement);
+      });
+      Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
+        return std::make_unique<BroadcastTransfer>(key, pe, group, sizes, placement);
+      });
+      Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
+        const Reduction reduction{ReductionKind::kMax,
+                                  group,
+                                  {ElementType::kF64, ElementType::kPred, ElementType::kBf16, ElementType::kS8},
+                                  {9000, 3, 0, 129}};
+        return std::make_unique<ReduceScatterTransfer>(key, pe, reduction, placement);
+      });
+    }
+  });
+}
+
+TEST_CASE("A member that never comes is named by every collective") {
+  for (size_t size : {100, 100000}) {
+    JobOptions options;
+    options.n_pes = 3;
+    options.deadline = std::chrono::milliseconds(100);
+    options.single_copy = host::SingleCopy::kOff;
+    const std::vector<int> group = {2, 0};
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    transfers.push_back(
+        std::make_unique<AllGatherTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, Placement::kApart));
+    transfers.push_back(
+        std::make_unique<AllToAllTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, true, Placement::kInPlace));
+    transfers.push_back(
+        std::make_unique<BroadcastTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, Placement::kApart));
+    transfers.push_back(std::make_unique<ReduceScatterTransfer>(
+        NextKey(), 0, Reduction{ReductionKind::kSum, group, {ElementType::kS8}, {size}}, Placement::kApart));
+    for (const auto& transfer : transfers) {
+      Job job(options);
+      const std::string error = job.Finish(transfer->Begin(job.context(0)));
+      INFO(error);
+      CHECK(error.find("on PE 0, execution 1; not arrived at this operation: PE 2; gave up after") !=
+            std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("The same operation runs again thousands of times, with PEs that run ahead of each other") {
+  Job job({3});
+  RunPes(3, [&](int pe) {
+    for (uint64_t execution = 1; execution <= 2000; ++execution) {
+      const size_t size = execution % 40 == 0 ? 30000 : 24;
+      AllGatherTransfer transfer({5000000, execution}, pe, {0, 1, 2}, {size}, Placement::kInPlace);
+      const std::string error = job.Finish(transfer.Begin(job.context(pe)));
+      if (error != "") FAIL(error);
+      if (transfer.Verdict() != "") FAIL("execution " << execution << ": " << transfer.Verdict());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing

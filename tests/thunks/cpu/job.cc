@@ -1,0 +1,65 @@
+#include "tests/thunks/cpu/job.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "tests/shm/gate_operation.h"
+#include "tests/shm/test_heap.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+size_t CountBlocks(SlotPool* pool, size_t bytes) {
+  std::vector<char*> blocks;
+  while (char* block = pool->Take(bytes)) blocks.push_back(block);
+  for (char* block : blocks) pool->Return(block, bytes);
+  return blocks.size();
+}
+
+}  // namespace
+
+Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
+
+Job::Job(const JobOptions& options, std::unique_ptr<host::Heap> heap) : heap_(std::move(heap)) {
+  std::string error;
+  pes_ = LocalPes::Create(
+      {options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes, options.cache_share},
+      heap_.get(), &error);
+  if (pes_ == nullptr) {
+    fprintf(stderr, "%s\n", error.c_str());
+    abort();
+  }
+  engine_ = std::make_unique<host::ProgressEngine>(heap_.get(), options.spin, options.deadline);
+}
+
+Job::~Job() = default;
+
+size_t Job::HeapBytes(const JobOptions& options) {
+  // As much mail as in a large heap.
+  const size_t mail = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
+  const size_t bytes = mail + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
+  return (bytes + (256 << 10)) / host::kPageBytes * host::kPageBytes;
+}
+
+void Job::Start(std::unique_ptr<Operation> operation, host::ProgressEngine::Completion done) {
+  std::string error;
+  if (engine_->TryInline(*operation, &error) || !error.empty()) {
+    operation.reset();
+    done(error);
+  } else {
+    engine_->Submit(std::move(operation), std::move(done));
+  }
+}
+
+std::string Job::Finish(std::unique_ptr<Operation> operation) {
+  Outcome outcome;
+  Start(std::move(operation), [&](const std::string& error) { outcome.Set(error); });
+  return outcome.Get();
+}
+
+size_t Job::FreeBlocks(int pe, size_t bytes) { return CountBlocks(context(pe).slots, bytes); }
+
+size_t Job::FreeReserveBlocks(int pe, size_t bytes) { return CountBlocks(context(pe).reserve, bytes); }
+
+}  // namespace xla_shmem::testing

@@ -1,0 +1,60 @@
+// A job for tests: a heap, and for every local PE what its operations share. With one process every PE is a thread.
+#ifndef XLA_SHMEM_TESTS_THUNKS_CPU_JOB_H_
+#define XLA_SHMEM_TESTS_THUNKS_CPU_JOB_H_
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/progress_engine.h"
+#include "xla_patch/thunks/cpu/local_pes.h"
+
+namespace xla_shmem::testing {
+
+struct JobOptions {
+  int n_pes = 2;
+  size_t arena_bytes = 4 << 20;  // of each PE's slots
+  size_t reserve_bytes = 1 << 20;
+  std::chrono::microseconds spin{20};
+  std::chrono::milliseconds deadline{30000};
+  host::SingleCopy single_copy = host::SingleCopy::kAuto;
+  bool huge_pages = true;
+  size_t cache_share = 0;  // as the system tells
+};
+
+class Job {
+ public:
+  // All PEs live in this process.
+  explicit Job(const JobOptions& options = {});
+  // The local PEs of `heap`, which HeapBytes(options) were asked for.
+  Job(const JobOptions& options, std::unique_ptr<host::Heap> heap);
+  ~Job();
+
+  static size_t HeapBytes(const JobOptions& options);
+
+  int n_pes() const { return heap_->n_pes(); }
+  host::Heap& heap() { return *heap_; }
+  host::ProgressEngine& engine() { return *engine_; }
+  const PeContext& context(int pe) const { return *pes_->context(pe); }
+
+  // Polls inline, then submits: what an FFI handler does. `done` gets "" or the error.
+  void Start(std::unique_ptr<Operation> operation, host::ProgressEngine::Completion done);
+  // Start, then wait here. Returns "" or the error.
+  std::string Finish(std::unique_ptr<Operation> operation);
+
+  // How many blocks of `bytes` the PE's arena would give now: tells a leak.
+  size_t FreeBlocks(int pe, size_t bytes);
+  size_t FreeReserveBlocks(int pe, size_t bytes);
+
+ private:
+  std::unique_ptr<host::Heap> heap_;
+  std::unique_ptr<host::ProgressEngine> engine_;
+  std::unique_ptr<LocalPes> pes_;
+};
+
+}  // namespace xla_shmem::testing
+
+#endif  // XLA_SHMEM_TESTS_THUNKS_CPU_JOB_H_

@@ -1,0 +1,67 @@
+// A receiver that finds, in the middle of a job, that it cannot read its sender's memory.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/shm/test_heap.h"
+#include "tests/thunks/cpu/job.h"
+#include "xla_patch/thunks/cpu/channel.h"
+#include "xla_patch/thunks/cpu/collective_permute.h"
+#include "xla_patch/thunks/cpu/mailboxes.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+constexpr MessageKey kKey{11, 1};
+constexpr size_t kBytes = 200000 / 64 * 64;
+
+// The sender's side by hand: offers memory that is not there, is refused, and stages the message instead.
+std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& message) {
+  const Mail mail = context.mail->Claim(1, kKey);
+  *reinterpret_cast<uint64_t*>(mail.data) = 16;  // an address that nobody has mapped
+  context.mail->Post(1, mail, kKey, kBytes, kBytes, MailKind::kDirect);
+  while (mail.entry->taken.load() == 0) usleep(100);
+  if (mail.entry->taken.load() != kRefused) return "the receiver did not refuse";
+  context.mail->Free(mail);
+  if (context.mail->ReadsDirectly(1) != host::DirectReads::kNone) return "the receiver still says that it reads";
+  SendChannel channel;
+  while (!channel.Open(context, 1, kKey)) usleep(100);
+  for (size_t at = 0; at < kBytes; at += channel.slot_bytes()) {
+    char* slot;
+    while ((slot = channel.FreeSlot()) == nullptr) usleep(10);
+    memcpy(slot, message.data() + at, std::min(channel.slot_bytes(), kBytes - at));
+    channel.Signal(context);
+  }
+  return "";
+}
+
+TEST_CASE("A message whose memory cannot be read is refused, granted slots, and arrives through them") {
+  const host::JobKey key = RandomJobKey();
+  JobOptions options;
+  options.single_copy = host::SingleCopy::kAlways;
+  ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    Job job(options, HeapOfProcesses(group, key, rank, 2, Job::HeapBytes(options)));
+    group.Meet();
+    std::vector<char> message(kBytes);
+    for (size_t i = 0; i < kBytes; ++i) message[i] = static_cast<char>(i * 7 + i / 256);
+    std::string verdict;
+    if (rank == 0) {
+      verdict = SendAfterRefusal(job.context(0), message);
+    } else {
+      std::vector<char> result(kBytes);
+      PermuteArguments arguments{kKey, "refused", 0, -1, {result.data()}, {result.data()}, {kBytes}};
+      verdict = job.Finish(std::make_unique<PermuteOperation>(&job.context(1), arguments));
+      if (verdict.empty() && result != message) verdict = "wrong bytes";
+    }
+    group.Meet();
+    return verdict;
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing

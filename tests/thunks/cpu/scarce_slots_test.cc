@@ -1,0 +1,207 @@
+// Operations whose PEs have little or very unequal room for slots: smaller geometries, the reserve, and waiting for a
+// block.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "tests/shm/gate_operation.h"
+#include "tests/shm/test_heap.h"
+#include "tests/thunks/cpu/job.h"
+#include "tests/thunks/cpu/traffic.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 + (64 << 10), kSmallest = 64 + (4 << 10);
+
+// Everything that does not fit a mailbox is to be staged.
+JobOptions Staged(int n_pes = 2) {
+  JobOptions options;
+  options.n_pes = n_pes;
+  options.single_copy = host::SingleCopy::kOff;
+  return options;
+}
+
+// Takes blocks away until the PE's arena gives nothing larger than `largest` bytes, and one block of that if any.
+void LeaveOnly(Job& job, int pe, size_t largest) {
+  SlotPool* slots = job.context(pe).slots;
+  char* kept = largest == 0 ? nullptr : slots->Take(largest);
+  for (size_t bytes = 4 << 20; bytes >= 256; bytes /= 2) {
+    while (slots->Take(bytes) != nullptr) {
+    }
+  }
+  if (kept != nullptr) slots->Return(kept, largest);
+}
+
+TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest ones from the reserve") {
+  Job job(Staged());
+  BlockSet set;
+  const PeContext& context = job.context(0);
+  REQUIRE(TakeBlocks(context, 8 << 20, 1, &set));
+  CHECK(set.geometry.slot_bytes == kSlotBytes);
+  CHECK(set.geometry.num_slots == kSlotsInFlight);
+  ReturnBlocks(set);
+  LeaveOnly(job, 0, kSmall);
+  BlockSet small;
+  REQUIRE(TakeBlocks(context, 8 << 20, 1, &small));
+  CHECK(small.geometry.slot_bytes == 64 << 10);
+  CHECK(small.geometry.num_slots == 1);
+  BlockSet smallest;
+  REQUIRE(TakeBlocks(context, 8 << 20, 3, &smallest));
+  CHECK(smallest.geometry.slot_bytes == 4 << 10);
+  CHECK(smallest.pool == context.reserve);
+  ReturnBlocks(smallest);
+  while (context.reserve->Take(kSmallest) != nullptr) {
+  }
+  BlockSet none;
+  CHECK_FALSE(TakeBlocks(context, 8 << 20, 1, &none));
+  CHECK(none.blocks.empty());
+}
+
+TEST_CASE("Where PEs share cores a single message gets more slots, if there are as many") {
+  Job job(Staged());
+  PeContext context = job.context(0);
+  context.is_crowded = true;
+  const auto taken = [&](size_t payload, size_t count) {
+    BlockSet set;
+    REQUIRE(TakeBlocks(context, payload, count, &set));
+    ReturnBlocks(set);
+    return set.geometry.num_slots;
+  };
+  CHECK(taken(8 << 20, 1) == kCrowdedSlotsInFlight);
+  CHECK(taken(1 << 20, 1) == 9);  // all of it
+  CHECK(taken(8 << 20, 2) == kSlotsInFlight);
+  LeaveOnly(job, 0, 512 << 10);
+  CHECK(taken(8 << 20, 1) == kSlotsInFlight);
+}
+
+TEST_CASE("A set that cannot be complete takes nothing") {
+  JobOptions options = Staged();
+  options.reserve_bytes = 64 << 10;
+  Job job(options);
+  LeaveOnly(job, 0, 0);
+  const size_t before = job.FreeReserveBlocks(0, kSmallest);
+  BlockSet set;
+  CHECK_FALSE(TakeBlocks(job.context(0), 1 << 20, before + 1, &set));
+  CHECK(job.FreeReserveBlocks(0, kSmallest) == before);
+}
+
+TEST_CASE("In-place rings in which every PE has slots of another size do not lock up") {
+  std::mt19937 random(3);
+  for (int round = 0; round < 60; ++round) {
+    const int n = 2 + static_cast<int>(random() % 5);
+    Job job(Staged(n));
+    const size_t choices[] = {kLarge, kSmall, 0};
+    for (int pe = 0; pe < n; ++pe) LeaveOnly(job, pe, choices[random() % 3]);
+    std::vector<int> target_of(n);
+    for (int pe = 0; pe < n; ++pe) target_of[pe] = (pe + 1) % n;
+    std::vector<size_t> bytes(1 + random() % 4);
+    for (size_t& size : bytes) size = random() % (1 << (10 + random() % 11));
+    const auto placement = static_cast<Placement>(random() % 4);
+    RunPes(n, [&](int pe) {
+      PermuteTransfer transfer({1, 1}, pe, target_of, bytes, placement);
+      CHECK(job.Finish(transfer.Begin(job.context(pe))) == "");
+      CHECK(transfer.Verdict() == "");
+    });
+  }
+}
+
+TEST_CASE("All-reduces whose members have slots of different sizes agree on the smallest and do not lock up") {
+  std::mt19937 random(4);
+  for (int round = 0; round < 60; ++round) {
+    const int n = 2 + static_cast<int>(random() % 4);
+    Job job(Staged(n));
+    const size_t choices[] = {kLarge, kSmall, 0};
+    for (int pe = 0; pe < n; ++pe) LeaveOnly(job, pe, choices[random() % 3]);
+    Reduction reduction;
+    reduction.group.resize(n);
+    std::iota(reduction.group.begin(), reduction.group.end(), 0);
+    std::shuffle(reduction.group.begin(), reduction.group.end(), random);
+    reduction.types.assign(1 + random() % 3, ElementType::kF32);
+    for (size_t i = 0; i < reduction.types.size(); ++i) {
+      reduction.elements.push_back(random() % (1 << (5 + random() % 13)));
+    }
+    const Placement placement = random() % 2 == 0 ? Placement::kApart : Placement::kInPlace;
+    RunPes(n, [&](int pe) {
+      AllReduceTransfer transfer({1, 1}, pe, reduction, placement);
+      CHECK(job.Finish(transfer.Begin(job.context(pe))) == "");
+      CHECK(transfer.Verdict() == "");
+    });
+  }
+}
+
+TEST_CASE("An operation that finds even the reserve empty goes on when a block comes back") {
+  JobOptions options = Staged();
+  options.reserve_bytes = 8 << 10;
+  Job job(options);
+  LeaveOnly(job, 0, 0);
+  char* last = job.context(0).reserve->Take(kSmallest);
+  REQUIRE(last != nullptr);
+  PermuteTransfer first({1, 1}, 0, {1, 0}, {10000}, Placement::kInPlace),
+      second({1, 1}, 1, {1, 0}, {10000}, Placement::kInPlace);
+  Outcome first_done, second_done;
+  job.Start(first.Begin(job.context(0)), [&](const std::string& error) { first_done.Set(error); });
+  job.Start(second.Begin(job.context(1)), [&](const std::string& error) { second_done.Set(error); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  job.context(0).reserve->Return(last, kSmallest);
+  CHECK(first_done.Get() == "");
+  CHECK(second_done.Get() == "");
+  CHECK(first.Verdict() == "");
+  CHECK(second.Verdict() == "");
+}
+
+TEST_CASE("An operation that never gets a block says so and names the option") {
+  JobOptions options = Staged();
+  options.reserve_bytes = 8 << 10;
+  options.deadline = std::chrono::milliseconds(200);
+  Job job(options);
+  LeaveOnly(job, 0, 0);
+  REQUIRE(job.context(0).reserve->Take(kSmallest) != nullptr);
+  SUBCASE("permute") {
+    PermuteTransfer transfer({1, 1}, 0, {-1, 0}, {10000}, Placement::kApart);
+    const std::string error = job.Finish(transfer.Begin(job.context(0)));
+    CHECK(error.find("no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)") != std::string::npos);
+  }
+  SUBCASE("all-reduce") {
+    AllReduceTransfer transfer({1, 1}, 0, {ReductionKind::kSum, {0, 1}, {ElementType::kF32}, {5000}},
+                               Placement::kApart);
+    const std::string error = job.Finish(transfer.Begin(job.context(0)));
+    CHECK(error.find("no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)") != std::string::npos);
+  }
+}
+
+TEST_CASE("Many large permutes at once share an arena that holds two of them") {
+  JobOptions options = Staged();
+  options.n_pes = 3;
+  options.reserve_bytes = 2 << 20;
+  Job job(options);
+  constexpr int kOperations = 30;
+  RunPes(3, [&](int pe) {
+    std::vector<std::unique_ptr<PermuteTransfer>> transfers;
+    std::vector<Outcome> outcomes(kOperations);
+    std::vector<int> order(kOperations);
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), std::mt19937(pe));
+    for (int i = 0; i < kOperations; ++i) {
+      transfers.push_back(std::make_unique<PermuteTransfer>(MessageKey{static_cast<uint64_t>(i), 1}, pe,
+                                                            std::vector<int>{1, 2, 0}, std::vector<size_t>{1 << 20},
+                                                            i % 2 == 0 ? Placement::kInPlace : Placement::kApart));
+    }
+    for (int i : order) {
+      job.Start(transfers[i]->Begin(job.context(pe)),
+                [&outcomes, i](const std::string& error) { outcomes[i].Set(error); });
+    }
+    for (int i = 0; i < kOperations; ++i) {
+      CHECK(outcomes[i].Get() == "");
+      CHECK(transfers[i]->Verdict() == "");
+    }
+  });
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing

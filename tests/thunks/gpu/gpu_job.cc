@@ -1,0 +1,68 @@
+#include "tests/thunks/gpu/gpu_job.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/doubles/host_api.h"
+#include "tests/shm/test_heap.h"
+#include "tests/thunks/gpu/team_reduce_double.h"
+
+namespace xla_shmem::testing {
+
+GpuJob::GpuJob(const GpuJobOptions& options) {
+  const size_t heap_bytes = options.arena_bytes + (512 << 10);
+  heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / host::kPageBytes * host::kPageBytes);
+  std::string error;
+  if (!host::SetHeap(heap_.get()) || !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
+    abort();
+  }
+  const size_t arena = heap_->Allocate(options.arena_bytes);
+  const size_t staging = heap_->Allocate(std::max<size_t>(options.team_staging_bytes, 64));
+  if (arena == SIZE_MAX || staging == SIZE_MAX) abort();
+  for (int number = 0; number < options.n_pes; ++number) {
+    auto pe = std::make_unique<Pe>();
+    pe->cuda = std::make_unique<CudaDouble>(number + 1);
+    pe->device =
+        std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
+    if (!pe->device->LoadKernels("kernels.cu", &error)) abort();
+    const gpu::ScopedContext context(*pe->device);
+    Pe* raw = pe.get();
+    pe->watchdog = std::make_unique<gpu::Watchdog>(
+        pe->device.get(), options.deadline,
+        [raw](const std::string& reason, bool stuck) { raw->failures.push_back((stuck ? "stuck: " : "") + reason); });
+    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
+    gpu::TeamReductions reductions;
+    if (options.team_staging_bytes > 0) {
+      reductions = {&ShmemWithReductions(), &pe->teams, heap_->base(number) + staging, options.team_staging_bytes};
+    }
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->watchdog.get(), reductions);
+    pe->compute = pe->cuda->CreateStream();
+    pes_.push_back(std::move(pe));
+  }
+  if (options.team_staging_bytes > 0) {
+    RunPes(options.n_pes, [&](int number) {
+      std::string failure;
+      if (!pes_[number]->teams.Create(host::Api().shmem, &failure)) abort();
+    });
+  }
+}
+
+GpuJob::~GpuJob() {
+  // Watchdogs ask devices, devices run on doubles.
+  for (auto& pe : pes_) pe->transfers.reset();
+  for (auto& pe : pes_) pe->watchdog.reset();
+  pes_.clear();
+  host::SetHeap(nullptr);
+}
+
+bool GpuJob::Synchronize() {
+  bool idle = true;
+  for (auto& pe : pes_) idle &= pe->cuda->Synchronize();
+  for (size_t pe = 0; pe < pes_.size() && !idle; ++pe) {
+    fprintf(stderr, "PE %zu:%s\n", pe, pes_[pe]->cuda->Blocked().c_str());
+  }
+  return idle;
+}
+
+}  // namespace xla_shmem::testing

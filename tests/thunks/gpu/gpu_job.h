@@ -1,0 +1,62 @@
+// A job of GPUs for tests: doubles of the driver over the host implementation of NVSHMEM, one a PE, all in this
+// process.
+#ifndef XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_
+#define XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/shm/heap.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+
+namespace xla_shmem::testing {
+
+struct GpuJobOptions {
+  int n_pes = 2;
+  gpu::Puts puts = gpu::Puts::kDriver;
+  size_t arena_bytes = 256 << 10;
+  std::chrono::milliseconds deadline{20000};
+  size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
+};
+
+class GpuJob {
+ public:
+  explicit GpuJob(const GpuJobOptions& options);
+  ~GpuJob();
+
+  struct Pe {
+    std::unique_ptr<CudaDouble> cuda;
+    std::unique_ptr<gpu::Device> device;
+    std::unique_ptr<gpu::Watchdog> watchdog;
+    std::unique_ptr<gpu::PairRings> rings;
+    std::unique_ptr<gpu::Transfers> transfers;
+    gpu::Teams teams;
+    gpu::CudaStream compute;  // XLA's stream
+    std::vector<std::string> failures;
+  };
+
+  int n_pes() const { return static_cast<int>(pes_.size()); }
+  Pe& pe(int number) { return *pes_[number]; }
+  const gpu::PairLayout& layout() const { return layout_; }
+  // Runs until the streams of all PEs are idle; false if they do not become so.
+  bool Synchronize();
+
+ private:
+  std::unique_ptr<host::Heap> heap_;
+  gpu::PairLayout layout_;
+  std::vector<std::unique_ptr<Pe>> pes_;
+};
+
+// Runs `body` on the PE's device: with its context current, as XLA calls handlers.
+template <typename Body>
+auto OnDevice(GpuJob::Pe& pe, Body body) {
+  const gpu::ScopedContext context(*pe.device);
+  return body();
+}
+
+}  // namespace xla_shmem::testing
+
+#endif  // XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_

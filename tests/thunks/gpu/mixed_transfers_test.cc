@@ -1,0 +1,105 @@
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <thread>
+
+#include "tests/thunks/gpu/gpu_job.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+// What one operation of a random program leaves on one PE.
+struct Step {
+  int kind;   // 0: permute, 1: permute in place, 2: all-reduce, 3: self-joined permute, 4: self-joined all-reduce
+  int shift;  // of the permute's ring
+  size_t elements;
+};
+
+std::vector<Step> RandomProgram(unsigned seed, int n_pes) {
+  std::mt19937 random(seed);
+  std::vector<Step> program;
+  for (int i = 0; i < 24; ++i) {
+    const size_t elements = random() % 3 == 0 ? 40000 + random() % 60000 : 1 + random() % 3000;
+    program.push_back({static_cast<int>(random() % 5), 1 + static_cast<int>(random() % (n_pes - 1)), elements});
+  }
+  return program;
+}
+
+int32_t Value(int pe, size_t step, size_t element) {
+  return static_cast<int32_t>(pe * 1000003 + step * 7919 + element);
+}
+
+int32_t Expected(const Step& step, size_t number, int pe, int n_pes, size_t element) {
+  if (step.kind != 2 && step.kind != 4) return Value((pe + n_pes - step.shift) % n_pes, number, element);
+  int32_t sum = 0;
+  for (int member = 0; member < n_pes; ++member) sum += Value(member, number, element);
+  return sum;
+}
+
+// Starts everything, self-joined operations in between, and joins the rest at the end.
+void RunProgram(GpuJob& job, const std::vector<Step>& program) {
+  const int n = job.n_pes();
+  std::vector<std::vector<std::vector<int32_t>>> operands(n), results(n);
+  for (int pe = 0; pe < n; ++pe) {
+    for (size_t number = 0; number < program.size(); ++number) {
+      std::vector<int32_t>& values = operands[pe].emplace_back(program[number].elements);
+      for (size_t i = 0; i < values.size(); ++i) values[i] = Value(pe, number, i);
+      results[pe].emplace_back(program[number].elements, -1);
+    }
+  }
+  std::vector<int> group(n);
+  for (int pe = 0; pe < n; ++pe) group[pe] = pe;
+  std::vector<std::thread> hosts;
+  for (int pe = 0; pe < n; ++pe) {
+    hosts.emplace_back([&, pe] {
+      GpuJob::Pe& mine = job.pe(pe);
+      const gpu::ScopedContext context(*mine.device);
+      for (size_t number = 0; number < program.size(); ++number) {
+        const Step& step = program[number];
+        auto& result = step.kind == 1 ? operands[pe][number] : results[pe][number];
+        const gpu::StreamBuffers buffers{{reinterpret_cast<char*>(operands[pe][number].data())},
+                                         {reinterpret_cast<char*>(result.data())},
+                                         {step.elements * 4}};
+        const gpu::StreamPermute permute{"p", (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
+        const gpu::StreamAllReduce sum{"s", ReductionKind::kSum, group, {ElementType::kS32}, buffers};
+        std::string error;
+        if (step.kind <= 1) error = mine.transfers->StartPermute({number, 1}, permute, mine.compute);
+        if (step.kind == 2) error = mine.transfers->StartAllReduce({number, 1}, sum, mine.compute);
+        if (step.kind == 3) error = mine.transfers->ReplayPermute(permute, mine.compute);
+        if (step.kind == 4) error = mine.transfers->ReplayAllReduce(sum, mine.compute);
+        CHECK(error == "");
+      }
+      for (size_t number = 0; number < program.size(); ++number) {
+        if (program[number].kind <= 2) CHECK(mine.transfers->Finish({number, 1}, "f", mine.compute) == "");
+      }
+    });
+  }
+  for (std::thread& host : hosts) host.join();
+  REQUIRE(job.Synchronize());
+  for (int pe = 0; pe < n; ++pe) {
+    for (size_t number = 0; number < program.size(); ++number) {
+      const std::vector<int32_t>& seen = program[number].kind == 1 ? operands[pe][number] : results[pe][number];
+      size_t wrong = 0;
+      for (size_t i = 0; i < seen.size(); ++i) wrong += seen[i] != Expected(program[number], number, pe, n, i);
+      CAPTURE(number);
+      CAPTURE(program[number].kind);
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("Operations of all kinds may be under way at once, in random programs") {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    GpuJobOptions options;
+    options.n_pes = 2 + static_cast<int>(seed % 3);
+    options.puts = seed % 2 == 0 ? gpu::Puts::kDriver : gpu::Puts::kNvshmem;
+    options.arena_bytes = 256 << 10;
+    GpuJob job(options);
+    CAPTURE(seed);
+    RunProgram(job, RandomProgram(seed, options.n_pes));
+  }
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing

@@ -1,0 +1,77 @@
+#include "xla_patch/assigner/decision_trace.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "xla_patch/assigner/assigner.h"
+
+namespace xla_shmem {
+namespace {
+
+// Profiles in which a rule is asked.
+constexpr int kBlog = 1, kDomain = 2, kTuned = 4, kAll = kBlog | kDomain | kTuned;
+
+struct Rule {
+  const char* name;
+  const char* question;
+  int profiles;
+};
+
+int BitOf(Profile profile) {
+  switch (profile) {
+    case Profile::kBlog:
+      return kBlog;
+    case Profile::kDomain:
+      return kDomain;
+    case Profile::kTuned:
+      break;
+  }
+  return kTuned;
+}
+
+// In the order of Decide and Settle.
+constexpr Rule kRules[] = {
+    {"unconsidered-op", "Is the op one that the options consider?", kAll},
+    {"unresolved-groups", "Do its groups or pairs make sense?", kAll},
+    {"unknown-device", "Does the topology have all its devices?", kAll},
+    {"single-device", "Has every process one device?", kBlog},
+    {"single-partition", "Does every group or pair lie in one process?", kBlog},
+    {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kBlog},
+    {"group-in-domain", "Does every group or pair lie in one NVLink domain?", kDomain | kTuned},
+    {"size", "Is the result smaller than the limit?", kAll},
+    {"tuned", "Which backend was measured to be faster?", kTuned},
+    {"form", "Can this form of instruction be replaced?", kAll},
+    {"transport", "Does the transport carry it?", kAll},
+};
+
+}  // namespace
+
+const char* VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPassed:
+      return "passed";
+    case Verdict::kDefault:
+      return "DEFAULT";
+    case Verdict::kNvshmem:
+      return "NVSHMEM";
+    case Verdict::kNotAsked:
+      break;
+  }
+  return "not asked";
+}
+
+void CompleteTrail(Profile profile, Trail* trail) {
+  Trail complete;
+  for (const Rule& rule : kRules) {
+    if ((rule.profiles & BitOf(profile)) == 0) {
+      continue;
+    }
+    const auto asked =
+        std::find_if(trail->begin(), trail->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
+    complete.push_back(asked == trail->end() ? RuleStep{rule.name, "", "", Verdict::kNotAsked} : std::move(*asked));
+    complete.back().question = rule.question;
+  }
+  *trail = std::move(complete);
+}
+
+}  // namespace xla_shmem

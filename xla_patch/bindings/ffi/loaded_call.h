@@ -1,0 +1,80 @@
+// A call of an executable that XLA:CPU has loaded: what its handlers need at every run, read from its attributes once.
+#ifndef XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_
+#define XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "xla/ffi/api/ffi.h"
+#include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/runtime/observe/observer.h"
+#include "xla_patch/runtime/runtime.h"
+#include "xla_patch/shm/operation.h"
+#include "xla_patch/thunks/cpu/channel.h"
+
+namespace xla_shmem {
+
+// XLA makes one when it loads the executable and hands it to every execution, on whichever device.
+struct LoadedCall {
+  static ::xla::ffi::TypeId id;
+  uint64_t executable = 0;  // for ExecutionCounter; never used twice, in no other call either
+  CallIdentity identity;
+  // Those that the op has.
+  std::optional<PePairs> pairs;
+  std::optional<PeGroups> groups;
+  std::optional<ReductionKind> reduction;
+  const observe::NotedSite* noted = nullptr;
+};
+
+// `op`: its name in HLO. Refuses a call that was compiled for another topology, or that is loaded where the runtime
+// cannot run.
+::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ::xla::ffi::Dictionary attributes);
+
+// What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no
+// allocation.
+struct Outcome {
+  std::optional<::xla::ffi::Error> error;
+  std::optional<::xla::ffi::Future> future;
+};
+
+Outcome Failed(const std::string& text);
+
+// One execution of a call on one PE.
+struct Execution {
+  int pe;
+  uint64_t number;  // MessageKey::execution
+  uint64_t bytes;   // of the operands
+};
+
+// Runs `operation` as far as it goes now, and leaves the rest to the engine.
+Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation);
+
+// The local PE of a device; null, with a sentence, if it is none of this process.
+const PeContext* FindContext(const LoadedCall& call, int32_t device, std::string* error);
+
+// What this execution's messages are known by on all PEs.
+MessageKey NextKey(const LoadedCall& call, int pe, ::xla::ffi::RunId run);
+
+}  // namespace xla_shmem
+
+namespace xla::ffi {
+
+template <ExecutionStage stage>
+struct ResultEncoding<stage, ::xla_shmem::Outcome> {
+  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context,
+                                                              ::xla_shmem::Outcome outcome) {
+    if (outcome.future.has_value()) {
+      return ResultEncoding<stage, Future>::Encode(api, context, std::move(*outcome.future));
+    }
+    if (outcome.error.has_value()) return internal::CreateError(api, *outcome.error);
+    return static_cast<XLA_FFI_Error*>(nullptr);
+  }
+};
+
+}  // namespace xla::ffi
+
+#endif  // XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_

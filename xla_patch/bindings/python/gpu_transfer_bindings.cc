@@ -1,0 +1,119 @@
+#include "xla_patch/bindings/python/gpu_transfer_bindings.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace nb = nanobind;
+
+using Addresses = std::vector<uintptr_t>;
+
+void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
+
+// Runs `call`, which returns "" or a sentence, with the context current and without the GIL.
+template <typename Call>
+void Enqueue(Call call) {
+  GpuRuntime& runtime = GpuRuntime::Get();
+  std::string error;
+  if (!runtime.started()) {
+    error = "the GPU road of this process has not started";
+  } else {
+    nb::gil_scoped_release release;
+    const gpu::ScopedContext context(runtime.device());
+    error = call(runtime);
+  }
+  if (!error.empty()) throw std::runtime_error(error);
+}
+
+gpu::StreamBuffers Buffers(const Addresses& operands, const Addresses& results, const std::vector<size_t>& bytes) {
+  if (operands.size() != bytes.size() || results.size() != bytes.size()) {
+    throw nb::value_error("as many operands, results and sizes");
+  }
+  gpu::StreamBuffers buffers;
+  for (const uintptr_t operand : operands) buffers.operands.push_back(static_cast<const char*>(Pointer(operand)));
+  for (const uintptr_t result : results) buffers.results.push_back(static_cast<char*>(Pointer(result)));
+  buffers.bytes = bytes;
+  return buffers;
+}
+
+void Permute(uint64_t operation, int source, int target, const Addresses& operands, const Addresses& results,
+             const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
+  gpu::StreamPermute permute{"permute", source, target, Buffers(operands, results, bytes)};
+  Enqueue([&](GpuRuntime& runtime) {
+    return whole ? runtime.transfers().ReplayPermute(permute, Pointer(stream))
+                 : runtime.transfers().StartPermute({operation, 0}, permute, Pointer(stream));
+  });
+}
+
+// `reduction` and `type` are numbered as in thunks/reduction.h.
+void AllReduce(uint64_t operation, int reduction, int type, std::vector<int> group, const Addresses& operands,
+               const Addresses& results, const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
+  gpu::StreamAllReduce all_reduce{"all-reduce", static_cast<ReductionKind>(reduction), std::move(group),
+                                  std::vector<ElementType>(bytes.size(), static_cast<ElementType>(type)),
+                                  Buffers(operands, results, bytes)};
+  Enqueue([&](GpuRuntime& runtime) {
+    return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))
+                 : runtime.transfers().StartAllReduce({operation, 0}, all_reduce, Pointer(stream));
+  });
+}
+
+void Done(uint64_t operation, uintptr_t stream) {
+  Enqueue([&](GpuRuntime& runtime) { return runtime.transfers().Finish({operation, 0}, "done", Pointer(stream)); });
+}
+
+void PutSignal(uintptr_t destination, uintptr_t source, size_t bytes, uintptr_t word, uint64_t value, int pe,
+               uintptr_t stream) {
+  Enqueue([&](GpuRuntime& runtime) {
+    runtime.device().PutSignal(Pointer(destination), Pointer(source), bytes, static_cast<uint64_t*>(Pointer(word)),
+                               value, pe, Pointer(stream));
+    return runtime.device().TakeError();
+  });
+}
+
+void Wait(uintptr_t word, uint64_t value, uintptr_t stream) {
+  Enqueue([&](GpuRuntime& runtime) {
+    runtime.device().WaitAtLeast(static_cast<uint64_t*>(Pointer(word)), value, Pointer(stream));
+    return runtime.device().TakeError();
+  });
+}
+
+uintptr_t Symmetric(size_t bytes) {
+  void* memory = nullptr;
+  Enqueue([&](GpuRuntime& runtime) {
+    memory = runtime.Symmetric(bytes);
+    return memory == nullptr ? "no symmetric memory left: raise NVSHMEM_SYMMETRIC_SIZE" : "";
+  });
+  return reinterpret_cast<uintptr_t>(memory);
+}
+
+}  // namespace
+
+void BindGpuTransfers(nb::module_& m) {
+  m.def(
+      "gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
+      nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
+      "Enqueues a permute: its start, or all of it (`whole`) in the form that CUDA graphs hold. Raises RuntimeError.");
+  m.def("gpu_all_reduce", &AllReduce, nb::arg("operation"), nb::arg("reduction"), nb::arg("type"), nb::arg("group"),
+        nb::arg("operands"), nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
+        "Enqueues an all-reduce, as gpu_permute. Raises RuntimeError.");
+  m.def("gpu_done", &Done, nb::arg("operation"), nb::arg("stream"),
+        "Joins the transfer that was started last under `operation`. Raises RuntimeError.");
+  m.def("gpu_put_signal", &PutSignal, nb::arg("destination"), nb::arg("source"), nb::arg("bytes"), nb::arg("word"),
+        nb::arg("value"), nb::arg("pe"), nb::arg("stream"), "Enqueues one put with its signal. Raises RuntimeError.");
+  m.def("gpu_wait", &Wait, nb::arg("word"), nb::arg("value"), nb::arg("stream"),
+        "Enqueues a wait until a signal word is at least `value`. Raises RuntimeError.");
+  m.def("gpu_symmetric", &Symmetric, nb::arg("bytes"),
+        "Takes symmetric memory besides the arena; collective over the world. Raises RuntimeError.");
+}
+
+}  // namespace xla_shmem

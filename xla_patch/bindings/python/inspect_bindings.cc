@@ -1,0 +1,142 @@
+#include "xla_patch/bindings/python/inspect_bindings.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/hlo/analysis/explain.h"
+#include "xla_patch/hlo/analysis/timeline.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace nb = nanobind;
+
+const char* KindName(hlo::WorkKind kind) {
+  switch (kind) {
+    case hlo::WorkKind::kFree:
+      return "other";
+    case hlo::WorkKind::kControl:
+      return "control";
+    case hlo::WorkKind::kCollective:
+      return "collective";
+    case hlo::WorkKind::kCompute:
+      return "compute";
+  }
+  return "other";
+}
+
+nb::dict ToDict(const ScheduledInstruction& instruction) {
+  nb::list called;
+  for (const std::string_view computation : instruction.called) {
+    called.append(Text(computation));
+  }
+  nb::dict dict;
+  dict["name"] = Text(instruction.name);
+  dict["opcode"] = Text(instruction.opcode);
+  dict["category"] = KindName(instruction.kind);
+  dict["called"] = called;
+  dict["flops"] = KnownCount(instruction.flops);
+  dict["bytes"] = KnownCount(instruction.bytes);
+  dict["start"] = instruction.start.empty() ? nb::none() : Text(instruction.start);
+  dict["collective"] = instruction.kind == hlo::WorkKind::kCollective;
+  return dict;
+}
+
+nb::dict ToDict(const ComputationSchedule& schedule) {
+  nb::list instructions;
+  for (const ScheduledInstruction& instruction : schedule.instructions) {
+    instructions.append(ToDict(instruction));
+  }
+  nb::dict dict;
+  dict["name"] = Text(schedule.name);
+  dict["executions"] = KnownCount(schedule.executions);
+  dict["in_loop"] = schedule.in_loop;
+  dict["scheduled"] = schedule.is_scheduled;
+  dict["instructions"] = instructions;
+  return dict;
+}
+
+nb::list InspectBytes(const nb::bytes& module) {
+  std::vector<CollectiveRecord> records;
+  WithoutGil([&](std::string* error) { return InspectModule(View(module), &records, error); });
+  return RecordList(records);
+}
+
+nb::dict ToDict(const Explanation& explanation) {
+  nb::list steps;
+  for (const RuleStep& step : explanation.trail) {
+    nb::dict dict;
+    dict["rule"] = Text(step.rule);
+    dict["question"] = Text(step.question);
+    dict["saw"] = Text(step.saw);
+    dict["verdict"] = VerdictName(step.verdict);
+    steps.append(dict);
+  }
+  nb::list groups;
+  for (int64_t i = 0; i < explanation.groups.size(); ++i) {
+    const auto first = explanation.groups.devices.begin();
+    groups.append(nb::cast(
+        std::vector<int64_t>(first + explanation.groups.offsets[i], first + explanation.groups.offsets[i + 1])));
+  }
+  nb::dict dict;
+  dict["written"] = RecordDict(explanation.written);
+  dict["decided"] = RecordDict(explanation.decided);
+  dict["trail"] = steps;
+  dict["groups"] = groups;
+  dict["pairs"] = nb::cast(explanation.pairs);
+  return dict;
+}
+
+nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
+                      const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                      const std::string& lowering) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
+  std::vector<Explanation> explanations;
+  WithoutGil([&](std::string* error) { return ExplainModule(View(module), options, &explanations, error); });
+  nb::list list;
+  for (const Explanation& explanation : explanations) {
+    list.append(ToDict(explanation));
+  }
+  return list;
+}
+
+nb::list ScheduleOfBytes(const nb::bytes& module) {
+  std::vector<ComputationSchedule> schedules;
+  WithoutGil([&](std::string* error) { return ReadTimeline(View(module), &schedules, error); });
+  nb::list list;
+  for (const ComputationSchedule& schedule : schedules) {
+    list.append(ToDict(schedule));
+  }
+  return list;
+}
+
+}  // namespace
+
+void BindInspection(nb::module_& m) {
+  m.def("inspect_module", &InspectBytes, nb::arg("module"),
+        "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
+        "dicts as in "
+        "PassResult.records. ValueError if the bytes are not a well-formed module.");
+
+  m.def("explain_module", &ExplainBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
+        "What the module says of each of its collectives, what the rules say with these options, and what each rule "
+        "saw: dicts written, decided, trail, groups, pairs, in the order of inspect_module. Arguments and errors as "
+        "of run_pass.");
+
+  m.def("schedule", &ScheduleOfBytes, nb::arg("module"),
+        "The order in which the instructions of a serialised HloModuleProto run, by computation, with the work that "
+        "one execution of each takes: dicts name, executions, in_loop, scheduled, instructions. ValueError if the "
+        "bytes are not a well-formed module.");
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,137 @@
+// The nanobind module `xla_shmem._core`: the pass, the runtime's life cycle, and the FFI handlers as capsules.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/bindings/ffi/empty_call.h"
+#include "xla_patch/bindings/ffi/handlers.h"
+#include "xla_patch/bindings/python/gpu_bindings.h"
+#include "xla_patch/bindings/python/gpu_plugin_bindings.h"
+#include "xla_patch/bindings/python/gpu_transfer_bindings.h"
+#include "xla_patch/bindings/python/handler_capsules.h"
+#include "xla_patch/bindings/python/inspect_bindings.h"
+#include "xla_patch/bindings/python/nvshmem_bindings.h"
+#include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/bindings/python/tuning_bindings.h"
+#include "xla_patch/runtime/runtime.h"
+
+namespace nb = nanobind;
+
+namespace xla_shmem {
+namespace {
+
+nb::dict CpuHandlerStages() {
+  nb::dict handlers;
+  for (const CpuHandler& handler : CpuHandlers()) {
+    handlers[handler.target] = HandlerStages(handler.instantiate, handler.execute);
+  }
+  return handlers;
+}
+
+nb::dict CpuHandlerState() {
+  nb::dict type;
+  type["type_id"] = nb::capsule(LoadedCallTypeId());
+  type["type_info"] = nb::capsule(LoadedCallTypeInfo());
+  return type;
+}
+
+void ThrowIf(bool failed, const std::string& error) {
+  if (failed) throw std::runtime_error(error);
+}
+
+void CreateSegment(const std::string& job_key, int process, size_t bytes) {
+  std::string error;
+  bool created;
+  {
+    nb::gil_scoped_release release;
+    created = Runtime::Get().CreateSegment(job_key, process, bytes, &error);
+  }
+  ThrowIf(!created, error);
+}
+
+void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
+             int64_t topology_fingerprint, double spin_us, double deadline_s, bool single_copy, bool huge_pages) {
+  JobLayout layout;
+  layout.processes = static_cast<int>(process_reachable.size());
+  layout.process_reachable = process_reachable;
+  layout.topology_fingerprint = topology_fingerprint;
+  for (const auto& [process, device] : pes) {
+    layout.process_of_pe.push_back(process);
+    layout.device_of_pe.push_back(device);
+  }
+  RuntimeOptions options;
+  options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
+  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.single_copy = single_copy ? host::SingleCopy::kAuto : host::SingleCopy::kOff;
+  options.huge_pages = huge_pages;
+  std::string error;
+  bool connected;
+  {
+    nb::gil_scoped_release release;
+    connected = Runtime::Get().Connect(layout, options, &error);
+  }
+  ThrowIf(!connected, error);
+}
+
+std::vector<std::string> Observe(const std::vector<int>& processes, const std::vector<int>& local_pes,
+                                 const std::string& record_directory, bool statistics, const std::string& trace_file) {
+  return Runtime::Get().StartObserver({record_directory, statistics, trace_file}, processes, local_pes);
+}
+
+void SetConnectHook(nb::callable hook) {
+  // Leaked on purpose: an executable may be loaded while the interpreter is going down.
+  nb::object* kept = new nb::object(std::move(hook));
+  Runtime::Get().SetConnectHook([kept]() -> std::string {
+    nb::gil_scoped_acquire acquire;
+    try {
+      return nb::cast<std::string>((*kept)());
+    } catch (const std::exception& exception) {
+      return exception.what();
+    }
+  });
+}
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+  m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
+  // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
+  nb::set_leak_warnings(false);
+  BindTuning(m);
+  BindPass(m);
+  BindInspection(m);
+  BindGpuPlugin(m);
+  BindGpuRuntime(m);
+  BindGpuTransfers(m);
+  BindNvshmem(m);
+  m.def("cpu_handlers", &CpuHandlerStages,
+        "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
+  m.def("cpu_handler_state", &CpuHandlerState,
+        "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
+  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, to be timed.");
+  m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
+        "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
+  m.def("observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
+        nb::arg("statistics"), nb::arg("trace_file"),
+        "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
+  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
+        nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
+        nb::arg("huge_pages") = false,
+        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
+        "whether PEs may read each other's memory. `huge_pages`: whether memory of large messages is moved to huge "
+        "pages. Raises RuntimeError.");
+  m.def("failure", [] { return Runtime::Get().failure(); }, "Why the job has failed, \"\" if it has not.");
+  m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
+  m.def(
+      "set_connect_hook", &SetConnectHook, nb::arg("hook"),
+      "`hook()` is called when an executable is loaded before `connect`; it returns \"\" or why it cannot be loaded.");
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,225 @@
+#include "xla_patch/bindings/python/pass_bindings.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/unordered_map.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "xla_patch/hlo/rewrite/pass.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace nb = nanobind;
+
+using DeviceTuple = std::tuple<int64_t, int32_t, int32_t, int32_t, int32_t>;
+using Reach = std::unordered_map<int64_t, int32_t>;
+
+Profile ParseProfile(const std::string& name) {
+  if (name == "blog") {
+    return Profile::kBlog;
+  }
+  if (name == "domain") {
+    return Profile::kDomain;
+  }
+  if (name == "tuned") {
+    return Profile::kTuned;
+  }
+  throw nb::value_error(("unknown profile \"" + name + "\": use \"blog\", \"domain\" or \"tuned\"").c_str());
+}
+
+Lowering ParseLowering(const std::string& name) {
+  if (name == "none") {
+    return Lowering::kNone;
+  }
+  if (name == "cpu") {
+    return Lowering::kCpu;
+  }
+  if (name == "gpu") {
+    return Lowering::kGpu;
+  }
+  throw nb::value_error(("unknown lowering \"" + name + "\": use \"none\", \"cpu\" or \"gpu\"").c_str());
+}
+
+std::vector<ConsideredOp> ParseOps(const OpList& ops) {
+  std::vector<ConsideredOp> considered;
+  for (const auto& [name, limit] : ops) {
+    const std::optional<OpKind> op = OpNamed(name);
+    if (!op.has_value()) {
+      throw nb::value_error(("unknown op \"" + name + "\"").c_str());
+    }
+    if (limit.has_value() && *limit < 0) {
+      throw nb::value_error(("limit of " + std::to_string(*limit) + " bytes for " + name + " is negative").c_str());
+    }
+    considered.push_back({*op, limit});
+  }
+  return considered;
+}
+
+Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
+  std::vector<DeviceLocation> locations;
+  locations.reserve(devices.size());
+  for (const auto& [device_id, process, host, nvlink_domain, pe] : devices) {
+    locations.push_back({device_id, process, host, nvlink_domain, pe});
+  }
+  Topology topology;
+  std::string error;
+  if (!Topology::Create(std::move(locations), &topology, &error)) {
+    throw nb::value_error(error.c_str());
+  }
+  return topology;
+}
+
+Transport MakeTransport(bool available, std::string reason, std::optional<Reach> reach) {
+  Transport transport = CpuTransport(std::move(reach));
+  transport.available = available;
+  transport.unavailable_reason = std::move(reason);
+  return transport;
+}
+
+PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
+                      const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                      const std::string& lowering) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
+  PassResult result;
+  WithoutGil([&](std::string* error) { return RunPass(View(module), options, &result, error); });
+  return result;
+}
+
+}  // namespace
+
+PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
+                            int64_t threshold, const OpList& ops, const TuningTable* tuning,
+                            const std::string& lowering) {
+  if (threshold < 0) {
+    throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
+  }
+  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning},
+          topology,
+          transport,
+          ParseLowering(lowering)};
+}
+
+std::string_view View(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
+
+nb::object Text(std::string_view text) {
+  return nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+nb::object KnownCount(int64_t count) { return count < 0 ? nb::object(nb::none()) : nb::object(nb::int_(count)); }
+
+nb::dict RecordDict(const CollectiveRecord& record) {
+  nb::dict dict;
+  dict["name"] = Text(record.name);
+  dict["op"] = Text(record.op);
+  dict["dtype"] = Text(record.dtype);
+  dict["bytes"] = record.bytes;
+  dict["group_size"] = record.group_size;
+  dict["num_groups"] = record.num_groups;
+  dict["num_pairs"] = record.num_pairs;
+  dict["reduction"] = Text(record.reduction);
+  dict["backend"] = Text(record.backend);
+  dict["lowered"] = Text(record.lowered);
+  dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
+  dict["rule"] = Text(record.rule);
+  dict["reason"] = Text(record.reason);
+  dict["computation"] = Text(record.computation);
+  dict["in_loop"] = record.in_loop;
+  dict["executions"] = KnownCount(record.executions);
+  dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
+  dict["source_line"] = record.source_line;
+  return dict;
+}
+
+nb::list RecordList(const std::vector<CollectiveRecord>& records) {
+  nb::list list;
+  for (const CollectiveRecord& record : records) {
+    list.append(RecordDict(record));
+  }
+  return list;
+}
+
+void BindPass(nb::module_& m) {
+  nb::class_<Topology>(m, "Topology",
+                       "Where the devices of the job sit, and which PE each one is. The same on every rank.")
+      .def(
+          "__init__",
+          [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
+          nb::arg("devices"),
+          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice "
+          "or a "
+          "number is negative.")
+      .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
+      .def_prop_ro(
+          "fingerprint", [](const Topology& self) { return static_cast<int64_t>(self.Fingerprint()); },
+          "Signed 64-bit hash over all devices; equal topologies have equal ones, on every rank and in every run.")
+      .def_prop_ro(
+          "devices",
+          [](const Topology& self) {
+            std::vector<DeviceTuple> devices;
+            for (const DeviceLocation& device : self.devices()) {
+              devices.emplace_back(device.device_id, device.process, device.host, device.nvlink_domain, device.pe);
+            }
+            return devices;
+          },
+          "Tuples (device_id, process, host, nvlink_domain, pe), sorted by device id.");
+
+  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime can carry, for vetoes.")
+      .def(
+          "__init__",
+          [](Transport* self, bool available, std::string reason, std::optional<Reach> reach) {
+            new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
+          },
+          nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
+          "reason: why it is not available. reach: device id -> domain; devices of one domain reach each other, "
+          "missing "
+          "ones nobody; None: all reach all.")
+      .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
+      .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
+
+  m.def("gpu_transport", &GpuTransport, nb::arg("reach"),
+        "Transport between GPUs. `reach`: device id -> number; devices of equal number reach each other.");
+  m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
+        "Shared memory between the devices of one host. reach: device id -> domain.");
+
+  nb::class_<PassResult>(m, "PassResult", "What run_pass did.")
+      .def_prop_ro(
+          "module",
+          [](const PassResult& self) -> nb::object {
+            if (!self.changed) {
+              return nb::none();
+            }
+            return nb::bytes(self.module.data(), self.module.size());
+          },
+          "The rewritten HloModuleProto, or None if nothing had to change.")
+      .def_prop_ro(
+          "records", [](const PassResult& self) { return RecordList(self.records); },
+          "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
+          "lowered, veto, rule, reason, computation, in_loop, executions, source_file, source_line.");
+
+  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
+        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
+        "\"blog\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 "
+        "for none. ops: (op, "
+        "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for \"tuned\" "
+        "all. tuning: what \"tuned\" goes "
+        "by; none: nothing was measured. lowering: "
+        "\"cpu\", \"gpu\" or "
+        "\"none\" "
+        "(attributes only). ValueError if the bytes are not a well-formed module.");
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,13 @@
+#ifndef XLA_SHMEM_BINDINGS_PYTHON_TUNING_BINDINGS_H_
+#define XLA_SHMEM_BINDINGS_PYTHON_TUNING_BINDINGS_H_
+
+#include <nanobind/nanobind.h>
+
+namespace xla_shmem {
+
+// Adds TuningTable to the module. Comes before what takes one as an argument.
+void BindTuning(nanobind::module_& m);
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_BINDINGS_PYTHON_TUNING_BINDINGS_H_

@@ -1,0 +1,119 @@
+#include "xla_patch/hlo/analysis/explain.h"
+
+#include <optional>
+#include <unordered_map>
+
+#include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/device_assignment.h"
+#include "xla_patch/hlo/proto/mlir_dictionary.h"
+#include "xla_patch/hlo/proto/record.h"
+#include "xla_patch/hlo/rewrite/form.h"
+
+namespace xla_shmem {
+namespace {
+
+std::optional<Reduction> ReductionNamed(const std::string& name) {
+  for (const Reduction reduction : {Reduction::kNone, Reduction::kSum, Reduction::kProd, Reduction::kMin,
+                                    Reduction::kMax, Reduction::kAnd, Reduction::kOr, Reduction::kXor}) {
+    if (name == ReductionName(reduction)) {
+      return reduction;
+    }
+  }
+  return std::nullopt;
+}
+
+class Reader {
+ public:
+  explicit Reader(const Topology& topology) {
+    for (const DeviceLocation& device : topology.devices()) {
+      device_of_pe_[device.pe] = device.device_id;
+    }
+  }
+
+  // What a rewritten collective was: op and reduction stand in its attributes, who takes part in the arguments of the
+  // call. False if they do not, or if the topology has no such PE.
+  bool Restore(const hlo::Collective& collective, const CollectiveRecord& written, CollectiveSpec* spec) const {
+    const std::optional<OpKind> op = OpNamed(written.op);
+    const std::string_view arguments = collective.fields.backend_config;
+    if (!op.has_value()) {
+      return false;
+    }
+    spec->op = *op;
+    spec->reduction = ReductionNamed(written.reduction).value_or(Reduction::kNone);
+    std::vector<int64_t> devices;
+    if (spec->op == OpKind::kCollectivePermute) {
+      if (!hlo::ReadInts(arguments, "pairs", &devices) || devices.size() % 2 != 0 || !ToDevices(&devices)) {
+        return false;
+      }
+      for (size_t i = 0; i < devices.size(); i += 2) {
+        spec->pairs.emplace_back(devices[i], devices[i + 1]);
+      }
+      return true;
+    }
+    return hlo::ReadInts(arguments, "groups", &spec->groups.devices) && ToDevices(&spec->groups.devices) &&
+           hlo::ReadInts(arguments, "group_offsets", &spec->groups.offsets) && AreOffsets(spec->groups);
+  }
+
+ private:
+  bool ToDevices(std::vector<int64_t>* pes) const {
+    for (int64_t& pe : *pes) {
+      const auto found = device_of_pe_.find(pe);
+      if (found == device_of_pe_.end()) {
+        return false;
+      }
+      pe = found->second;
+    }
+    return true;
+  }
+
+  static bool AreOffsets(const DeviceGroups& groups) {
+    int64_t last = 0;
+    for (const int64_t offset : groups.offsets) {
+      if (offset < last) {
+        return false;
+      }
+      last = offset;
+    }
+    return !groups.offsets.empty() && groups.offsets[0] == 0 && last == static_cast<int64_t>(groups.devices.size());
+  }
+
+  std::unordered_map<int64_t, int64_t> device_of_pe_;
+};
+
+}  // namespace
+
+bool ExplainModule(std::string_view bytes, const PassOptions& options, std::vector<Explanation>* explanations,
+                   std::string* error) {
+  explanations->clear();
+  hlo::Module module;
+  DeviceAssignment assignment;
+  std::vector<hlo::Collective> collectives;
+  if (!hlo::ReadModule(bytes, &module, error) || !hlo::ReadAssignment(module, options.topology, &assignment, error) ||
+      !hlo::FindCollectives(module, assignment, &collectives, error)) {
+    return false;
+  }
+  const Reader reader(options.topology);
+  const ModulePlacement placement = PlaceModule(assignment.devices(), options.topology);
+  for (hlo::Collective& collective : collectives) {
+    Explanation explanation;
+    if (!hlo::ReadRecord(module, collective, &explanation.written)) {
+      continue;
+    }
+    explanation.decided = explanation.written;
+    CollectiveSpec& spec = collective.spec;
+    spec.module = placement;
+    const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
+    if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
+      explanation.decided.veto.clear();
+      Settle(spec, options.topology, options.assign, options.transport,
+             is_lowered ? std::string() : hlo::FormVeto(collective, options.lowering), &explanation.decided,
+             &explanation.trail);
+      explanation.groups = std::move(spec.groups);
+      explanation.pairs = std::move(spec.pairs);
+    }
+    explanations->push_back(std::move(explanation));
+  }
+  return true;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,266 @@
+#include "xla_patch/hlo/analysis/work.h"
+
+#include <algorithm>
+#include <array>
+
+#include "xla_patch/hlo/analysis/flops.h"
+#include "xla_patch/hlo/analysis/traffic.h"
+#include "xla_patch/hlo/proto/backend_config.h"
+#include "xla_patch/hlo/proto/checked_count.h"
+#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/shape.h"
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+template <size_t kCount>
+using Names = std::array<std::string_view, kCount>;
+
+constexpr Names<13> kFree = {"parameter",         "constant",   "tuple",       "get-tuple-element",
+                             "bitcast",           "after-all",  "opt-barrier", "add-dependency",
+                             "partition-id",      "replica-id", "domain",      "get-dimension-size",
+                             "set-dimension-size"};
+// Arithmetic is none of their business.
+constexpr Names<18> kMoves = {"copy",
+                              "copy-start",
+                              "copy-done",
+                              "transpose",
+                              "reshape",
+                              "broadcast",
+                              "iota",
+                              "slice",
+                              "pad",
+                              "gather",
+                              "reverse",
+                              "concatenate",
+                              "dynamic-slice",
+                              "dynamic-update-slice",
+                              "infeed",
+                              "outfeed",
+                              "bitcast-convert",
+                              "rng-get-and-update-state"};
+// Between devices too, though not in groups.
+constexpr Names<4> kMessages = {"send", "send-done", "recv", "recv-done"};
+constexpr std::string_view kLtMatmul = "__cublas$lt$matmul";  // and $f8, $mx
+constexpr Names<5> kUncounted = {"fft", "cholesky", "triangular-solve", "ragged-dot", "scan"};
+
+template <size_t kCount>
+bool Is(const Names<kCount>& names, std::string_view opcode) {
+  return std::find(names.begin(), names.end(), opcode) != names.end();
+}
+
+// Fields of an instruction that only its own counting asks for.
+struct Details {
+  std::string_view dot_numbers;
+  std::string_view convolution_numbers;
+  std::string_view window;
+};
+
+class Counter {
+ public:
+  Counter(const Module& module, std::vector<Work>* work) : module_(module), work_(*work) {
+    work_.assign(module.instructions.size(), Work());
+    shapes_.resize(module.instructions.size());
+    computation_flops_.resize(module.computations.size());
+  }
+
+  // Callees come first, so what they take is known where they are called.
+  bool Run(std::string* error) {
+    for (size_t c = 0; c < module_.computations.size(); ++c) {
+      const Computation& computation = module_.computations[c];
+      const InstructionIndex index(module_, computation);
+      for (size_t i = computation.first; i < computation.last; ++i) {
+        if (!Read(index, i, error)) {
+          *error = "not a well-formed HloModuleProto: " + std::string(work_[i].name) + ": " + *error;
+          return false;
+        }
+      }
+      for (size_t i = computation.first; i < computation.last; ++i) {
+        work_[i].kind = Kind(i);
+        work_[i].flops = Flops(i);
+        work_[i].bytes = CountTraffic(module_, work_, i);
+        computation_flops_[c] = Sum(computation_flops_[c], FlopsInside(i));
+      }
+    }
+    return true;
+  }
+
+ private:
+  bool Read(const InstructionIndex& index, size_t i, std::string* error) {
+    const Instruction& instruction = module_.instructions[i];
+    Work& work = work_[i];
+    FieldReader reader(instruction.body);
+    for (Field field; reader.Next(&field);) {
+      switch (field.number) {
+        case 1:
+          work.name = field.bytes;
+          break;
+        case 2:
+          work.opcode = field.bytes;
+          break;
+        case 28:
+          work.custom_call_target = field.bytes;
+          break;
+        case 38:
+          AppendRepeatedInts(field, &work.callees);  // ReadModule has seen to it that they are well-formed
+          break;
+        default:
+          break;
+      }
+    }
+    if (!DecodeOperands(instruction, &work.operands)) {
+      *error = "operand_ids are malformed";
+      return false;
+    }
+    for (int64_t& operand : work.operands) {
+      const Instruction* found = index.Find(operand);
+      operand = found == nullptr ? -1 : found - module_.instructions.data();
+    }
+    if (!ParseShape(instruction.shape, &shapes_[i], error)) {
+      return false;
+    }
+    work.elements = CountElements(shapes_[i]);
+    work.result_bytes = ShapeBytes(shapes_[i]);
+    FindCallee(&work);
+    return true;
+  }
+
+  Details ReadDetails(size_t i) const {
+    Details details;
+    FieldReader reader(module_.instructions[i].body);
+    for (Field field; reader.Next(&field);) {
+      if (field.number == 15) {
+        details.window = field.bytes;
+      } else if (field.number == 16) {
+        details.convolution_numbers = field.bytes;
+      } else if (field.number == 30) {
+        details.dot_numbers = field.bytes;
+      }
+    }
+    return details;
+  }
+
+  int64_t Operand(size_t i, size_t place) const {
+    return place < work_[i].operands.size() ? work_[i].operands[place] : -1;
+  }
+  int64_t OperandElements(size_t i, size_t place) const {
+    const int64_t operand = Operand(i, place);
+    return operand < 0 ? -1 : work_[operand].elements;
+  }
+  void FindCallee(Work* work) const {
+    const auto found =
+        work->callees.empty() ? module_.computation_of_id.end() : module_.computation_of_id.find(work->callees[0]);
+    if (found == module_.computation_of_id.end()) {
+      return;
+    }
+    const Computation& computation = module_.computations[found->second];
+    work->callee = static_cast<int64_t>(found->second);
+    for (size_t root = computation.last; work->callee_root < 0 && root-- > computation.first;) {
+      if (module_.instructions[root].id == computation.root_id) {
+        work->callee_root = static_cast<int64_t>(root);
+      }
+    }
+  }
+  int64_t CalleeFlops(size_t i) const { return work_[i].callee < 0 ? -1 : computation_flops_[work_[i].callee]; }
+
+  WorkKind Kind(size_t i) const {
+    switch (module_.instructions[i].opcode.op_class) {
+      case OpClass::kCollective:
+      case OpClass::kCollectiveStart:
+      case OpClass::kCollectiveDone:
+        return WorkKind::kCollective;
+      case OpClass::kAsyncStart: {
+        const int64_t root = work_[i].callee_root;
+        return root >= 0 && work_[root].kind == WorkKind::kCollective ? WorkKind::kCollective : WorkKind::kCompute;
+      }
+      case OpClass::kAsyncDone:
+      case OpClass::kAsyncUpdate: {
+        const int64_t start = Operand(i, 0);
+        return start < 0 ? WorkKind::kCompute : work_[start].kind;
+      }
+      case OpClass::kWhile:
+      case OpClass::kConditional:
+        return WorkKind::kControl;
+      default:
+        break;
+    }
+    if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) {
+      return WorkKind::kCollective;
+    }
+    if (work_[i].opcode == "call") {
+      return WorkKind::kControl;
+    }
+    return Is(kFree, work_[i].opcode) ? WorkKind::kFree : WorkKind::kCompute;
+  }
+
+  int64_t Flops(size_t i) const {
+    const std::string_view opcode = work_[i].opcode;
+    const OpClass op_class = module_.instructions[i].opcode.op_class;
+    if (op_class == OpClass::kFusion || op_class == OpClass::kAsyncStart) {
+      return CalleeFlops(i);
+    }
+    if (work_[i].kind != WorkKind::kCompute || op_class == OpClass::kAsyncDone || Is(kMoves, opcode)) {
+      return 0;
+    }
+    if (op_class == OpClass::kCustomCall) {
+      return CustomCallFlops(i);
+    }
+    if (Is(kUncounted, opcode)) {
+      return -1;
+    }
+    if (opcode == "dot" || opcode == "scaled-dot") {
+      return DotFlopsOf(i, ContractedDimensions(ReadDetails(i).dot_numbers));
+    }
+    if (opcode == "convolution") {
+      const int64_t kernel = Operand(i, 1);
+      return kernel < 0 ? -1 : ConvolutionFlops(work_[i].elements, shapes_[kernel], ReadDetails(i).convolution_numbers);
+    }
+    if (opcode == "reduce") {
+      return Product(std::max<int64_t>(OperandElements(i, 0) - work_[i].elements, 0), CalleeFlops(i));
+    }
+    if (opcode == "reduce-window") {
+      return Product(Product(work_[i].elements, std::max<int64_t>(WindowElements(ReadDetails(i).window) - 1, 0)),
+                     CalleeFlops(i));
+    }
+    if (opcode == "scatter") {
+      return Product(OperandElements(i, work_[i].operands.size() - 1), CalleeFlops(i));
+    }
+    return opcode == "map" ? Product(work_[i].elements, CalleeFlops(i)) : work_[i].elements;
+  }
+
+  // What an instruction adds to its computation where that runs as one instruction.
+  int64_t FlopsInside(size_t i) const {
+    if (work_[i].kind != WorkKind::kControl) {
+      return work_[i].flops;
+    }
+    return work_[i].opcode == "call" ? CalleeFlops(i) : -1;
+  }
+
+  int64_t DotFlopsOf(size_t i, const std::vector<int64_t>& contracted) const {
+    const int64_t left = Operand(i, 0);
+    return left < 0 ? -1 : DotFlops(work_[i].elements, shapes_[left], contracted);
+  }
+
+  int64_t CustomCallFlops(size_t i) const {
+    const std::string_view target = work_[i].custom_call_target;
+    if (target != "__cublas$gemm" && target.substr(0, kLtMatmul.size()) != kLtMatmul) {
+      return -1;
+    }
+    const auto contracted = ReadContractedDimensions(BackendConfigOf(module_.payloads, module_.instructions[i].body));
+    return contracted.has_value() ? DotFlopsOf(i, *contracted) : -1;
+  }
+
+  const Module& module_;
+  std::vector<Work>& work_;
+  std::vector<Shape> shapes_;
+  std::vector<int64_t> computation_flops_;  // of one execution
+};
+
+}  // namespace
+
+bool CountWork(const Module& module, std::vector<Work>* work, std::string* error) {
+  return Counter(module, work).Run(error);
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,189 @@
+#include "xla_patch/hlo/proto/async_pairs.h"
+
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// Who consumes a start.
+struct StartUsers {
+  int64_t done = -1;
+  int32_t dones = 0;
+  int32_t others = 0;
+};
+
+bool IsDoneOf(const Opcode& done, const Opcode& start) {
+  if (start.op_class == OpClass::kAsyncStart) {
+    return done.op_class == OpClass::kAsyncDone;
+  }
+  return done.op_class == OpClass::kCollectiveDone && done.kind == start.kind;
+}
+
+// XLA:GPU gives these no thunk, so it calls a pair with nothing else in between not overlapped
+// (GpuConvertAsyncCollectivesToSync).
+bool TakesNoTime(const Instruction& instruction) {
+  FieldReader reader(instruction.body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 2) {
+      return field.bytes == "parameter" || field.bytes == "constant" || field.bytes == "bitcast" ||
+             field.bytes == "get-tuple-element";
+    }
+  }
+  return false;
+}
+
+// The schedule of one computation.
+class Sequence {
+ public:
+  explicit Sequence(std::vector<int64_t> ids) : ids_(std::move(ids)) {
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      position_[ids_[i]] = i;
+    }
+  }
+
+  // Also where the schedule does not say.
+  bool HasWorkBetween(const InstructionIndex& index, int64_t start_id, int64_t done_id) const {
+    const auto start = position_.find(start_id);
+    if (start == position_.end()) {
+      return true;
+    }
+    for (size_t i = start->second + 1; i < ids_.size(); ++i) {
+      if (ids_[i] == done_id) {
+        return false;
+      }
+      const Instruction* instruction = index.Find(ids_[i]);
+      if (instruction == nullptr || !TakesNoTime(*instruction)) {
+        return true;
+      }
+    }
+    return true;
+  }
+
+ private:
+  std::vector<int64_t> ids_;
+  std::unordered_map<int64_t, size_t> position_;
+};
+
+// The parameter's number, or -1 for another instruction.
+int64_t ParameterNumber(const Instruction& instruction) {
+  bool is_parameter = false;
+  int64_t number = 0;
+  FieldReader reader(instruction.body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 2) {
+      is_parameter = field.bytes == "parameter";
+    } else if (field.number == 9) {
+      number = field.AsInt();
+    }
+  }
+  return is_parameter ? number : -1;
+}
+
+// Whether the async computation is op(parameter 0, parameter 1, ...) and no more.
+bool IsPureWrapper(const Module& module, const Collective& collective) {
+  const Computation& computation = module.computations[collective.op_computation];
+  const std::vector<int64_t>& operands = collective.fields.operand_ids;
+  if (computation.last - computation.first != operands.size() + 1 ||
+      computation.root_id != module.instructions[collective.op].id) {
+    return false;
+  }
+  const InstructionIndex index(module, computation);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const Instruction* operand = index.Find(operands[i]);
+    if (operand == nullptr || ParameterNumber(*operand) != static_cast<int64_t>(i)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// An async-start's shape is ((operands), result, contexts...); its aliasing may share whole results with the operands
+// of the same number, and nothing else is understood here.
+bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, std::vector<bool>* in_place) {
+  for (const Aliasing& one : aliasing) {
+    const std::vector<int64_t>& index = one.output_index;
+    if (index.size() != (is_tuple ? 2 : 1) || index[0] != 1 || !one.operand_index.empty() || one.operand < 0 ||
+        one.operand >= static_cast<int64_t>(in_place->size()) || one.operand != (is_tuple ? index[1] : 0)) {
+      return false;
+    }
+    (*in_place)[one.operand] = true;
+  }
+  return true;
+}
+
+}  // namespace
+
+void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
+               const Schedule& schedule, const std::vector<Collective*>& collectives) {
+  std::unordered_map<size_t, StartUsers> users;
+  for (const Collective* collective : collectives) {
+    users[collective->instruction];
+  }
+  std::vector<int64_t> operands;
+  for (size_t i = computation.first; i < computation.last; ++i) {
+    if (!DecodeOperands(module.instructions[i], &operands)) {
+      continue;
+    }
+    for (const int64_t id : operands) {
+      const Instruction* operand = index.Find(id);
+      if (operand == nullptr) {
+        continue;
+      }
+      const auto start = users.find(operand - module.instructions.data());
+      if (start == users.end()) {
+        continue;
+      }
+      if (IsDoneOf(module.instructions[i].opcode, operand->opcode) && operands.size() == 1) {
+        start->second.done = static_cast<int64_t>(i);
+        ++start->second.dones;
+      } else {
+        ++start->second.others;
+      }
+    }
+  }
+  const Sequence sequence(schedule.Sequence(computation.id));
+  for (Collective* collective : collectives) {
+    const StartUsers& start = users[collective->instruction];
+    const Instruction& instruction = module.instructions[collective->instruction];
+    if (start.dones != 1 || start.others != 0 || computation.root_id == instruction.id) {
+      collective->obstacle = "its start is not used by exactly one done in the same computation";
+      continue;
+    }
+    collective->done = start.done;
+    collective->has_work_between = sequence.HasWorkBetween(index, instruction.id, module.instructions[start.done].id);
+  }
+}
+
+bool Unwrap(const Module& module, Collective* collective, std::string* error) {
+  CollectiveFields start;
+  if (!DecodeCollective(module, module.instructions[collective->instruction].body, &start, error)) {
+    return false;
+  }
+  std::string obstacle;
+  std::vector<bool> in_place(start.operand_ids.size(), false);
+  if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
+      !IsPureWrapper(module, *collective)) {
+    obstacle = "its async computation holds more than the collective";
+  } else if (start.has_two_shapes) {
+    obstacle = "its shape is given twice";
+  } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(), &in_place)) {
+    obstacle = "its start shares buffers in a way that is not known here";
+  }
+  if (!obstacle.empty()) {
+    collective->obstacle = obstacle;
+    collective->done = -1;
+  }
+  collective->fields.name = start.name;
+  collective->fields.source_file = start.source_file;
+  collective->fields.source_line = start.source_line;
+  collective->fields.stack_frame = start.stack_frame;
+  collective->in_place = std::move(in_place);
+  collective->fields.operand_ids = std::move(start.operand_ids);
+  return true;
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,25 @@
+#ifndef XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
+#define XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/module_reader.h"
+#include "xla_patch/hlo/proto/schedule.h"
+
+namespace xla_shmem::hlo {
+
+// Finds the dones of these starts, all issued in `computation`, and whether anything runs before each. One that is not
+// used by exactly one done stays without, and gets an obstacle.
+void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
+               const Schedule& schedule, const std::vector<Collective*>& collectives);
+
+// For a kWrapped collective whose fields are those of `op`: takes name, place, operands and aliasing from its
+// async-start. Whatever makes it more than the pair that a native start/done pair would be is an obstacle, and it loses
+// its done then, since that may belong to others too. False if the bytes are malformed.
+bool Unwrap(const Module& module, Collective* collective, std::string* error);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_

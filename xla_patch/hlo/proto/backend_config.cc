@@ -1,0 +1,192 @@
+#include "xla_patch/hlo/proto/backend_config.h"
+
+#include <charconv>
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// Walks JSON text without building anything and without recursion, so that deep nesting costs no stack.
+class JsonCursor {
+ public:
+  explicit JsonCursor(std::string_view text) : text_(text) {}
+
+  bool Accept(char expected) {
+    SkipSpace();
+    if (position_ < text_.size() && text_[position_] == expected) {
+      ++position_;
+      return true;
+    }
+    return false;
+  }
+
+  // The characters between the quotes, escapes left as they are.
+  bool String(std::string_view* content) {
+    if (!Accept('"')) {
+      return false;
+    }
+    const size_t start = position_;
+    for (; position_ < text_.size(); ++position_) {
+      if (text_[position_] == '\\') {
+        ++position_;
+      } else if (text_[position_] == '"') {
+        *content = text_.substr(start, position_ - start);
+        ++position_;
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // Any value; brackets are counted, strings are skipped as strings.
+  bool Value(std::string_view* value) {
+    SkipSpace();
+    const size_t start = position_;
+    size_t depth = 0;
+    while (position_ < text_.size()) {
+      const char c = text_[position_];
+      if (c == '"') {
+        std::string_view ignored;
+        if (!String(&ignored)) {
+          return false;
+        }
+        continue;
+      }
+      if (c == '{' || c == '[') {
+        ++depth;
+      } else if (c == '}' || c == ']' || c == ',') {
+        if (depth == 0) {
+          break;
+        }
+        depth -= c == ',' ? 0 : 1;
+      }
+      ++position_;
+    }
+    *value = text_.substr(start, position_ - start);
+    while (!value->empty() && IsSpace(value->back())) {
+      value->remove_suffix(1);
+    }
+    return depth == 0 && !value->empty();
+  }
+
+ private:
+  static bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+  void SkipSpace() {
+    while (position_ < text_.size() && IsSpace(text_[position_])) {
+      ++position_;
+    }
+  }
+
+  std::string_view text_;
+  size_t position_ = 0;
+};
+
+// The value of a member of the outermost object; the last one if a key is repeated, as JSON parsers do.
+bool FindMember(std::string_view json, std::string_view name, std::string_view* found) {
+  JsonCursor cursor(json);
+  if (!cursor.Accept('{')) {
+    return false;
+  }
+  bool has_member = false;
+  while (!cursor.Accept('}')) {
+    std::string_view key;
+    std::string_view value;
+    if (!cursor.String(&key) || !cursor.Accept(':') || !cursor.Value(&value)) {
+      return false;
+    }
+    if (key == name) {
+      *found = value;
+      has_member = true;
+    }
+    cursor.Accept(',');
+  }
+  return has_member;
+}
+
+// An int64 as proto3's JSON writes it, in quotes, or as a number.
+std::optional<int64_t> ParseInt(std::string_view text) {
+  if (text.size() > 2 && text.front() == '"') {
+    text = text.substr(1, text.size() - 2);
+  }
+  int64_t value = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const bool is_number = problem == std::errc() && end == text.data() + text.size();
+  return is_number ? std::optional<int64_t>(value) : std::nullopt;
+}
+
+}  // namespace
+
+std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, std::string_view payload) {
+  std::string_view value;
+  FieldReader reader(payload);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      value = field.bytes;
+    } else if (field.number == 2) {
+      value = field.value < payloads.size() ? payloads[field.value] : std::string_view();
+    }
+  }
+  return value;
+}
+
+std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, std::string_view instruction) {
+  std::string_view config;
+  std::string_view payload;
+  FieldReader reader(instruction);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 43) {
+      config = field.bytes;
+    } else if (field.number == 99) {
+      payload = ResolvePayload(payloads, field.bytes);
+    }
+  }
+  return config.empty() ? payload : config;
+}
+
+std::optional<Backend> ReadStockBackend(std::string_view json) {
+  std::string_view config;
+  if (!FindMember(json, "collective_backend_config", &config) || config.front() != '{') {
+    return std::nullopt;
+  }
+  std::string_view backend;
+  if (!FindMember(config, "backend", &backend)) {
+    return Backend::kDefault;  // proto3 JSON leaves the default value out
+  }
+  // CollectiveBackendConfig.CollectiveBackend: DEFAULT = 0, NVSHMEM = 1.
+  return backend == "\"NVSHMEM\"" || backend == "1" ? Backend::kNvshmem : Backend::kDefault;
+}
+
+std::optional<int64_t> ReadTripCount(std::string_view json) {
+  std::string_view count;
+  if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> trips = ParseInt(count);
+  return trips.value_or(-1) >= 0 ? trips : std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view json) {
+  std::string_view list;
+  if (!FindMember(json, "gemm_backend_config", &json) || !FindMember(json, "dot_dimension_numbers", &json) ||
+      !FindMember(json, "lhs_contracting_dimensions", &list)) {
+    return std::nullopt;
+  }
+  std::vector<int64_t> dimensions;
+  JsonCursor cursor(list);
+  if (!cursor.Accept('[')) {
+    return std::nullopt;
+  }
+  while (!cursor.Accept(']')) {
+    std::string_view text;
+    const std::optional<int64_t> dimension = cursor.Value(&text) ? ParseInt(text) : std::nullopt;
+    if (!dimension.has_value()) {
+      return std::nullopt;
+    }
+    dimensions.push_back(*dimension);
+    cursor.Accept(',');
+  }
+  return dimensions;
+}
+
+}  // namespace xla_shmem::hlo

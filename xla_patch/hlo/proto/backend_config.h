@@ -1,0 +1,37 @@
+#ifndef XLA_SHMEM_HLO_PROTO_BACKEND_CONFIG_H_
+#define XLA_SHMEM_HLO_PROTO_BACKEND_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/assigner/assigner.h"
+
+namespace xla_shmem::hlo {
+
+// A Payload: bytes value = 1, or int64 id = 2 into HloModuleProto.payloads.
+std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, std::string_view payload);
+
+// The backend_config of an HloInstructionProto, in its own field or as a payload; empty if it has none.
+std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, std::string_view instruction);
+
+// What stock XLA:GPU recorded in an instruction's backend_config, the JSON of a GpuBackendConfig:
+//
+//   {..., "collective_backend_config": {..., "backend": "NVSHMEM", ...}, ...}
+//
+// Releases differ in which other members there are and leave default ones out, so only this path is looked at. Nothing
+// if there is no collective_backend_config, or the text is not JSON.
+std::optional<Backend> ReadStockBackend(std::string_view json);
+
+// How often the body of a while runs, where XLA has found that out and says so in its backend_config, the JSON of a
+// WhileLoopBackendConfig: {"known_trip_count": {"n": "32"}, ...}.
+std::optional<int64_t> ReadTripCount(std::string_view json);
+
+// Dimensions of the left operand that a matrix product of XLA:GPU's sums over, from the backend_config of its custom
+// call: {"gemm_backend_config": {"dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], ...}, ...}, ...}.
+std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view json);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_BACKEND_CONFIG_H_

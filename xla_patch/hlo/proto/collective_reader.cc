@@ -1,0 +1,250 @@
+#include "xla_patch/hlo/proto/collective_reader.h"
+
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/hlo/proto/async_pairs.h"
+#include "xla_patch/hlo/proto/schedule.h"
+#include "xla_patch/hlo/proto/source_lines.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+constexpr int64_t kHostMemorySpace = 5;  // Layout::kHostMemorySpace in xla/layout.h
+
+bool SameLeaves(const Shape& a, const Shape& b) {
+  const std::vector<const Shape*> left = a.Leaves();
+  const std::vector<const Shape*> right = b.Leaves();
+  return a.IsTuple() == b.IsTuple() &&
+         std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
+}
+
+// Whether this result can be had from operands of this shape by moving bytes, in the way of the op.
+bool Fits(const Collective& collective, const Shape& operand, const Shape& result) {
+  const CollectiveFields& fields = collective.fields;
+  const int64_t members = collective.spec.groups.common_size();
+  const int64_t dimension = fields.dimensions.size() == 1 ? fields.dimensions[0] : -1;
+  switch (collective.spec.op) {
+    case OpKind::kAllGather:
+      return IsMadeOfParts(result, operand, dimension, members);
+    case OpKind::kReduceScatter:
+      return IsMadeOfParts(operand, result, dimension, members);
+    case OpKind::kAllToAll:
+      return SameBytesLayout(operand, result) &&
+             (fields.operand_ids.size() == 1 ? IsMadeOfEqualParts(operand, dimension, members)
+                                             : SameBytesLayout(result, *collective.result.Leaves()[0]));
+    default:
+      return SameBytesLayout(operand, result);
+  }
+}
+
+class Finder {
+ public:
+  Finder(const Module& module, const DeviceAssignment& assignment)
+      : module_(module), assignment_(assignment), source_lines_(module.stack_frame_index) {}
+
+  bool Run(std::vector<Collective>* collectives, std::string* error) {
+    for (size_t i = 0; i < module_.computations.size(); ++i) {
+      if (!module_.computations[i].is_fusion && module_.computations[i].is_reachable) {
+        Collect(i);
+      }
+    }
+    std::map<size_t, std::vector<Collective*>> by_computation;
+    for (Collective& collective : found_) {
+      by_computation[collective.computation].push_back(&collective);
+    }
+    const Schedule schedule(found_.empty() ? std::string_view() : module_.schedule);
+    for (const auto& [computation, issued] : by_computation) {
+      if (!DescribeAll(module_.computations[computation], schedule, issued, error)) {
+        return false;
+      }
+    }
+    *collectives = std::move(found_);
+    return true;
+  }
+
+ private:
+  void Collect(size_t computation_index) {
+    const Computation& computation = module_.computations[computation_index];
+    for (size_t i = computation.first; i < computation.last; ++i) {
+      const Instruction& instruction = module_.instructions[i];
+      const OpClass op_class = instruction.opcode.op_class;
+      if (op_class != OpClass::kCollective && op_class != OpClass::kCollectiveStart && !instruction.is_lowered) {
+        continue;
+      }
+      Collective collective;
+      collective.computation = collective.op_computation = computation_index;
+      collective.instruction = collective.op = i;
+      if (instruction.is_lowered) {
+        collective.form = CollectiveForm::kLowered;
+      } else if (op_class == OpClass::kCollectiveStart) {
+        collective.form = CollectiveForm::kStartDone;
+      } else if (computation.async_start >= 0) {
+        collective.form = CollectiveForm::kWrapped;
+        collective.computation = computation.async_computation;
+        collective.instruction = static_cast<size_t>(computation.async_start);
+      }
+      found_.push_back(std::move(collective));
+    }
+  }
+
+  bool DescribeAll(const Computation& computation, const Schedule& schedule, const std::vector<Collective*>& issued,
+                   std::string* error) {
+    const InstructionIndex index(module_, computation);
+    std::vector<Collective*> pairs;
+    for (Collective* collective : issued) {
+      if (collective->form == CollectiveForm::kStartDone || collective->form == CollectiveForm::kWrapped) {
+        pairs.push_back(collective);
+      }
+    }
+    if (!pairs.empty()) {
+      LinkDones(module_, computation, index, schedule, pairs);
+    }
+    for (Collective* collective : issued) {
+      if (!Describe(index, collective, error)) {
+        *error = "not a well-formed HloModuleProto: " + std::string(collective->fields.name) + ": " + *error;
+        return false;
+      }
+    }
+    return true;
+  }
+
+  bool Describe(const InstructionIndex& index, Collective* collective, std::string* error) {
+    const Instruction& op = module_.instructions[collective->op];
+    CollectiveSpec& spec = collective->spec;
+    CollectiveFields& fields = collective->fields;
+    spec.op = op.opcode.kind;
+    CollectiveFields done;
+    if (!DecodeCollective(module_, op.body, &fields, error) ||
+        (collective->done >= 0 &&
+         !DecodeCollective(module_, module_.instructions[collective->done].body, &done, error)) ||
+        !ReadResult(op, collective, error)) {
+      return false;
+    }
+    if (collective->form == CollectiveForm::kWrapped) {
+      if (!Unwrap(module_, collective, error)) {
+        return false;
+      }
+    } else if (collective->form == CollectiveForm::kStartDone) {
+      // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
+      collective->in_place.assign(fields.operand_ids.size(), spec.op == OpKind::kAllReduce);
+    }
+    if (fields.source_file.empty()) {
+      const SourceLine source = source_lines_.OfFrame(fields.stack_frame);
+      fields.source_file = source.file;
+      fields.source_line = source.line;
+    }
+    collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
+    spec.name = std::string(fields.name);
+    spec.bytes = ShapeBytes(collective->result);
+    for (const Shape* leaf : collective->result.Leaves()) {
+      spec.element_types.push_back(leaf->element_type);
+    }
+    if (collective->form == CollectiveForm::kLowered) {
+      return true;  // the rest stands in its attributes
+    }
+    ResolveParticipants(fields, &spec);
+    if (fields.callees.size() == 1) {
+      spec.reduction = CachedReduction(fields.callees[0]);
+    }
+    if (collective->obstacle.empty()) {
+      collective->obstacle = done.has_two_shapes ? "its shape is given twice" : FindObstacle(index, *collective);
+    }
+    return true;
+  }
+
+  // The own shape of a start also holds operands and context: the result is what its done returns.
+  bool ReadResult(const Instruction& op, Collective* collective, std::string* error) {
+    Shape own;
+    if (!ParseShape(op.shape, &own, error)) {
+      return false;
+    }
+    const bool is_start = collective->form == CollectiveForm::kStartDone;
+    const bool holds_operands = is_start && op.opcode.kind != OpKind::kAllReduce;
+    if (collective->done < 0) {
+      collective->result = holds_operands && own.elements.size() >= 2 ? Shape(own.elements[1]) : std::move(own);
+      return true;
+    }
+    if (!ParseShape(module_.instructions[collective->done].shape, &collective->result, error)) {
+      return false;
+    }
+    if (!holds_operands && !SameLeaves(own, collective->result)) {
+      collective->obstacle = "its start and done differ in shape";
+    }
+    return true;
+  }
+
+  void ResolveParticipants(const CollectiveFields& fields, CollectiveSpec* spec) {
+    if (spec->op == OpKind::kCollectivePermute) {
+      ResolvePairs(fields.pairs, fields.has_channel_id, assignment_, &spec->pairs, &spec->unresolved);
+      return;
+    }
+    GroupMode mode = GroupMode::kCrossReplica;
+    if (!GetGroupMode(fields.has_channel_id, CanBeGlobal(spec->op), fields.use_global_device_ids, &mode,
+                      &spec->unresolved)) {
+      return;
+    }
+    if (id_budget_ < assignment_.num_devices()) {
+      spec->unresolved = "replica groups: the module lists more participants than can be examined";
+      return;
+    }
+    ResolveGroups(fields.groups, mode, assignment_, &spec->groups, &spec->unresolved);
+    id_budget_ -= static_cast<int64_t>(spec->groups.devices.size());
+  }
+
+  Reduction CachedReduction(int64_t computation_id) {
+    const auto [entry, is_new] = reductions_.emplace(computation_id, Reduction::kNone);
+    if (is_new) {
+      entry->second = MatchReduction(module_, computation_id);
+    }
+    return entry->second;
+  }
+
+  std::string FindObstacle(const InstructionIndex& index, const Collective& collective) const {
+    const CollectiveFields& fields = collective.fields;
+    if (fields.has_two_shapes) {
+      return "its shape is given twice";
+    }
+    if (fields.has_slices) {
+      return kPermutesSlices;
+    }
+    if (module_.computations[collective.op_computation].has_many_callers) {
+      return "its computation is called from more than one place, so it could run twice at once";
+    }
+    std::vector<TransferredBuffer> buffers;
+    const std::vector<const Shape*> leaves = collective.result.Leaves();
+    for (size_t i = 0; i < leaves.size() && i < fields.operand_ids.size(); ++i) {
+      const Instruction* operand = index.Find(fields.operand_ids[i]);
+      Shape shape;
+      std::string error;
+      if (operand == nullptr || !ParseShape(operand->shape, &shape, &error)) {
+        return "operand " + std::to_string(i) + " cannot be read";
+      }
+      buffers.push_back({leaves[i]->is_dynamic || shape.is_dynamic,
+                         leaves[i]->memory_space == kHostMemorySpace || shape.memory_space == kHostMemorySpace,
+                         Fits(collective, shape, *leaves[i])});
+    }
+    return BufferObstacle(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
+  }
+
+  const Module& module_;
+  const DeviceAssignment& assignment_;
+  const SourceLines source_lines_;
+  std::vector<Collective> found_;
+  std::unordered_map<int64_t, Reduction> reductions_;
+  // A compact group form can stand for a million devices, so the total is bounded: 5,000 collectives over 10,000
+  // devices fit.
+  int64_t id_budget_ = int64_t{1} << 26;
+};
+
+}  // namespace
+
+bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
+                     std::string* error) {
+  return Finder(module, assignment).Run(collectives, error);
+}
+
+}  // namespace xla_shmem::hlo

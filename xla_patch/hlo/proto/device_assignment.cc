@@ -1,0 +1,50 @@
+#include "xla_patch/hlo/proto/device_assignment.h"
+
+#include <cstdint>
+#include <vector>
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+
+bool ParseDeviceAssignment(std::string_view proto, DeviceAssignment* assignment, std::string* error) {
+  int64_t replicas = 0;
+  int64_t partitions = 0;
+  std::vector<std::vector<int64_t>> by_partition;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      replicas = field.AsInt();
+    } else if (field.number == 2) {
+      partitions = field.AsInt();
+    } else if (field.number == 3) {
+      by_partition.emplace_back();
+      FieldReader inner(field.bytes);
+      for (Field ids; inner.Next(&ids);) {
+        if (ids.number == 1 && !AppendRepeatedInts(ids, &by_partition.back())) {
+          *error = "device assignment: bad list of device ids";
+          return false;
+        }
+      }
+      if (!inner.ok()) {
+        *error = "device assignment: " + inner.error();
+        return false;
+      }
+    }
+  }
+  if (!reader.ok()) {
+    *error = "device assignment: " + reader.error();
+    return false;
+  }
+  return DeviceAssignment::Create(replicas, partitions, by_partition, assignment, error);
+}
+
+bool ReadAssignment(const Module& module, const Topology& topology, DeviceAssignment* assignment, std::string* error) {
+  if (!module.device_assignment.empty()) {
+    return ParseDeviceAssignment(module.device_assignment, assignment, error);
+  }
+  *assignment = DeviceAssignment::Logical(topology.device_ids());
+  return true;
+}
+
+}  // namespace xla_shmem::hlo

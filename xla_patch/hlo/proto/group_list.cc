@@ -1,0 +1,157 @@
+#include "xla_patch/hlo/proto/group_list.h"
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+bool Fail(const std::string& text, std::string* error) {
+  *error = "replica groups: " + text;
+  return false;
+}
+
+// Cuts `ids` into groups of equal size.
+void SplitEvenly(std::vector<int64_t> ids, int64_t group_size, IdGroups* groups) {
+  groups->ids = std::move(ids);
+  groups->offsets = {0};
+  const auto total = static_cast<int64_t>(groups->ids.size());
+  for (int64_t end = group_size; end <= total; end += group_size) {
+    groups->offsets.push_back(end);
+  }
+}
+
+}  // namespace
+
+bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm, int64_t max_ids,
+                    std::vector<int64_t>* values, std::string* error) {
+  // Dimensions of size 1 are legal and add nothing, so the number of dimensions needs its own bound.
+  constexpr size_t kMaxDims = 64;
+  if (dims.size() > kMaxDims) {
+    return Fail("iota of " + std::to_string(dims.size()) + " dimensions", error);
+  }
+  int64_t total = 1;
+  for (const int64_t dim : dims) {
+    if (dim <= 0) {
+      return Fail("iota dimension " + std::to_string(dim), error);
+    }
+    if (dim > max_ids / total) {
+      return Fail("iota of more than " + std::to_string(max_ids) + " ids", error);
+    }
+    total *= dim;
+  }
+  const size_t rank = dims.size();
+  if (!perm.empty() && perm.size() != rank) {
+    return Fail("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) + " dimensions",
+                error);
+  }
+  // strides[i]: step in the original for the i-th dimension of the transposed array.
+  std::vector<int64_t> stride_of(rank, 1);
+  for (size_t i = rank; i-- > 1;) {
+    stride_of[i - 1] = stride_of[i] * dims[i];
+  }
+  std::vector<int64_t> sizes(rank);
+  std::vector<int64_t> strides(rank);
+  std::vector<bool> used(rank, false);
+  for (size_t i = 0; i < rank; ++i) {
+    const int64_t from = perm.empty() ? static_cast<int64_t>(i) : perm[i];
+    if (from < 0 || from >= static_cast<int64_t>(rank) || used[from]) {
+      return Fail("iota transpose is not a permutation", error);
+    }
+    used[from] = true;
+    sizes[i] = dims[from];
+    strides[i] = stride_of[from];
+  }
+  values->clear();
+  values->reserve(total);
+  std::vector<int64_t> position(rank, 0);
+  int64_t value = 0;
+  for (int64_t count = 0; count < total; ++count) {
+    values->push_back(value);
+    for (size_t i = rank; i-- > 0;) {
+      value += strides[i];
+      if (++position[i] < sizes[i]) {
+        break;
+      }
+      value -= strides[i] * sizes[i];
+      position[i] = 0;
+    }
+  }
+  return true;
+}
+
+bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1 && !AppendRepeatedInts(field, &groups->ids)) {
+      return Fail("bad list of ids", error);
+    }
+  }
+  if (!reader.ok()) {
+    return Fail(reader.error(), error);
+  }
+  const auto total = static_cast<int64_t>(groups->ids.size());
+  if (total == groups->offsets.back()) {
+    return Fail("an empty group", error);
+  }
+  if (total > max_ids) {
+    return Fail("more than " + std::to_string(max_ids) + " ids", error);
+  }
+  groups->offsets.push_back(total);
+  return true;
+}
+
+bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+  int64_t num_groups = 0;
+  int64_t group_size = 0;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> perm;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    bool well_formed = true;
+    if (field.number == 1) {
+      num_groups = field.AsInt();
+    } else if (field.number == 2) {
+      group_size = field.AsInt();
+    } else if (field.number == 3) {
+      well_formed = AppendRepeatedInts(field, &dims);
+    } else if (field.number == 4) {
+      well_formed = AppendRepeatedInts(field, &perm);
+    }
+    if (!well_formed) {
+      return Fail("bad iota", error);
+    }
+  }
+  if (!reader.ok()) {
+    return Fail(reader.error(), error);
+  }
+  const std::string text = "iota [" + std::to_string(num_groups) + "," + std::to_string(group_size) + "]";
+  if (num_groups <= 0 || group_size <= 0 || num_groups > max_ids / group_size) {
+    return Fail(text + " is empty or more than " + std::to_string(max_ids) + " ids", error);
+  }
+  std::vector<int64_t> ids;
+  if (!TransposedIota(dims, perm, max_ids, &ids, error)) {
+    return false;
+  }
+  if (static_cast<int64_t>(ids.size()) != num_groups * group_size) {
+    return Fail(text + " over " + std::to_string(ids.size()) + " ids", error);
+  }
+  SplitEvenly(std::move(ids), group_size, groups);
+  return true;
+}
+
+bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      if (!AppendReplicaGroup(field.bytes, max_ids, groups, error)) {
+        return false;
+      }
+    } else if (field.number == 2 && field.type == WireType::kBytes) {
+      // Until 2025 the iota form was nested here (iota_replica_group_list).
+      return ReadIotaList(field.bytes, max_ids, groups, error);
+    }
+  }
+  return reader.ok() || Fail(reader.error(), error);
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,26 @@
+#ifndef XLA_SHMEM_HLO_PROTO_GROUP_LIST_H_
+#define XLA_SHMEM_HLO_PROTO_GROUP_LIST_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/assigner/participants.h"
+
+namespace xla_shmem::hlo {
+
+// Decoders of the four encodings. `max_ids` bounds what may be materialised; a compact form that stands for more fails
+// first.
+bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+
+// iota(product(dims)) reshaped to `dims`, transposed by `perm` and flattened. An empty `perm` is the identity.
+bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm, int64_t max_ids,
+                    std::vector<int64_t>* values, std::string* error);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_GROUP_LIST_H_

@@ -1,0 +1,226 @@
+// Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes
+// form a group.
+#include <algorithm>
+
+#include "xla_patch/hlo/proto/group_list.h"
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+constexpr size_t kMaxAxes = 64;
+
+struct Mesh {
+  std::vector<int64_t> axis_sizes;
+  std::vector<int64_t> device_ids;
+  bool has_transform = false;
+  std::vector<int64_t> reshape_dims;
+  std::vector<int64_t> transpose_perm;
+};
+
+struct AxisRef {
+  int64_t axis = 0;
+  bool is_sub_axis = false;
+  int64_t pre_size = 1;  // product of the sub-axis sizes to the left
+  int64_t size = 0;
+};
+
+bool Fail(const std::string& text, std::string* error) {
+  *error = "replica groups over a mesh: " + text;
+  return false;
+}
+
+bool ReadMeshAxis(std::string_view proto, Mesh* mesh) {
+  int64_t size = 0;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 2) {
+      size = field.AsInt();
+    }
+  }
+  mesh->axis_sizes.push_back(size);
+  return reader.ok();
+}
+
+bool ReadTransform(std::string_view proto, Mesh* mesh) {
+  mesh->has_transform = true;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1 && !AppendRepeatedInts(field, &mesh->reshape_dims)) {
+      return false;
+    }
+    if (field.number == 2 && !AppendRepeatedInts(field, &mesh->transpose_perm)) {
+      return false;
+    }
+  }
+  return reader.ok();
+}
+
+bool ReadMesh(std::string_view proto, Mesh* mesh) {
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    bool well_formed = true;
+    if (field.number == 1) {
+      well_formed = ReadMeshAxis(field.bytes, mesh);
+    } else if (field.number == 2) {
+      well_formed = AppendRepeatedInts(field, &mesh->device_ids);
+    } else if (field.number == 3) {
+      well_formed = ReadTransform(field.bytes, mesh);
+    }
+    if (!well_formed) {
+      return false;
+    }
+  }
+  return reader.ok();
+}
+
+bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      ref->axis = field.AsInt();
+    } else if (field.number == 2) {
+      ref->is_sub_axis = true;
+      ref->pre_size = 0;
+      FieldReader inner(field.bytes);
+      for (Field sub; inner.Next(&sub);) {
+        if (sub.number == 1) {
+          ref->pre_size = sub.AsInt();
+        } else if (sub.number == 2) {
+          ref->size = sub.AsInt();
+        }
+      }
+      if (!inner.ok()) {
+        return false;
+      }
+    }
+  }
+  return reader.ok();
+}
+
+// Devices in mesh order.
+bool MeshDevices(const Mesh& mesh, int64_t max_ids, std::vector<int64_t>* devices, std::string* error) {
+  if (mesh.axis_sizes.size() > kMaxAxes) {
+    return Fail(std::to_string(mesh.axis_sizes.size()) + " axes", error);
+  }
+  int64_t total = 1;
+  for (const int64_t size : mesh.axis_sizes) {
+    if (size <= 0 || size > max_ids / total) {
+      return Fail("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) + " devices",
+                  error);
+    }
+    total *= size;
+  }
+  if (!mesh.device_ids.empty()) {
+    *devices = mesh.device_ids;
+  } else if (mesh.axis_sizes.empty()) {
+    return Fail("an empty mesh", error);
+  } else if (!TransposedIota(mesh.has_transform ? mesh.reshape_dims : mesh.axis_sizes, mesh.transpose_perm, max_ids,
+                             devices, error)) {
+    return false;
+  }
+  if (static_cast<int64_t>(devices->size()) != total) {
+    return Fail(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions",
+                error);
+  }
+  return true;
+}
+
+// Splits mesh axis `axis` so that each of its sub-axes in `refs` is a dimension of its own. dimension_of[i] is set to
+// the position in `dims`.
+bool SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs, std::vector<int64_t>* dims,
+               std::vector<int64_t>* dimension_of, std::string* error) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < refs.size(); ++i) {
+    if (refs[i].axis == axis) {
+      order.push_back(i);
+    }
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return refs[a].pre_size < refs[b].pre_size; });
+  const int64_t full = mesh.axis_sizes[axis];
+  int64_t left = 1;  // product of the dimensions emitted for this axis
+  for (const size_t i : order) {
+    const int64_t pre_size = refs[i].is_sub_axis ? refs[i].pre_size : 1;
+    const int64_t size = refs[i].is_sub_axis ? refs[i].size : full;
+    if (pre_size < left || pre_size % left != 0 || size < 1 || full % pre_size != 0 || (full / pre_size) % size != 0) {
+      return Fail("sub-axis (" + std::to_string(pre_size) + ")" + std::to_string(size) + " does not divide axis " +
+                      std::to_string(axis) + " of size " + std::to_string(full) + ", or overlaps another",
+                  error);
+    }
+    if (pre_size != left) {
+      dims->push_back(pre_size / left);
+    }
+    (*dimension_of)[i] = static_cast<int64_t>(dims->size());
+    dims->push_back(size);
+    left = pre_size * size;
+  }
+  if (left != full) {
+    dims->push_back(full / left);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+  Mesh mesh;
+  std::vector<AxisRef> refs;
+  bool well_formed = true;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      well_formed = ReadMesh(field.bytes, &mesh) && well_formed;
+    } else if (field.number == 2) {
+      refs.emplace_back();
+      well_formed = ReadAxisRef(field.bytes, &refs.back()) && well_formed;
+    }
+  }
+  if (!reader.ok() || !well_formed) {
+    return Fail("malformed", error);
+  }
+  std::vector<int64_t> devices;
+  if (!MeshDevices(mesh, max_ids, &devices, error)) {
+    return false;
+  }
+  if (refs.size() > kMaxAxes) {
+    return Fail(std::to_string(refs.size()) + " axis references", error);
+  }
+  const auto num_axes = static_cast<int64_t>(mesh.axis_sizes.size());
+  for (const AxisRef& ref : refs) {
+    if (ref.axis < 0 || ref.axis >= num_axes) {
+      return Fail("axis " + std::to_string(ref.axis) + " of " + std::to_string(num_axes), error);
+    }
+  }
+  std::vector<int64_t> dims;
+  std::vector<int64_t> dimension_of(refs.size(), 0);
+  for (int64_t axis = 0; axis < num_axes; ++axis) {
+    if (!SplitAxis(mesh, axis, refs, &dims, &dimension_of, error)) {
+      return false;
+    }
+  }
+  // The grouped dimensions go last, in the order the axes are listed: that is the order inside a group.
+  std::vector<int64_t> perm;
+  for (int64_t i = 0; i < static_cast<int64_t>(dims.size()); ++i) {
+    if (std::find(dimension_of.begin(), dimension_of.end(), i) == dimension_of.end()) {
+      perm.push_back(i);
+    }
+  }
+  int64_t group_size = 1;
+  for (const int64_t dimension : dimension_of) {
+    perm.push_back(dimension);
+    group_size *= dims[dimension];
+  }
+  std::vector<int64_t> positions;
+  if (!TransposedIota(dims, perm, max_ids, &positions, error)) {
+    return false;
+  }
+  for (const int64_t position : positions) {
+    groups->ids.push_back(devices[position]);
+    if (static_cast<int64_t>(groups->ids.size()) % group_size == 0) {
+      groups->offsets.push_back(static_cast<int64_t>(groups->ids.size()));
+    }
+  }
+  return true;
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,299 @@
+#include "xla_patch/hlo/proto/module_reader.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "xla_patch/hlo/proto/backend_config.h"
+#include "xla_patch/hlo/proto/checked_count.h"
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+struct CallEdge {
+  size_t caller;       // computation
+  size_t instruction;  // index
+  int64_t callee_id;
+  size_t place;  // among the instruction's callees
+};
+
+// Reads the module into `module_` and keeps the call edges until the callees are known.
+class Scanner {
+ public:
+  Scanner(Module* module, std::string* error) : module_(module), error_(error) {}
+
+  bool Run() {
+    uint64_t hash = 0;
+    FieldReader reader(module_->bytes);
+    for (Field field; reader.Next(&field);) {
+      switch (field.number) {
+        case 1:
+          module_->name = field.bytes;
+          break;
+        case 3:
+          if (field.type != WireType::kBytes || !ScanComputation(field, &hash)) {
+            return Explain("computation");
+          }
+          break;
+        case 6:
+          entry_id_ = field.AsInt();
+          break;
+        case 7:
+          module_->schedule = field.bytes;
+          break;
+        case 8:
+          module_->input_output_alias = field.bytes;
+          break;
+        case 15:
+          module_->device_assignment = field.bytes;
+          break;
+        case 17:
+          module_->stack_frame_index = field.bytes;
+          break;
+        case 22:
+          module_->payloads.push_back(field.bytes);
+          break;
+        default:
+          break;
+      }
+    }
+    if (!reader.ok()) {
+      *error_ = reader.error();
+      return Explain("module");
+    }
+    if (module_->computations.empty()) {
+      *error_ = "no computations";
+      return Explain("module");
+    }
+    hash = HashBytes(hash, module_->name);
+    module_->structure_hash = HashBytes(hash, module_->device_assignment);
+    return FollowCalls();
+  }
+
+ private:
+  bool Explain(const char* where) {
+    *error_ = std::string("not a well-formed HloModuleProto: ") + where + ": " +
+              (error_->empty() ? "wrong wire type" : *error_);
+    return false;
+  }
+
+  bool ScanComputation(const Field& field, uint64_t* hash) {
+    Computation computation;
+    computation.whole = field.whole;
+    computation.body = field.bytes;
+    computation.first = module_->instructions.size();
+    const size_t index = module_->computations.size();
+    FieldReader reader(field.bytes);
+    for (Field inner; reader.Next(&inner);) {
+      switch (inner.number) {
+        case 1:
+          computation.name = inner.bytes;
+          break;
+        case 2:
+          if (inner.type != WireType::kBytes || !ScanInstruction(inner, index, hash)) {
+            return false;
+          }
+          break;
+        case 5:
+          computation.id = inner.AsInt();
+          break;
+        case 6:
+          computation.root_id = inner.AsInt();
+          break;
+        case 7:
+          computation.is_fusion = inner.value != 0;
+          break;
+        default:
+          break;
+      }
+    }
+    if (!reader.ok()) {
+      *error_ = reader.error();
+      return false;
+    }
+    computation.last = module_->instructions.size();
+    *hash = HashInt(HashInt(*hash, computation.id), computation.root_id);
+    module_->computations.push_back(computation);
+    return true;
+  }
+
+  bool ScanInstruction(const Field& field, size_t computation, uint64_t* hash) {
+    module_->instructions.emplace_back();
+    Instruction& instruction = module_->instructions.back();
+    instruction.whole = field.whole;
+    instruction.body = field.bytes;
+    std::string_view opcode;
+    std::string_view target;
+    callees_.clear();
+    FieldReader reader(field.bytes);
+    for (Field inner; reader.Next(&inner);) {
+      bool is_structure = true;  // same on all ranks, so part of the hash
+      switch (inner.number) {
+        case 2:
+          opcode = inner.bytes;
+          break;
+        case 3:
+          instruction.shape = inner.bytes;
+          break;
+        case 28:
+          target = inner.bytes;
+          break;
+        case 35:
+          instruction.id = inner.AsInt();
+          break;
+        case 36:
+          instruction.has_loose_operands =
+              instruction.has_loose_operands || inner.type != WireType::kBytes || !instruction.packed_operands.empty();
+          instruction.packed_operands = inner.bytes;
+          break;
+        case 38:
+          if (!AppendRepeatedInts(inner, &callees_)) {
+            *error_ = "bad called_computation_ids";
+            return false;
+          }
+          break;
+        case 9:   // parameter_number
+        case 13:  // tuple_index
+        case 26:  // channel_id
+        case 45:  // all_reduce_id
+        case 49:  // replica_groups
+        case 52:  // source_target_pairs
+        case 71:  // use_global_device_ids
+        case 87:  // the three newer group forms
+        case 92:
+        case 93:
+          break;
+        default:
+          is_structure = false;
+          break;
+      }
+      if (is_structure) {
+        *hash = HashBytes(*hash, inner.whole);
+      }
+    }
+    if (!reader.ok()) {
+      *error_ = "instruction: " + reader.error();
+      return false;
+    }
+    instruction.opcode = ClassifyOpcode(opcode);
+    instruction.is_lowered =
+        instruction.opcode.op_class == OpClass::kCustomCall && target.substr(0, 10) == "xla_shmem.";
+    const OpClass op_class = instruction.opcode.op_class;
+    if (op_class != OpClass::kAsyncUpdate && op_class != OpClass::kAsyncDone) {
+      for (size_t place = 0; place < callees_.size(); ++place) {
+        calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
+      }
+    }
+    return true;
+  }
+
+  // Callers come after their callees, so walking the edges backwards sees every computation's own state before it is
+  // handed down.
+  bool FollowCalls() {
+    auto& by_id = module_->computation_of_id;
+    for (size_t i = 0; i < module_->computations.size(); ++i) {
+      if (!by_id.emplace(module_->computations[i].id, i).second) {
+        *error_ = "two computations with id " + std::to_string(module_->computations[i].id);
+        return Explain("module");
+      }
+    }
+    // Callees come first, so the entry is last if the module does not name it.
+    const auto entry = by_id.find(entry_id_);
+    module_->entry = entry == by_id.end() ? by_id.size() - 1 : entry->second;
+    module_->computations[module_->entry].is_reachable = true;
+    module_->computations[module_->entry].executions = 1;
+    std::vector<int32_t> callers(module_->computations.size(), 0);
+    for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
+      const auto found = by_id.find(call->callee_id);
+      if (found == by_id.end() || found->second >= call->caller) {
+        *error_ = "computation " + std::to_string(call->callee_id) + " is called before it is defined";
+        return Explain("module");
+      }
+      const Computation& caller = module_->computations[call->caller];
+      if (!caller.is_reachable) {
+        continue;
+      }
+      Computation& callee = module_->computations[found->second];
+      const OpClass op_class = module_->instructions[call->instruction].opcode.op_class;
+      callee.is_reachable = true;
+      callee.executions = Sum(callee.executions, Product(caller.executions, Turns(*call)));
+      callee.has_many_callers = callee.has_many_callers || caller.has_many_callers || ++callers[found->second] > 1;
+      callee.loop_depth = std::max(callee.loop_depth, caller.loop_depth + (op_class == OpClass::kWhile ? 1 : 0));
+      callee.is_fusion = callee.is_fusion || caller.is_fusion || op_class == OpClass::kFusion;
+      if (op_class == OpClass::kAsyncStart) {
+        callee.async_start = static_cast<int64_t>(call->instruction);
+        callee.async_computation = call->caller;
+      }
+    }
+    return true;
+  }
+
+  // How often a call's callee runs in one execution of the caller, -1 where that is not known.
+  int64_t Turns(const CallEdge& call) const {
+    const Instruction& instruction = module_->instructions[call.instruction];
+    if (instruction.opcode.op_class == OpClass::kConditional) {
+      return -1;
+    }
+    if (instruction.opcode.op_class != OpClass::kWhile) {
+      return 1;
+    }
+    const int64_t trips = ReadTripCount(BackendConfigOf(module_->payloads, instruction.body)).value_or(-1);
+    // HloWhileInstruction lists its body, then its condition, which is asked once more.
+    return call.place == 0 ? trips : Sum(trips, 1);
+  }
+
+  Module* module_;
+  std::string* error_;
+  int64_t entry_id_ = 0;
+  std::vector<CallEdge> calls_;
+  std::vector<int64_t> callees_;  // of the instruction being scanned
+};
+
+}  // namespace
+
+bool ReadModule(std::string_view bytes, Module* module, std::string* error) {
+  *module = Module();
+  module->bytes = bytes;
+  // Real instructions take 100 to 200 bytes; growing by doubling would touch twice the memory.
+  module->instructions.reserve(bytes.size() / 128);
+  error->clear();
+  return Scanner(module, error).Run();
+}
+
+InstructionIndex::InstructionIndex(const Module& module, const Computation& computation) : module_(module) {
+  if (computation.first == computation.last) {
+    return;
+  }
+  int64_t highest = std::numeric_limits<int64_t>::min();
+  lowest_ = std::numeric_limits<int64_t>::max();
+  for (size_t i = computation.first; i < computation.last; ++i) {
+    lowest_ = std::min(lowest_, module.instructions[i].id);
+    highest = std::max(highest, module.instructions[i].id);
+  }
+  const uint64_t spread = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest_);
+  const bool is_dense = spread < 8 * (computation.last - computation.first) + 64;
+  if (is_dense) {
+    dense_.assign(spread + 1, -1);
+  }
+  for (size_t i = computation.first; i < computation.last; ++i) {
+    const int64_t id = module.instructions[i].id;
+    if (is_dense) {
+      dense_[id - lowest_] = static_cast<int64_t>(i);
+    } else {
+      sparse_[id] = static_cast<int64_t>(i);
+    }
+  }
+}
+
+const Instruction* InstructionIndex::Find(int64_t id) const {
+  int64_t index = -1;
+  if (!dense_.empty()) {
+    const uint64_t offset = static_cast<uint64_t>(id) - static_cast<uint64_t>(lowest_);
+    index = offset < dense_.size() ? dense_[offset] : -1;
+  } else if (const auto found = sparse_.find(id); found != sparse_.end()) {
+    index = found->second;
+  }
+  return index < 0 ? nullptr : &module_.instructions[index];
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,85 @@
+#ifndef XLA_SHMEM_HLO_PROTO_MODULE_READER_H_
+#define XLA_SHMEM_HLO_PROTO_MODULE_READER_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "xla_patch/hlo/proto/opcode.h"
+
+namespace xla_shmem::hlo {
+
+// One instruction as it lies in the module. Only what every instruction is asked for; collectives are decoded by
+// CollectiveReader.
+struct Instruction {
+  std::string_view whole;  // the field inside the computation, tag included
+  std::string_view body;   // the HloInstructionProto
+  std::string_view shape;
+  std::string_view packed_operands;  // operand_ids in their usual, packed form
+  int64_t id = 0;
+  Opcode opcode;
+  bool has_loose_operands = false;  // operand_ids not in one packed field: decode the body to know them
+  bool is_lowered = false;          // a custom-call this pass wrote
+};
+
+struct Computation {
+  std::string_view whole;
+  std::string_view body;
+  std::string_view name;
+  int64_t id = 0;
+  int64_t root_id = 0;
+  size_t first = 0;  // instructions()[first, last)
+  size_t last = 0;
+  bool is_fusion = false;
+  bool is_reachable = false;      // it is the entry, or the entry leads to it; XLA drops the others
+  int32_t loop_depth = 0;         // how many while loops it runs inside of
+  int64_t executions = 0;         // in one run of the module; -1 where trip counts are not known, or a branch decides
+  bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
+  int64_t async_start = -1;       // index of the async-start that wraps it
+  size_t async_computation = 0;   // and of the computation that one is in
+};
+
+struct Module {
+  std::string_view bytes;
+  std::string_view name;
+  std::string_view device_assignment;      // empty if the module has none
+  std::string_view input_output_alias;     // xla.HloInputOutputAliasProto; empty if the module has none
+  std::string_view stack_frame_index;      // xla.StackFrameIndexProto; empty if the module has none
+  std::string_view schedule;               // xla.HloScheduleProto; empty if the module has none
+  std::vector<std::string_view> payloads;  // HloModuleProto.payloads, which backend configs may refer to
+  std::vector<Computation> computations;
+  std::vector<Instruction> instructions;
+  size_t entry = 0;  // index of the entry computation
+  std::unordered_map<int64_t, size_t> computation_of_id;
+  // Over what is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels, device
+  // assignment. Not over module ids, metadata, stack frames, constants or backend configs, which may hold paths,
+  // addresses and local tuning results.
+  uint64_t structure_hash = 0;
+};
+
+// One pass over the bytes; `module` points into them. False, with the place, on anything that is not a well-formed
+// module whose computations are listed callees first (as XLA demands).
+bool ReadModule(std::string_view bytes, Module* module, std::string* error);
+
+// Instruction ids of one computation -> index into Module::instructions.
+class InstructionIndex {
+ public:
+  InstructionIndex(const Module& module, const Computation& computation);
+  const Instruction* Find(int64_t id) const;
+
+ private:
+  const Module& module_;
+  int64_t lowest_ = 0;
+  std::vector<int64_t> dense_;  // by id - lowest_, where ids are close together
+  std::unordered_map<int64_t, int64_t> sparse_;
+};
+
+// Mixes `bytes` into a 64-bit hash that is the same on every machine. Not for adversaries.
+uint64_t HashBytes(uint64_t hash, std::string_view bytes);
+uint64_t HashInt(uint64_t hash, uint64_t value);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_MODULE_READER_H_

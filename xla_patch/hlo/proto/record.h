@@ -1,0 +1,21 @@
+#ifndef XLA_SHMEM_HLO_PROTO_RECORD_H_
+#define XLA_SHMEM_HLO_PROTO_RECORD_H_
+
+#include "xla_patch/assigner/record.h"
+#include "xla_patch/hlo/proto/collective_reader.h"
+
+namespace xla_shmem::hlo {
+
+// Everything about a collective that does not depend on the decision.
+CollectiveRecord DescribeCollective(const Module& module, const Collective& collective);
+
+// What this pass or stock XLA wrote about it. False if it is not to be listed: a done of ours, whose start is, or a
+// custom call of such a name that the pass did not write.
+bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record);
+
+// The record of a collective that the rules do not look at: it stays with XLA.
+void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_RECORD_H_

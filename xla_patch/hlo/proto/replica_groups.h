@@ -1,0 +1,27 @@
+#ifndef XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
+#define XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/assigner/participants.h"
+
+namespace xla_shmem::hlo {
+
+// The fields of an HloInstructionProto that may describe groups, undecoded.
+struct GroupFields {
+  std::vector<std::string_view> replica_groups;  // 49, the legacy list
+  uint32_t list_field = 0;                       // the oneof: 87 list, 92 iota, 93 mesh axes, 0 none
+  std::string_view list;
+};
+
+// Decodes whichever form is present and expands it. Fails, without allocating for them, on ids or sizes the assignment
+// does not have.
+bool ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment, DeviceGroups* groups,
+                   std::string* error);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_

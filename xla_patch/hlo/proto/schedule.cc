@@ -1,0 +1,86 @@
+#include "xla_patch/hlo/proto/schedule.h"
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+
+namespace {
+
+// One entry of the map from computation ids to sequences.
+struct Entry {
+  int64_t computation_id = 0;
+  std::string_view sequence;
+};
+
+Entry ReadEntry(std::string_view proto) {
+  Entry entry;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      entry.computation_id = field.AsInt();
+    } else if (field.number == 2) {
+      entry.sequence = field.bytes;
+    }
+  }
+  return entry;
+}
+
+std::vector<int64_t> ReadIds(std::string_view sequence) {
+  std::vector<int64_t> ids;
+  FieldReader reader(sequence);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1 && !AppendRepeatedInts(field, &ids)) {
+      return {};
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+Schedule::Schedule(std::string_view proto) {
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      const Entry entry = ReadEntry(field.bytes);
+      sequences_[entry.computation_id] = entry.sequence;
+    }
+  }
+}
+
+std::vector<int64_t> Schedule::Sequence(int64_t computation_id) const {
+  const auto found = sequences_.find(computation_id);
+  return found == sequences_.end() ? std::vector<int64_t>() : ReadIds(found->second);
+}
+
+std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, ScheduleChange>& changes) {
+  std::string out;
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    const Entry entry = field.number == 1 ? ReadEntry(field.bytes) : Entry();
+    const auto here = changes.find(entry.computation_id);
+    if (field.number != 1 || here == changes.end()) {
+      out.append(field.whole);
+      continue;
+    }
+    std::vector<int64_t> ids;
+    for (const int64_t id : ReadIds(entry.sequence)) {
+      const auto& [added, removed] = here->second;
+      if (const auto before = added.find(id); before != added.end()) {
+        ids.push_back(before->second);
+      }
+      if (removed.count(id) == 0) {
+        ids.push_back(id);
+      }
+    }
+    std::string sequence;
+    WritePackedInts(1, ids, &sequence);
+    std::string changed;
+    WriteIntField(1, entry.computation_id, &changed);
+    WriteBytesField(2, sequence, &changed);
+    WriteBytesField(1, changed, &out);
+  }
+  return out;
+}
+
+}  // namespace xla_shmem::hlo

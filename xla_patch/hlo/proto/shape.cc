@@ -1,0 +1,208 @@
+#include "xla_patch/hlo/proto/shape.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// Deeper than any shape XLA builds, shallow enough for every stack.
+constexpr int kMaxNesting = 32;
+constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
+
+// Of numbers that are not negative.
+int64_t SaturatingProduct(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? kMax : product;
+}
+
+bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
+  FieldReader reader(proto);
+  bool well_formed = true;
+  for (Field field; reader.Next(&field);) {
+    switch (field.number) {
+      case 1:  // minor_to_major
+        well_formed = AppendRepeatedInts(field, &shape->minor_to_major) && well_formed;
+        break;
+      case 8:
+        shape->memory_space = field.AsInt();
+        break;
+      case 7:
+        shape->element_size_in_bits = field.AsInt();
+        shape->is_tiled = shape->is_tiled || field.value != 0;
+        break;
+      case 6:   // tiles
+      case 10:  // physical_shape
+      case 15:  // dynamic_shape_metadata_prefix_bytes
+      case 17:  // split_configs
+        shape->is_tiled = shape->is_tiled || !field.bytes.empty() || field.value != 0;
+        break;
+      case 16:  // tail_padding_alignment_in_elements
+        shape->is_tiled = shape->is_tiled || field.value > 1;
+        break;
+      default:
+        break;
+    }
+  }
+  if (!reader.ok() || !well_formed) {
+    *error = "layout: " + (reader.ok() ? std::string("bad packed list") : reader.error());
+    return false;
+  }
+  return true;
+}
+
+bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* error) {
+  if (depth > kMaxNesting) {
+    *error = "shape nested more than " + std::to_string(kMaxNesting) + " deep";
+    return false;
+  }
+  shape->proto = proto;
+  FieldReader reader(proto);
+  bool well_formed = true;
+  std::vector<int64_t> dynamic;
+  for (Field field; reader.Next(&field);) {
+    switch (field.number) {
+      case 2:
+        shape->element_type = static_cast<int32_t>(field.value);
+        break;
+      case 3:
+        well_formed = AppendRepeatedInts(field, &shape->dimensions) && well_formed;
+        break;
+      case 6:
+        well_formed = AppendRepeatedInts(field, &dynamic) && well_formed;
+        break;
+      case 4:
+        shape->elements.emplace_back();
+        if (field.type != WireType::kBytes || !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
+          return false;
+        }
+        break;
+      case 5:
+        if (!ParseLayout(field.bytes, shape, error)) {
+          return false;
+        }
+        break;
+      default:
+        break;
+    }
+  }
+  for (const int64_t is_dynamic : dynamic) {
+    shape->is_dynamic = shape->is_dynamic || is_dynamic != 0;
+  }
+  if (!reader.ok() || !well_formed) {
+    *error = "shape: " + (reader.ok() ? std::string("bad packed list") : reader.error());
+    return false;
+  }
+  return true;
+}
+
+// Dimensions from major to minor (row-major without a layout, as XLA has it), without those of size 1, whose place in a
+// layout means nothing, and without `left_out`.
+std::vector<int64_t> PhysicalOrder(const Shape& shape, int64_t left_out) {
+  const auto rank = static_cast<int64_t>(shape.dimensions.size());
+  std::vector<int64_t> order(shape.minor_to_major.rbegin(), shape.minor_to_major.rend());
+  if (order.empty()) {
+    order.resize(rank);
+    std::iota(order.begin(), order.end(), 0);
+  }
+  const auto is_left_out = [&](int64_t dimension) {
+    return dimension < 0 || dimension >= rank || dimension == left_out || shape.dimensions[dimension] == 1;
+  };
+  order.erase(std::remove_if(order.begin(), order.end(), is_left_out), order.end());
+  return order;
+}
+
+bool HasDimension(const Shape& shape, int64_t dimension) {
+  return dimension >= 0 && dimension < static_cast<int64_t>(shape.dimensions.size());
+}
+
+bool IsMajorMost(const Shape& shape, int64_t dimension) {
+  const std::vector<int64_t> order = PhysicalOrder(shape, -1);
+  return shape.dimensions[dimension] == 1 || (!order.empty() && order[0] == dimension);
+}
+
+}  // namespace
+
+bool Shape::IsTuple() const { return element_type == element_type::kTuple; }
+
+std::vector<const Shape*> Shape::Leaves() const {
+  if (!IsTuple()) {
+    return {this};
+  }
+  std::vector<const Shape*> leaves;
+  leaves.reserve(elements.size());
+  for (const Shape& element : elements) {
+    leaves.push_back(&element);
+  }
+  return leaves;
+}
+
+bool ParseShape(std::string_view proto, Shape* shape, std::string* error) {
+  *shape = Shape();
+  return ParseNested(proto, 0, shape, error);
+}
+
+int64_t ShapeBytes(const Shape& shape) {
+  int64_t total = 0;
+  if (shape.IsTuple()) {
+    for (const Shape& element : shape.elements) {
+      if (__builtin_add_overflow(total, ShapeBytes(element), &total)) {
+        return kMax;
+      }
+    }
+    return total;
+  }
+  int64_t count = 1;
+  for (const int64_t dimension : shape.dimensions) {
+    if (dimension <= 0) {
+      return 0;
+    }
+    count = SaturatingProduct(count, dimension);
+  }
+  const int64_t packed_bits = shape.element_size_in_bits;
+  if (packed_bits <= 0) {
+    return SaturatingProduct(count, (ElementTypeBits(shape.element_type) + 7) / 8);
+  }
+  // Eight elements make packed_bits bytes; a last few that do not fill eight are rounded up to whole bytes.
+  const int64_t whole = SaturatingProduct(count / 8, packed_bits);
+  const int64_t rest = SaturatingProduct(count % 8, packed_bits);
+  const int64_t rest_bytes = rest / 8 + (rest % 8 != 0 ? 1 : 0);
+  return __builtin_add_overflow(whole, rest_bytes, &total) ? kMax : total;
+}
+
+bool SameBytesLayout(const Shape& a, const Shape& b) {
+  return a.element_type == b.element_type && a.dimensions == b.dimensions && a.minor_to_major == b.minor_to_major &&
+         !a.is_tiled && !b.is_tiled && !a.IsTuple() && !b.IsTuple();
+}
+
+bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts) {
+  if (whole.IsTuple() || part.IsTuple() || whole.is_tiled || part.is_tiled || whole.element_size_in_bits != 0 ||
+      part.element_size_in_bits != 0 || whole.element_type != part.element_type || parts < 1 ||
+      !HasDimension(part, dimension)) {
+    return false;
+  }
+  std::vector<int64_t> dimensions = part.dimensions;
+  if (__builtin_mul_overflow(dimensions[dimension], parts, &dimensions[dimension]) || dimensions != whole.dimensions) {
+    return false;
+  }
+  if (parts == 1) {
+    return PhysicalOrder(whole, -1) == PhysicalOrder(part, -1);
+  }
+  return IsMajorMost(whole, dimension) && IsMajorMost(part, dimension) &&
+         PhysicalOrder(whole, dimension) == PhysicalOrder(part, dimension);
+}
+
+bool IsMadeOfEqualParts(const Shape& whole, int64_t dimension, int64_t parts) {
+  if (parts < 1 || !HasDimension(whole, dimension)) {
+    return false;
+  }
+  Shape part = whole;
+  part.dimensions[dimension] /= parts;
+  return IsMadeOfParts(whole, part, dimension, parts);
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,117 @@
+#include "xla_patch/hlo/rewrite/aliased_parameters.h"
+
+#include <algorithm>
+#include <set>
+
+#include "xla_patch/hlo/proto/wire.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+// HloInputOutputAliasProto: entries = 1 with parameter_number = 2 and parameter_shape_index = 3.
+bool ReadAliasedNumbers(std::string_view proto, std::set<int64_t>* numbers, std::string* error) {
+  FieldReader reader(proto);
+  for (Field entry; reader.Next(&entry);) {
+    if (entry.number != 1) {
+      continue;
+    }
+    int64_t number = 0;
+    std::vector<int64_t> index;
+    FieldReader fields(entry.bytes);
+    for (Field field; fields.Next(&field);) {
+      if (field.number == 2) {
+        number = field.AsInt();
+      } else if (field.number == 3 && !AppendRepeatedInts(field, &index)) {
+        *error = "its aliasing of parameters cannot be read";
+        return false;
+      }
+    }
+    if (!index.empty()) {
+      *error = "a result shares the buffer of a part of a tuple parameter";
+      return false;
+    }
+    numbers->insert(number);
+  }
+  return true;
+}
+
+struct Parameter {
+  bool is_parameter = false;
+  int64_t number = 0;
+  std::string_view name;
+  std::string_view shape;
+};
+
+Parameter ReadParameter(std::string_view body) {
+  Parameter parameter;
+  FieldReader reader(body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == 1) {
+      parameter.name = field.bytes;
+    } else if (field.number == 2) {
+      parameter.is_parameter = field.bytes == "parameter";
+    } else if (field.number == 3) {
+      parameter.shape = field.bytes;
+    } else if (field.number == 9) {
+      parameter.number = field.AsInt();
+    }
+  }
+  return parameter;
+}
+
+std::string WithNameAndId(std::string_view body, std::string_view name, int64_t id) {
+  std::string out;
+  FieldReader reader(body);
+  for (Field field; reader.Next(&field);) {
+    if (field.number != 1 && field.number != 35) {
+      out.append(field.whole);
+    }
+  }
+  WriteBytesField(1, name, &out);
+  WriteIntField(35, id, &out);
+  return out;
+}
+
+std::string Copy(const Parameter& parameter, int64_t id, int64_t operand) {
+  std::string out;
+  WriteBytesField(1, parameter.name, &out);
+  WriteBytesField(2, "copy", &out);
+  WriteBytesField(3, parameter.shape, &out);
+  WriteIntField(35, id, &out);
+  WritePackedInts(36, {operand}, &out);
+  return out;
+}
+
+}  // namespace
+
+bool HasAliasedParameters(const Module& module) {
+  std::set<int64_t> numbers;
+  std::string error;
+  return !ReadAliasedNumbers(module.input_output_alias, &numbers, &error) || !numbers.empty();
+}
+
+bool CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits, std::string* error) {
+  std::set<int64_t> numbers;
+  if (!ReadAliasedNumbers(module.input_output_alias, &numbers, error)) {
+    return false;
+  }
+  const Computation& entry = module.computations[module.entry];
+  int64_t next_id = 0;
+  for (size_t i = entry.first; i < entry.last; ++i) {
+    next_id = std::max(next_id, module.instructions[i].id);
+  }
+  for (size_t i = entry.first; i < entry.last && !numbers.empty(); ++i) {
+    const Instruction& instruction = module.instructions[i];
+    const Parameter parameter = ReadParameter(instruction.body);
+    if (!parameter.is_parameter || numbers.erase(parameter.number) == 0) {
+      continue;
+    }
+    ++next_id;
+    const std::string name = std::string(parameter.name) + ".donated";
+    edits->push_back({module.entry, i, Copy(parameter, instruction.id, next_id),
+                      NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}});
+  }
+  return true;
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,108 @@
+#include "xla_patch/hlo/rewrite/custom_call.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "xla_patch/hlo/proto/mlir_dictionary.h"
+
+namespace xla_shmem::hlo {
+namespace {
+
+bool IsPermute(const Collective& collective) { return collective.spec.op == OpKind::kCollectivePermute; }
+
+int64_t PeOf(int64_t device, const Topology& topology) { return topology.Find(device)->pe; }
+
+std::string BackendConfig(const Module& module, const Collective& collective, const Topology& topology) {
+  const CollectiveSpec& spec = collective.spec;
+  const Instruction& instruction = module.instructions[collective.instruction];
+  const int64_t computation_id = module.computations[collective.computation].id;
+  MlirDictionary dictionary;
+  dictionary.AddInt("op",
+                    static_cast<int64_t>(HashInt(HashInt(module.structure_hash, computation_id), instruction.id)));
+  dictionary.AddString("module", module.name);
+  dictionary.AddString("name", spec.name);
+  dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
+  std::vector<int64_t> pes;
+  if (IsPermute(collective)) {
+    for (const auto& [source, target] : spec.pairs) {
+      pes.push_back(PeOf(source, topology));
+      pes.push_back(PeOf(target, topology));
+    }
+    dictionary.AddInts("pairs", pes);
+  } else {
+    for (const int64_t device : spec.groups.devices) {
+      pes.push_back(PeOf(device, topology));
+    }
+    if (IsReducing(spec.op)) {
+      dictionary.AddString("reduction", ReductionName(spec.reduction));
+    }
+    dictionary.AddInts("group_offsets", spec.groups.offsets);
+    dictionary.AddInts("groups", pes);
+  }
+  return dictionary.Text();
+}
+
+// Each leaf of the result is the same leaf of operand 0.
+std::vector<Aliasing> AliasFirstOperand(const Shape& result) {
+  if (!result.IsTuple()) {
+    return {Aliasing()};
+  }
+  std::vector<Aliasing> aliasing;
+  aliasing.reserve(result.elements.size());
+  for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) {
+    aliasing.push_back({{i}, 0, {i}});
+  }
+  return aliasing;
+}
+
+// Result i is operand i where XLA had it so. No copy insertion follows the hook, so neither more nor less will do.
+std::vector<Aliasing> AliasInPlaceOperands(const Collective& collective) {
+  std::vector<Aliasing> aliasing;
+  for (int64_t i = 0; i < static_cast<int64_t>(collective.in_place.size()); ++i) {
+    if (collective.in_place[i]) {
+      aliasing.push_back({collective.result.IsTuple() ? std::vector<int64_t>{i} : std::vector<int64_t>{}, i, {}});
+    }
+  }
+  return aliasing;
+}
+
+CustomCall CallThatWrites(std::string target, const Module& module, const Collective& collective,
+                          const Topology& topology) {
+  CustomCall call;
+  call.target = std::move(target);
+  call.backend_config = BackendConfig(module, collective, topology);
+  if (collective.done >= 0) {
+    call.shape = collective.result.proto;  // a start's own may hold more
+  }
+  call.aliasing = AliasInPlaceOperands(collective);
+  return call;
+}
+
+}  // namespace
+
+CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology) {
+  std::string target = std::string("xla_shmem.") + OpName(collective.spec.op);
+  std::replace(target.begin(), target.end(), '-', '_');
+  return CallThatWrites(target, module, collective, topology);
+}
+
+CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology) {
+  return CallThatWrites(IsPermute(collective) ? "xla_shmem.permute_start" : "xla_shmem.all_reduce_start", module,
+                        collective, topology);
+}
+
+CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology) {
+  CustomCall call;
+  call.target = IsPermute(collective) ? "xla_shmem.permute_done" : "xla_shmem.all_reduce_done";
+  call.backend_config = BackendConfig(module, collective, topology);
+  call.aliasing = AliasFirstOperand(collective.result);
+  for (size_t i = 0; i < collective.in_place.size(); ++i) {
+    if (!collective.in_place[i]) {
+      call.extra_operands.push_back(collective.fields.operand_ids[i]);
+    }
+  }
+  return call;
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,33 @@
+#ifndef XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
+#define XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
+
+#include "xla_patch/assigner/topology.h"
+#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/module_reader.h"
+#include "xla_patch/hlo/rewrite/editor.h"
+
+namespace xla_shmem::hlo {
+
+// The custom calls that stand for a collective. Their attributes name every participant by PE and nothing rank-local,
+// so that all ranks write the same bytes:
+//
+//   op        id of the op, the same on all ranks, different for every op of the module (channel ids are not)
+//   module, name  for error messages
+//   topology  fingerprint of the topology the PEs belong to
+//   pairs     permute: source, target, source, target, ...
+//   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
+//   reduction  all-reduce and reduce-scatter
+
+// Does the whole transfer. In the place of a pair it stands where the start was.
+CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
+
+// The start's result is the final result, in its own buffer or in its operand's, whichever XLA had chosen.
+CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);
+
+// The done returns the start's buffers. It also takes the operands that the start does not work in, so that they stay
+// alive until the wait.
+CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_

@@ -1,0 +1,60 @@
+#ifndef XLA_SHMEM_HLO_REWRITE_EDITOR_H_
+#define XLA_SHMEM_HLO_REWRITE_EDITOR_H_
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/module_reader.h"
+#include "xla_patch/hlo/proto/output_aliasing.h"
+
+namespace xla_shmem::hlo {
+
+// How an instruction becomes a custom call.
+struct CustomCall {
+  std::string target;
+  std::string backend_config;
+  std::optional<std::string_view> shape;         // a ShapeProto to use instead of its own
+  std::optional<int64_t> id;                     // to take the place of another instruction
+  std::optional<std::vector<int64_t>> operands;  // to use instead of its own
+  std::vector<int64_t> extra_operands;           // behind these
+  std::vector<Aliasing> aliasing;
+};
+
+// The instruction's bytes with our attributes set. Every other field stays as and where it was.
+std::string WithAttributes(std::string_view body, const Attributes& own);
+
+// The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id unless `call`
+// says otherwise. Fields a custom call cannot have (groups, pairs, dimensions, channel, callees, thread, layout
+// constraint) go; all we do not own (metadata, control predecessors, sharding, unknown fields) stays.
+std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
+
+// The same as an instruction that hands its operand on and does nothing else. XLA:GPU's OptimizationBarrierExpander,
+// which runs after the hook, takes it out of module and schedule.
+std::string AsBarrier(std::string_view body, const Attributes& own);
+
+struct NewInstruction {
+  std::string body;
+  int64_t id;
+};
+
+struct InstructionEdit {
+  size_t computation;
+  size_t instruction;
+  std::string body;                                     // empty: the instruction goes
+  std::optional<NewInstruction> before = std::nullopt;  // to be put right before it
+};
+
+// The module with these instructions replaced or gone, and new ones added, also in the schedule, and without the
+// computations that are `removed`; everything else byte for byte in the original order. `edits` in module order, each
+// instruction at most once; nothing that stays may refer to what goes.
+std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits,
+                       const std::set<size_t>& removed = {});
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_REWRITE_EDITOR_H_

@@ -1,0 +1,20 @@
+#include "xla_patch/hlo/rewrite/form.h"
+
+namespace xla_shmem::hlo {
+
+bool IsPair(const Collective& collective) {
+  return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
+}
+
+std::string FormVeto(const Collective& collective, Lowering lowering) {
+  if (lowering == Lowering::kCpu && IsPair(collective)) {
+    return "start/done pairs are lowered for GPU only";
+  }
+  const OpKind op = collective.spec.op;
+  if (lowering == Lowering::kGpu && op != OpKind::kAllReduce && op != OpKind::kCollectivePermute) {
+    return std::string(OpName(op)) + " is lowered for CPU only";
+  }
+  return collective.obstacle;
+}
+
+}  // namespace xla_shmem::hlo

@@ -1,0 +1,173 @@
+#include "xla_patch/hlo/rewrite/pass.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/device_assignment.h"
+#include "xla_patch/hlo/proto/record.h"
+#include "xla_patch/hlo/rewrite/aliased_parameters.h"
+#include "xla_patch/hlo/rewrite/all_to_all_folding.h"
+#include "xla_patch/hlo/rewrite/custom_call.h"
+#include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/hlo/rewrite/form.h"
+
+namespace xla_shmem {
+namespace {
+
+using hlo::Collective;
+using hlo::CollectiveForm;
+using hlo::CustomCall;
+
+class Pass {
+ public:
+  Pass(const hlo::Module& module, const PassOptions& options)
+      : module_(module),
+        options_(options),
+        copies_parameters_(options.copy_aliased_parameters && hlo::HasAliasedParameters(module)),
+        whole_arrays_(module) {
+    if (copies_parameters_) {
+      std::vector<hlo::InstructionEdit> tried;
+      hlo::CopyAliasedParameters(module, &tried, &parameter_veto_);
+    }
+  }
+
+  void Visit(const Collective& collective, CollectiveRecord* record) {
+    const CollectiveSpec& spec = collective.spec;
+    Settle(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
+    if (!IsConsidered(spec.op, options_.assign)) {
+      return;
+    }
+    Attributes attributes = RecordToAttributes(*record);
+    if (record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone) {
+      attributes[attribute::kOp] = record->op;
+      Replace(collective, attributes);
+      return;
+    }
+    Annotate(collective.op_computation, collective.op, attributes);
+    if (collective.done >= 0) {
+      // XLA takes the attributes of one or the other along when it makes a pair sync again.
+      Annotate(collective.computation, collective.done, attributes);
+      if (collective.instruction != collective.op) {
+        Annotate(collective.computation, collective.instruction, attributes);
+      }
+    }
+  }
+
+  // Nothing if only attributes changed and giving the module back has a price.
+  std::vector<hlo::InstructionEdit> TakeEdits() {
+    if (copies_parameters_) {
+      std::string ignored;  // has been a veto
+      if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_, &ignored)) {
+        return {};
+      }
+    }
+    // A done comes after later starts.
+    const auto before = [](const hlo::InstructionEdit& a, const hlo::InstructionEdit& b) {
+      return a.instruction < b.instruction;
+    };
+    std::sort(edits_.begin(), edits_.end(), before);
+    return std::move(edits_);
+  }
+
+  const std::set<size_t>& removed_computations() const { return removed_computations_; }
+
+ private:
+  // Why this collective cannot be replaced whatever the transport, or "".
+  std::string FormVeto(const Collective& collective) const {
+    if (!parameter_veto_.empty()) {
+      return parameter_veto_;
+    }
+    return hlo::FormVeto(collective, options_.lowering);
+  }
+
+  // Leaves an instruction that already says the same alone, so that a second run changes nothing.
+  void Annotate(size_t computation, size_t instruction, const Attributes& attributes) {
+    const std::string_view body = module_.instructions[instruction].body;
+    if (hlo::ReadOwnAttributes(hlo::AttributeFields(body)) != attributes) {
+      edits_.push_back({computation, instruction, hlo::WithAttributes(body, attributes)});
+    }
+  }
+
+  void Replace(const Collective& collective, const Attributes& attributes) {
+    has_replaced_ = true;
+    const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
+    const auto replace = [&](size_t instruction, std::string new_body) {
+      edits_.push_back({collective.computation, instruction, std::move(new_body)});
+    };
+    const auto call = [&](size_t instruction, const CustomCall& call) {
+      replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
+    };
+    if (const auto whole = whole_arrays_.Find(collective); whole.has_value()) {
+      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology);
+      whole_call.operands = whole->operands;
+      if (whole->place != collective.instruction) {
+        whole_call.id = module_.instructions[whole->place].id;
+        whole_call.shape = module_.instructions[whole->place].shape;
+      }
+      replace(whole->place, hlo::AsCustomCall(body(collective.instruction), whole_call, attributes));
+      for (const size_t removed : whole->removed) {
+        replace(removed, "");
+      }
+      removed_computations_.insert(whole->removed_computations.begin(), whole->removed_computations.end());
+    } else if (!hlo::IsPair(collective)) {
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+    } else if (!collective.has_work_between) {
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+      replace(collective.done, hlo::AsBarrier(body(collective.done), attributes));
+    } else {
+      call(collective.instruction, hlo::StartCall(module_, collective, options_.topology));
+      call(collective.done, hlo::DoneCall(module_, collective, options_.topology));
+    }
+  }
+
+  const hlo::Module& module_;
+  const PassOptions& options_;
+  const bool copies_parameters_;
+  std::string parameter_veto_;  // why that cannot be done
+  bool has_replaced_ = false;
+  hlo::WholeArrayFinder whole_arrays_;
+  std::vector<hlo::InstructionEdit> edits_;
+  std::set<size_t> removed_computations_;
+};
+
+}  // namespace
+
+bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* result, std::string* error) {
+  *result = PassResult();
+  hlo::Module module;
+  DeviceAssignment assignment;
+  std::vector<Collective> collectives;
+  if (!hlo::ReadModule(bytes, &module, error) || !hlo::ReadAssignment(module, options.topology, &assignment, error) ||
+      !hlo::FindCollectives(module, assignment, &collectives, error)) {
+    return false;
+  }
+  const ModulePlacement placement = PlaceModule(assignment.devices(), options.topology);
+  Pass pass(module, options);
+  for (Collective& collective : collectives) {
+    collective.spec.module = placement;
+    CollectiveRecord record = hlo::DescribeCollective(module, collective);
+    if (collective.form == CollectiveForm::kLowered) {
+      // An earlier run settled it; its start speaks for the pair.
+      const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
+      const std::string_view target = collective.fields.custom_call_target;
+      const bool is_done = target.size() > 5 && target.substr(target.size() - 5) == "_done";
+      if (attributes.count(attribute::kOp) > 0 && !is_done) {
+        AttributesToRecord(attributes, &record);
+        result->records.push_back(std::move(record));
+      }
+      continue;
+    }
+    pass.Visit(collective, &record);
+    result->records.push_back(std::move(record));
+  }
+  const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
+  result->changed = !edits.empty();
+  if (result->changed) {
+    result->module = hlo::ApplyEdits(module, edits, pass.removed_computations());
+  }
+  return true;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,142 @@
+#include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/log/log.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "xla/backends/gpu/shmem/shmem_runtime.h"
+#include "xla/backends/gpu/runtime/all_reduce_thunk.h"
+#include "xla/backends/gpu/runtime/collective_params.h"
+#include "xla/backends/gpu/runtime/thunk.pb.h"
+#include "xla/core/collectives/reduction_kind.h"
+#include "xla/runtime/device_id.h"
+#include "xla/service/buffer_assignment.h"
+#include "xla/service/collective_ops_utils.h"
+#include "xla/stream_executor/stream.h"
+#include "xla/tsl/platform/status_macros.h"
+#include "xla/xla_data.pb.h"
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/thunks/reduction.h"
+
+namespace xla::gpu {
+namespace {
+
+using ShmemType = ::xla_shmem::ElementType;
+using ShmemReduction = ::xla_shmem::ReductionKind;
+
+std::optional<ShmemType> ToShmemType(PrimitiveType type) {
+  switch (type) {
+    case F32:
+      return ShmemType::kF32;
+    case F64:
+      return ShmemType::kF64;
+    case F16:
+      return ShmemType::kF16;
+    case BF16:
+      return ShmemType::kBf16;
+    case S8:
+      return ShmemType::kS8;
+    case S16:
+      return ShmemType::kS16;
+    case S32:
+      return ShmemType::kS32;
+    case S64:
+      return ShmemType::kS64;
+    case U8:
+      return ShmemType::kU8;
+    case U16:
+      return ShmemType::kU16;
+    case U32:
+      return ShmemType::kU32;
+    case U64:
+      return ShmemType::kU64;
+    default:
+      return std::nullopt;
+  }
+}
+
+ShmemReduction ToShmemReduction(ReductionKind kind) {
+  switch (kind) {
+    case ReductionKind::SUM:
+      return ShmemReduction::kSum;
+    case ReductionKind::PRODUCT:
+      return ShmemReduction::kProd;
+    case ReductionKind::MIN:
+      return ShmemReduction::kMin;
+    case ReductionKind::MAX:
+      return ShmemReduction::kMax;
+  }
+}
+
+}  // namespace
+
+ShmemAllReduceThunk::ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& thunk)
+    : ShmemThunk(Thunk::kAllReduce, thunk.thunk_info(), AllReduceConfig{thunk.config(), thunk.reduction_kind()},
+                 thunk.buffers()) {}
+
+bool ShmemAllReduceThunk::Carries(const AllReduceReduceScatterThunkBase& thunk) {
+  const std::vector<PrimitiveType>& types = thunk.config().operand_element_type;
+  return std::all_of(types.begin(), types.end(), [](PrimitiveType type) { return ToShmemType(type).has_value(); });
+}
+
+absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
+  const CollectiveParams& collective = *params.collective_params;
+  xla_shmem::gpu::StreamAllReduce all_reduce;
+  all_reduce.name = name();
+  all_reduce.reduction = ToShmemReduction(reduction_kind());
+  for (const PrimitiveType type : config().operand_element_type) {
+    const std::optional<ShmemType> shmem_type = ToShmemType(type);
+    if (!shmem_type.has_value()) {
+      return absl::InternalError(absl::StrCat(name(), ": NVSHMEM does not reduce ", PrimitiveType_Name(type)));
+    }
+    all_reduce.types.push_back(*shmem_type);
+  }
+  ASSIGN_OR_RETURN(const std::vector<GlobalDeviceId> group,
+                   GetParticipatingDevices(collective.global_device_id, *collective.device_assn,
+                                           config().replica_groups, config().group_mode));
+  for (const GlobalDeviceId device : group) {
+    ASSIGN_OR_RETURN(all_reduce.group.emplace_back(), ShmemRuntime::Get().PeOf(device));
+  }
+  ASSIGN_OR_RETURN(all_reduce.buffers, Buffers(params));
+
+  xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
+  const xla_shmem::gpu::ScopedContext context(runtime.device());
+  if (capturing) return ToStatus(runtime.transfers().ReplayAllReduce(all_reduce, Native(stream)));
+  RETURN_IF_ERROR(ToStatus(runtime.transfers().StartAllReduce(Key(params), std::move(all_reduce), Native(stream))));
+  return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
+}
+
+absl::StatusOr<ThunkProto> ShmemAllReduceThunk::ToProto() const {
+  ThunkProto proto;
+  *proto.mutable_thunk_info() = thunk_info().ToProto();
+  AllReduceThunkProto* const thunk_proto = proto.mutable_all_reduce_thunk();
+  for (const Buffer& buffer : buffers()) {
+    ASSIGN_OR_RETURN(*thunk_proto->add_buffers(), buffer.ToProto());
+  }
+  *thunk_proto->mutable_collective_config() = config().ToProto();
+  thunk_proto->set_reduction_kind(ToReductionKindProto(reduction_kind()));
+  thunk_proto->set_nvshmem(true);
+  return proto;
+}
+
+absl::StatusOr<std::unique_ptr<CollectiveThunk>> ShmemAllReduceThunk::FromProto(
+    ThunkInfo thunk_info, const AllReduceThunkProto& thunk_proto,
+    absl::Span<const BufferAllocation> buffer_allocations) {
+  ASSIGN_OR_RETURN(std::unique_ptr<AllReduceThunk> thunk,
+                   AllReduceThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
+  const std::string failure = ShmemRuntime::Get().failure();
+  if (failure.empty()) return std::make_unique<ShmemAllReduceThunk>(*thunk);
+  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM, runs on NCCL: " << failure;
+  return thunk;
+}
+
+}  // namespace xla::gpu

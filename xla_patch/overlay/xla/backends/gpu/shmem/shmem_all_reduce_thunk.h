@@ -1,0 +1,42 @@
+#ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_ALL_REDUCE_THUNK_H_
+#define XLA_BACKENDS_GPU_SHMEM_SHMEM_ALL_REDUCE_THUNK_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "xla/backends/gpu/shmem/shmem_thunk.h"
+#include "xla/backends/gpu/runtime/all_reduce_thunk.h"
+#include "xla/backends/gpu/runtime/collective_thunk.h"
+#include "xla/backends/gpu/runtime/thunk.h"
+#include "xla/backends/gpu/runtime/thunk.pb.h"
+#include "xla/service/buffer_assignment.h"
+#include "xla/stream_executor/stream.h"
+
+namespace xla::gpu {
+
+// An all-reduce by puts with signals, one-shot or two-shot by size, in the order of the group: all its members get the
+// same bits.
+class ShmemAllReduceThunk : public ShmemThunk<AllReduceReduceScatterThunkBase> {
+ public:
+  // Takes the place of `thunk`.
+  explicit ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& thunk);
+
+  // Whether types and reduction are what the transfers carry.
+  static bool Carries(const AllReduceReduceScatterThunkBase& thunk);
+
+  // Upstream's thunk, from the same proto, if NVSHMEM does not run here.
+  static absl::StatusOr<std::unique_ptr<CollectiveThunk>> FromProto(
+      ThunkInfo thunk_info, const AllReduceThunkProto& thunk_proto,
+      absl::Span<const BufferAllocation> buffer_allocations);
+
+  absl::StatusOr<ThunkProto> ToProto() const override;
+
+ protected:
+  absl::Status Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) override;
+};
+
+}  // namespace xla::gpu
+
+#endif  // XLA_BACKENDS_GPU_SHMEM_SHMEM_ALL_REDUCE_THUNK_H_

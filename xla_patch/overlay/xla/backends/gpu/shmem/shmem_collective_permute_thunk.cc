@@ -1,0 +1,81 @@
+#include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/log/log.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "xla/backends/gpu/shmem/shmem_runtime.h"
+#include "xla/backends/gpu/runtime/collective_params.h"
+#include "xla/backends/gpu/runtime/collective_permute_thunk.h"
+#include "xla/backends/gpu/runtime/p2p_thunk_common.h"
+#include "xla/backends/gpu/runtime/thunk.pb.h"
+#include "xla/hlo/ir/collective_op_group_mode.h"
+#include "xla/runtime/device_id.h"
+#include "xla/service/buffer_assignment.h"
+#include "xla/service/computation_placer.h"
+#include "xla/stream_executor/stream.h"
+#include "xla/tsl/platform/status_macros.h"
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+
+namespace xla::gpu {
+namespace {
+
+// PE of the device at logical id `id`, in the replica or partition of `own`; -1 for no id.
+absl::StatusOr<int> PeAt(std::optional<int64_t> id, DeviceAssignment::LogicalID own, const P2PConfig& config,
+                         const DeviceAssignment& devices) {
+  if (!id.has_value()) return -1;
+  const bool cross_replica = config.config.group_mode == CollectiveOpGroupMode::COLLECTIVE_OP_GROUP_MODE_CROSS_REPLICA;
+  const int64_t device = cross_replica ? devices(*id, own.computation_id) : devices(own.replica_id, *id);
+  return ShmemRuntime::Get().PeOf(GlobalDeviceId(device));
+}
+
+}  // namespace
+
+ShmemCollectivePermuteThunk::ShmemCollectivePermuteThunk(const CollectivePermuteThunk& thunk)
+    : ShmemThunk(thunk.thunk_info(), thunk.p2p_config(), thunk.buffers(), thunk.collectives_mode(),
+                 thunk.connected_components_enabled()) {}
+
+absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
+  const CollectiveParams& collective = *params.collective_params;
+  ASSIGN_OR_RETURN(const DeviceAssignment::LogicalID own,
+                   collective.device_assn->LogicalIdForDevice(collective.global_device_id));
+  ASSIGN_OR_RETURN(const int64_t own_id, GetCollectiveCurrentId(params.collective_params, p2p_config()));
+  const P2PConfig::SourceTargetMapEntry pair = P2PConfig::GetSourceTarget(p2p_config().id_to_source_target, own_id);
+  xla_shmem::gpu::StreamPermute permute;
+  permute.name = name();
+  ASSIGN_OR_RETURN(permute.source, PeAt(pair.source, own, p2p_config(), *collective.device_assn));
+  ASSIGN_OR_RETURN(permute.target, PeAt(pair.target, own, p2p_config(), *collective.device_assn));
+  ASSIGN_OR_RETURN(permute.buffers, Buffers(params));
+
+  xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
+  const xla_shmem::gpu::ScopedContext context(runtime.device());
+  if (capturing) return ToStatus(runtime.transfers().ReplayPermute(permute, Native(stream)));
+  RETURN_IF_ERROR(ToStatus(runtime.transfers().StartPermute(Key(params), std::move(permute), Native(stream))));
+  return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
+}
+
+absl::StatusOr<ThunkProto> ShmemCollectivePermuteThunk::ToProto() const {
+  ASSIGN_OR_RETURN(ThunkProto proto, CollectivePermuteThunk::ToProto());
+  proto.mutable_collective_permute_thunk()->set_nvshmem(true);
+  return proto;
+}
+
+absl::StatusOr<std::unique_ptr<CollectivePermuteThunk>> ShmemCollectivePermuteThunk::FromProto(
+    ThunkInfo thunk_info, const CollectivePermuteThunkProto& thunk_proto,
+    absl::Span<const BufferAllocation> buffer_allocations) {
+  ASSIGN_OR_RETURN(std::unique_ptr<CollectivePermuteThunk> thunk,
+                   CollectivePermuteThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
+  const std::string failure = ShmemRuntime::Get().failure();
+  if (failure.empty()) return std::make_unique<ShmemCollectivePermuteThunk>(*thunk);
+  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM, runs on NCCL: " << failure;
+  return thunk;
+}
+
+}  // namespace xla::gpu

@@ -1,0 +1,86 @@
+// NVSHMEM in a process of a patched XLA: one GPU a process, one world with all processes of the job, PE = process id.
+//
+// The work is the plugin's (thunks/gpu/gpu_runtime.h). Here is what XLA brings: processes and devices as PJRT
+// numbers them, and the key-value store over which the processes agree. They come up together or not at all; if they do
+// not, the reason is equal in all of them, it is logged, and every collective keeps its default backend.
+#ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
+#define XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "xla/pjrt/distributed/key_value_store_interface.h"
+#include "xla/runtime/device_id.h"
+#include "xla/runtime/process_id.h"
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
+
+namespace xla::gpu {
+
+class ShmemRuntime {
+ public:
+  struct Job {
+    int process = 0;
+    int num_processes = 1;
+    std::vector<int> device_ordinals;  // CUDA ordinals of this process's devices
+    std::shared_ptr<KeyValueStoreInterface> kv_store;
+    absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process;
+  };
+
+  static ShmemRuntime& Get();
+
+  // Brings NVSHMEM up if --xla_gpu_experimental_enable_nvshmem is set. Collective over the job's processes; only the
+  // first call of a process does anything. Never fails: see `failure`.
+  void Start(Job job);
+
+  // Why NVSHMEM does not run although it was asked for, "" if it runs or nobody has asked: a compiler for GPUs that are
+  // elsewhere decides as if it ran.
+  std::string failure() const;
+
+  // Ok if collectives can run on this process's GPU.
+  absl::Status CheckRunning() const;
+
+  // Id and process of every device of the job, sorted by id; none unless NVSHMEM runs.
+  std::vector<std::pair<int64_t, int32_t>> Devices() const;
+
+  // PE of a device of the job.
+  absl::StatusOr<int> PeOf(GlobalDeviceId device) const;
+
+  // Only if CheckRunning is ok.
+  xla_shmem::GpuRuntime& gpu() const { return xla_shmem::GpuRuntime::Get(); }
+
+ private:
+  ShmemRuntime() = default;
+  // The sentence that `failure` gives, equal in all processes.
+  std::string ComeUp(const Job& job);
+  std::string Open(const Job& job, std::string* kernels);
+  absl::StatusOr<std::string> Agree(const Job& job, const std::string& round, const std::string& own_failure);
+
+  mutable absl::Mutex mutex_;
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string failure_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process_ ABSL_GUARDED_BY(mutex_);
+};
+
+// For the PJRT client, with the names it has at hand. `local_devices` maps CUDA ordinals to anything.
+template <typename LocalDevices>
+void StartShmemRuntime(int process, size_t num_processes, const LocalDevices& local_devices,
+                       std::shared_ptr<KeyValueStoreInterface> kv_store,
+                       const absl::flat_hash_map<GlobalDeviceId, ProcessId>& device_to_process) {
+  ShmemRuntime::Job job{process, static_cast<int>(num_processes), {}, std::move(kv_store), device_to_process};
+  for (const auto& device : local_devices) job.device_ordinals.push_back(device.first);
+  ShmemRuntime::Get().Start(std::move(job));
+}
+
+}  // namespace xla::gpu
+
+#endif  // XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_

@@ -1,0 +1,104 @@
+// What NVSHMEM thunks have in common: upstream's collective thunk, run without its communicator.
+#ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
+#define XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "xla/backends/gpu/shmem/shmem_runtime.h"
+#include "xla/backends/gpu/collectives/gpu_clique_key.h"
+#include "xla/backends/gpu/runtime/collective_params.h"
+#include "xla/backends/gpu/runtime/collective_thunk.h"
+#include "xla/backends/gpu/runtime/command.h"
+#include "xla/backends/gpu/runtime/thunk.h"
+#include "xla/core/collectives/communicator.h"
+#include "xla/stream_executor/command_buffer.h"
+#include "xla/stream_executor/stream.h"
+#include "xla/stream_executor/trace_command_buffer_factory.h"
+#include "xla/tsl/platform/status_macros.h"
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+
+namespace xla::gpu {
+
+// `Base` is a CollectiveThunk. The kind stays upstream's, so that async start and done, command buffers and profiles
+// treat this as the collective it is; no clique is asked for, so NCCL opens no communicator on its behalf.
+template <typename Base>
+class ShmemThunk : public Base {
+ public:
+  using Base::Base;
+
+  absl::Status Prepare(const Thunk::PrepareParams& params) override { return ShmemRuntime::Get().CheckRunning(); }
+  absl::Status Initialize(const Thunk::InitializeParams& params) override { return absl::OkStatus(); }
+
+  absl::Status ExecuteOnStream(const Thunk::ExecuteParams& params) override {
+    return Enqueue(params, *params.stream, /*capturing=*/false);
+  }
+
+  absl::StatusOr<const se::CommandBuffer::Command*> Record(const Thunk::ExecuteParams& execute_params,
+                                                           const Command::RecordParams& record_params,
+                                                           Command::RecordAction record_action,
+                                                           se::CommandBuffer* command_buffer) override {
+    ASSIGN_OR_RETURN(std::unique_ptr<se::CommandBuffer> graph,
+                     se::TraceCommandBufferFactory::Create(
+                         execute_params.stream->parent(), execute_params.command_buffer_trace_stream,
+                         [&](se::Stream* stream) { return Enqueue(execute_params, *stream, /*capturing=*/true); }));
+    // As upstream's collectives: others wait for it.
+    RETURN_IF_ERROR(graph->SetPriority(se::StreamPriority::Highest));
+    if (const auto* create = std::get_if<Command::RecordCreate>(&record_action)) {
+      return command_buffer->CreateChildCommand(*graph, create->dependencies);
+    }
+    const auto& update = std::get<Command::RecordUpdate>(record_action);
+    RETURN_IF_ERROR(command_buffer->UpdateChildCommand(update.command, *graph));
+    return update.command;
+  }
+
+ protected:
+  // Enqueues the whole collective on `stream`. While it is captured into a graph: only what may be replayed.
+  virtual absl::Status Enqueue(const Thunk::ExecuteParams& params, se::Stream& stream, bool capturing) = 0;
+
+  // Starts a transfer and joins it on the same stream: XLA has put that stream beside compute already where the
+  // schedule lets the two overlap.
+  xla_shmem::gpu::TransferKey Key(const Thunk::ExecuteParams& params) const {
+    return {this->thunk_info().thunk_id.value(), params.collective_params->run_id.ToInt()};
+  }
+
+  const std::string& name() const { return this->thunk_info().profile_annotation; }
+
+  static xla_shmem::gpu::CudaStream Native(se::Stream& stream) { return stream.platform_specific_handle().stream; }
+
+  static absl::Status ToStatus(const std::string& error) {
+    return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("NVSHMEM: ", error));
+  }
+
+  absl::StatusOr<xla_shmem::gpu::StreamBuffers> Buffers(const Thunk::ExecuteParams& params) const {
+    xla_shmem::gpu::StreamBuffers buffers;
+    for (const CollectiveThunk::Buffer& buffer : this->buffers()) {
+      const se::DeviceAddressBase source = params.buffer_allocations->GetDeviceAddress(buffer.source_buffer.slice);
+      const se::DeviceAddressBase result = params.buffer_allocations->GetDeviceAddress(buffer.destination_buffer.slice);
+      if (source.size() != result.size()) {
+        return absl::InternalError(
+            absl::StrCat(name(), ": an operand of ", source.size(), " bytes has a result of ", result.size()));
+      }
+      buffers.operands.push_back(static_cast<const char*>(source.opaque()));
+      buffers.results.push_back(static_cast<char*>(const_cast<void*>(result.opaque())));
+      buffers.bytes.push_back(source.size());
+    }
+    return buffers;
+  }
+
+ private:
+  bool RequiresRendezvous() const override { return false; }
+  absl::Status RunCollective(const Thunk::ExecuteParams& params, const GpuCliqueKey& clique_key, se::Stream& stream,
+                             Communicator& comm) override {
+    return absl::InternalError(absl::StrCat(name(), ": NVSHMEM has no use for a communicator"));
+  }
+};
+
+}  // namespace xla::gpu
+
+#endif  // XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_

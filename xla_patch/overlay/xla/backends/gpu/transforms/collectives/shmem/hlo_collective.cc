@@ -1,0 +1,241 @@
+#include "xla/backends/gpu/transforms/collectives/shmem/hlo_collective.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_computation.h"
+#include "xla/hlo/ir/hlo_instructions.h"
+#include "xla/hlo/ir/hlo_opcode.h"
+#include "xla/hlo/ir/replica_group.h"
+#include "xla/layout.h"
+#include "xla/service/computation_placer.h"
+#include "xla/service/hlo_module_config.h"
+#include "xla/shape.h"
+#include "xla/shape_util.h"
+#include "xla_patch/assigner/participants.h"
+#include "xla_patch/assigner/reduction_matcher.h"
+#include "xla_patch/assigner/unsupported.h"
+
+namespace xla::gpu {
+namespace {
+
+using ::xla_shmem::OpKind;
+
+std::optional<OpKind> KindOf(HloOpcode opcode) {
+  switch (opcode) {
+    case HloOpcode::kAllReduce:
+    case HloOpcode::kAllReduceStart:
+      return OpKind::kAllReduce;
+    case HloOpcode::kCollectivePermute:
+    case HloOpcode::kCollectivePermuteStart:
+      return OpKind::kCollectivePermute;
+    case HloOpcode::kAllGather:
+    case HloOpcode::kAllGatherStart:
+      return OpKind::kAllGather;
+    case HloOpcode::kReduceScatter:
+      return OpKind::kReduceScatter;
+    case HloOpcode::kAllToAll:
+      return OpKind::kAllToAll;
+    case HloOpcode::kCollectiveBroadcast:
+      return OpKind::kCollectiveBroadcast;
+    case HloOpcode::kRaggedAllToAll:
+      return OpKind::kRaggedAllToAll;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<HloOpcode> DoneOpcode(HloOpcode start) {
+  switch (start) {
+    case HloOpcode::kAllReduceStart:
+      return HloOpcode::kAllReduceDone;
+    case HloOpcode::kCollectivePermuteStart:
+      return HloOpcode::kCollectivePermuteDone;
+    case HloOpcode::kAllGatherStart:
+      return HloOpcode::kAllGatherDone;
+    case HloOpcode::kAsyncStart:
+      return HloOpcode::kAsyncDone;
+    default:
+      return std::nullopt;
+  }
+}
+
+HloInstruction* FindDone(const HloInstruction& issued) {
+  const std::optional<HloOpcode> done = DoneOpcode(issued.opcode());
+  return done.has_value() && issued.user_count() == 1 && issued.users()[0]->opcode() == *done ? issued.users()[0]
+                                                                                              : nullptr;
+}
+
+// The own shape of a start also holds operands and context.
+const Shape& ResultShape(const HloCollective& collective) {
+  const HloInstruction& op = *collective.op;
+  const bool holds_operands =
+      op.opcode() == HloOpcode::kCollectivePermuteStart || op.opcode() == HloOpcode::kAllGatherStart;
+  return holds_operands && op.shape().IsTuple() && op.shape().tuple_shapes().size() >= 2 ? op.shape().tuple_shapes(1)
+                                                                                         : op.shape();
+}
+
+// Collectives have flat results.
+std::vector<const Shape*> Leaves(const Shape& shape) {
+  if (!shape.IsTuple()) {
+    return {&shape};
+  }
+  std::vector<const Shape*> leaves;
+  for (const Shape& element : shape.tuple_shapes()) {
+    leaves.push_back(&element);
+  }
+  return leaves;
+}
+
+// device_list() returned a reference until 2026-03 and a shared pointer since.
+[[maybe_unused]] const CollectiveDeviceListBase& Referent(const CollectiveDeviceListBase& list) { return list; }
+[[maybe_unused]] const CollectiveDeviceListBase& Referent(const std::shared_ptr<CollectiveDeviceListBase>& list) {
+  return *list;
+}
+
+// Every form of groups (lists, iota, mesh axes) is one to XLA.
+xla_shmem::IdGroups ReadGroups(const HloInstruction& op) {
+  xla_shmem::IdGroups groups;
+  for (const std::vector<int64_t>& group : Referent(op.device_list()).flattened_replica_groups()) {
+    groups.ids.insert(groups.ids.end(), group.begin(), group.end());
+    groups.offsets.push_back(static_cast<int64_t>(groups.ids.size()));
+  }
+  return groups;
+}
+
+bool UsesGlobalDeviceIds(const HloInstruction& op) {
+  if (const auto* all_reduce = DynCast<HloAllReduceInstructionBase>(&op)) {
+    return all_reduce->use_global_device_ids();
+  }
+  const auto* all_gather = DynCast<HloAllGatherInstruction>(&op);
+  return all_gather != nullptr && all_gather->use_global_device_ids();
+}
+
+void ReadParticipants(const HloInstruction& op, const xla_shmem::DeviceAssignment& assignment,
+                      xla_shmem::CollectiveSpec* spec) {
+  const bool has_channel_id = op.channel_id().value_or(0) > 0;
+  if (spec->op == OpKind::kCollectivePermute) {
+    xla_shmem::ResolvePairs(op.source_target_pairs(), has_channel_id, assignment, &spec->pairs, &spec->unresolved);
+    return;
+  }
+  auto mode = xla_shmem::GroupMode::kCrossReplica;
+  if (xla_shmem::GetGroupMode(has_channel_id, xla_shmem::CanBeGlobal(spec->op), UsesGlobalDeviceIds(op), &mode,
+                              &spec->unresolved)) {
+    xla_shmem::ExpandGroups(ReadGroups(op), mode, assignment, &spec->groups, &spec->unresolved);
+  }
+}
+
+xla_shmem::Reduction ReadReduction(const HloInstruction& op) {
+  if (op.called_computations().size() != 1) {
+    return xla_shmem::Reduction::kNone;
+  }
+  const HloComputation& computation = *op.called_computations()[0];
+  if (computation.instruction_count() > static_cast<int64_t>(xla_shmem::kMaxReductionNodes)) {
+    return xla_shmem::Reduction::kNone;
+  }
+  const std::vector<HloInstruction*> order = computation.MakeInstructionPostOrder();
+  const auto position = [&](const HloInstruction* instruction) {
+    return static_cast<size_t>(std::find(order.begin(), order.end(), instruction) - order.begin());
+  };
+  std::vector<xla_shmem::ReductionNode> nodes;
+  for (const HloInstruction* instruction : order) {
+    xla_shmem::ReductionNode& node = nodes.emplace_back();
+    node.opcode = std::string(HloOpcodeString(instruction->opcode()));
+    node.parameter_number = instruction->opcode() == HloOpcode::kParameter ? instruction->parameter_number() : 0;
+    node.element_type = instruction->shape().element_type();
+    node.is_scalar = ShapeUtil::IsScalar(instruction->shape());
+    for (const HloInstruction* operand : instruction->operands()) {
+      node.operands.push_back(position(operand));
+    }
+  }
+  return xla_shmem::MatchReduction(nodes, position(computation.root_instruction()));
+}
+
+// Only the order of its dimensions: no tiling, packing, padding or metadata.
+bool IsPlain(const Layout& layout) {
+  return layout.tiles().empty() && layout.element_size_in_bits() == 0 && !layout.has_physical_shape() &&
+         layout.dynamic_shape_metadata_prefix_bytes() == 0 && layout.split_configs().empty() &&
+         layout.tail_padding_alignment_in_elements() <= 1;
+}
+
+bool SameBytesLayout(const Shape& a, const Shape& b) {
+  if (!a.IsArray() || !b.IsArray() || !ShapeUtil::Compatible(a, b) || a.has_layout() != b.has_layout()) {
+    return false;
+  }
+  return !a.has_layout() ||
+         (a.layout().minor_to_major() == b.layout().minor_to_major() && IsPlain(a.layout()) && IsPlain(b.layout()));
+}
+
+bool IsOnHost(const Shape& shape) {
+  return shape.has_layout() && shape.layout().memory_space() == Layout::kHostMemorySpace;
+}
+
+std::string FindObstacle(const HloCollective& collective, const std::vector<const Shape*>& results) {
+  const auto* permute = DynCast<HloCollectivePermuteInstruction>(collective.op);
+  if (permute != nullptr && !permute->dynamic_slice_sizes_list().empty()) {
+    return xla_shmem::kPermutesSlices;
+  }
+  const HloInstruction::InstructionVector& operands = collective.issued->operands();
+  std::vector<xla_shmem::TransferredBuffer> buffers;
+  for (size_t i = 0; i < std::min(results.size(), operands.size()); ++i) {
+    const Shape& operand = operands[i]->shape();
+    buffers.push_back({results[i]->is_dynamic() || operand.is_dynamic(), IsOnHost(*results[i]) || IsOnHost(operand),
+                       SameBytesLayout(*results[i], operand)});
+  }
+  return xla_shmem::BufferObstacle(collective.spec, operands.size(), results.size(), buffers);
+}
+
+}  // namespace
+
+absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule& module,
+                                                                 const xla_shmem::Topology& topology) {
+  if (!module.config().has_static_device_assignment()) {
+    return xla_shmem::DeviceAssignment::Logical(topology.device_ids());
+  }
+  const DeviceAssignment& placed = module.config().static_device_assignment();
+  std::vector<std::vector<int64_t>> by_partition(placed.computation_count());
+  for (int64_t partition = 0; partition < placed.computation_count(); ++partition) {
+    for (int64_t replica = 0; replica < placed.replica_count(); ++replica) {
+      by_partition[partition].push_back(placed(replica, partition));
+    }
+  }
+  xla_shmem::DeviceAssignment assignment;
+  std::string error;
+  if (!xla_shmem::DeviceAssignment::Create(placed.replica_count(), placed.computation_count(), by_partition,
+                                           &assignment, &error)) {
+    return absl::InvalidArgumentError(error);
+  }
+  return assignment;
+}
+
+std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
+                                            const xla_shmem::DeviceAssignment& assignment) {
+  const std::optional<OpKind> kind = KindOf(instruction->opcode());
+  if (!kind.has_value()) {
+    return std::nullopt;
+  }
+  HloCollective collective;
+  collective.op = instruction;
+  collective.issued = instruction->parent()->GetUniqueCaller(HloOpcode::kAsyncStart).value_or(instruction);
+  collective.done = FindDone(*collective.issued);
+  xla_shmem::CollectiveSpec& spec = collective.spec;
+  spec.op = *kind;
+  spec.name = std::string(collective.issued->name());
+  const std::vector<const Shape*> results = Leaves(ResultShape(collective));
+  for (const Shape* result : results) {
+    spec.element_types.push_back(result->element_type());
+    spec.bytes += result->IsArray() ? ShapeUtil::ByteSizeOfElements(*result) : 0;
+  }
+  ReadParticipants(*instruction, assignment, &spec);
+  spec.reduction = ReadReduction(*instruction);
+  collective.obstacle = FindObstacle(collective, results);
+  return collective;
+}
+
+}  // namespace xla::gpu

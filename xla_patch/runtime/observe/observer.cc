@@ -1,0 +1,91 @@
+#include "xla_patch/runtime/observe/observer.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "xla_patch/runtime/observe/program_mismatch.h"
+
+namespace xla_shmem::observe {
+
+std::vector<std::string> Observer::Start(const ObserverOptions& options, int process, const std::vector<int>& processes,
+                                         const std::vector<int>& pes) {
+  options_ = options;
+  process_ = process;
+  processes_ = processes;
+  std::vector<std::string> troubles;
+  std::string error;
+  if (!options.record_directory.empty()) {
+    recorder_ = FlightRecorder::Create(options.record_directory, process, processes, pes, &error);
+    if (recorder_ == nullptr) {
+      troubles.push_back("no flight recorder: " + error);
+      options_.record_directory.clear();
+    }
+  }
+  if (options.statistics) statistics_ = std::make_unique<Statistics>();
+  if (!options.trace_file.empty()) {
+    trace_ = Trace::Open(options.trace_file, process, pes, &error);
+    if (trace_ == nullptr) troubles.push_back("no trace: " + error);
+  }
+  return troubles;
+}
+
+const NotedSite* Observer::AddSite(Site site) {
+  const uint32_t number = recorder_ == nullptr ? 0 : recorder_->AddSite(site);
+  std::lock_guard<std::mutex> lock(mutex_);
+  sites_.push_back({std::move(site), number});
+  return &sites_.back();
+}
+
+Observer::Span Observer::Begin(int pe, const NotedSite* noted, uint64_t execution, uint64_t bytes) {
+  Span span;
+  span.noted = noted;
+  span.pe = pe;
+  span.execution = execution;
+  span.bytes = bytes;
+  if (recorder_ == nullptr && !measures_moves()) return span;
+  span.start_ns = MonotonicNanoseconds();
+  if (recorder_ != nullptr) {
+    span.entry = recorder_->Begin(pe, noted->number, execution, bytes, span.start_ns, &span.sequence);
+  }
+  if (trace_ != nullptr) span.track = trace_->Begin(pe);
+  return span;
+}
+
+void Observer::Waits(const Span& span) { FlightRecorder::Set(span.entry, span.sequence, State::kWaiting, 0); }
+
+void Observer::End(const Span& span, uint64_t moved_ns, bool is_inline) {
+  if (recorder_ == nullptr && !measures_moves()) return;
+  const uint64_t end_ns = MonotonicNanoseconds();
+  FlightRecorder::Set(span.entry, span.sequence, State::kDone, end_ns);
+  if (!measures_moves()) return;
+  const Measurement measurement{span.bytes, end_ns - span.start_ns, moved_ns, is_inline};
+  const Site& site = span.noted->site;
+  if (statistics_ != nullptr) statistics_->Add(site.op, site.name, measurement);
+  if (trace_ != nullptr) {
+    trace_->End(span.pe, span.track, site.op, site.name, span.execution, span.start_ns, measurement);
+  }
+}
+
+std::string Observer::Fail(const Span& span, const std::string& why) {
+  FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
+  if (recorder_ == nullptr) return why;
+  std::string text = why;
+  const std::string strangers =
+      DescribeStrangers(options_.record_directory, processes_, process_, span.pe, span.noted->site);
+  if (!strangers.empty()) text += "; " + strangers;
+  recorder_->Fail(text);
+  const std::string& directory = options_.record_directory;
+  return text + " (xla-shmem doctor --job " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
+}
+
+void Observer::Close() {
+  if (statistics_ != nullptr) {
+    const std::string table =
+        statistics_->Table("xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)");
+    fwrite(table.data(), 1, table.size(), stderr);
+  }
+  if (trace_ != nullptr) trace_->Flush();
+  if (recorder_ != nullptr) recorder_->Close();
+}
+
+}  // namespace xla_shmem::observe

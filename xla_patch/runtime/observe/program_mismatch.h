@@ -1,0 +1,19 @@
+// Processes that cannot take part in a collective because they run another program.
+#ifndef XLA_SHMEM_RUNTIME_OBSERVE_PROGRAM_MISMATCH_H_
+#define XLA_SHMEM_RUNTIME_OBSERVE_PROGRAM_MISMATCH_H_
+
+#include <string>
+#include <vector>
+
+#include "xla_patch/runtime/observe/flight_recorder.h"
+
+namespace xla_shmem::observe {
+
+// Looks in the flight records of the job for members of `pe`'s group whose process has loaded programs, but none with
+// this collective. A sentence that names the first of them, or "".
+std::string DescribeStrangers(const std::string& directory, const std::vector<int>& processes, int own_process, int pe,
+                              const Site& site);
+
+}  // namespace xla_shmem::observe
+
+#endif  // XLA_SHMEM_RUNTIME_OBSERVE_PROGRAM_MISMATCH_H_

@@ -1,0 +1,44 @@
+// What XLA_SHMEM_STATS=1 prints at exit: for each collective, calls, bytes, and how long it waited and moved data.
+#ifndef XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
+#define XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace xla_shmem::observe {
+
+// One finished execution.
+struct Measurement {
+  uint64_t bytes = 0;      // of the operands
+  uint64_t total_ns = 0;   // from the call of the handler to the last byte
+  uint64_t moved_ns = 0;   // of that, spent copying and reducing
+  bool is_inline = false;  // finished in the handler, without a hand-over to the progress thread
+};
+
+class Statistics {
+ public:
+  void Add(const std::string& op, const std::string& name, const Measurement& measurement);
+  // A table, the collective with the most time first, under a line with `title`; "" if nothing has run.
+  std::string Table(const std::string& title) const;
+
+ private:
+  struct Row {
+    uint64_t calls = 0;
+    uint64_t inline_calls = 0;
+    uint64_t bytes = 0;
+    uint64_t total_ns = 0;
+    uint64_t moved_ns = 0;
+    uint64_t longest_ns = 0;
+  };
+  static std::string Line(const Row& row, const std::string& op, const std::string& name);
+
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Row> rows_;  // by name and op; guarded by mutex_
+};
+
+}  // namespace xla_shmem::observe
+
+#endif  // XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_

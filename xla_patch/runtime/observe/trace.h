@@ -1,0 +1,48 @@
+// What XLA_SHMEM_TRACE=file writes: every collective as an event of Chrome's trace format (the JSON array form, whose
+// closing bracket is optional), to be opened in Perfetto or chrome://tracing. A PE is a process there. Its collectives
+// are on one track as long as they do not overlap; those that do are on further tracks of that PE.
+//
+// All processes of a host append to one file, which the first of them makes. Process 0 has removed that of an earlier
+// job before any of them comes here.
+#ifndef XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
+#define XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "xla_patch/runtime/observe/statistics.h"
+
+namespace xla_shmem::observe {
+
+class Trace {
+ public:
+  // Null, with a sentence, if `path` cannot be written.
+  static std::unique_ptr<Trace> Open(const std::string& path, int process, const std::vector<int>& pes,
+                                     std::string* error);
+  ~Trace();
+  Trace(const Trace&) = delete;
+  Trace& operator=(const Trace&) = delete;
+
+  // A track of `pe` for a collective that begins now; it is taken until End.
+  int Begin(int pe);
+  void End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution, uint64_t start_ns,
+           const Measurement& measurement);
+  void Flush();
+
+ private:
+  explicit Trace(int file) : file_(file) {}
+  void FlushLocked();
+
+  const int file_;
+  std::mutex mutex_;
+  std::string buffer_;                      // guarded by mutex_
+  std::map<int, std::vector<bool>> taken_;  // by PE: its tracks; guarded by mutex_
+};
+
+}  // namespace xla_shmem::observe
+
+#endif  // XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_

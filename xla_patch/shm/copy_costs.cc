@@ -1,0 +1,158 @@
+#include "xla_patch/shm/copy_costs.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "xla_patch/shm/huge_pages.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using Nanoseconds = std::chrono::nanoseconds;
+
+constexpr int kRounds = 20;
+constexpr size_t kSlotsBytes = 512 << 10;  // of a message in flight (thunks/cpu/blocks.h)
+
+// Mapped for this alone: advice about malloc's memory would stay with whoever gets it next. Begins where a page does:
+// how buffers lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's are multiples of 64 apart.
+class Memory {
+ public:
+  Memory(size_t bytes, Pages pages) {
+    const size_t alignment = pages == Pages::kHuge ? kHugePageBytes : 4096;
+    mapped_bytes_ = bytes + alignment;
+    mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped_ == MAP_FAILED) return;
+    const auto begin = (reinterpret_cast<uintptr_t>(mapped_) + alignment - 1) / alignment * alignment;
+    madvise(mapped_, mapped_bytes_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    memset(reinterpret_cast<char*>(begin), 1, bytes);
+    const bool is_wanted = pages == Pages::kSmall || BytesOnHugePages(reinterpret_cast<char*>(begin), bytes) == bytes;
+    if (is_wanted) data_ = reinterpret_cast<char*>(begin);
+  }
+  ~Memory() {
+    if (mapped_ != MAP_FAILED) munmap(mapped_, mapped_bytes_);
+  }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  // nullptr if the system does not give such pages.
+  char* data() const { return data_; }
+
+ private:
+  void* mapped_;
+  size_t mapped_bytes_;
+  char* data_ = nullptr;
+};
+
+Nanoseconds ProcessorTime() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + Nanoseconds(now.tv_nsec);
+}
+
+template <typename Function>
+Nanoseconds TimeOf(Function function) {
+  const Nanoseconds start = ProcessorTime();
+  function();
+  asm volatile("" ::: "memory");  // it is wanted
+  return ProcessorTime() - start;
+}
+
+int TopologyOf(int processor, const char* what) {
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + what);
+  int value = -1;
+  return file >> value ? value : -1;
+}
+
+// Puts the calling thread on another core than `processor`'s, also where launchers have given the process that one
+// only.
+void LeaveCore(int processor) {
+  const auto total = static_cast<int>(std::min<long>(sysconf(_SC_NPROCESSORS_CONF), CPU_SETSIZE));
+  for (int step = 1; step < total; ++step) {
+    const int other = (processor + step) % total;
+    const int core = TopologyOf(other, "core_id");
+    const bool is_sibling = core >= 0 && core == TopologyOf(processor, "core_id") &&
+                            TopologyOf(other, "physical_package_id") == TopologyOf(processor, "physical_package_id");
+    cpu_set_t only;
+    CPU_ZERO(&only);
+    CPU_SET(other, &only);
+    if (!is_sibling && sched_setaffinity(0, sizeof(only), &only) == 0) return;
+  }
+}
+
+enum class Side { kSender, kReceiver };
+
+// The two sides take turns, the sender first.
+class Turns {
+ public:
+  template <typename Function>
+  void Take(Side side, Function function) {
+    while (next_.load(std::memory_order_acquire) != side) sched_yield();
+    function();
+    next_.store(side == Side::kSender ? Side::kReceiver : Side::kSender, std::memory_order_release);
+  }
+
+ private:
+  std::atomic<Side> next_{Side::kSender};
+};
+
+}  // namespace
+
+bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
+  const Memory source(bytes, pages), slots(kSlotsBytes, Pages::kSmall), result(bytes, Pages::kSmall);
+  if (source.data() == nullptr || slots.data() == nullptr || result.data() == nullptr) return false;
+  Turns turns;
+  Nanoseconds in = Nanoseconds::max(), out = Nanoseconds::max(), direct = Nanoseconds::max();
+  const auto send = [&, processor = sched_getcpu()] {
+    LeaveCore(processor);
+    for (int round = 0; round < kRounds; ++round) {
+      turns.Take(Side::kSender, [&] { memset(source.data(), round, bytes); });
+      turns.Take(Side::kSender, [&] { memset(source.data(), round + 1, bytes); });
+      Nanoseconds spent{0};
+      for (size_t at = 0; at < bytes; at += kSlotsBytes) {
+        const size_t part = std::min(kSlotsBytes, bytes - at);
+        turns.Take(Side::kSender, [&] { spent += TimeOf([&] { memcpy(slots.data(), source.data() + at, part); }); });
+      }
+      in = std::min(in, spent);
+    }
+  };
+  std::thread sender;
+  try {
+    sender = std::thread(send);
+  } catch (const std::system_error&) {
+    return false;
+  }
+  const iovec remote{source.data(), bytes}, local{result.data(), bytes};
+  bool is_permitted = true;
+  for (int round = 0; round < kRounds; ++round) {
+    turns.Take(Side::kReceiver, [&] {
+      direct = std::min(direct, TimeOf([&] {
+                          const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+                          is_permitted = is_permitted && got == static_cast<ssize_t>(bytes);
+                        }));
+    });
+    turns.Take(Side::kReceiver, [] {});
+    Nanoseconds spent{0};
+    for (size_t at = 0; at < bytes; at += kSlotsBytes) {
+      const size_t part = std::min(kSlotsBytes, bytes - at);
+      turns.Take(Side::kReceiver, [&] { spent += TimeOf([&] { memcpy(result.data() + at, slots.data(), part); }); });
+    }
+    out = std::min(out, spent);
+  }
+  sender.join();
+  *costs = {direct, in + out};
+  return is_permitted;
+}
+
+}  // namespace xla_shmem::host

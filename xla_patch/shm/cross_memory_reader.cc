@@ -1,0 +1,113 @@
+#include "xla_patch/shm/cross_memory_reader.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "xla_patch/shm/copy.h"
+#include "xla_patch/shm/copy_costs.h"
+#include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/shm/huge_pages.h"
+
+namespace xla_shmem::host {
+namespace {
+
+using Outcome = DirectReader::Outcome;
+
+constexpr size_t kSmallPagesProbe = 512 << 10;
+
+Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
+  constexpr size_t kBatch = 64;
+  std::array<iovec, kBatch> local, remote;
+  size_t done = 0;  // bytes of pieces[0]
+  while (count > 0) {
+    const size_t batch = std::min(count, kBatch);
+    for (size_t i = 0; i < batch; ++i) {
+      const size_t skip = i == 0 ? done : 0;
+      local[i] = {static_cast<char*>(pieces[i].local) + skip, pieces[i].bytes - skip};
+      remote[i] = {const_cast<char*>(static_cast<const char*>(pieces[i].remote)) + skip, pieces[i].bytes - skip};
+    }
+    const ssize_t got = process_vm_readv(pid, local.data(), batch, remote.data(), batch, 0);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno == ESRCH ? Outcome::kGone : Outcome::kRefused;
+    // Fewer bytes than asked for: the rest is asked for again, and says then why it does not come.
+    size_t left = static_cast<size_t>(got);
+    if (left == 0) return Outcome::kRefused;
+    while (count > 0 && left >= pieces->bytes - done) {
+      left -= pieces->bytes - done;
+      done = 0;
+      ++pieces;
+      --count;
+    }
+    done += left;
+  }
+  return Outcome::kDone;
+}
+
+pid_t PidOf(const SegmentHeader& header) { return static_cast<pid_t>(header.pid.load(std::memory_order_acquire)); }
+
+bool Permitted(const SegmentHeader& header) {
+  if (header.pid_namespace != PidNamespace()) return false;
+  uint64_t key[2] = {0, 0};
+  const DirectPiece piece{reinterpret_cast<const void*>(header.probe_address), key, sizeof(key)};
+  return ReadProcess(PidOf(header), &piece, 1) == Outcome::kDone && key[0] == header.job_key[0] &&
+         key[1] == header.job_key[1];
+}
+
+// Which memory is worth a single copy between two cores of this machine. Of two that are close the single copy wins: it
+// leaves the sender alone, and a message then takes one turn on a core and not one for every few slots. Machines differ
+// by far more (docs/performance.md).
+DirectReads Worthwhile() {
+  CopyCosts costs;
+  if (MeasureCopies(kSmallPagesProbe, Pages::kSmall, &costs) && costs.direct * 4 < costs.staged * 5) {
+    return DirectReads::kAll;
+  }
+  const bool huge = MeasureCopies(kHugePageBytes, Pages::kHuge, &costs) && costs.direct < costs.staged;
+  return huge ? DirectReads::kHugePages : DirectReads::kNone;
+}
+
+DirectReads ReadsOfOthers(SingleCopy single_copy) {
+  if (single_copy == SingleCopy::kAlways) return DirectReads::kAll;
+  return single_copy == SingleCopy::kHugePages ? DirectReads::kHugePages : Worthwhile();
+}
+
+}  // namespace
+
+DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
+  std::map<int, bool> permitted;         // by process
+  std::optional<DirectReads> of_others;  // once somebody is there to read
+  for (int pe = 0; pe < heap->n_pes(); ++pe) {
+    DirectReads reads = DirectReads::kNone;
+    if (single_copy != SingleCopy::kOff && heap->IsLocal(pe)) {
+      reads = DirectReads::kAll;
+    } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
+      const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
+      if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
+      if (verdict->second && !of_others.has_value()) of_others = ReadsOfOthers(single_copy);
+      if (verdict->second) reads = of_others.value_or(DirectReads::kNone);
+    }
+    reads_.push_back(reads);
+  }
+}
+
+Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
+  const Move move;
+  if (heap_->IsLocal(pe)) {
+    for (size_t i = 0; i < count; ++i) Copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
+    return Outcome::kDone;
+  }
+  const SegmentHeader& header = heap_->HeaderOf(pe);
+  const Outcome outcome = ReadProcess(PidOf(header), pieces, count);
+  // A process that gives up says so before it lets go of its operands: bytes read after that may be anything. The
+  // system call lies between our reads and this look.
+  return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
+}
+
+}  // namespace xla_shmem::host

@@ -1,0 +1,15 @@
+#ifndef XLA_SHMEM_SHM_LLC_SHARE_H_
+#define XLA_SHMEM_SHM_LLC_SHARE_H_
+
+#include <cstddef>
+#include <string>
+
+namespace xla_shmem::host {
+
+// Bytes of last-level cache for each of `pes` PEs of this host, spread evenly over its processors; SIZE_MAX if the
+// system does not tell. `caches`: where Linux describes the caches of one processor.
+size_t CacheShare(int pes, const std::string& caches = "/sys/devices/system/cpu/cpu0/cache");
+
+}  // namespace xla_shmem::host
+
+#endif  // XLA_SHMEM_SHM_LLC_SHARE_H_

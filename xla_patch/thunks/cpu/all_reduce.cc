@@ -1,0 +1,74 @@
+#include "xla_patch/thunks/cpu/all_reduce.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "xla_patch/thunks/cpu/operand_aliasing.h"
+
+namespace xla_shmem {
+
+namespace {
+
+size_t PaddedBytes(const std::vector<size_t>& bytes) {
+  size_t total = 0;
+  for (size_t size : bytes) total += (size + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+  return total;
+}
+
+}  // namespace
+
+size_t OneShotLimitBytes(size_t group_size) {
+  constexpr size_t kPairLimit = 64 << 10;
+  return kPairLimit / std::max<size_t>(group_size - 1, 1);
+}
+
+AllReduceOperation::AllReduceOperation(const PeContext* context, AllReduceArguments arguments)
+    : CollectiveOperation(context, "all-reduce", arguments.key, std::move(arguments.name), arguments.group.size()) {
+  const auto& results = arguments.results;
+  const bool in_place =
+      CopyAskewOperands(results, arguments.bytes, results, arguments.bytes, &arguments.operands, &copies_);
+  if (arguments.group.size() == 1) {
+    for (size_t i = 0; i < results.size(); ++i) CopyHere(arguments.operands[i], results[i], arguments.bytes[i]);
+  } else if (PaddedBytes(arguments.bytes) <= OneShotLimitBytes(arguments.group.size())) {
+    OneShot(arguments, in_place);
+  } else {
+    TwoShot(arguments);
+  }
+}
+
+void AllReduceOperation::OneShot(const AllReduceArguments& arguments, bool in_place) {
+  const auto& [key, name, reduction, group, types, operands, results, bytes] = arguments;
+  const size_t me = IndexIn(group);
+  for (size_t step = 1; step < group.size(); ++step) {
+    Send(group[(me + step) % group.size()], key, PartsOf(operands, bytes, 0), Source::kOperands,
+         Outgoing::Fate::kPiecewise);
+  }
+  ReduceFrom(group, key, Reducer(reduction, types, me, PartsOf(operands, bytes, 0), PartsOf(results, bytes, 0)),
+             in_place);
+}
+
+void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
+  const auto& [key, name, reduction, group, types, operands, results, bytes] = arguments;
+  const int members = static_cast<int>(group.size());
+  const size_t me = IndexIn(group);
+  const std::vector<ByteRange> mine = PartOfBuffers(bytes, static_cast<int>(me), members);
+  for (int step = 1; step < members; ++step) {
+    const size_t peer = (me + step) % members;
+    const std::vector<ByteRange> part = PartOfBuffers(bytes, static_cast<int>(peer), members);
+    Send(group[peer], key, RangesOf(operands, part), Source::kOperands, Outgoing::Fate::kPiecewise);
+    // In place this overwrites what we have sent to the peer, as far as it has reduced it.
+    Receive(group[peer], SecondMessage(key), RangesOf(results, part));
+  }
+  for (int step = 1; step < members; ++step) {
+    Send(group[(me + step) % members], SecondMessage(key), RangesOf(results, mine), Source::kReduced,
+         Outgoing::Fate::kPiecewise);
+  }
+  std::vector<ElementType> types_of_mine;
+  types_of_mine.reserve(mine.size());
+  for (const ByteRange& range : mine) types_of_mine.push_back(types[range.buffer]);
+  ReduceFrom(group, key,
+             Reducer(reduction, std::move(types_of_mine), me, RangesOf(operands, mine), RangesOf(results, mine)),
+             /*over_sends=*/false);
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,61 @@
+#include "xla_patch/thunks/cpu/blocks.h"
+
+#include <algorithm>
+
+#include "xla_patch/thunks/chunks.h"
+
+namespace xla_shmem {
+namespace {
+
+constexpr Geometry kSmall{64 << 10, 1};
+constexpr Geometry kSmallest{4 << 10, 1};
+// Below this, cutting a message so that its copies overlap costs more than it gains.
+constexpr size_t kLeastSlot = 16 << 10;
+
+size_t AlignUp(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
+
+Geometry Preferred(size_t payload, uint32_t in_flight) {
+  const size_t padded = std::max(AlignUp(payload), kPieceAlignment);
+  if (padded <= kLeastSlot) return {padded, 1};
+  const size_t slot = std::clamp(AlignUp((padded + kSlotsInFlight - 1) / kSlotsInFlight), kLeastSlot, kSlotBytes);
+  return {slot, static_cast<uint32_t>(std::min<size_t>((padded + slot - 1) / slot, in_flight))};
+}
+
+size_t BlockBytes(const Geometry& geometry) { return kSignalLine + geometry.slot_bytes * geometry.num_slots; }
+
+bool TakeFrom(SlotPool* pool, const Geometry& geometry, size_t count, BlockSet* set) {
+  set->geometry = geometry;
+  set->pool = pool;
+  while (set->blocks.size() < count) {
+    char* block = pool->Take(BlockBytes(geometry));
+    if (block == nullptr) {
+      ReturnBlocks(*set);
+      set->blocks.clear();
+      return false;
+    }
+    set->blocks.push_back(block);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool TakeBlocks(const PeContext& context, size_t payload, size_t count, BlockSet* set) {
+  if (context.is_crowded && count == 1 &&
+      TakeFrom(context.slots, Preferred(payload, kCrowdedSlotsInFlight), count, set)) {
+    return true;
+  }
+  const Geometry preferred = Preferred(payload, kSlotsInFlight);
+  if (TakeFrom(context.slots, preferred, count, set)) return true;
+  if (preferred.slot_bytes * preferred.num_slots > kSmall.slot_bytes && TakeFrom(context.slots, kSmall, count, set)) {
+    return true;
+  }
+  const Geometry last = preferred.slot_bytes < kSmallest.slot_bytes ? preferred : kSmallest;
+  return TakeFrom(context.reserve, last, count, set);
+}
+
+void ReturnBlocks(const BlockSet& set) {
+  for (char* block : set.blocks) set.pool->Return(block, BlockBytes(set.geometry));
+}
+
+}  // namespace xla_shmem

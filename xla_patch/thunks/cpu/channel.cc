@@ -1,0 +1,63 @@
+#include "xla_patch/thunks/cpu/channel.h"
+
+namespace xla_shmem {
+namespace {
+
+uint64_t Load(const void* word) { return __atomic_load_n(static_cast<const uint64_t*>(word), __ATOMIC_ACQUIRE); }
+void Store(void* word, uint64_t value) { __atomic_store_n(static_cast<uint64_t*>(word), value, __ATOMIC_RELEASE); }
+
+}  // namespace
+
+bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey& key, char* block,
+                          const Geometry& geometry) {
+  Store(block, 0);
+  GrantRecord grant{};
+  grant.key = key;
+  grant.block_offset = static_cast<uint64_t>(block - context.heap->base(context.pe));
+  grant.slot_bytes = static_cast<uint32_t>(geometry.slot_bytes);
+  grant.num_slots = geometry.num_slots;
+  record_ = context.board->Publish(sender, grant);
+  if (record_ < 0) return false;
+  sender_ = sender;
+  block_ = block;
+  geometry_ = geometry;
+  return true;
+}
+
+uint64_t ReceiveChannel::Arrived() const { return Load(block_); }
+
+const char* ReceiveChannel::Slot(uint64_t chunk) const {
+  return block_ + kSignalLine + chunk % geometry_.num_slots * geometry_.slot_bytes;
+}
+
+void ReceiveChannel::Credit(const PeContext& context, uint64_t chunk) {
+  context.board->Credit(sender_, record_, chunk);
+}
+
+void ReceiveChannel::Close(const PeContext& context) {
+  context.board->Withdraw(sender_, record_);
+  block_ = nullptr;
+}
+
+bool SendChannel::Open(const PeContext& context, int receiver, const MessageKey& key) {
+  GrantRecord grant;
+  GrantRecord* record = context.board->Find(receiver, key, &grant);
+  if (record == nullptr) return false;
+  receiver_ = receiver;
+  block_ = context.heap->base(receiver) + grant.block_offset;
+  credit_ = &record->credit;
+  geometry_ = {grant.slot_bytes, grant.num_slots};
+  return true;
+}
+
+char* SendChannel::FreeSlot() const {
+  if (sent_ >= geometry_.num_slots && Load(credit_) + geometry_.num_slots <= sent_) return nullptr;
+  return block_ + kSignalLine + sent_ % geometry_.num_slots * geometry_.slot_bytes;
+}
+
+void SendChannel::Signal(const PeContext& context) {
+  Store(block_, ++sent_);
+  Ring(context.heap->BellOf(receiver_));
+}
+
+}  // namespace xla_shmem

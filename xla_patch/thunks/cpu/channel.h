@@ -1,0 +1,69 @@
+// A channel carries one message from one PE to another in chunks, through slots that the receiver grants
+// (docs/protocol.md, "A channel").
+//
+//   receiver's block:  [arrived: one signal line][slot 0]...[slot n-1]
+//   sender,   chunk m: wait credit > m - n;  put bytes into slot m mod n;  signal arrived := m + 1
+//   receiver, chunk m: wait arrived > m;  consume slot m mod n;  signal credit := m + 1
+//
+// Chunk m is what lies in [m, m + 1) times the slot size of the message. The words only grow while the channel lives
+// and belong to one message, so a value never means two things.
+#ifndef XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
+#define XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "xla_patch/thunks/cpu/blocks.h"
+#include "xla_patch/thunks/cpu/grant_board.h"
+#include "xla_patch/thunks/cpu/message_key.h"
+#include "xla_patch/thunks/cpu/pe_context.h"
+
+namespace xla_shmem {
+
+class ReceiveChannel {
+ public:
+  // Publishes the grant of `block`. False while no record is to be had: call again later.
+  bool Open(const PeContext& context, int sender, const MessageKey& key, char* block, const Geometry& geometry);
+  bool open() const { return block_ != nullptr; }
+
+  size_t slot_bytes() const { return geometry_.slot_bytes; }
+  // Chunks that have arrived.
+  uint64_t Arrived() const;
+  const char* Slot(uint64_t chunk) const;
+  // All chunks before this one have been consumed: their slots may be put into again.
+  void Credit(const PeContext& context, uint64_t chunk);
+  // Takes the grant back; the block is the caller's again. All chunks must have been consumed, or it must be certain
+  // that none will ever be put.
+  void Close(const PeContext& context);
+
+ private:
+  int sender_ = -1;
+  char* block_ = nullptr;
+  Geometry geometry_{};
+  int record_ = -1;
+};
+
+class SendChannel {
+ public:
+  // Looks for the receiver's grant. False while there is none.
+  bool Open(const PeContext& context, int receiver, const MessageKey& key);
+  bool open() const { return block_ != nullptr; }
+
+  size_t slot_bytes() const { return geometry_.slot_bytes; }
+  uint64_t sent() const { return sent_; }
+  // Where the next chunk is to be put, or null while there is no credit for it.
+  char* FreeSlot() const;
+  // The next chunk has been put.
+  void Signal(const PeContext& context);
+
+ private:
+  int receiver_ = -1;
+  char* block_ = nullptr;  // in the receiver's heap
+  const uint64_t* credit_ = nullptr;
+  Geometry geometry_{};
+  uint64_t sent_ = 0;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_CPU_CHANNEL_H_

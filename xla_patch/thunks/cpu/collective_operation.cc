@@ -1,0 +1,213 @@
+#include "xla_patch/thunks/cpu/collective_operation.h"
+
+#include <string.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "xla_patch/shm/copy.h"
+#include "xla_patch/shm/copy_timer.h"
+
+namespace xla_shmem {
+namespace {
+
+// So many polls without an answer, a microsecond or two, and a message that was expected in a mailbox is granted a
+// block as well: its sender may have found the mailbox full.
+constexpr int kPatience = 64;
+
+}  // namespace
+
+CollectiveOperation::CollectiveOperation(const PeContext* context, const char* kind, const MessageKey& key,
+                                         std::string name, size_t members)
+    : context_(context), kind_(kind), key_(key), name_(std::move(name)), members_(members) {}
+
+size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
+  return static_cast<size_t>(std::find(group.begin(), group.end(), context_->pe) - group.begin());
+}
+
+void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, Outgoing::Fate fate) {
+  if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
+  if (sends_.empty()) sends_.reserve(members_);
+  sends_.push_back({Outgoing(pe, key, std::move(memory), fate), source});
+}
+
+void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int behind) {
+  bytes_ = std::max(bytes_, memory.total());
+  if (receives_.empty()) receives_.reserve(members_);
+  receives_.push_back({Incoming(pe, key, std::move(memory)), behind});
+}
+
+void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer,
+                                     bool over_sends) {
+  reducer_.emplace(std::move(reducer));
+  reduced_over_sends_ = over_sends;
+  reducer_->contributions().reserve(group.size() - 1);
+  for (int pe : group) {
+    if (pe != context_->pe) reducer_->contributions().push_back({Incoming(pe, key, reducer_->result())});
+  }
+}
+
+void CollectiveOperation::CopyHere(const char* from, char* to, size_t bytes, bool over_sends) {
+  if (from == to || bytes == 0) return;
+  local_copies_.push_back({from, to, bytes});
+  copies_over_sends_ |= over_sends;
+}
+
+bool CollectiveOperation::Poll() {
+  // What can only come staged needs our grant: its sender may be waiting for it while we are busy sending.
+  if (polls_ == 0 && SomeNeedGrants()) OpenGrants();
+  moved_ = false;
+  while (AdvanceOnce()) moved_ = true;
+  if (!local_copies_.empty()) moved_ |= RunLocalCopies();
+  if (Finished()) {
+    Finish();
+    return true;
+  }
+  if (++polls_ >= kPatience) patient_ = false;
+  if (!patient_ || SomeNeedGrants()) OpenGrants();
+  return false;
+}
+
+bool CollectiveOperation::RunLocalCopies() {
+  for (const Sending& sending : sends_) {
+    if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return false;
+  }
+  size_t written = reducer_.has_value() ? reducer_->total() : 0;
+  for (const Receiving& receiving : receives_) written += receiving.message.total();
+  for (const LocalCopy& copy : local_copies_) written += copy.bytes;
+  const auto copy_bytes = written >= context_->cache_share ? host::CopyPastCaches : host::Copy;
+  const host::Move move;
+  for (const LocalCopy& copy : local_copies_) {
+    if (copy.from == nullptr) {
+      memset(copy.to, 0, copy.bytes);
+    } else {
+      copy_bytes(copy.to, copy.from, copy.bytes);
+    }
+  }
+  local_copies_.clear();
+  return true;
+}
+
+bool CollectiveOperation::AdvanceOnce() {
+  bool moved = false;
+  size_t taken_by_all = SIZE_MAX;
+  for (Sending& sending : sends_) {
+    const bool whole = sending.source == Source::kOperands || !reducer_.has_value();
+    const size_t ready = whole ? sending.message.total() : reducer_->reduced();
+    moved |= sending.message.Advance(*context_, ready);
+    taken_by_all = std::min(taken_by_all, sending.message.taken());
+  }
+  if (reducer_.has_value()) {
+    const size_t limit = reduced_over_sends_ ? std::min(taken_by_all, reducer_->total()) : reducer_->total();
+    moved |= reducer_->Advance(*context_, limit);
+  }
+  for (Receiving& receiving : receives_) {
+    const size_t limit = receiving.behind < 0 ? receiving.message.total() : sends_[receiving.behind].message.taken();
+    moved |= receiving.message.Receive(*context_, limit);
+  }
+  return moved;
+}
+
+bool CollectiveOperation::Finished() const {
+  return std::all_of(receives_.begin(), receives_.end(), [](const auto& entry) { return entry.message.done(); }) &&
+         (!reducer_.has_value() || reducer_->done()) && local_copies_.empty() &&
+         std::all_of(sends_.begin(), sends_.end(), [](const auto& entry) { return entry.message.done(); });
+}
+
+void CollectiveOperation::Finish() {
+  if (blocks_.empty()) return;
+  for (Receiving& receiving : receives_) receiving.message.Close(*context_);
+  if (reducer_.has_value()) {
+    for (auto& contribution : reducer_->contributions()) contribution.message.Close(*context_);
+  }
+  for (const BlockSet& set : blocks_) ReturnBlocks(set);
+}
+
+void CollectiveOperation::ForEachIncoming(const std::function<void(const Incoming&)>& visit) const {
+  for (const Receiving& receiving : receives_) visit(receiving.message);
+  if (!reducer_.has_value()) return;
+  for (const auto& contribution : reducer_->contributions()) visit(contribution.message);
+}
+
+bool CollectiveOperation::SomeNeedGrants() const {
+  auto needs = [this](const auto& entry) { return entry.message.NeedsGrant(*context_); };
+  return std::any_of(receives_.begin(), receives_.end(), needs) ||
+         (reducer_.has_value() &&
+          std::any_of(reducer_->contributions().begin(), reducer_->contributions().end(), needs));
+}
+
+void CollectiveOperation::OpenGrants() {
+  size_t count = 0, largest = 0;
+  ForEachIncoming([&](const Incoming& message) {
+    if (!message.MayNeedGrant()) return;
+    ++count;
+    largest = std::max(largest, message.total());
+  });
+  if (count == 0) return;
+  // All or none: an operation that waits for blocks holds none that others may be waiting for.
+  BlockSet set;
+  short_of_blocks_ = !TakeBlocks(*context_, largest, count, &set);
+  if (short_of_blocks_) return;
+  size_t block = 0;
+  auto grant = [&](Incoming& message) {
+    if (message.MayNeedGrant()) message.Grant(*context_, set.blocks[block++], set.geometry);
+  };
+  for (Receiving& receiving : receives_) grant(receiving.message);
+  if (reducer_.has_value()) {
+    for (auto& contribution : reducer_->contributions()) grant(contribution.message);
+  }
+  blocks_.push_back(std::move(set));
+}
+
+std::string CollectiveOperation::Describe() const {
+  std::string text = std::string(kind_) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
+                     (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
+                     std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
+  if (short_of_blocks_) text += "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
+  std::set<int> arrived, missing;
+  for (const Sending& sending : sends_) {
+    if (sending.message.Answered()) arrived.insert(sending.message.receiver());
+  }
+  ForEachIncoming([&](const Incoming& message) {
+    if (message.Heard()) arrived.insert(message.sender());
+  });
+  std::string counters;
+  auto add = [&](int pe, const char* verb, size_t bytes, size_t total) {
+    if (arrived.count(pe) == 0) {
+      missing.insert(pe);
+      return;
+    }
+    counters += "; PE " + std::to_string(pe) + " has " + verb + " " + std::to_string(bytes) + " of " +
+                std::to_string(total) + " bytes";
+  };
+  for (const Sending& sending : sends_) {
+    const Outgoing& message = sending.message;
+    if (message.done() || !message.Blocked(*context_)) continue;
+    add(message.receiver(), "taken", message.taken(), message.total());
+  }
+  ForEachIncoming([&](const Incoming& message) {
+    if (message.Waiting(*context_)) add(message.sender(), "sent", message.sent(), message.total());
+  });
+  const char* before = "; not arrived at this operation: PE ";
+  for (int pe : missing) {
+    text += before + std::to_string(pe);
+    before = ", ";
+  }
+  return text + counters;
+}
+
+bool CollectiveOperation::WaitsFor(int pe) const {
+  for (const Sending& sending : sends_) {
+    if (sending.message.receiver() == pe && sending.message.Blocked(*context_)) return true;
+  }
+  bool waits = false;
+  ForEachIncoming([&](const Incoming& message) { waits |= message.sender() == pe && message.Waiting(*context_); });
+  return waits;
+}
+
+void CollectiveOperation::Abandon() {
+  for (Sending& sending : sends_) sending.message.Revoke(*context_);
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,34 @@
+// Collective-permute (docs/protocol.md, "Permute").
+//
+// Each PE sends its operands to at most one PE and receives its results from at most one: open chains, self-edges and
+// PEs without a source (their results become zeros, as XLA defines it) are ordinary cases. There is no barrier. Several
+// operands (combined permutes) travel as one message. Results may share memory with operands in any way.
+#ifndef XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_
+#define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "xla_patch/thunks/cpu/collective_operation.h"
+
+namespace xla_shmem {
+
+struct PermuteArguments {
+  MessageKey key;
+  std::string name;  // of the HLO instruction, for errors
+  int source = -1;   // PE that sends to us, -1: none
+  int target = -1;   // PE that we send to, -1: none
+  std::vector<const char*> operands;
+  std::vector<char*> results;
+  std::vector<size_t> bytes;  // of each operand and of its result
+};
+
+class PermuteOperation : public CollectiveOperation {
+ public:
+  PermuteOperation(const PeContext* context, PermuteArguments arguments);
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_

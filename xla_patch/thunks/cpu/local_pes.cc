@@ -1,0 +1,51 @@
+#include "xla_patch/thunks/cpu/local_pes.h"
+
+#include "xla_patch/shm/llc_share.h"
+
+namespace xla_shmem {
+
+std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* heap, std::string* error) {
+  constexpr size_t kLeastReserve = 64 << 10;
+  const int n_pes = heap->n_pes();
+  const size_t eager_bytes = Mailboxes::EagerBytes(heap->bytes(), n_pes);
+  const size_t board = heap->Allocate(GrantBoard::Bytes(n_pes));
+  const size_t mail = heap->Allocate(Mailboxes::Bytes(eager_bytes, n_pes));
+  size_t arena_bytes = options.arena_bytes, reserve_bytes = options.reserve_bytes;
+  if (arena_bytes == 0) {
+    // Three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No deadlock").
+    const size_t left = heap->bytes() - heap->Used();
+    reserve_bytes = left / 4 / host::kPageBytes * host::kPageBytes;
+    arena_bytes = left / host::kPageBytes * host::kPageBytes - reserve_bytes;
+    if (reserve_bytes < kLeastReserve) reserve_bytes = heap->bytes();  // more than there is
+  }
+  const size_t reserve = heap->Allocate(reserve_bytes);
+  const size_t arena = heap->Allocate(arena_bytes);
+  if (board == SIZE_MAX || mail == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
+    *error = "a symmetric heap of " + std::to_string(heap->bytes()) + " bytes a PE is too small for " +
+             std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)";
+    return nullptr;
+  }
+  std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
+  pes->contexts_.resize(n_pes);
+  const bool is_crowded = heap->IsCrowded();
+  const size_t cache_share = options.cache_share != 0 ? options.cache_share : host::CacheShare(heap->ReachablePes());
+  for (int pe : heap->local_pes()) {
+    char* base = heap->base(pe);
+    pes->boards_.push_back(std::make_unique<GrantBoard>(heap, board, pe));
+    pes->mailboxes_.push_back(std::make_unique<Mailboxes>(heap, mail, eager_bytes, pe));
+    pes->pools_.push_back(std::make_unique<SlotPool>(base + arena, arena_bytes));
+    SlotPool* slots = pes->pools_.back().get();
+    pes->pools_.push_back(std::make_unique<SlotPool>(base + reserve, reserve_bytes));
+    SlotPool* reserve_pool = pes->pools_.back().get();
+    Mailboxes* mailboxes = pes->mailboxes_.back().get();
+    for (int sender = 0; sender < n_pes; ++sender) {
+      mailboxes->SayDirect(sender, pes->direct_.Reads(sender));
+    }
+    pes->contexts_[pe] =
+        std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
+                                              &pes->direct_, &pes->huge_pages_, is_crowded, cache_share});
+  }
+  return pes;
+}
+
+}  // namespace xla_shmem

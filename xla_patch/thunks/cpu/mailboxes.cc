@@ -1,0 +1,96 @@
+#include "xla_patch/thunks/cpu/mailboxes.h"
+
+#include <algorithm>
+
+#include "xla_patch/thunks/chunks.h"
+
+namespace xla_shmem {
+
+size_t Mailboxes::EagerBytes(size_t heap_bytes, int n_pes) {
+  // Most of what XLA sends in loops is smaller. All rows together take no more than an eighth of the heap.
+  constexpr size_t kMost = 8 << 10, kLeast = 256;
+  const size_t share = heap_bytes / 8 / static_cast<size_t>(n_pes) / kEntries;
+  return std::clamp(share / kPieceAlignment * kPieceAlignment, kLeast, kMost);
+}
+
+size_t Mailboxes::RowBytes(size_t eager_bytes) {
+  return sizeof(RowHeader) + kEntries * (sizeof(MailEntry) + eager_bytes);
+}
+
+size_t Mailboxes::Bytes(size_t eager_bytes, int n_pes) { return RowBytes(eager_bytes) * static_cast<size_t>(n_pes); }
+
+Mailboxes::Mailboxes(const host::Heap* heap, size_t offset, size_t eager_bytes, int pe)
+    : heap_(heap),
+      offset_(offset),
+      eager_bytes_(eager_bytes),
+      row_bytes_(RowBytes(eager_bytes)),
+      pe_(pe),
+      claimed_(new std::atomic<bool>[static_cast<size_t>(heap->n_pes()) * kEntries]()) {}
+
+int Mailboxes::Home(const MessageKey& key) { return static_cast<int>((key.operation * 0x9e3779b97f4a7c15ull) >> 58); }
+
+Mail Mailboxes::EntryOf(RowHeader* row, int number) const {
+  char* entries = reinterpret_cast<char*>(row) + sizeof(RowHeader);
+  char* data = entries + kEntries * sizeof(MailEntry) + static_cast<size_t>(number) * eager_bytes_;
+  return {reinterpret_cast<MailEntry*>(entries) + number, data, number};
+}
+
+Mail Mailboxes::Claim(int receiver, const MessageKey& key) {
+  RowHeader* row = Row(receiver, pe_);
+  std::atomic<bool>* claimed = &claimed_[static_cast<size_t>(receiver) * kEntries];
+  const int home = Home(key);
+  for (int probe = 0; probe < kWindow; ++probe) {
+    const int number = (home + probe) % kEntries;
+    const Mail mail = EntryOf(row, number);
+    __builtin_prefetch(mail.entry, 1);  // the line is the receiver's: fetch it once, for reading and writing
+    if (mail.entry->state.load(std::memory_order_relaxed) != 0) continue;
+    if (claimed[number].exchange(true, std::memory_order_acquire)) continue;
+    // Another thread may have posted it between the two looks.
+    if (mail.entry->state.load(std::memory_order_acquire) == 0) return mail;
+    claimed[number].store(false, std::memory_order_release);
+  }
+  return {};
+}
+
+void Mailboxes::Post(int receiver, const Mail& mail, const MessageKey& key, size_t bytes, size_t ready, MailKind kind) {
+  MailEntry& entry = *mail.entry;
+  // Release, so that a reader who sees any new field also sees the `state` before it gone.
+  entry.operation.store(key.operation, std::memory_order_release);
+  entry.execution.store(key.execution, std::memory_order_release);
+  entry.bytes.store(bytes, std::memory_order_release);
+  entry.ready.store(ready, std::memory_order_release);
+  if (kind == MailKind::kDirect) entry.taken.store(0, std::memory_order_release);
+  const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
+  entry.state.store(number << 2 | static_cast<uint64_t>(kind), std::memory_order_release);
+  claimed_[static_cast<size_t>(receiver) * kEntries + mail.number].store(false, std::memory_order_release);
+  Ring(heap_->BellOf(receiver));
+}
+
+bool Mailboxes::HasRoom(int receiver, const MessageKey& key) const {
+  RowHeader* row = Row(receiver, pe_);
+  for (int probe = 0; probe < kWindow; ++probe) {
+    if (EntryOf(row, (Home(key) + probe) % kEntries).entry->state.load(std::memory_order_relaxed) == 0) return true;
+  }
+  return false;
+}
+
+Mail Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, MailKind* kind) const {
+  RowHeader* row = Row(pe_, sender);
+  const int home = Home(key);
+  for (int probe = 0; probe < kWindow; ++probe) {
+    const Mail mail = EntryOf(row, (home + probe) % kEntries);
+    const MailEntry& entry = *mail.entry;
+    const uint64_t state = entry.state.load(std::memory_order_acquire);
+    if (state == 0) continue;
+    const MessageKey found{entry.operation.load(std::memory_order_acquire),
+                           entry.execution.load(std::memory_order_acquire)};
+    const bool fits = entry.bytes.load(std::memory_order_acquire) == bytes;
+    // Once more: the entry may have been freed and posted again while we read it.
+    if (!(found == key) || !fits || entry.state.load(std::memory_order_acquire) != state) continue;
+    *kind = static_cast<MailKind>(state & 3);
+    return mail;
+  }
+  return {};
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,80 @@
+// A message on its way out: the choice of how it travels, and its progress (docs/protocol.md, "How a message travels").
+//
+//   eager   it fits a mailbox entry, and one is free: all of it goes there now
+//   direct  the receiver reads our memory: a mailbox entry says where, and the receiver says when it has read
+//   staged  all others: through the slots of a channel, once the receiver's grant is there
+//
+// Where the receiver reads out of huge pages only, a message goes directly once its memory lies there (huge_pages.h).
+// The choice is the sender's and is made once; the receiver is ready for all three.
+#ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
+#define XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "xla_patch/thunks/cpu/channel.h"
+#include "xla_patch/thunks/cpu/mailboxes.h"
+#include "xla_patch/thunks/cpu/spans.h"
+
+namespace xla_shmem {
+
+// Messages of this many bytes are read directly where the receiver does; smaller ones are copied faster than the
+// handshake about their memory takes.
+inline constexpr size_t kLeastDirectBytes = 16 << 10;
+// Messages of this many bytes are read directly where the receiver reads out of huge pages only.
+inline constexpr size_t kLeastHugeBytes = 1 << 20;
+
+class Outgoing {
+ public:
+  // What becomes of the message.
+  enum class Fate {
+    kOverwritten,  // as soon as it has left: nobody can be asked to read it in time
+    kPiecewise,    // it is made or reduced piece by piece, and a slot is as good a place for a piece as any
+    kKept,         // it is there as a whole, and the receiver wants it as it is
+  };
+  Outgoing(int receiver, const MessageKey& key, Spans memory, Fate fate)
+      : receiver_(receiver), key_(key), memory_(std::move(memory)), fate_(fate) {}
+
+  int receiver() const { return receiver_; }
+  size_t total() const { return memory_.total(); }
+  // Positions whose bytes nobody will read any more.
+  size_t taken() const { return taken_; }
+  bool done() const { return taken_ == memory_.total() && way_ != Way::kDirect; }
+
+  // Sends what can be sent of the first `ready` positions. True if anything has moved.
+  bool Advance(const PeContext& context, size_t ready);
+
+  // True if, looked at now, this cannot go on before the receiver does something.
+  bool Blocked(const PeContext& context) const;
+  // The receiver has come to the operation: it reads this message, or has granted it a channel. An eager one tells
+  // nothing.
+  bool Answered() const;
+  // The job failed: waits until no thread of this process reads the bytes, and lets nobody start.
+  void Revoke(const PeContext& context);
+
+ private:
+  enum class Way { kUndecided, kDirect, kStaged };
+
+  bool Choose(const PeContext& context, size_t ready);
+  bool SendEager(const PeContext& context);
+  // Whether the receiver is to read this message out of our memory.
+  bool IsRead(const PeContext& context) const;
+  bool OfferDirect(const PeContext& context, size_t ready);
+  bool AdvanceDirect(const PeContext& context, size_t ready);
+  bool AdvanceStaged(const PeContext& context, size_t ready);
+
+  const int receiver_;
+  const MessageKey key_;
+  Spans memory_;
+  const Fate fate_;
+  std::optional<bool> may_be_read_;  // once it has been found out
+  Way way_ = Way::kUndecided;
+  size_t taken_ = 0;
+  Mail mail_;            // of kDirect
+  SendChannel channel_;  // of kStaged
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_

@@ -1,0 +1,45 @@
+#include "xla_patch/thunks/cpu/reducer.h"
+
+#include <algorithm>
+
+#include "xla_patch/shm/copy_timer.h"
+
+namespace xla_shmem {
+
+bool Reducer::Advance(const PeContext& context, size_t limit) {
+  bool moved = false;
+  while (!done()) {
+    // All are looked at, also those behind one that has not come, and before we may reduce: their senders may need to
+    // hear that they have been read before they can go on (docs/protocol.md, "All-reduce").
+    size_t end = limit;
+    for (Contribution& contribution : contributions_) {
+      contribution.view = contribution.message.Look(context);
+      end = std::min(end, contribution.view.end);
+    }
+    if (end <= reduced_) break;
+    ReduceTo(end);
+    for (Contribution& contribution : contributions_) contribution.message.Consume(context, end);
+    moved = true;
+  }
+  return moved;
+}
+
+void Reducer::ReduceTo(size_t end) {
+  const host::Move move;
+  inputs_.resize(contributions_.size() + 1);
+  result_.ForEach(reduced_, end, [&](size_t buffer, char* result, size_t position, size_t bytes) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      if (i == own_index_) {
+        inputs_[i] = own_.memory(buffer) + (result - result_.memory(buffer));
+      } else {
+        const Incoming::View& view = contributions_[i < own_index_ ? i : i - 1].view;
+        inputs_[i] = view.data + (position - view.begin);
+      }
+    }
+    const ElementType type = types_[buffer];
+    Reduce(type, kind_, inputs_.data(), inputs_.size(), bytes / ElementBytes(type), result);
+  });
+  reduced_ = end;
+}
+
+}  // namespace xla_shmem
