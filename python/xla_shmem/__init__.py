@@ -3,10 +3,7 @@
 A program needs no import of this package: install it and set XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true.
 """
 
-from importlib.metadata import version as _version
-
 from xla_shmem.options import OptionError, Options, configure
-
-__version__ = _version("xla-shmem")
+from xla_shmem.version import __version__
 
 __all__ = ["OptionError", "Options", "__version__", "configure"]

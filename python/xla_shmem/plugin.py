@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from xla_shmem.compiler_pass import CompilerPass
+    from xla_shmem.runtime.compiler_pass import CompilerPass
 
 _pass: CompilerPass | None = None
 
@@ -35,10 +35,11 @@ def initialize() -> None:
             return
     if not xla_flags.take_flag(os.environ):
         return
-    from xla_shmem import cache_key, options
-    from xla_shmem.compiler_pass import CompilerPass
-    from xla_shmem.gpu.start import start_gpu_job
-    from xla_shmem.job import Job
+    from xla_shmem import options
+    from xla_shmem.runtime import cache_key
+    from xla_shmem.runtime.compiler_pass import CompilerPass
+    from xla_shmem.runtime.gpu_start import start_gpu_job
+    from xla_shmem.runtime.job import Job
 
     try:
         resolved, error = options.freeze(), ""

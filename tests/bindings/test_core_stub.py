@@ -11,7 +11,7 @@ import pytest
 
 import xla_shmem
 from xla_shmem import _core
-from xla_shmem.hlo_files import read_module
+from xla_shmem.hlo.files import read_module
 
 ALL_REDUCE = """\
 HloModule jit_psum, is_scheduled=true, num_partitions=2

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from xla_shmem import _core, compiler_pass, gpu_platform, options
-from xla_shmem.compiler_pass import CompilerPass
+from xla_shmem import _core, options
+from xla_shmem.runtime import compiler_pass, gpu_platform
+from xla_shmem.runtime.compiler_pass import CompilerPass
 
 MESSAGE = (
     "the GPU plugin (PJRT API 0.95) has no XlaTransform extension; install jax, jaxlib and the jax-cuda plugin of "

@@ -9,7 +9,7 @@ from chromium import Chromium
 from click.testing import CliRunner
 from hlo_samples import CPU_SYNC, gpu_start_done, many_collectives
 
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 
 FIRST_CELLS = "[...document.querySelectorAll('.row')].map(row => row.children[{column}].textContent)"
 

@@ -18,7 +18,7 @@ FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
 SHM = Path("/dev/shm")
 
 _LAUNCH = (
-    "import sys; from xla_shmem.launch import launch; "
+    "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=1.0))"
 )
 # Chatter of gloo and of gRPC, whose lines come in the middle of ours.

@@ -19,12 +19,12 @@ from job_runs import HERE, environment, shm_names
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import OPS, SAME_SHAPE_OPS, Plan
 from xla_shmem.bench.results import Row, total_wrong
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 
 # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
 _PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+    "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
 )
 _BENCH = (sys.executable, "-c", _PROGRAM, "bench")
 _MARK = "BENCH_TEST_RUN"

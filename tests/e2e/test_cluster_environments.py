@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from job_runs import FLAG, HERE, environment
 
-from xla_shmem.rank_environment import reserve_port
+from xla_shmem.launch.rank_environment import reserve_port
 
 pytestmark = pytest.mark.timeout(90)
 WORKER = [sys.executable, str(HERE / "worker_cluster.py")]

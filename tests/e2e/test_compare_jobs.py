@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from job_runs import ranks_of, shm_names
 
-from xla_shmem.launch import GRACE
+from xla_shmem.compare.side_by_side import assignments, run_folder
+from xla_shmem.launch.launcher import GRACE
 from xla_shmem.train.job_run import Variant
-from xla_shmem.train.side_by_side import assignments, run_folder
 
 # Each of four jobs compiles its step, two of them three times.
 pytestmark = pytest.mark.timeout(900)
@@ -27,7 +27,7 @@ STEPS = 6
 # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+    "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
 )
 COMPARE = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--steps={STEPS}", "--ring-steps=3")
 

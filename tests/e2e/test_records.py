@@ -20,7 +20,15 @@ def _run(tmp_path: Path, how: str, **environ: str) -> JobRun:
 
 
 def _doctor(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from xla_shmem.cli import main; main()", "doctor", "--job", "last", *arguments]
+    command = [
+        sys.executable,
+        "-c",
+        "from xla_shmem.cli.main import main; main()",
+        "doctor",
+        "--job",
+        "last",
+        *arguments,
+    ]
     environ = {"XLA_SHMEM_RECORDS": str(tmp_path / "records"), "PATH": "/usr/bin:/bin"}
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 

@@ -28,7 +28,7 @@ JOB = (*SMALL, "--context=2", f"--steps={STEPS}", "--checkpoint-every=3")
 # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
-    "from xla_shmem.cli import main; main(prog_name='xla-shmem')"
+    "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
 )
 XLA_SHMEM = (sys.executable, "-c", PROGRAM)
 

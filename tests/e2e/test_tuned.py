@@ -13,8 +13,8 @@ from click.testing import CliRunner
 from job_runs import JobRun, environment, run_job, shm_names
 from tuning_tables import here, row, written
 
-from xla_shmem.cli import main
-from xla_shmem.tune import table
+from xla_shmem.cli.main import main
+from xla_shmem.options import tuning_table as table
 
 pytestmark = pytest.mark.timeout(150)
 

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 from compiler_runs import WHEELS, Compiler
 
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 from xla_shmem.gpu_compile import table2
 from xla_shmem.gpu_compile.compiled_step import compile_step
-from xla_shmem.hlo_files import read_module
+from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants

@@ -13,7 +13,7 @@ from programs import PROGRAMS
 
 from xla_shmem import _core
 from xla_shmem.gpu_compile.environment import compile_environment
-from xla_shmem.hlo_files import read_module
+from xla_shmem.hlo.files import read_module
 
 DONATED = ["psum_donated", "permute_donated", "psum_donated_only"]
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from programs import DEVICES, PROGRAMS
 
-from xla_shmem import hlo_proto, plugin
+from xla_shmem import plugin
 from xla_shmem.gpu_compile.described_gpus import described_gpus
+from xla_shmem.hlo import proto as hlo_proto
 
 
 def main(path: str, names: list[str]) -> None:

@@ -18,7 +18,7 @@ from operations import Operation
 if TYPE_CHECKING:
     from doubled_process import Executable, Gpu
 
-    from xla_shmem.job_store import Store
+    from xla_shmem.runtime.store import Store
 
 CASES: dict[str, Callable[[Rank], None]] = {}
 

@@ -19,10 +19,10 @@ from file_store import FileStore
 from operations import Operation
 
 from xla_shmem import _core
-from xla_shmem.gpu.job import GpuJob, Runtime
 from xla_shmem.gpu.process_facts import ProcessFacts
-from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import resolve
+from xla_shmem.runtime.gpu_job import GpuJob, Runtime
+from xla_shmem.runtime.job_topology import JobTopology
 
 DIRECTORY = Path(os.environ["JOB_DIRECTORY"])
 PROCESS, PROCESSES = int(sys.argv[1]), int(sys.argv[2])

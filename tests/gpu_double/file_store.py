@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class FileStore:
-    """A `xla_shmem.job_store.Store`. Notes appear whole, and the first one stands."""
+    """A `xla_shmem.runtime.store.Store`. Notes appear whole, and the first one stands."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

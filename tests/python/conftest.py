@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xla_shmem.option_table import TABLE
+from xla_shmem.options.table import TABLE
 
 
 @pytest.fixture

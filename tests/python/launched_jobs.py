@@ -14,7 +14,7 @@ PACKAGE_PARENT = str(Path(__file__).resolve().parents[2] / "python")
 
 # The grace is 5 s for users; the tests that need SIGKILL do not wait that long.
 _LAUNCHER = (
-    "import sys; from xla_shmem.launch import launch; "
+    "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), grace=float(sys.argv[2])))"
 )
 
@@ -26,7 +26,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from xla_shmem.cli import main; main()", *arguments]
+    return [sys.executable, "-c", "from xla_shmem.cli.main import main; main()", *arguments]
 
 
 def launch(num_ranks: int, program: str, *options: str, **environ: str) -> subprocess.CompletedProcess[str]:

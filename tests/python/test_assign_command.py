@@ -12,8 +12,8 @@ from click.testing import CliRunner, Result
 from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done
 from tuning_tables import row, written
 
-from xla_shmem.cli import main
-from xla_shmem.hlo_files import read_module, to_text
+from xla_shmem.cli.main import main
+from xla_shmem.hlo.files import read_module, to_text
 
 pytestmark = pytest.mark.usefixtures("no_options")
 

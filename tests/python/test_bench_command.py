@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from xla_shmem.bench import jobs
 from xla_shmem.bench.plan import Plan
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from xla_shmem.bench import picture, results, table
-from xla_shmem.bench.machine import describe_machine
 from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
+from xla_shmem.machine import describe_machine
 
 
 def _row(op: str = "all-reduce", count: int = 1 << 20, **times: Times) -> Row:

@@ -8,14 +8,14 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from xla_shmem.cli import main
-from xla_shmem.option_table import markdown_table
+from xla_shmem.cli.main import main
+from xla_shmem.options.table import markdown_table
 
 
 def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module() -> None:
     program = (
         "import sys\n"
-        "from xla_shmem.cli import main\n"
+        "from xla_shmem.cli.main import main\n"
         "main(['--help'], standalone_mode=False)\n"
         "heavy = {'jax', 'jaxlib', 'numpy', 'xla_shmem._core'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"

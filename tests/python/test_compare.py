@@ -12,15 +12,15 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from xla_shmem.cli import main
-from xla_shmem.option_values import ops
-from xla_shmem.train import compare_report
-from xla_shmem.train.compare_plan import plan, read_list
-from xla_shmem.train.compare_results import RING_TURN, Row, median_interval, save_json
+from xla_shmem.cli.main import main
+from xla_shmem.compare import report as compare_report
+from xla_shmem.compare.plan import plan, read_list
+from xla_shmem.compare.results import RING_TURN, Row, median_interval, save_json
+from xla_shmem.compare.ring_kinds import Ring
+from xla_shmem.compare.side_by_side import Runs
+from xla_shmem.options.values import ops
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import TRAINER, Variant
-from xla_shmem.train.ring_kinds import Ring
-from xla_shmem.train.side_by_side import Runs
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.throughput import step_flops
 

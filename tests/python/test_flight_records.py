@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from xla_shmem.flight_records import KEPT, RecordError, job_directories, make_job_directory, read_job, records_root
+from xla_shmem.runtime.flight_records import (
+    KEPT,
+    RecordError,
+    job_directories,
+    make_job_directory,
+    read_job,
+    records_root,
+)
 
 
 def test_off_has_no_place_and_auto_one_for_each_user() -> None:

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from xla_shmem.gpu.job import GpuJob, Runtime
 from xla_shmem.gpu.nvml import Fabric
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
-from xla_shmem.job_store import LocalStore
-from xla_shmem.job_topology import JobTopology
 from xla_shmem.options import resolve
+from xla_shmem.runtime.gpu_job import GpuJob, Runtime
+from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.store import LocalStore
 
 
 class RecordingRuntime(Runtime):

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, STABLEHLO, gpu_start_done
 
-from xla_shmem.hlo_files import HloFileError, read_module, read_modules, to_text, write_module
-from xla_shmem.hlo_proto import ProtoError, assigned_devices, device_grid, unwrap_module, with_device_grid
-from xla_shmem.module_devices import devices_needed
+from xla_shmem.hlo.files import HloFileError, read_module, read_modules, to_text, write_module
+from xla_shmem.hlo.module_devices import devices_needed
+from xla_shmem.hlo.proto import ProtoError, assigned_devices, device_grid, unwrap_module, with_device_grid
 
 
 def _wrapped(proto: bytes, times: int = 1) -> bytes:

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done, many_collectives
 
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 from xla_shmem.inspect.difference import match
 
 

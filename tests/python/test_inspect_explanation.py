@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC
 
 from xla_shmem import _core
-from xla_shmem.cli import main
-from xla_shmem.hlo_files import read_module
-from xla_shmem.hlo_proto import with_device_grid
+from xla_shmem.cli.main import main
+from xla_shmem.hlo.files import read_module
+from xla_shmem.hlo.proto import with_device_grid
 from xla_shmem.inspect.page import embed_json
 
 pytestmark = pytest.mark.usefixtures("no_options")

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, gpu_start_done
 
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 from xla_shmem.inspect.overlap import find_overlaps, format_flops
 from xla_shmem.inspect.selection import KNOWN_OPS
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from xla_shmem.doctor.job_diagnosis import JobDiagnosis, diagnose_job
-from xla_shmem.flight_records import Entry, Outcome, ProcessRecord, Site, State
+from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site, State
 
 NOW = 1000.0
 SUM = Site(1, "all-reduce", "jit_step/psum.1", ((0, 1, 2),), is_pairs=False)

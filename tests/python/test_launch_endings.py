@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from launched_jobs import STAY, alive, children, launch, launched, pids_in, wait_for
 
-from xla_shmem.job_segments import SHM_DIRECTORY
+from xla_shmem.launch.segments import SHM_DIRECTORY
 
 
 def test_first_failure_stops_the_others_and_its_code_is_passed_on() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from xla_shmem import options
-from xla_shmem.option_table import TABLE, markdown_table
-from xla_shmem.option_values import NO_THRESHOLD, OPS, parse_size
 from xla_shmem.options import OptionError, configure, freeze, resolve
+from xla_shmem.options.table import TABLE, markdown_table
+from xla_shmem.options.values import NO_THRESHOLD, OPS, parse_size
 
 
 @pytest.fixture(autouse=True)

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, gpu_start_done
 
-from xla_shmem.cli import main
-from xla_shmem.hlo_files import read_module
+from xla_shmem.cli.main import main
+from xla_shmem.hlo.files import read_module
 from xla_shmem.predict import constants
 from xla_shmem.predict.cluster import Cluster, preset_names, read_cluster
 from xla_shmem.predict.errors import PredictError

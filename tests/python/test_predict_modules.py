@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
 
-from xla_shmem.cli import main
-from xla_shmem.hlo_files import read_module
+from xla_shmem.cli.main import main
+from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.modules import program_of_module

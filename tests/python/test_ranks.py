@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from xla_shmem.rank_environment import inside_a_job, platform_note, rank_environment, reserve_port
-from xla_shmem.rank_output import RankOutput, rank_prefix
+from xla_shmem.launch.rank_environment import inside_a_job, platform_note, rank_environment, reserve_port
+from xla_shmem.launch.rank_output import RankOutput, rank_prefix
 
 
 def test_ranks_get_what_jax_looks_for() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 import pytest
 
-from xla_shmem.cli import main
-from xla_shmem.option_table import TABLE, markdown_table
+from xla_shmem.cli.main import main
+from xla_shmem.options.table import TABLE, markdown_table
 from xla_shmem.xla_flags import MARKER
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xla_shmem.topology import DevicePlace, regular, regular_places
+from xla_shmem.hlo.regular_topology import DevicePlace, regular, regular_places
 
 
 def test_default_is_one_device_per_process_and_hosts_of_eight() -> None:

@@ -9,10 +9,10 @@ import pytest
 from xla_shmem.models.config import PRESETS, LlamaConfig, parameter_count
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.job_folder import check_folder, newest_checkpoint
+from xla_shmem.train.report import save_picture, summary
 from xla_shmem.train.step_log import LogFollower, StepLog, StepRecord, forget_records, read_records
 from xla_shmem.train.step_times import measured_seconds, step_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
-from xla_shmem.train.train_report import save_picture, summary
 
 
 def records(seconds: list[float], compiled: tuple[int, ...] = (0,)) -> list[StepRecord]:

@@ -14,9 +14,9 @@ from tuning_tables import here, row, written
 from xla_shmem.bench import jobs
 from xla_shmem.bench.plan import BenchError, Cell, Plan
 from xla_shmem.bench.results import Row, Times
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
+from xla_shmem.options.tuning_table import Measured
 from xla_shmem.tune import crossovers, measuring, report, verify
-from xla_shmem.tune.table import Measured
 
 
 @pytest.fixture(autouse=True)
@@ -65,8 +65,8 @@ def test_a_row_is_what_the_pass_saw_of_it() -> None:
     found = measuring.tuned_row(measured, {"shmem": record})
     assert found is not None
     assert (found.op, found.dtype, found.group, found.bytes) == ("reduce-scatter", "f32", 2, 2048)
-    assert found.nvshmem == Measured.of(measured["shmem"])
-    assert found.default == Measured.of(measured["stock"])
+    assert found.nvshmem == Measured.of(measured["shmem"].us)
+    assert found.default == Measured.of(measured["stock"].us)
     unrun = measuring.tuned_row({"shmem": Times([1.0]), "stock": Times(reason="cannot")}, {"shmem": record})
     assert unrun is not None
     assert unrun.default is None

@@ -13,10 +13,9 @@ import pytest
 from tuning_tables import here, row, times, written
 
 from xla_shmem import _core
-from xla_shmem.bench.results import Times
-from xla_shmem.options import OptionError, resolve
-from xla_shmem.tune import fingerprint, table
-from xla_shmem.tune.table import Measured, TunedRow, TuningError, load, save
+from xla_shmem.options import OptionError, fingerprint, resolve
+from xla_shmem.options import tuning_table as table
+from xla_shmem.options.tuning_table import Measured, TunedRow, TuningError, load, save
 
 ROWS = (row("all-reduce", 64, 1.5, 300.0), row("collective-broadcast", 64, 2.0, None))
 
@@ -46,13 +45,13 @@ def test_the_digest_is_of_what_decides() -> None:
     [(1, 1, 1), (5, 1, 5), (6, 1, 6), (8, 1, 8), (9, 2, 8), (18, 5, 14)],
 )
 def test_the_median_lies_between_two_of_the_times(count: int, low: int, high: int) -> None:
-    found = Measured.of(Times([float(us) for us in range(count, 0, -1)]))
+    found = Measured.of([float(us) for us in range(count, 0, -1)])
     assert (found.low_us, found.median_us, found.high_us) == (low, (count + 1) / 2, high)
     assert found.programs == count
 
 
 def test_a_program_that_was_faster_than_an_empty_one_took_no_time() -> None:
-    assert Measured.of(Times([-3.0, 2.0, 4.0])) == Measured(2.0, 0.01, 4.0, 3)
+    assert Measured.of([-3.0, 2.0, 4.0]) == Measured(2.0, 0.01, 4.0, 3)
 
 
 def test_a_table_says_nothing_of_another_platform() -> None:

@@ -6,9 +6,9 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.options import resolve
-from xla_shmem.tune import fingerprint, table
-from xla_shmem.tune.table import Measured, Table, TunedRow
+from xla_shmem.options import fingerprint, resolve
+from xla_shmem.options import tuning_table as table
+from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 
 
 def times(us: float, within: float = 0.0) -> Measured:

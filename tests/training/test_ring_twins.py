@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from xla_shmem.compare.ring_ablations import traced_as
+from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.ring_kinds import Ring
-from xla_shmem.train.ring_twins import traced_as
 from xla_shmem.train.step import abstract_state, make_train_step
 
 CONFIG = TrainConfig(preset="tiny", layers=1, context=4, batch=2, data=2, sequence=64)

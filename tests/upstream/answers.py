@@ -12,8 +12,8 @@ from typing import Any
 from placements import RELEASES, Placement, placements_for
 
 from xla_shmem import _core
-from xla_shmem.hlo_proto import unwrap_module
-from xla_shmem.topology import core_topology, regular_places
+from xla_shmem.hlo.proto import unwrap_module
+from xla_shmem.hlo.regular_topology import core_topology, regular_places
 
 THRESHOLD = 16 << 20
 

@@ -59,7 +59,7 @@ def main() -> int:
     # Whatever the caller had, so that a report means the same everywhere.
     os.environ["XLA_FLAGS"] = xla_flags(arguments.xla, arguments.nvshmem_flag)
     os.environ.pop("XLA_SHMEM_ENABLED", None)
-    from xla_shmem.launch import launch
+    from xla_shmem.launch.launcher import launch
 
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         os.environ[exchange.VARIABLE] = folder

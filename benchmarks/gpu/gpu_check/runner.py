@@ -18,7 +18,7 @@ from pathlib import Path
 from gpu_check import records
 from gpu_check.records import Record
 
-#: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch` takes five of them to stop its ranks.
+#: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch.launcher` takes five of them to stop its ranks.
 GRACE_S = 8.0
 
 _LINES_KEPT = 40

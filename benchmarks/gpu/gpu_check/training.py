@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_check import records
+from xla_shmem.compare.side_by_side import LOSS_TOLERANCE
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.side_by_side import LOSS_TOLERANCE
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
 _STEPS = 12

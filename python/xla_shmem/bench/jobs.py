@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from xla_shmem.bench.plan import BenchError, Plan
-from xla_shmem.launch import GRACE
-from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
-from xla_shmem.rank_environment import reserve_port
+from xla_shmem.launch.launcher import GRACE
+from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
+from xla_shmem.launch.rank_environment import reserve_port
 
 #: Seconds a job may take to start, and to answer a command, before it counts as stuck. A rank that ends is noticed at
 #: once, and SHMEM's and gloo's waits have deadlines of their own.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from xla_shmem.doctor.facts import Facts
 from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
-from xla_shmem.option_values import MIN_HEAP_SIZE
+from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
 
 #: Kernel drivers that JAX asks for, by CUDA release.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from xla_shmem.flight_records import Entry, Outcome, ProcessRecord, Site, State
+from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site, State
 
 
 @dataclasses.dataclass(frozen=True)

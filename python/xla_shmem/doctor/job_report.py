@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
+from xla_shmem.console import report_console
 from xla_shmem.doctor.job_diagnosis import JobDiagnosis, PeStatus, Stuck
-from xla_shmem.flight_records import Entry
-from xla_shmem.report_console import report_console
+from xla_shmem.runtime.flight_records import Entry
 
 
 def print_job_json(directory: Path, diagnosis: JobDiagnosis) -> None:

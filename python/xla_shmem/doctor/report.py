@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.collective_report import format_bytes
+from xla_shmem.console import report_console
 from xla_shmem.doctor.diagnosis import Diagnosis, Finding, Road
 from xla_shmem.doctor.facts import Facts, Library
 from xla_shmem.gpu.nvml import Gpu
-from xla_shmem.report_console import report_console
+from xla_shmem.hlo.collective_report import format_bytes
 from xla_shmem.xla_flags import FLAG
 
 

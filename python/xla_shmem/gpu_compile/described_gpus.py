@@ -8,7 +8,8 @@ from typing import Any
 
 from jax.experimental import topologies
 
-from xla_shmem import _core, options, plugin, topology
+from xla_shmem import _core, options, plugin
+from xla_shmem.hlo import regular_topology
 
 _TARGETS = Path(__file__).parent / "targets"
 
@@ -32,8 +33,8 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
         target_config=(_TARGETS / f"{target}.txtpb").read_text(),
     )
     if plugin.active():  # which JAX finds out when it is first asked for devices
-        places = topology.regular_places(count, devices_per_host=count)
+        places = regular_topology.regular_places(count, devices_per_host=count)
         _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: 0 for place in places})
-        _core.set_gpu_pass(topology.core_topology(places), transport, ops=options.resolve().ops)
+        _core.set_gpu_pass(regular_topology.core_topology(places), transport, ops=options.resolve().ops)
     return list(described.devices)

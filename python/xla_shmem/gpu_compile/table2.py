@@ -15,8 +15,8 @@ from pathlib import Path
 
 import click
 
-from xla_shmem.collective_report import format_bytes
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
+from xla_shmem.hlo.collective_report import format_bytes
 from xla_shmem.train.config import TrainConfig
 
 #: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up;

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from xla_shmem.hlo_files import HloFileError
+from xla_shmem.hlo.files import HloFileError
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import describe_overlap
 

@@ -9,13 +9,13 @@ from typing import Any
 import click
 from rich.text import Text
 
-from xla_shmem.collective_report import format_bytes, source_line
+from xla_shmem.hlo.collective_report import format_bytes, source_line
 from xla_shmem.inspect.difference import Difference
 
 
 def print_difference(differences: Sequence[Difference]) -> None:
     """Prints each module's collectives that vanished, appeared or changed, and how many are equal."""
-    from xla_shmem.report_console import report_console
+    from xla_shmem.console import report_console
 
     console = report_console()
     for one in differences:

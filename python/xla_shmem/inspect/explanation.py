@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.collective_report import decided_backend, format_bytes, styled_backend
-from xla_shmem.decision_options import DecisionSettings
-from xla_shmem.hlo_files import HloFileError
+from xla_shmem.hlo.collective_report import decided_backend, format_bytes, styled_backend
+from xla_shmem.hlo.files import HloFileError
+from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import describe_overlap
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from xla_shmem.collective_report import ModuleReport
-from xla_shmem.hlo_files import HloFileError, HloInput, read_modules
+from xla_shmem.hlo.collective_report import ModuleReport
+from xla_shmem.hlo.files import HloFileError, HloInput, read_modules
 from xla_shmem.inspect.overlap import Overlap, find_overlaps
 
 if TYPE_CHECKING:

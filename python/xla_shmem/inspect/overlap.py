@@ -10,7 +10,7 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.collective_report import format_bytes
+from xla_shmem.hlo.collective_report import format_bytes
 
 if TYPE_CHECKING:
     from xla_shmem import _core

@@ -9,8 +9,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from xla_shmem.decision_options import DecisionSettings
-from xla_shmem.hlo_files import HloFileError
+from xla_shmem.hlo.files import HloFileError
+from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import overlap_as_json
 

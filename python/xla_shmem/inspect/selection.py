@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from xla_shmem.hlo_files import HloFileError
-from xla_shmem.option_values import OPS, parse_size
+from xla_shmem.hlo.files import HloFileError
+from xla_shmem.options.values import OPS, parse_size
 
 #: Ops that a module may hold; the last one can be listed nowhere else.
 KNOWN_OPS = (*OPS, "ragged-all-to-all")

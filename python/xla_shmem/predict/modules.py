@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from xla_shmem.hlo_files import HloInput
-from xla_shmem.module_devices import devices_needed
-from xla_shmem.option_values import NO_THRESHOLD, OPS
+from xla_shmem.hlo.files import HloInput
+from xla_shmem.hlo.module_devices import devices_needed
+from xla_shmem.hlo.regular_topology import core_topology, regular_places
 from xla_shmem.options import Options
+from xla_shmem.options.values import NO_THRESHOLD, OPS
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Collective, Program, program_of
-from xla_shmem.topology import core_topology, regular_places
 
 
 def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> Program:

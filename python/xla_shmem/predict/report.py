@@ -9,10 +9,10 @@ import click
 from rich import box
 from rich.table import Table
 
+from xla_shmem.console import report_console
 from xla_shmem.predict.forecast import BACKENDS, Forecast
 from xla_shmem.predict.program import Backend
 from xla_shmem.predict.walk import Machine
-from xla_shmem.report_console import report_console
 
 _COLUMNS = ("backend", "step", "compute", "slowed by SMs", "exposed", "transfers", "TFLOP/s a device")
 

@@ -55,7 +55,7 @@ def _read(row: Row) -> Program:
 
 def main(modules: Path) -> None:
     """Reads the modules and writes the rows."""
-    from xla_shmem.hlo_files import read_module
+    from xla_shmem.hlo.files import read_module
     from xla_shmem.options import resolve
     from xla_shmem.predict.cluster import read_cluster
     from xla_shmem.predict.modules import program_of_module

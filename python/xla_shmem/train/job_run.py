@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from xla_shmem.launch import GRACE as SHORT_GRACE
-from xla_shmem.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
+from xla_shmem.launch.launcher import GRACE as SHORT_GRACE
+from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
 from xla_shmem.train.step_log import LOG_NAME, LogFollower, StepRecord, forget_records, read_records
@@ -26,7 +26,7 @@ GRACE = 60.0
 #: The program of the ranks, up to its arguments.
 TRAINER = (sys.executable, "-m", "xla_shmem.train.trainer")
 
-_RING_PARTS = (sys.executable, "-m", "xla_shmem.train.ring_parts")
+_RING_PARTS = (sys.executable, "-m", "xla_shmem.compare.ring_parts")
 
 # Carries the single elements of a ring that waits (`ring_kinds`) over SHMEM, and no block.
 _SINGLE_ELEMENTS = "collective-permute<16"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import jax
 
+from xla_shmem.launch.rank_environment import inside_a_job
 from xla_shmem.parallel import sharding
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.parallel.zigzag import zigzag_order
-from xla_shmem.rank_environment import inside_a_job
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.corpus import Tokens, open_corpus

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Literal
 
-from xla_shmem.tune.table import Table
+from xla_shmem.options.tuning_table import Table
 
 Choice = Literal["NVSHMEM", "DEFAULT"]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row, Times
-from xla_shmem.tune.table import Measured, TunedRow
+from xla_shmem.options.tuning_table import Measured, TunedRow
 
 #: The rules of the job that measures: whatever its transport can carry goes to SHMEM.
 _RULES = {"XLA_SHMEM_PROFILE": "domain", "XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none"}
@@ -82,6 +82,6 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
         dtype=str(record["dtype"]).split(",")[0],
         group=int(str(record["group_size"])),
         bytes=int(str(record["bytes"])),
-        nvshmem=Measured.of(times["shmem"]),
-        default=Measured.of(times["stock"]) if times["stock"].us else None,
+        nvshmem=Measured.of(times["shmem"].us),
+        default=Measured.of(times["stock"].us) if times["stock"].us else None,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xla_shmem.bench.plan import Cell
-from xla_shmem.collective_report import format_bytes
+from xla_shmem.hlo.collective_report import format_bytes
+from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 from xla_shmem.tune.crossovers import Curve, curves
-from xla_shmem.tune.table import Measured, Table, TunedRow
 
 _COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
 

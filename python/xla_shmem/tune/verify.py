@@ -18,7 +18,7 @@ from typing import Literal
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row
-from xla_shmem.tune.table import Measured, Table, TunedRow
+from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 
 #: `same`: tuned runs the backend of the better one. Else its own choice is `faster`, `even` (no difference can be
 #: told) or `slower`.
@@ -111,7 +111,7 @@ def _own_choice(row: Row, better: str) -> Verdict:
     record = row.records["tuned"]
     on_shmem = "tuned" if record["lowered"] == "NVSHMEM" else better
     on_default = better if on_shmem == "tuned" else "tuned"
-    times = (Measured.of(row.times[on_shmem]), Measured.of(row.times[on_default]))
+    times = (Measured.of(row.times[on_shmem].us), Measured.of(row.times[on_default].us))
     line = TunedRow(record["op"], row.cell.dtype, row.cell.group, row.cell.bytes, *times)
     faster = Table("cpu", {}, {}, (line,)).core("cpu").faster(line.op, line.dtype, line.group, line.bytes)
     if faster == "neither":

@@ -5,7 +5,7 @@
 //   <process>.ring   RingHeader, then for each local PE a PeHeader and its last kEntries collectives
 //   <process>.sites  a line of JSON for each collective of a loaded program: number, operation, op, name, pairs or
 //                    groups
-// The layout of the ring is read by python/xla_shmem/flight_records.py.
+// The layout of the ring is read by python/xla_shmem/runtime/flight_records.py.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 

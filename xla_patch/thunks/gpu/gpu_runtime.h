@@ -1,7 +1,7 @@
 // The GPU road of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
 //
 // Coming up takes two steps, both before XLA's GPU client exists, so that the arena is taken before XLA reserves most
-// of the memory (python/xla_shmem/gpu/job.py drives them and sees to it that all processes take each):
+// of the memory (python/xla_shmem/runtime/gpu_job.py drives them and sees to it that all processes take each):
 //   1. Open: libraries, driver and device; process 0 also makes the unique id of the world;
 //   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
 // Nothing may be put before all processes have started. There is one GpuRuntime a process and it is never destroyed.

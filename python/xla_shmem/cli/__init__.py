@@ -1,0 +1,1 @@
+"""The commands of ``xla-shmem``, one file each. Nothing else of the package imports this."""

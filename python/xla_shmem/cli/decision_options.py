@@ -1,0 +1,61 @@
+"""Options of the commands that decide offline: the rules, and how devices are laid out."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import click
+
+from xla_shmem.inspect.decision_settings import DecisionSettings
+
+R = TypeVar("R")
+
+_OPTIONS = (
+    click.option("--profile", metavar="blog|domain|tuned", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]"),
+    click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]"),
+    click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or blog]"),
+    click.option(
+        "--tuning", metavar="FILE", help="Table of profile tuned, of any machine.  [default: XLA_SHMEM_TUNING]"
+    ),
+    click.option(
+        "--devices-per-process",
+        type=click.IntRange(min=1),
+        metavar="K",
+        default=1,
+        show_default=True,
+        help="Consecutive devices of one process.",
+    ),
+    click.option(
+        "--devices-per-host",
+        type=click.IntRange(min=1),
+        metavar="H",
+        help="Consecutive devices of one host.  [default: 8, in whole processes]",
+    ),
+    click.option(
+        "--nvlink-domain",
+        metavar="D",
+        help="Consecutive devices of one NVLink domain.  [default: XLA_SHMEM_NVLINK_DOMAIN, or one host]",
+    ),
+    click.option(
+        "--num-devices",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Devices of the whole job.  [default: those the module names]",
+    ),
+)
+
+
+def decision_options(command: Callable[..., R]) -> Callable[..., R]:
+    """Adds the options to a command, which gets them as one ``settings``, a :class:`DecisionSettings`."""
+
+    @functools.wraps(command)
+    def wrapper(*args: Any, **kwargs: Any) -> R:
+        settings = DecisionSettings(**{field.name: kwargs.pop(field.name) for field in fields(DecisionSettings)})
+        return command(*args, settings=settings, **kwargs)
+
+    for option in reversed(_OPTIONS):
+        wrapper = option(wrapper)
+    return wrapper

@@ -1,0 +1,63 @@
+"""``xla-shmem launch``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from xla_shmem.launch.launcher import GRACE, launch
+
+
+@click.command("launch", context_settings={"allow_interspersed_args": False})
+@click.option("-n", "--num-ranks", type=click.IntRange(min=1), required=True, help="Number of local processes.")
+@click.option(
+    "--devices-per-process",
+    type=click.IntRange(min=1),
+    metavar="K",
+    help="Devices of each rank: K CPU devices, or GPUs rank·K to rank·K+K-1.  [default: 1 GPU, or JAX's own "
+    "number of CPU devices]",
+)
+@click.option("--prefix/--no-prefix", default=True, show_default=True, help="Put '[rank] ' before each output line.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=GRACE,
+    show_default=True,
+    metavar="SECONDS",
+    help=f"Time between a signal to this process and SIGKILL to its ranks; at most {GRACE:g} after a rank has failed.",
+)
+@click.option(
+    "--bind/--no-bind",
+    default=False,
+    show_default=True,
+    help="Give each rank an equal share of the processors for its own.",
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def launch_command(
+    num_ranks: int, devices_per_process: int | None, prefix: bool, grace: float, bind: bool, command: tuple[str, ...]
+) -> None:
+    """Run COMMAND as N local ranks.
+
+    In each rank jax.distributed.initialize() works without arguments. Ranks use the GPUs if JAX finds enough
+    of them; set JAX_PLATFORMS=cpu to stay on the CPU. Ranks have no stdin.
+
+    The first rank that fails stops the others: SIGTERM to their process groups, SIGKILL after 5 seconds. The
+    exit code is the failing rank's, or 128 plus the signal that killed it. Shared memory is unlinked in every
+    case.
+
+    \b
+    Examples:
+      xla-shmem launch -n 4 -- python train.py --steps 100
+      xla-shmem launch -n 2 --devices-per-process 4 -- python train.py
+    """
+    try:
+        code = launch(
+            command, num_ranks, devices_per_process=devices_per_process, prefix=prefix, grace=grace, bind=bind
+        )
+    except ValueError as error:
+        raise click.UsageError(f"--bind: {error}") from None
+    except OSError as error:
+        click.echo(f"xla-shmem launch: cannot run {command[0]}: {error.strerror}.", err=True)
+        code = 127 if isinstance(error, FileNotFoundError) else 126
+    sys.exit(code)

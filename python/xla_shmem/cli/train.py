@@ -1,0 +1,104 @@
+"""``xla-shmem train``."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from xla_shmem.console import report_console
+from xla_shmem.launch.rank_environment import inside_a_job
+from xla_shmem.train import report as train_report
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.config_options import config_options, from_options
+from xla_shmem.train.job_folder import check_folder, newest_checkpoint
+from xla_shmem.train.job_run import RunError, run_job
+from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
+from xla_shmem.train.progress import JobProgress
+from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
+
+#: Exit code after Ctrl-C: 128 plus SIGINT.
+_INTERRUPTED = 130
+
+
+@click.command("train")
+@config_options()
+def train_command(config: Path | None, **options: Any) -> None:
+    """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
+
+    Inside a job (xla-shmem launch, srun, mpirun) this process is one of its ranks; otherwise it starts one process for
+    each device of the mesh on this machine. XLA_FLAGS decides as for any program what carries the collectives.
+
+    Keys of the file are the options' names. Log, checkpoints and picture are under --out.
+
+    \b
+    Examples:
+      xla-shmem train --preset tiny --context 2 --seq 2048 --steps 100
+      xla-shmem train --config job.toml --context 4 --tensor 2 --seq 32768
+      xla-shmem train --corpus books/ --checkpoint-every 50 --resume
+      srun xla-shmem train --config job.toml
+    """
+    job = from_options(config, options)
+    console = report_console()
+    try:
+        check_packages("train", *TRAIN_PACKAGES)
+        check_folder(job)
+        if inside_a_job(os.environ):
+            _be_a_rank(job, console)
+        else:
+            _launch(job, console)
+    except (ValueError, RunError) as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _launch(job: TrainConfig, console: Console) -> None:
+    from xla_shmem.train.corpus import open_corpus
+
+    tokens = open_corpus(job.corpus, job.token_dtype, job.model().vocab)
+    console.print(f"{train_report.describe(job)}; {tokens}.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        with JobProgress(console) as progress:
+            records = run_job(job, progress.follow("train", job.steps))
+    except KeyboardInterrupt:
+        _say_where_it_stopped(job)
+    _report(job, records, console)
+
+
+def _say_where_it_stopped(job: TrainConfig) -> None:
+    newest = newest_checkpoint(job)
+    where = "no checkpoint" if newest is None else f"a checkpoint after {newest} of {job.steps} steps; --resume goes on"
+    click.echo(f"\nStopped; all ranks have ended. {job.out} holds {where}.", err=True)
+    raise SystemExit(_INTERRUPTED)
+
+
+def _be_a_rank(job: TrainConfig, console: Console) -> None:
+    from xla_shmem.train.trainer import Stopped, run_rank
+
+    with JobProgress(console) as progress:
+        follow = None
+
+        def on_step(record: StepRecord) -> None:
+            nonlocal follow  # a bar only where there are records, which is rank 0
+            follow = follow or progress.follow("train", job.steps)
+            follow(record)
+
+        try:
+            run_rank(job, on_step)
+        except Stopped as stopped:
+            click.echo(f"\n{stopped}", err=True)
+            raise SystemExit(_INTERRUPTED) from None
+    if follow is not None:
+        _report(job, read_records(Path(job.out) / LOG_NAME), console)
+
+
+def _report(job: TrainConfig, records: list[StepRecord], console: Console) -> None:
+    picture = Path(job.out) / "train.png"
+    train_report.save_picture(picture, job, records)
+    for line in train_report.summary(job, records):
+        console.print(line)
+    console.print(f"Log: {Path(job.out) / LOG_NAME}, picture: {picture}", soft_wrap=True)

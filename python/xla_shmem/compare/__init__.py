@@ -1,0 +1,1 @@
+"""The same training job on SHMEM and on the default backend, compared."""

@@ -1,0 +1,70 @@
+"""One rank of a job that trains three times at once, once with each kind of ring (`ring_kinds`).
+
+They take turns step by step, in every order as often. So the steps of a turn meet the same machine, the same processes
+and the same memory, and their differences are free of what differs from run to run. Only the losses of the ring that
+sends mean anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import jax
+
+from xla_shmem.compare.ring_ablations import traced_as
+from xla_shmem.compare.ring_kinds import Ring
+from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.config_options import config_options, from_options
+from xla_shmem.train.corpus import Tokens
+from xla_shmem.train.step_log import StepLog, StepRecord
+from xla_shmem.train.trainer import Stopped, print_step, start_rank, train
+
+
+def turns(config: TrainConfig, tokens: Tokens) -> Iterator[Mapping[Ring, StepRecord]]:
+    """Yields the records of each step, one for each kind of ring.
+
+    Raises:
+      ValueError, Stopped: as `trainer.train`.
+    """
+    jobs = {ring: _with_ring(ring, config, tokens) for ring in Ring}
+    orders = itertools.cycle(itertools.permutations(Ring))
+    for _ in range(config.steps):
+        yield {ring: next(jobs[ring]) for ring in next(orders)}
+
+
+def _with_ring(ring: Ring, config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
+    records = train(config, tokens)
+    while True:
+        with traced_as(ring):  # the first step is traced in here
+            record = next(records, None)
+        if record is None:
+            return
+        yield record
+
+
+@click.command()
+@config_options()
+def main(config: Path | None, **options: Any) -> None:
+    """One rank of a job that `xla-shmem compare` starts."""
+    try:
+        job = from_options(config, options)
+        tokens = start_rank(job)
+        # Last the log of the job itself: who follows that one finds the others as long.
+        logs = {ring: StepLog(Path(job.out) / ring.log_name) for ring in reversed(Ring)}
+        for records in turns(job, tokens):
+            if jax.process_index() == 0:
+                for ring, log in logs.items():
+                    log.append(records[ring])
+                print_step(records[Ring.SENDING])
+    except ValueError as error:
+        raise click.ClickException(str(error)) from None
+    except Stopped as stopped:
+        click.echo(str(stopped))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""HLO modules as files, and reports of their collectives."""

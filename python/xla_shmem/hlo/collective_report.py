@@ -1,0 +1,149 @@
+"""Prints collectives and what was decided about them, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+import click
+from rich import box
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+#: Columns of a terminal from which on the reasons get a column of their own.
+_WIDE_ENOUGH = 150
+
+_STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow"}
+
+
+@dataclass(frozen=True)
+class ModuleReport:
+    """The collectives of one module.
+
+    Attributes:
+      source: file the module came from.
+      module: name of the module.
+      records: one dict per collective, as ``_core.inspect_module`` and ``_core.run_pass`` return them.
+    """
+
+    source: str
+    module: str
+    records: Sequence[Mapping[str, Any]]
+
+
+def format_bytes(count: int) -> str:
+    """Returns ``512 B``, ``4.0 KiB``, ``16.0 MiB``: binary units, one decimal, as in the rules' sentences."""
+    if count < 1024:
+        return f"{count} B"
+    value = count / 1024
+    units = ["KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.1f} {units[0]}"
+
+
+def print_json(reports: Sequence[ModuleReport]) -> None:
+    """Prints one JSON list of all records; each also names its module and file."""
+    records = [
+        {**record, "module": report.module, "file": report.source} for report in reports for record in report.records
+    ]
+    click.echo(json.dumps(records, indent=2))
+
+
+def print_tables(
+    reports: Sequence[ModuleReport], below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None
+) -> None:
+    """Prints one table per module that has collectives, and a line that counts them.
+
+    On a terminal too narrow for the sentences they are listed below the table. What ``below`` returns for a module
+    is printed after that.
+    """
+    from xla_shmem.console import report_console
+
+    console = report_console()
+    for report in reports:
+        if report.records:
+            console.print(Text.assemble((report.module, "bold"), f"  {report.source}"), soft_wrap=True)
+            console.print(_table(report.records, with_reasons=console.width >= _WIDE_ENOUGH))
+            if console.width < _WIDE_ENOUGH:
+                for record in report.records:
+                    console.print(Text.assemble((record["name"], "bold"), f": {_reason(record)}"))
+            for renderable in () if below is None else below(report):
+                console.print()
+                console.print(renderable)
+            console.print()
+    console.print(_summary(reports))
+
+
+def _summary(reports: Sequence[ModuleReport]) -> str:
+    counts = Counter(record["backend"] for report in reports for record in report.records)
+    modules = _plural(len(reports), "module")
+    if not counts:
+        return f"No collectives in {modules}."
+    split = ", ".join(f"{counts[backend]} {backend}" for backend in sorted(counts, reverse=True))
+    return f"{_plural(counts.total(), 'collective')} in {modules}: {split}."
+
+
+def _plural(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("HLO name", overflow="fold")
+    table.add_column("op", no_wrap=True)
+    table.add_column("dtype", overflow="fold")
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("groups", justify="right", no_wrap=True)
+    table.add_column("backend", no_wrap=True)
+    table.add_column("rule", overflow="fold")
+    if with_reasons:
+        table.add_column("reason", overflow="fold")
+    table.add_column("computation", overflow="fold")
+    has_sources = any(record["source_file"] for record in records)
+    if has_sources:
+        table.add_column("source", overflow="fold")
+    for record in records:
+        cells = [
+            Text(record["name"]),
+            Text(record["op"]),
+            Text(record["dtype"]),
+            Text(format_bytes(record["bytes"])),
+            Text(f"{record['num_groups']} × {record['group_size']}"),
+            decided_backend(record),
+            Text(record["rule"]),
+            *([Text(_reason(record))] if with_reasons else []),
+            Text(record["computation"] + (" (loop)" if record["in_loop"] else "")),
+            *([Text(source_line(record))] if has_sources else []),
+        ]
+        table.add_row(*cells)
+    return table
+
+
+def styled_backend(backend: str) -> Text:
+    """Returns a backend's name in its colour."""
+    return Text(backend, style=_STYLE.get(backend, ""))
+
+
+def decided_backend(record: Mapping[str, Any]) -> Text:
+    """Returns the decision, and what was lowered where that is something else."""
+    shown = styled_backend(record["backend"])
+    if record["lowered"] != record["backend"]:
+        shown.append(f" → {record['lowered']}", style="red")
+    return shown
+
+
+def source_line(record: Mapping[str, Any]) -> str:
+    """Returns the user's line without directories, ``train.py:42``; empty where the module does not say."""
+    return f"{PurePath(record['source_file']).name}:{record['source_line']}" if record["source_file"] else ""
+
+
+def _reason(record: Mapping[str, Any]) -> str:
+    reason: str = record["reason"]
+    return f"{reason}; not lowered: {record['veto']}" if record["veto"] else reason

@@ -1,0 +1,228 @@
+"""Reads HLO modules from what users have at hand, and writes them.
+
+A path may be an ``--xla_dump_to`` directory, HLO text, a serialized ``HloModuleProto``, or the ``HloProto``
+around one that XLA's own dumps hold; files may be gzipped; ``-`` is standard input. What a file is, its
+content tells, not its name.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from xla_shmem.hlo.proto import ProtoError, device_grid, is_gpu_form, module_name, unwrap_module, with_device_grid
+
+#: The last dump of a module: ``cpu_after_optimizations.txt``, ``sm_9.0_gpu_after_optimizations.hlo.pb``.
+_FINAL = re.compile(r"(?P<module>.*after_optimizations)(?P<form>\.hlo\.pb|\.hlo|\.txt)(?:\.gz)?")
+_ANY_DUMP = re.compile(r".*\.(?:hlo\.pb|hlo|txt|pb)(?:\.gz)?")
+_MAX_DEVICES = 2**20  # the limit of xla_patch/hlo/proto/device_assignment.h
+_PREFERENCE = (".hlo.pb", ".hlo", ".txt")
+_TEXT_START = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
+_MLIR_START = re.compile(r"\s*(?:#\w+ = .*\n\s*)*module\b")
+
+
+class HloFileError(Exception):
+    """An input or output cannot be used; the message names the file, the reason and the way out."""
+
+
+@dataclass(frozen=True)
+class HloInput:
+    """One module.
+
+    Attributes:
+      source: the file it came from, ``<stdin>`` for ``-``.
+      name: the module's name.
+      proto: serialized ``HloModuleProto``.
+    """
+
+    source: str
+    name: str
+    proto: bytes
+
+    @property
+    def platform(self) -> str:
+        """``"gpu"`` or ``"cpu"``: from the dump's file name, else from the form of the collectives."""
+        for platform in ("gpu", "cpu"):
+            if f"{platform}_after_optimizations" in Path(self.source).name:
+                return platform
+        return "gpu" if is_gpu_form(self.proto) else "cpu"
+
+
+def read_modules(path: str) -> Iterator[HloInput]:
+    """Yields the modules of a file, a dump directory (each module once, after optimization), or ``-``.
+
+    Raises:
+      HloFileError: missing, unreadable, empty, truncated, or not HLO.
+    """
+    if path == "-":
+        yield _parse("<stdin>", sys.stdin.buffer.read())
+    elif Path(path).is_dir():
+        for file in _final_modules(Path(path)):
+            yield _parse(str(file), _read(file))
+    else:
+        yield _parse(path, _read(Path(path)))
+
+
+def read_module(path: str) -> HloInput:
+    """Returns the one module of a path.
+
+    Raises:
+      HloFileError: as :func:`read_modules`, or the path is a directory with several modules.
+    """
+    modules = list(read_modules(path))
+    if len(modules) > 1:
+        raise HloFileError(
+            f"{path}: holds {len(modules)} modules, one is needed; name a file in it, such as {modules[0].source}."
+        )
+    return modules[0]
+
+
+def write_module(path: str, proto: bytes) -> None:
+    """Writes a module: text to ``.txt`` and ``.hlo``, a proto to ``.pb``, gzipped if ``.gz`` follows.
+
+    Raises:
+      HloFileError: another extension, or the file cannot be written.
+    """
+    form = Path(path.removesuffix(".gz")).suffix
+    check_output(path)
+    data = proto if form == ".pb" else to_text(path, proto).encode()
+    if path.endswith(".gz"):
+        data = gzip.compress(data, mtime=0)
+    try:
+        Path(path).write_bytes(data)
+    except OSError as error:
+        raise HloFileError(f"{path}: cannot be written: {error.strerror}.") from None
+
+
+def check_output(path: str) -> None:
+    """Checks the extension of an output path. Raises: HloFileError."""
+    if Path(path.removesuffix(".gz")).suffix not in (".txt", ".hlo", ".pb"):
+        raise HloFileError(f"{path}: the extension must be .txt or .hlo (text) or .pb (proto), with or without .gz.")
+
+
+def to_text(source: str, proto: bytes) -> str:
+    """Returns the HLO text of a serialized ``HloModuleProto``, replica and partition counts included.
+
+    Raises:
+      HloFileError: XLA does not take the module; the message begins with ``source``.
+    """
+    from jaxlib import _hlo  # type: ignore[attr-defined]
+
+    try:
+        text: str = _hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string()
+    except (RuntimeError, UnicodeDecodeError) as error:
+        raise HloFileError(f"{source}: XLA cannot read the module: {_first_line(error)}.") from None
+    grid = device_grid(proto)
+    if grid is None:
+        return text
+    # jaxlib builds the module without an execution config, so the header misses the counts.
+    header, newline, rest = text.partition("\n")
+    for key, count in zip(("replica_count", "num_partitions"), grid, strict=True):
+        if count > 1 and f", {key}=" not in header:
+            header += f", {key}={count}"
+    return header + newline + rest
+
+
+def _final_modules(directory: Path) -> list[Path]:
+    chosen: dict[str, tuple[int, Path]] = {}
+    others = []
+    try:
+        files = sorted(file for file in directory.iterdir() if file.is_file())
+    except OSError as error:
+        raise HloFileError(f"{directory}: cannot be read: {error.strerror}.") from None
+    for file in files:
+        if match := _FINAL.fullmatch(file.name):
+            rank = _PREFERENCE.index(match["form"])
+            key = match["module"]
+            if key not in chosen or rank < chosen[key][0]:
+                chosen[key] = (rank, file)
+        elif _ANY_DUMP.fullmatch(file.name):
+            others.append(file.name)
+    if chosen:
+        return [file for _, file in chosen.values()]
+    found = f"only {len(others)} other files such as {others[0]}" if others else "no HLO files"
+    raise HloFileError(
+        f"{directory}: no *after_optimizations* module, {found}; dump with "
+        f"XLA_FLAGS=--xla_dump_to={directory}, or name a file."
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise HloFileError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _parse(source: str, data: bytes) -> HloInput:
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except EOFError:
+            raise HloFileError(f"{source}: the gzip data is truncated; copy the file again.") from None
+        except (gzip.BadGzipFile, zlib.error) as error:
+            raise HloFileError(f"{source}: the gzip data is damaged ({error}); copy the file again.") from None
+    if not data.strip():
+        raise HloFileError(f"{source}: is empty.")
+    text = _as_text(data)
+    if text is not None and _TEXT_START.match(text):
+        proto = _proto_of_text(source, text)
+    elif text is not None and _MLIR_START.match(text):
+        raise HloFileError(
+            f"{source}: holds StableHLO (MLIR), not HLO; give the compiled module, lowered.compile().as_text()."
+        )
+    else:
+        try:
+            proto = unwrap_module(data)
+        except ProtoError as error:
+            raise HloFileError(
+                f"{source}: {error}; give HLO text, an HloModuleProto or HloProto, or an --xla_dump_to directory."
+            ) from None
+    return HloInput(source, module_name(proto), proto)
+
+
+def _as_text(data: bytes) -> str | None:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in text else text
+
+
+def _proto_of_text(source: str, text: str) -> bytes:
+    from jaxlib import _hlo, version  # type: ignore[attr-defined]
+
+    try:
+        proto: bytes = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
+    except RuntimeError as error:
+        raise HloFileError(
+            f"{source}: jaxlib {version.__version__} cannot parse it ({_first_line(error)}); if a newer XLA "
+            "wrote it, dump with --xla_dump_hlo_as_proto."
+        ) from None
+    if device_grid(proto) is not None:
+        return proto
+    # The text names how many devices the module is for, the proto has no field for it but the assignment.
+    start = _TEXT_START.match(text)
+    header = text[start.end() if start else 0 :].partition("\n")[0]
+    replicas, partitions = (_header_count(header, key) for key in ("replica_count", "num_partitions"))
+    if replicas * partitions > _MAX_DEVICES:
+        raise HloFileError(f"{source}: is for {replicas} x {partitions} devices, at most {_MAX_DEVICES} are supported.")
+    return proto if replicas * partitions <= 1 else with_device_grid(proto, replicas, partitions)
+
+
+def _header_count(header: str, key: str) -> int:
+    match = re.search(rf",\s*{key}=(\d+)", header)
+    return int(match[1]) if match else 1
+
+
+def _first_line(error: Exception) -> str:
+    """Returns XLA's message without status code, source excerpt and final full stop."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[1].startswith("was parsing"):
+        return lines[1].removeprefix("was parsing ").rstrip(".:")
+    return lines[0].rstrip(".:") if lines else "no reason given"

@@ -1,0 +1,36 @@
+"""How many devices a module is for."""
+
+from __future__ import annotations
+
+import re
+
+from xla_shmem.hlo.files import HloInput, to_text
+from xla_shmem.hlo.proto import assigned_devices
+
+_PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
+_CALLS = re.compile(r"\b(?:pairs|groups) = array<i64: ([\d, ]*)>")  # of our own custom calls
+_LISTS = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
+_IOTA = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
+_MESH = re.compile(r"replica_groups=@?mesh\[([^\]]*)\]")
+
+
+def devices_needed(module: HloInput) -> int | None:
+    """Returns the smallest number of devices 0 … n-1 that has every device the module names.
+
+    That is read off the device assignment, or, without one, off the groups and pairs of its collectives. None
+    when neither says anything.
+    """
+    if assigned := assigned_devices(module.proto):
+        return assigned[-1] + 1
+    text = to_text(module.source, module.proto)
+    counts = [0]
+    for pattern in (_PAIRS, _LISTS, _CALLS):
+        for match in pattern.finditer(text):
+            counts += [int(number) + 1 for number in re.findall(r"\d+", match[1])]
+    counts += [int(match[1]) * int(match[2]) for match in _IOTA.finditer(text)]
+    for match in _MESH.finditer(text):
+        size = 1
+        for axis in re.findall(r"=(\d+)", match[1]):
+            size *= int(axis)
+        counts.append(size)
+    return max(counts) or None

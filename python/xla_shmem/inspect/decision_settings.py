@@ -1,0 +1,99 @@
+"""What a user says of an offline decision: the rules, and how devices are laid out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from xla_shmem.hlo.files import HloFileError, HloInput
+from xla_shmem.hlo.module_devices import devices_needed
+from xla_shmem.hlo.proto import assigned_devices
+from xla_shmem.hlo.regular_topology import DevicePlace, core_topology, regular_places
+from xla_shmem.options import Options, resolve
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
+
+R = TypeVar("R")
+
+#: XLA:CPU numbers the devices of process p from p times this on (``xla/pjrt/plugin/xla_cpu``), so that a job of one
+#: device per process has devices 0, 2048, 4096 …
+_CPU_PROCESS_STRIDE = 2048
+
+
+@dataclass(frozen=True)
+class DecisionSettings:
+    """What a user gave, None where nothing was given. The command line has an option of each name."""
+
+    profile: str | None = None
+    threshold: str | None = None
+    ops: str | None = None
+    tuning: str | None = None
+    devices_per_process: int = 1
+    devices_per_host: int | None = None
+    nvlink_domain: str | None = None
+    num_devices: int | None = None
+
+    def options(self) -> Options:
+        """Returns the options in force. Raises: OptionError."""
+        given = {name: getattr(self, name) for name in ("profile", "threshold", "ops", "tuning", "nvlink_domain")}
+        overrides = {name: value for name, value in given.items() if value is not None}
+        return resolve(overrides=overrides, any_machine=True)
+
+    def places(self, module: HloInput) -> list[DevicePlace]:
+        """Returns where the devices of the job sit: 0 … N-1, or those of a job of CPU processes, in their order.
+
+        Raises:
+          HloFileError: the numbers do not fit the module or each other, or nobody says how many devices there are.
+        """
+        domain = self.options().nvlink_domain or None
+        ids = assigned_devices(module.proto) if self.num_devices is None else []
+        if not ids or ids[-1] < _CPU_PROCESS_STRIDE or module.platform != "cpu":
+            ids = list(range(self._num_devices(module)))
+        try:
+            places = regular_places(len(ids), self.devices_per_process, self.devices_per_host, domain)
+        except ValueError as error:
+            raise HloFileError(f"{module.source}: {error}") from None
+        return [replace(place, device_id=device) for place, device in zip(places, ids, strict=True)]
+
+    def decide(self, decide: Callable[..., R], module: HloInput, lowering: str) -> R:
+        """Returns what ``_core.run_pass`` or ``_core.explain_module`` makes of a module.
+
+        Raises:
+          HloFileError: as :meth:`places`, or the module is malformed.
+          OptionError: an option has a value it cannot take.
+        """
+        options = self.options()
+        places = self.places(module)
+        try:
+            return decide(
+                module.proto,
+                core_topology(places),
+                _transport(lowering, places),
+                **options.rules(module.platform if lowering == "none" else lowering),
+                lowering=lowering,
+            )
+        except ValueError as error:
+            raise HloFileError(f"{module.source}: {error}") from None
+
+    def _num_devices(self, module: HloInput) -> int:
+        needed, given = devices_needed(module), self.num_devices
+        if given is None:
+            if needed is None:
+                raise HloFileError(f"{module.source}: does not say how many devices it is for; give --num-devices.")
+            return needed
+        if needed is not None and given < needed:
+            raise HloFileError(
+                f"{module.source}: names device {needed - 1}, so --num-devices {given} must be at least {needed}."
+            )
+        return given
+
+
+def _transport(platform: str, places: list[DevicePlace]) -> _core.Transport:
+    """Returns the transport as it would be on that platform: CPU reaches its host, GPU its NVLink domain."""
+    from xla_shmem import _core
+
+    if platform == "gpu":
+        return _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
+    return _core.cpu_transport({place.device_id: place.host for place in places})

@@ -1,0 +1,1 @@
+"""Runs a program as several local ranks. Imports no JAX."""

@@ -1,0 +1,232 @@
+"""The tuning table: what a file holds, and what makes one unreadable."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
+
+FORMAT = "xla-shmem tuning table"
+
+#: Raised whenever a reader of an earlier version would misunderstand a file.
+VERSION = 1
+
+_AGAIN = "run `xla-shmem tune` again"
+
+#: Chance that the median lies below its interval, or above it.
+_OUTSIDE = 0.025
+
+#: µs below which a time is none: what a program takes with its warm-up alone is taken off, and noise can make the rest
+#: anything.
+_LEAST_US = 0.01
+
+
+class TuningError(ValueError):
+    """A table cannot be used; the message says why and what to do, in words that follow the file's name and a colon."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Times of one backend, µs per collective: the median over its timed programs, and where it may lie.
+
+    The interval is between two of the times, without an assumption about how they are distributed: gloo's have two
+    peaks far apart on a busy machine (H. A. David and H. N. Nagaraja, "Order Statistics", 3rd edition, 7.1).
+    """
+
+    median_us: float
+    low_us: float
+    high_us: float
+    programs: int
+
+    @classmethod
+    def of(cls, times_us: Sequence[float]) -> Measured:
+        """Returns what the times of at least one timed program say, in µs per collective."""
+        ordered = [round(max(us, _LEAST_US), 3) for us in sorted(times_us)]
+        outer = _outer_times(len(ordered))
+        return cls(
+            round(max(statistics.median(times_us), _LEAST_US), 3), ordered[outer], ordered[-1 - outer], len(ordered)
+        )
+
+
+def _outer_times(count: int) -> int:
+    """How many times on either side of so many can be left out: the median is within the others at about 95 %."""
+    chance, outer = 0.5**count, 0  # that all times are above the median
+    while chance <= _OUTSIDE:
+        outer += 1
+        chance += math.comb(count, outer) * 0.5**count
+    return max(outer - 1, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TunedRow:
+    """One collective on both backends, described as the pass sees it.
+
+    Attributes:
+      op: HLO's name, such as ``all-reduce``.
+      dtype: HLO's name.
+      group: devices of a group; of a permute, those that its pairs connect.
+      bytes: of the result.
+      nvshmem: times on SHMEM.
+      default: times on XLA's default backend, None where it does not run the collective.
+    """
+
+    op: str
+    dtype: str
+    group: int
+    bytes: int
+    nvshmem: Measured
+    default: Measured | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """What was measured on one machine.
+
+    Attributes:
+      platform: ``cpu`` or ``gpu``: what the times hold for.
+      fingerprint: what has to be the same for the times to hold (`fingerprint.py`).
+      measured: date, load and other facts for readers; nothing depends on them.
+      rows: in the order of measuring.
+    """
+
+    platform: str
+    fingerprint: Mapping[str, str]
+    measured: Mapping[str, Any]
+    rows: tuple[TunedRow, ...]
+
+    def digest(self) -> str:
+        """Equal for tables that decide alike: a hash of platform and rows."""
+        decisive = json.dumps([self.platform, [dataclasses.astuple(row) for row in self.rows]])
+        return hashlib.sha256(decisive.encode()).hexdigest()[:16]
+
+    def core(self, platform: str) -> _core.TuningTable:
+        """Returns the rows as the compiler pass takes them; none if they are of another platform.
+
+        Raises:
+          TuningError: an op or a dtype is unknown, or a line occurs twice.
+        """
+        from xla_shmem import _core
+
+        rows = self.rows if platform == self.platform else ()
+        try:
+            return _core.TuningTable([_core_row(row) for row in rows])
+        except ValueError as error:
+            raise TuningError(f"is damaged ({error}); {_AGAIN}.") from None
+
+
+_Time = tuple[float, float, float]
+
+
+def _core_row(row: TunedRow) -> tuple[str, str, int, int, _Time, _Time | None]:
+    default = None if row.default is None else _core_time(row.default)
+    return row.op, row.dtype, row.group, row.bytes, _core_time(row.nvshmem), default
+
+
+def _core_time(times: Measured) -> _Time:
+    return times.median_us, times.low_us, times.high_us
+
+
+def default_path(environ: Mapping[str, str]) -> Path:
+    """Where the table is looked for unless ``XLA_SHMEM_TUNING`` says so."""
+    base = environ.get("XDG_CONFIG_HOME", "")
+    # The XDG Base Directory Specification has relative paths ignored.
+    folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
+    return folder / "xla-shmem" / "tuning.json"
+
+
+def save(path: Path, table: Table, *, complete: bool) -> None:
+    """Writes the file in one step, so that nobody reads half of it.
+
+    Args:
+      path: of the file; its folder is created if missing.
+      table: what to write.
+      complete: whether all was measured that was asked for; `load` refuses what is not complete.
+    """
+    document = {"format": FORMAT, "version": VERSION, "complete": complete, **dataclasses.asdict(table)}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
+    unfinished.write_text(json.dumps(document, indent=1) + "\n")
+    unfinished.replace(path)
+
+
+def load(path: Path) -> Table:
+    """Reads and checks a file.
+
+    Raises:
+      TuningError: it is missing, damaged, of another version, or not complete.
+    """
+    try:
+        document = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise TuningError("there is no such file; `xla-shmem tune` makes one.") from None
+    except OSError as error:
+        raise TuningError(f"cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise TuningError(f"is no tuning table ({error}); {_AGAIN}.") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
+        raise TuningError(f'is no tuning table (no "format": "{FORMAT}"); {_AGAIN}.')
+    if document.get("version") != VERSION:
+        raise TuningError(f"has version {document.get('version')!r} and not {VERSION}; {_AGAIN}.")
+    if document.get("complete") is not True:
+        raise TuningError(f"holds only what was measured until `xla-shmem tune` was stopped; {_AGAIN}.")
+    try:
+        table = _read_table(document)
+    except (KeyError, TypeError, ValueError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise TuningError(f"is damaged ({what}); {_AGAIN}.") from None
+    table.core(table.platform)
+    return table
+
+
+def _read_table(document: Mapping[str, Any]) -> Table:
+    fingerprint = _typed(document["fingerprint"], dict, "fingerprint")
+    rows = [_read_row(_typed(row, dict, "a row")) for row in _typed(document["rows"], list, "rows")]
+    if not rows:
+        raise ValueError("no rows")
+    return Table(
+        platform=_typed(document["platform"], str, "platform"),
+        fingerprint={str(name): _typed(value, str, str(name)) for name, value in fingerprint.items()},
+        measured=_typed(document["measured"], dict, "measured"),
+        rows=tuple(rows),
+    )
+
+
+def _read_row(row: Mapping[str, Any]) -> TunedRow:
+    default = row["default"]
+    return TunedRow(
+        op=_typed(row["op"], str, "op"),
+        dtype=_typed(row["dtype"], str, "dtype"),
+        group=_count(row["group"], "group"),
+        bytes=_count(row["bytes"], "bytes"),
+        nvshmem=_read_times(_typed(row["nvshmem"], dict, "nvshmem")),
+        default=None if default is None else _read_times(_typed(default, dict, "default")),
+    )
+
+
+def _read_times(times: Mapping[str, Any]) -> Measured:
+    median, low, high = (float(times[name]) for name in ("median_us", "low_us", "high_us"))
+    if not (math.isfinite(high) and 0 < low <= median <= high):
+        raise ValueError(f"a median of {median} µs between {low} and {high}")
+    return Measured(median, low, high, _count(times["programs"], "programs"))
+
+
+def _count(value: Any, name: str) -> int:
+    count: int = _typed(value, int, name)
+    if not 1 <= count < 2**63:
+        raise ValueError(f"{name} is {count}")
+    return count
+
+
+def _typed(value: Any, kind: type, name: str) -> Any:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{name} is {value!r:.40}")
+    return value

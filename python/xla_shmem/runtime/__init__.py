@@ -1,0 +1,1 @@
+"""This process in the job: announcement, topology, and the compiler pass in each platform."""

@@ -1,0 +1,81 @@
+"""The pass in XLA's pipelines: registers it with every platform that has one, and takes it out for a baseline."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from jax._src import xla_bridge
+
+from xla_shmem import _core
+from xla_shmem.options import Options
+from xla_shmem.runtime import gpu_platform
+from xla_shmem.runtime.cpu_platform import CpuPlatform
+from xla_shmem.runtime.gpu_job import GpuJob
+from xla_shmem.runtime.gpu_platform import GpuPlatform
+from xla_shmem.runtime.job import Job
+
+logger = logging.getLogger(__name__)
+
+_NAME = "xla_shmem"
+
+
+class CompilerPass:
+    """The transforms of this process and what their custom calls need. One a process."""
+
+    def __init__(self, job: Job, gpu_job: GpuJob | None, options: Options) -> None:
+        self._job = job
+        self._gpu_job = gpu_job
+        self._options = options
+        self._platforms: list[CpuPlatform | GpuPlatform] = []
+        self._paused = 0
+
+    def register(self) -> None:
+        """Register with XLA:CPU now, with XLA:GPU as soon as JAX has found its plugin. Called before any backend."""
+        self._add(CpuPlatform(_NAME, self._job.topology, self._options))
+        xla_bridge.register_plugin_callbacks(self._add_plugin)  # type: ignore[no-untyped-call]
+
+    def pause(self) -> None:
+        """Take the transforms out, so that modules compile exactly as without xla-shmem; calls nest."""
+        self._paused += 1
+        if self._paused == 1:
+            for platform in self._platforms:
+                platform.remove_pass()
+
+    def resume(self) -> None:
+        """Undo one `pause`."""
+        self._paused -= 1
+        if self._paused == 0:
+            for platform in self._platforms:
+                platform.add_pass()
+
+    def cache_salt(self) -> str:
+        """Everything a compiled module depends on besides its input and device order; "" while paused."""
+        from xla_shmem.version import __version__
+
+        if self._paused:
+            return ""
+        platforms = " ".join(platform.cache_salt() for platform in self._platforms)
+        return f"xla_shmem {__version__} {self._options.decision_key()} {platforms}"
+
+    def _add(self, platform: CpuPlatform | GpuPlatform) -> None:
+        platform.register(_print_assignment if self._options.verbose and self._job.process == 0 else None)
+        if not self._paused:
+            platform.add_pass()
+        self._platforms.append(platform)
+
+    def _add_plugin(self, c_api: Any) -> None:
+        """JAX calls this for every PJRT plugin that it has found."""
+        if not gpu_platform.is_gpu_plugin(c_api):
+            return
+        try:
+            self._add(GpuPlatform(_NAME, _core.GpuPlugin(c_api), self._gpu_job, self._options))
+        except RuntimeError as error:
+            logger.error("xla_shmem: %s; all collectives on GPUs stay on the default backend", error)
+
+
+def _print_assignment(module: bytes, records: Any) -> None:
+    from xla_shmem.hlo import proto as hlo_proto
+    from xla_shmem.hlo.collective_report import ModuleReport, print_tables
+
+    print_tables([ModuleReport("compiled now", hlo_proto.module_name(module), records)])

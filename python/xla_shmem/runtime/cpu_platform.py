@@ -1,0 +1,76 @@
+"""The pass in XLA:CPU, which is part of jaxlib: registration goes through jaxlib's own functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax._src.lib import _jax, _xla  # type: ignore[attr-defined]
+
+from xla_shmem import _core
+from xla_shmem.options import Options
+from xla_shmem.runtime.job_topology import JobTopology
+
+# XLA's HloXlaTransform::PipelineStage.
+_POST_SCHEDULER = 1
+
+
+class CpuPlatform:
+    """Handlers and transform of XLA:CPU. One a process."""
+
+    def __init__(self, name: str, topology: Callable[[], JobTopology], options: Options) -> None:
+        self._name = name
+        self._topology = topology
+        self._options = options
+        self._observe: Callable[[bytes, Any], None] | None = None
+
+    def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
+        """Register the handlers; the transform is a matter of `add_pass`. Called before the backend exists.
+
+        Args:
+          observe: is told of every module with collectives and their records.
+        """
+        self._observe = observe
+        # Not through jax.ffi.register_ffi_type: with the backend still to come, JAX hands types over after the
+        # handlers that need them.
+        _jax.register_custom_type("xla_shmem.LoadedCall", _core.cpu_handler_state())
+        for name, stages in _core.cpu_handlers().items():
+            jax.ffi.register_ffi_target(name, stages, platform="cpu")
+        _core.set_connect_hook(self._why_not_connected)
+
+    def add_pass(self) -> None:
+        """Have modules compiled from now on go through the pass."""
+        # The layer below jax.extend.xla.register_hlo_module_transformation, which from 0.12 initialises the
+        # backends when called.
+        _xla.register_xla_transform(self._name, _POST_SCHEDULER, self._transform)
+
+    def remove_pass(self) -> None:
+        """Undo `add_pass`."""
+        _xla.clear_xla_transform(self._name, _POST_SCHEDULER)
+
+    def cache_salt(self) -> str:
+        """What of the job a compiled module depends on."""
+        job = self._topology()
+        return f"cpu {job.topology.fingerprint} {job.transport.reason}"
+
+    def _transform(self, module: bytes) -> bytes | None:
+        job = self._topology()
+        result = _core.run_pass(
+            module,
+            job.topology,
+            job.transport,
+            **self._options.rules("cpu"),
+            lowering="cpu",
+        )
+        if self._observe is not None and result.records:
+            self._observe(module, result.records)
+        return result.module
+
+    def _why_not_connected(self) -> str:
+        """Connects if that has not happened yet: an executable may be loaded before anything is compiled."""
+        try:
+            transport = self._topology().transport
+        except Exception as error:
+            return str(error)
+        return "" if transport.available else transport.reason

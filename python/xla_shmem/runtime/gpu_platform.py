@@ -1,0 +1,78 @@
+"""The pass in XLA:GPU, which is a PJRT plugin: registration goes through the extensions of its C API.
+
+XLA calls the pass in C++; Python is asked once, at the first module, who takes part in the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from jax._src import xla_bridge
+
+from xla_shmem import _core
+from xla_shmem.options import Options
+from xla_shmem.runtime.gpu_job import GpuJob
+from xla_shmem.runtime.job_topology import JobTopology
+
+#: Name of the plugin among JAX's backends.
+BACKEND = "cuda"
+
+
+def is_gpu_plugin(c_api: Any) -> bool:
+    """Whether this is the CUDA plugin; JAX has found all plugins but made no backend yet."""
+    factory = xla_bridge._backend_factories.get(BACKEND)
+    return factory is not None and factory.c_api is c_api
+
+
+class GpuPlatform:
+    """Handlers and transform of XLA:GPU. One a process."""
+
+    def __init__(self, name: str, plugin: _core.GpuPlugin, job: GpuJob | None, options: Options) -> None:
+        self._name = name
+        self._plugin = plugin
+        self._job = job
+        self._options = options
+
+    def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
+        """Register the handlers; the transform is a matter of `add_pass`. Called before the backend exists.
+
+        Args:
+          observe: is told of every module with collectives and their records.
+
+        Raises:
+          RuntimeError: the plugin refuses.
+        """
+        for target, stages in _core.cuda_handlers().items():
+            self._plugin.register_handler(target, stages)
+        _core.set_gpu_pass_hooks(self._connect, observe)
+        _core.set_gpu_admit_hook(self._topology)
+
+    def add_pass(self) -> None:
+        """Have modules compiled from now on go through the pass."""
+        self._plugin.register_pass(self._name)
+
+    def remove_pass(self) -> None:
+        """Undo `add_pass`."""
+        self._plugin.clear_pass(self._name)
+
+    def cache_salt(self) -> str:
+        """What of the job a compiled module depends on; "" while there is no GPU backend."""
+        if BACKEND not in xla_bridge.backends():
+            return ""
+        job = self._topology()
+        return f"{BACKEND} {job.topology.fingerprint} {job.transport.reason}"
+
+    def _topology(self) -> JobTopology:
+        if self._job is None or BACKEND not in xla_bridge.backends():
+            # XLA compiles for GPUs that are described, not there. Its modules are decided on, not rewritten.
+            return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no GPUs", None))
+        return self._job.topology(xla_bridge.devices(BACKEND))
+
+    def _connect(self) -> str:
+        try:
+            job = self._topology()
+        except Exception as error:
+            return str(error)
+        _core.set_gpu_pass(job.topology, job.transport, **self._options.rules("gpu"))
+        return ""

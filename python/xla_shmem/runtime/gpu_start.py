@@ -1,0 +1,29 @@
+"""Starts the GPU road of this process where it has one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
+from xla_shmem.options import Options
+from xla_shmem.runtime.store import open_store
+
+if TYPE_CHECKING:
+    from xla_shmem.runtime.gpu_job import GpuJob
+
+
+def start_gpu_job(options: Options, error: str) -> GpuJob | None:
+    """Returns this process's part in a job of GPUs, None where JAX has no CUDA plugin or is told not to use it.
+
+    Args:
+      options: the options in force.
+      error: why this process cannot take part, "" if it can.
+    """
+    plugin = wanted_plugin()
+    if plugin is None:
+        return None
+    from xla_shmem.runtime.gpu_job import GpuJob
+
+    job = GpuJob(options, *open_store())
+    job.start(local_ordinals(), plugin.cuda, error or why_too_old(plugin), compiler=plugin.pjrt or "")
+    return job

@@ -1,0 +1,236 @@
+"""Bring this process into the job: a segment, an agreement that all can take part, and the map of devices to PEs.
+
+Two steps (xla_patch/runtime/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend exists:
+it creates the segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job only comes
+up once every process has reached that point, so when `topology` runs later, whatever is missing from the store will
+never come. That makes the decision "can we lower at all" the same in all processes without another barrier.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import secrets
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from xla_shmem import _core
+from xla_shmem.options import Options
+from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
+from xla_shmem.runtime import flight_records
+from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.store import open_store
+
+logger = logging.getLogger(__name__)
+
+_KEY_PREFIX = "xla_shmem/1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Announcement:
+    """What one process tells the others before the backend exists.
+
+    Attributes:
+      host: identifies the memory that can be shared; equal strings can share.
+      error: why this process cannot take part, empty if it can.
+      agreement: version and options that must be equal everywhere.
+    """
+
+    host: str
+    error: str
+    agreement: str
+
+
+class Job:
+    """This process's part in the job. One a process; see the module's docstring for the order of calls."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._store, self._process, self._processes = open_store()
+        self._lock = threading.Lock()
+        self._topology: JobTopology | None = None
+
+    @property
+    def process(self) -> int:
+        """Number of this process in the job."""
+        return self._process
+
+    def announce(self, error: str = "") -> None:
+        """Create the segment and publish whether that worked. Want of memory does not raise: the others must know.
+
+        Args:
+          error: why this process cannot take part whatever the segment says, "" if it can.
+        """
+        try:
+            _core.create_segment(*self._segment_request())
+        except RuntimeError as failure:
+            error = error or str(failure)
+        if self._options.trace and self._process == 0:
+            self._begin_trace(self._options.trace)
+        if error:
+            logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
+        announcement = Announcement(_host_identity(), error, self._agreement())
+        self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
+
+    def topology(self) -> JobTopology:
+        """The job's topology; connects to the other processes on first use. Needs the backend to be up.
+
+        Raises:
+          RuntimeError: a segment cannot be mapped.
+        """
+        with self._lock:
+            if self._topology is None:
+                self._topology = self._connect()
+            return self._topology
+
+    def _segment_request(self) -> tuple[str, int, int]:
+        key = f"{_KEY_PREFIX}/job"
+        if self._process == 0:
+            # The launcher cleans up by the first half; the second keeps two jobs under one launcher apart.
+            launcher_half = (self._options.job or secrets.token_hex(16))[:16]
+            self._store.set(key, launcher_half + secrets.token_hex(8))
+        return self._store.wait(key), self._process, self._segment_bytes()
+
+    def _segment_bytes(self) -> int:
+        if self._options.heap_size is not None:
+            return self._options.heap_size
+        free = os.statvfs("/dev/shm")
+        # Every process of the host may ask at the same moment; none takes more than its share of what is free.
+        share = free.f_bavail * free.f_frsize // (2 * self._processes)
+        size = AUTO_HEAP_SIZE
+        while size > max(share, MIN_HEAP_SIZE):
+            size //= 2
+        return size
+
+    def _agreement(self) -> str:
+        from xla_shmem.version import __version__
+
+        return f"xla-shmem {__version__}, {self._options.decision_key()}"
+
+    @staticmethod
+    def _begin_trace(path: str) -> None:
+        """Removes an earlier job's file; nobody writes one before all processes have been announced."""
+        try:
+            pathlib.Path(path).unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("xla_shmem: the trace is appended to what is there: %s", error)
+
+    def _observe(self, here: list[int], local_pes: list[int]) -> None:
+        try:
+            directory = flight_records.make_job_directory(self._options.records, self._store.wait(f"{_KEY_PREFIX}/job"))
+        except OSError as error:
+            logger.warning("xla_shmem: no flight recorder: %s", error)
+            directory = ""
+        troubles = _core.observe(
+            here,
+            local_pes,
+            record_directory=directory,
+            statistics=bool(self._options.stats),
+            trace_file=self._options.trace or "",
+        )
+        for trouble in troubles:
+            logger.warning("xla_shmem: %s", trouble)
+
+    def _announcements(self) -> list[Announcement | None]:
+        texts = [self._store.get(f"{_KEY_PREFIX}/{process}") for process in range(self._processes)]
+        return [None if text is None else Announcement(**json.loads(text)) for text in texts]
+
+    def _connect(self) -> JobTopology:
+        import jax
+
+        devices = sorted(jax.devices("cpu"), key=lambda device: (device.process_index, device.id))
+        announcements = self._announcements()
+        hosts = _number_hosts(announcements)
+        locations = _locations(devices, hosts, self._options.nvlink_domain)
+        topology = _core.Topology(locations)
+        reason = self._why_unavailable(announcements)
+        own_host = hosts[self._process]
+        if not reason:
+            here = [process for process, host in enumerate(hosts) if host == own_host]
+            self._observe(here, [pe for _, process, _, _, pe in locations if process == self._process])
+            _core.connect(
+                [(process, device) for device, process, *_ in locations],
+                [host == own_host for host in hosts],
+                topology.fingerprint,
+                self._options.spin_us,
+                self._options.deadline,
+                single_copy=self._options.single_copy != "off",
+                huge_pages=self._options.huge_pages == "on",
+            )
+            transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
+            # Handlers run last in, first out: this one before JAX's.
+            atexit.register(_leave_failed_job)
+        else:
+            transport = _core.Transport(False, reason, None)
+        return JobTopology(topology, transport)
+
+    def _why_unavailable(self, announcements: Sequence[Announcement | None]) -> str:
+        """One sentence, equal in all processes, or "" if all can take part."""
+        for process, announcement in enumerate(announcements):
+            if announcement is None:
+                return (
+                    f"process {process} runs without xla-shmem: set the flag and install the package in every process"
+                )
+            if announcement.error:
+                return f"process {process}: {announcement.error}"
+        first = announcements[0]
+        for process, announcement in enumerate(announcements):
+            if first and announcement and announcement.agreement != first.agreement:
+                return (
+                    f"process {process} has {announcement.agreement} and process 0 has {first.agreement}:"
+                    " they must be equal"
+                )
+        return ""
+
+
+def _leave_failed_job() -> None:
+    """Lets the process end without JAX's barrier at shutdown, in which it would wait for minutes for a stuck one."""
+    if not _core.failure():
+        return
+    from jax._src import distributed
+
+    state = distributed.global_state
+    for held in (state.client, state.service):
+        # For ever: their destructors wait too.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
+    state.client = state.service = None
+
+
+def _host_identity() -> str:
+    """Equal in processes that see the same /dev/shm."""
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    shm = os.stat("/dev/shm")
+    return f"{boot}/{shm.st_dev}/{shm.st_ino}"
+
+
+def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
+    """Host number of each process, in order of first appearance; a process that said nothing is a host of its own."""
+    identities = [a.host if a else f"unknown {process}" for process, a in enumerate(announcements)]
+    order = list(dict.fromkeys(identities))
+    return [order.index(identity) for identity in identities]
+
+
+def _locations(
+    devices: Sequence[Any], hosts: Sequence[int], nvlink_domain: int | None
+) -> list[tuple[int, int, int, int, int]]:
+    """(device id, process, host, NVLink domain, PE) of every device, PEs in order.
+
+    Without `nvlink_domain` (devices a domain) a host is one domain. With it a domain holds that many consecutive
+    PEs of a host.
+    """
+    locations = []
+    on_host: dict[int, int] = {}
+    domains: dict[tuple[int, int], int] = {}
+    for pe, device in enumerate(devices):
+        host = hosts[device.process_index]
+        index = on_host.get(host, 0)
+        on_host[host] = index + 1
+        domain = domains.setdefault((host, index // nvlink_domain if nvlink_domain else 0), len(domains))
+        locations.append((device.id, device.process_index, host, domain, pe))
+    return locations
