@@ -24,7 +24,7 @@
 namespace {
 
 constexpr int kTurns = 300;
-constexpr size_t kHuge = xla_shmem::host::kHugePageBytes;
+constexpr size_t kHuge = xla_shmem::shm::kHugePageBytes;
 
 // What both processes see.
 struct Shared {
@@ -89,14 +89,14 @@ void Measure(size_t bytes, size_t chunk, int advice) {
   waitpid(child, nullptr, 0);
   std::sort(us.begin(), us.end());
   std::printf("%8zu KiB, %3zu %% on huge pages: %7.0f us at least, %7.0f in the median\n", bytes >> 10,
-              xla_shmem::host::BytesOnHugePages(source, bytes) * 100 / bytes, us.front(), us[kTurns / 2]);
+              xla_shmem::shm::BytesOnHugePages(source, bytes) * 100 / bytes, us.front(), us[kTurns / 2]);
   std::fflush(stdout);
 }
 
 void PrintCosts() {
   using std::chrono::duration;
-  xla_shmem::host::CopyCosts costs{};
-  if (!MeasureCopies(512 << 10, xla_shmem::host::Pages::kSmall, &costs)) {
+  xla_shmem::shm::CopyCosts costs{};
+  if (!MeasureCopies(512 << 10, xla_shmem::shm::Pages::kSmall, &costs)) {
     std::puts("the two ways cannot be compared here");
     return;
   }

@@ -53,36 +53,36 @@ void Bind(int rank, int ranks) {
 
 class Rank {
  public:
-  Rank(const host::JobKey& job, bench::Meeting* meeting, int rank, int ranks, host::SingleCopy single_copy)
+  Rank(const shm::JobKey& job, bench::Meeting* meeting, int rank, int ranks, shm::SingleCopy single_copy)
       : rank_(rank), ranks_(ranks) {
     constexpr size_t kHeapBytes = 64 << 20;
     std::string error;
-    std::vector<std::unique_ptr<host::Segment>> segments(ranks);
-    segments[rank] = host::Segment::Create(job, rank, kHeapBytes, &error);
+    std::vector<std::unique_ptr<shm::Segment>> segments(ranks);
+    segments[rank] = shm::Segment::Create(job, rank, kHeapBytes, &error);
     if (segments[rank] == nullptr) GiveUp(error);
     meeting->Meet();
     std::vector<int> process_of_pe(ranks);
     std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
     for (int other = 0; other < ranks; ++other) {
-      if (other != rank) segments[other] = host::Segment::Attach(job, other, &error);
+      if (other != rank) segments[other] = shm::Segment::Attach(job, other, &error);
       if (segments[other] == nullptr) GiveUp(error);
       segments[other]->NoteAttached(ranks);
     }
-    heap_ = host::Heap::Create(std::move(segments), process_of_pe, rank, &error);
+    heap_ = shm::Heap::Create(std::move(segments), process_of_pe, rank, &error);
     if (heap_ == nullptr) GiveUp(error);
     pes_ = LocalPes::Create({single_copy}, heap_.get(), &error);
     if (pes_ == nullptr) GiveUp(error);
     engine_ =
-        std::make_unique<host::ProgressEngine>(heap_.get(), std::chrono::microseconds(100), std::chrono::seconds(60));
+        std::make_unique<shm::ProgressEngine>(heap_.get(), std::chrono::microseconds(100), std::chrono::seconds(60));
     meeting->Meet();
   }
 
   // What of the next rank's memory is read, and not staged.
   const char* direct_reads() const {
     switch (pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_)) {
-      case host::DirectReads::kAll:
+      case shm::DirectReads::kAll:
         return "all";
-      case host::DirectReads::kHugePages:
+      case shm::DirectReads::kHugePages:
         return "out of huge pages";
       default:
         return "none";
@@ -140,16 +140,16 @@ class Rank {
   }
 
   const int rank_, ranks_;
-  std::unique_ptr<host::Heap> heap_;
+  std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<LocalPes> pes_;
-  std::unique_ptr<host::ProgressEngine> engine_;
+  std::unique_ptr<shm::ProgressEngine> engine_;
   uint64_t executions_ = 0;
 };
 
 int Main(int argc, char** argv) {
   const bench::Settings settings = bench::Read(argc, argv);
   std::random_device random;
-  const host::JobKey job{{(uint64_t{random()} << 32) | random(), (uint64_t{random()} << 32) | random()}};
+  const shm::JobKey job{{(uint64_t{random()} << 32) | random(), (uint64_t{random()} << 32) | random()}};
   auto* meeting = bench::Meeting::Create(settings.processes);
   std::vector<pid_t> children;
   for (int rank = 0; rank < settings.processes; ++rank) {
@@ -159,9 +159,9 @@ int Main(int argc, char** argv) {
       continue;
     }
     Bind(rank, settings.processes);
-    const auto single_copy = settings.single_copy == "off"      ? host::SingleCopy::kOff
-                             : settings.single_copy == "always" ? host::SingleCopy::kAlways
-                                                                : host::SingleCopy::kAuto;
+    const auto single_copy = settings.single_copy == "off"      ? shm::SingleCopy::kOff
+                             : settings.single_copy == "always" ? shm::SingleCopy::kAlways
+                                                                : shm::SingleCopy::kAuto;
     Rank self(job, meeting, rank, settings.processes, single_copy);
     if (rank == 0) printf("# single copies: %s\n", self.direct_reads());
     bench::Measure(

@@ -71,7 +71,7 @@ class RuleStep(TypedDict):
 
     rule: str
     question: str
-    saw: str
+    evidence: str
     """What the answer rests on, with the numbers; ``""`` if it was not asked."""
     verdict: Literal["not asked", "passed", "DEFAULT", "NVSHMEM"]
     """The last rule that names a backend decides."""
@@ -84,7 +84,7 @@ class Explanation(TypedDict):
     """As :func:`inspect_module` lists it."""
     decided: CollectiveRecord
     """With the options given."""
-    trail: list[RuleStep]
+    trace: list[RuleStep]
     """In the order in which the rules are asked; empty if the module does not say who takes part."""
     groups: list[list[int]]
     """Device ids of each group; empty for a permute."""
@@ -255,7 +255,7 @@ def run_pass(
     topology: Topology,
     transport: Transport,
     *,
-    profile: str = "blog",
+    profile: str = "upstream",
     threshold: int = 16777216,
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
@@ -267,7 +267,7 @@ def run_pass(
 
     Args:
       module: serialised, scheduled ``HloModuleProto``.
-      profile: the set of rules, ``"blog"``, ``"domain"`` or ``"tuned"``.
+      profile: the set of rules, ``"upstream"``, ``"domain"`` or ``"tuned"``.
       threshold: bytes; all-reduces of that size and more stay with XLA. 2^63-1 for none. ``"tuned"`` has no use for it.
       ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for
         ``"tuned"`` all.
@@ -295,7 +295,7 @@ def explain_module(
     topology: Topology,
     transport: Transport,
     *,
-    profile: str = "blog",
+    profile: str = "upstream",
     threshold: int = 16777216,
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
@@ -362,7 +362,7 @@ def set_gpu_pass(
     topology: Topology,
     transport: Transport,
     *,
-    profile: str = "blog",
+    profile: str = "upstream",
     threshold: int = 16777216,
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,

@@ -40,8 +40,9 @@ TEST_CASE("the threshold is strict and in bytes") {
 TEST_CASE("another threshold moves the limit, zero turns all-reduces off") {
   const Topology topology = MakeTopology(2, 1, 8);
   const CollectiveSpec spec = AllReduce({{0, 1}}, 64 * kMiB, topology);
-  CHECK(Decide(spec, topology, {Profile::kBlog, 65 * kMiB, {}, {}}).backend == Backend::kNvshmem);
-  CHECK(Decide(AllReduce({{0, 1}}, 0, topology), topology, {Profile::kBlog, 0, {}, {}}).backend == Backend::kDefault);
+  CHECK(Decide(spec, topology, {Profile::kUpstream, 65 * kMiB, {}, {}}).backend == Backend::kNvshmem);
+  CHECK(Decide(AllReduce({{0, 1}}, 0, topology), topology, {Profile::kUpstream, 0, {}, {}}).backend ==
+        Backend::kDefault);
 }
 
 TEST_CASE("a permute has no size limit") {

@@ -14,16 +14,16 @@ using test::Permute;
 
 struct Settled {
   CollectiveRecord record;
-  Trail trail;
+  DecisionTrace trace;
 };
 
 Settled SettleWithTrail(const CollectiveSpec& spec, const Topology& topology, const Options& options,
                         const std::string& obstacle = "") {
   Settled settled;
   settled.record = DescribeSpec(spec);
-  Settle(spec, topology, options, CpuTransport(std::nullopt), obstacle, &settled.record, &settled.trail);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), obstacle, &settled.record, &settled.trace);
   CollectiveRecord without = DescribeSpec(spec);
-  Settle(spec, topology, options, CpuTransport(std::nullopt), obstacle, &without);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), obstacle, &without);
   CHECK(settled.record.backend == without.backend);  // who looks changes nothing
   CHECK(settled.record.rule == without.rule);
   CHECK(settled.record.reason == without.reason);
@@ -31,20 +31,20 @@ Settled SettleWithTrail(const CollectiveSpec& spec, const Topology& topology, co
   return settled;
 }
 
-const RuleStep& Step(const Trail& trail, const std::string& rule) {
-  for (const RuleStep& step : trail) {
+const RuleStep& Step(const DecisionTrace& trace, const std::string& rule) {
+  for (const RuleStep& step : trace) {
     if (step.rule == rule) {
       return step;
     }
   }
   FAIL("no rule " << rule);
-  return trail[0];
+  return trace[0];
 }
 
 // What the last rule that names a backend says.
-std::string LastBackend(const Trail& trail) {
+std::string LastBackend(const DecisionTrace& trace) {
   std::string last;
-  for (const RuleStep& step : trail) {
+  for (const RuleStep& step : trace) {
     if (step.verdict == Verdict::kDefault || step.verdict == Verdict::kNvshmem) {
       last = VerdictName(step.verdict);
     }
@@ -54,16 +54,16 @@ std::string LastBackend(const Trail& trail) {
 
 TEST_CASE("rules behind the one that settles are not asked, and the size is") {
   const Topology topology = MakeTopology(4, 1, 4);
-  const Trail trail = SettleWithTrail(AllReduce({{0, 1}}, 4096, topology), topology, Options()).trail;
-  CHECK(Step(trail, "single-device").verdict == Verdict::kNvshmem);
-  CHECK(Step(trail, "single-device").saw == "one device per process (4 processes)");
-  CHECK(Step(trail, "single-partition").verdict == Verdict::kNotAsked);
-  CHECK(Step(trail, "single-partition").saw.empty());
-  CHECK(Step(trail, "size").saw == "all-reduce of 4.0 KiB < threshold 16.0 MiB");
-  CHECK(Step(trail, "transport").verdict == Verdict::kPassed);
-  for (const RuleStep& step : trail) {
+  const DecisionTrace trace = SettleWithTrail(AllReduce({{0, 1}}, 4096, topology), topology, Options()).trace;
+  CHECK(Step(trace, "single-device").verdict == Verdict::kNvshmem);
+  CHECK(Step(trace, "single-device").evidence == "one device per process (4 processes)");
+  CHECK(Step(trace, "single-partition").verdict == Verdict::kNotAsked);
+  CHECK(Step(trace, "single-partition").evidence.empty());
+  CHECK(Step(trace, "size").evidence == "all-reduce of 4.0 KiB < threshold 16.0 MiB");
+  CHECK(Step(trace, "transport").verdict == Verdict::kPassed);
+  for (const RuleStep& step : trace) {
     CHECK_FALSE(step.question.empty());
-    CHECK(step.saw.empty() == (step.verdict == Verdict::kNotAsked));
+    CHECK(step.evidence.empty() == (step.verdict == Verdict::kNotAsked));
   }
 }
 
@@ -71,11 +71,11 @@ TEST_CASE("a placement that fails tells what every one of its rules saw") {
   const Topology topology = MakeTopology(8, 4, 4);
   const Settled settled = SettleWithTrail(AllReduce({{0, 4}}, 4096, topology), topology, Options());
   CHECK(settled.record.rule == "no-placement");
-  CHECK(Step(settled.trail, "single-device").saw == "up to 4 devices per process (2 processes)");
-  CHECK(Step(settled.trail, "single-partition").saw == "devices 0 and 4 lie in processes 0 and 1");
-  CHECK(Step(settled.trail, "nvlink-domain").verdict == Verdict::kDefault);
-  CHECK(Step(settled.trail, "nvlink-domain").saw == "the module's 8 devices span 2 NVLink domains");
-  CHECK(Step(settled.trail, "size").verdict == Verdict::kNotAsked);
+  CHECK(Step(settled.trace, "single-device").evidence == "up to 4 devices per process (2 processes)");
+  CHECK(Step(settled.trace, "single-partition").evidence == "devices 0 and 4 lie in processes 0 and 1");
+  CHECK(Step(settled.trace, "nvlink-domain").verdict == Verdict::kDefault);
+  CHECK(Step(settled.trace, "nvlink-domain").evidence == "the module's 8 devices span 2 NVLink domains");
+  CHECK(Step(settled.trace, "size").verdict == Verdict::kNotAsked);
 }
 
 TEST_CASE("each profile has its own rules, in the order in which they are asked") {
@@ -83,7 +83,7 @@ TEST_CASE("each profile has its own rules, in the order in which they are asked"
   Options options;
   options.profile = Profile::kDomain;
   std::vector<std::string> rules;
-  for (const RuleStep& step : SettleWithTrail(Permute({{0, 1}}, 64, topology), topology, options).trail) {
+  for (const RuleStep& step : SettleWithTrail(Permute({{0, 1}}, 64, topology), topology, options).trace) {
     rules.push_back(step.rule);
   }
   CHECK(rules == std::vector<std::string>{"unconsidered-op", "unresolved-groups", "unknown-device", "group-in-domain",
@@ -100,14 +100,14 @@ TEST_CASE("what was measured is the last word of profile tuned, after its place 
                               &options.tuning, &error));
   for (const auto& [bytes, backend] : {std::pair<int64_t, const char*>{1024, "NVSHMEM"}, {4096, "DEFAULT"}}) {
     const Settled settled = SettleWithTrail(AllReduce({{0, 1}}, bytes, topology), topology, options);
-    CHECK(Step(settled.trail, "group-in-domain").verdict == Verdict::kNvshmem);
-    CHECK(VerdictName(Step(settled.trail, "tuned").verdict) == std::string(backend));
-    CHECK(Step(settled.trail, "tuned").saw == settled.record.reason);
-    CHECK(LastBackend(settled.trail) == settled.record.lowered);
+    CHECK(Step(settled.trace, "group-in-domain").verdict == Verdict::kNvshmem);
+    CHECK(VerdictName(Step(settled.trace, "tuned").verdict) == std::string(backend));
+    CHECK(Step(settled.trace, "tuned").evidence == settled.record.reason);
+    CHECK(LastBackend(settled.trace) == settled.record.lowered);
   }
   const Settled unmeasured = SettleWithTrail(Permute({{0, 1}}, 64, topology), topology, options);
-  CHECK(Step(unmeasured.trail, "tuned").verdict == Verdict::kDefault);
-  CHECK(Step(unmeasured.trail, "unconsidered-op").verdict == Verdict::kPassed);
+  CHECK(Step(unmeasured.trace, "tuned").verdict == Verdict::kDefault);
+  CHECK(Step(unmeasured.trace, "unconsidered-op").verdict == Verdict::kPassed);
 }
 
 TEST_CASE("the last rule that names a backend is what is lowered") {
@@ -124,7 +124,7 @@ TEST_CASE("the last rule that names a backend is what is lowered") {
     for (const Options& options : {Options(), domain}) {
       for (const char* obstacle : {"", "its shape is given twice"}) {
         const Settled settled = SettleWithTrail(spec, topology, options, obstacle);
-        CHECK(LastBackend(settled.trail) == settled.record.lowered);
+        CHECK(LastBackend(settled.trace) == settled.record.lowered);
       }
     }
   }

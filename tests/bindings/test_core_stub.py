@@ -159,7 +159,7 @@ def test_schedules_and_explanations_have_the_keys_of_the_stub(tmp_path: Path) ->
     (explanation,) = _core.explain_module(module, topology, _core.cpu_transport({0: 0, 1: 0}))
     assert list(explanation) == list(fields("Explanation"))
     assert list(explanation["written"]) == list(explanation["decided"]) == list(fields("CollectiveRecord"))
-    assert [list(step) for step in explanation["trail"]] == [list(fields("RuleStep"))] * len(explanation["trail"])
+    assert [list(step) for step in explanation["trace"]] == [list(fields("RuleStep"))] * len(explanation["trace"])
     assert explanation["groups"] == [[0, 1]]
 
 

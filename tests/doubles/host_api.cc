@@ -6,7 +6,7 @@
 
 #include "tests/doubles/team.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 Heap* current_heap = nullptr;
@@ -196,4 +196,4 @@ bool Synchronize(Stream& stream, std::chrono::steady_clock::time_point deadline,
   return true;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -13,7 +13,7 @@
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/shm/heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 // Room for NVSHMEM_MAX_TEAMS in NVSHMEM's words; its default there is 32 as well.
 inline constexpr int kMaxTeams = 32;
@@ -33,6 +33,6 @@ const TransportApi& Api();
 bool Synchronize(Stream& stream, std::chrono::steady_clock::time_point deadline, std::chrono::microseconds spin,
                  std::string* error);
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_TESTS_DOUBLES_HOST_API_H_

@@ -9,7 +9,7 @@
 
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 const NvshmemApi& shmem = Api().shmem;
@@ -254,4 +254,4 @@ TEST_CASE("Real processes reach each other through the table") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 bool Satisfied(uint64_t seen, int compare, uint64_t value) {
@@ -88,4 +88,4 @@ void Stream::Launch(const std::vector<Command>& graph) {
   for (const Command& command : graph) Append(command);
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

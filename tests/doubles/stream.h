@@ -16,7 +16,7 @@
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/shm/futex.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 struct Command {
   enum class Kind : uint8_t { kCopy, kFill, kSignal, kWait, kHostFunc };
@@ -65,6 +65,6 @@ class Stream {
 // Value of a signal word, with the order a wait needs.
 inline uint64_t LoadSignal(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_TESTS_DOUBLES_STREAM_H_

@@ -6,7 +6,7 @@
 
 #include "tests/doubles/host_api.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 Command Set(uint64_t* word, uint64_t value) {
@@ -180,4 +180,4 @@ TEST_CASE("A graph launched behind an unfinished one waits for it") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -9,7 +9,7 @@
 
 #include "tests/doubles/host_api.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 struct Team {
@@ -191,4 +191,4 @@ int TeamBarrierOnStream(TeamHandle handle, StreamHandle stream) {
   return 0;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

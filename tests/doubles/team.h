@@ -10,7 +10,7 @@
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/shm/heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 // Forgets all teams and reserves the sync rows in `heap`. False if it has no room.
 bool ResetTeams(Heap* heap);
@@ -27,6 +27,6 @@ int TeamSplit2d(TeamHandle parent, int xrange, const void* xaxis_config, long xa
 void TeamDestroy(TeamHandle team);
 int TeamBarrierOnStream(TeamHandle team, StreamHandle stream);
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_TESTS_DOUBLES_TEAM_H_

@@ -11,7 +11,7 @@
 #include "tests/doubles/host_api.h"
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 const NvshmemApi& shmem = Api().shmem;
@@ -218,4 +218,4 @@ TEST_CASE("Destroying the world or nothing at all is ignored") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

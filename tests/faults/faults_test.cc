@@ -65,7 +65,7 @@ struct Ending {
   std::chrono::milliseconds took;
 };
 
-Ending Run(const Scenario& scenario, const host::JobKey& key) {
+Ending Run(const Scenario& scenario, const shm::JobKey& key) {
   ProcessGroup group(scenario.processes);
   group.Start([&](int rank) -> std::string {
     const StormPlan plan = PlanFor(scenario);
@@ -73,7 +73,7 @@ Ending Run(const Scenario& scenario, const host::JobKey& key) {
     options.n_pes = scenario.processes;
     options.reserve_bytes = ReserveFor(plan, scenario.processes);
     options.deadline = kDeadline;
-    options.single_copy = scenario.seed % 2 == 0 ? host::SingleCopy::kAlways : host::SingleCopy::kOff;
+    options.single_copy = scenario.seed % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
     Job job(options, HeapOfProcesses(group, key, rank, scenario.processes, Job::HeapBytes(options)));
     group.word(0).fetch_add(1);
     return RunStorm(job, rank, plan);
@@ -127,7 +127,7 @@ TEST_CASE("Whoever is killed, stopped or paused, all others end in time, right o
   int faults[3] = {0, 0, 0};
   for (uint64_t seed = FirstSeed(); seed < FirstSeed() + Runs(); ++seed) {
     const Scenario scenario = Draw(seed);
-    const host::JobKey key = RandomJobKey();
+    const shm::JobKey key = RandomJobKey();
     const Ending ending = Run(scenario, key);
     INFO("XLA_SHMEM_FAULT_SEED=" << seed << " XLA_SHMEM_FAULT_RUNS=1");
     CHECK(Check(scenario, ending) == "");

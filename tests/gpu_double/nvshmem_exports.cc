@@ -69,7 +69,7 @@ static_assert(sizeof(InitAttributes) == 144 && offsetof(InitAttributes, argument
 
 struct IdContent {
   uint64_t magic;
-  host::JobKey job;
+  shm::JobKey job;
 };
 constexpr uint64_t kMagic = 0x656c62756f64;
 
@@ -97,7 +97,7 @@ Clock::time_point Deadline() {
 
 struct World {
   InitStatus status = kNotInitialized;
-  std::unique_ptr<host::Heap> heap;
+  std::unique_ptr<shm::Heap> heap;
   int pe = -1;
 };
 
@@ -133,19 +133,19 @@ IdContent ReadId(const UniqueId* id) {
 }
 
 // Maps the segments of all PEs and waits until all have mapped ours. Null if they do not come in time.
-std::unique_ptr<host::Heap> Meet(const host::JobKey& job, int pe, int n_pes, size_t bytes, std::string* error) {
+std::unique_ptr<shm::Heap> Meet(const shm::JobKey& job, int pe, int n_pes, size_t bytes, std::string* error) {
   const auto deadline = Deadline();
   const auto late = [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return Clock::now() > deadline;
   };
-  std::vector<std::unique_ptr<host::Segment>> segments(n_pes);
+  std::vector<std::unique_ptr<shm::Segment>> segments(n_pes);
   std::vector<int> process_of_pe(n_pes);
   std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
-  segments[pe] = host::Segment::Create(job, pe, bytes + host::kPageBytes, error);
+  segments[pe] = shm::Segment::Create(job, pe, bytes + shm::kPageBytes, error);
   if (segments[pe] == nullptr) return nullptr;
   for (int other = 0; other < n_pes; ++other) {
-    while (segments[other] == nullptr && (segments[other] = host::Segment::Attach(job, other, error)) == nullptr) {
+    while (segments[other] == nullptr && (segments[other] = shm::Segment::Attach(job, other, error)) == nullptr) {
       if (late()) return nullptr;
     }
     segments[other]->NoteAttached(n_pes);
@@ -153,28 +153,28 @@ std::unique_ptr<host::Heap> Meet(const host::JobKey& job, int pe, int n_pes, siz
   while (segments[pe]->header().attached.load() < static_cast<uint32_t>(n_pes)) {
     if (late()) return *error = "the other PEs have not come", nullptr;
   }
-  return host::Heap::Create(std::move(segments), std::move(process_of_pe), pe, error);
+  return shm::Heap::Create(std::move(segments), std::move(process_of_pe), pe, error);
 }
 
 const NvshmemApi& HostApi(const char* call) {
   // The real library ends the process too.
   Demand(TheWorld().status == kInitialized, std::string(call) + " before NVSHMEM is initialised");
-  return host::Api().shmem;
+  return shm::Api().shmem;
 }
 
 // True once all PEs have come.
 bool Barrier() {
-  host::Stream stream;
+  shm::Stream stream;
   std::string error;
-  return host::Api().shmem.barrier_on_stream(kTeamWorld, &stream) == 0 &&
-         host::Synchronize(stream, Deadline(), std::chrono::microseconds(20), &error);
+  return shm::Api().shmem.barrier_on_stream(kTeamWorld, &stream) == 0 &&
+         shm::Synchronize(stream, Deadline(), std::chrono::microseconds(20), &error);
 }
 
 // The table for calls on streams, once what every one of them demands has been checked.
 const NvshmemApi& OnStream(const char* call, const void* symmetric, size_t bytes, int pe, StreamHandle stream) {
   HostApi(call);
   Demand(!Failing("shared-gpu"), std::string(call) + " between PEs that share a GPU");
-  const host::Heap& heap = *TheWorld().heap;
+  const shm::Heap& heap = *TheWorld().heap;
   const char* base = heap.base(TheWorld().pe);
   const auto* address = static_cast<const char*>(symmetric);
   Demand(stream != nullptr, std::string(call) + " on the null stream");
@@ -241,7 +241,7 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   std::string error;
   world.heap = Meet(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed, &error);
   world.pe = arguments.rank;
-  if (world.heap == nullptr || !host::SetHeap(world.heap.get()) || !Barrier()) {
+  if (world.heap == nullptr || !shm::SetHeap(world.heap.get()) || !Barrier()) {
     fprintf(stderr, "nvshmem double: %s\n", error.c_str());
     return kInternalError;
   }

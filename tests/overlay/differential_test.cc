@@ -8,10 +8,10 @@
 #include <string>
 #include <utility>
 
+#include "tests/overlay/random_module.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/hlo_collective.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
-#include "tests/overlay/random_module.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_opcode.h"
 #include "xla/service/gpu/backend_configs.pb.h"

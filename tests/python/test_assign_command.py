@@ -219,7 +219,7 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--profile", "fast", "profile='fast': must be 'blog', 'domain' or 'tuned'"),
+        ("--profile", "fast", "profile='fast': must be 'upstream', 'domain' or 'tuned'"),
         ("--tuning", "no/table", "XLA_SHMEM_TUNING='no/table': there is no such file; `xla-shmem tune` makes one."),
         ("--threshold", "16MB", "threshold='16MB': must be a size in bytes"),
         ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),

@@ -27,7 +27,7 @@ def version_unless_hidden(name):
     return version(name)
 
 metadata.version = version_unless_hidden
-from xla_shmem.cli import main
+from xla_shmem.cli.main import main
 
 try: main(sys.argv[1:])
 finally: assert not {"jax", "jaxlib"} & set(sys.modules), "doctor started JAX"

@@ -77,7 +77,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
 def test_a_rewritten_collective_is_explained_like_the_one_it_was(stock: Path, rewritten: Path) -> None:
     for name in ("small", "permute", "large"):
         before, after = _explanation(stock, "--explain", name), _explanation(rewritten, "--explain", name)
-        assert after["trail"] == before["trail"]
+        assert after["trace"] == before["trace"]
         assert (after["groups"], after["pairs"]) == (before["groups"], before["pairs"])
         assert after["decided"]["reason"] == after["written"]["reason"]
         assert "otherwise" not in _inspect(rewritten, "--explain", name).stdout

@@ -6,9 +6,10 @@ import jax
 import pytest
 from jax._src import xla_bridge
 
-from xla_shmem.gpu import jax_plugin, start
+from xla_shmem.gpu import jax_plugin
 from xla_shmem.gpu.jax_plugin import CudaPlugin, has_native_pass, local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import resolve
+from xla_shmem.runtime import gpu_start
 
 PLUGIN = CudaPlugin(13, "0.11.2", "0.11.2")
 
@@ -28,8 +29,8 @@ def test_gpus_are_wanted_where_jax_may_use_them(monkeypatch: pytest.MonkeyPatch,
 
 def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [])
-    monkeypatch.setattr(start, "wanted_plugin", wanted_plugin)
-    assert start.start_gpu_job(resolve({}, {}), "") is None
+    monkeypatch.setattr(gpu_start, "wanted_plugin", wanted_plugin)
+    assert gpu_start.start_gpu_job(resolve({}, {}), "") is None
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from xla_shmem import options
-from xla_shmem.options import OptionError, configure, freeze, resolve
+from xla_shmem.options import OptionError, configure, freeze, frozen, resolve
 from xla_shmem.options.table import TABLE, markdown_table
 from xla_shmem.options.values import NO_THRESHOLD, OPS, parse_size
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "_overrides", {})
-    monkeypatch.setattr(options, "_frozen", False)
+    monkeypatch.setattr(frozen, "_overrides", {})
+    monkeypatch.setattr(frozen, "_frozen", False)
     for option in TABLE:
         monkeypatch.delenv(option.env, raising=False)
 
 
 def test_defaults_are_those_of_the_write_up() -> None:
     found = resolve({})
-    assert found.profile == "blog"
+    assert found.profile == "upstream"
     assert found.threshold == 16 * 1024 * 1024
     assert found.ops == ()
     assert found.deadline == 60.0
@@ -56,20 +55,20 @@ def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "allowed"),
     [
-        ("XLA_SHMEM_PROFILE", "fast", "must be 'blog', 'domain' or 'tuned'"),
+        ("XLA_SHMEM_PROFILE", "fast", "must be 'upstream', 'domain' or 'tuned'"),
         ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
         (
             "XLA_SHMEM_OPS",
             "all-reduce,all-gater",
-            "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather ",
+            "must be 'default', 'all' or a list such as all-reduce<16MiB,all-gather ",
         ),
         (
             "XLA_SHMEM_OPS",
             "everything",
-            "must be 'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r",
+            "must be 'default', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r",
         ),
-        ("XLA_SHMEM_OPS", "all-reduce,", "must be 'blog', 'all' or a list"),
-        ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'blog', 'all' or a list"),
+        ("XLA_SHMEM_OPS", "all-reduce,", "must be 'default', 'all' or a list"),
+        ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'default', 'all' or a list"),
         ("XLA_SHMEM_OPS", "all-reduce<16MB", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
         ("XLA_SHMEM_OPS", "all-reduce<=1M", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
         ("XLA_SHMEM_OPS", "all-gather,all-gather<1M", "must be a list that names every op once"),
@@ -121,6 +120,7 @@ def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | N
 @pytest.mark.parametrize(
     ("text", "ops"),
     [
+        ("default", ()),
         ("blog", ()),
         ("ALL", tuple((op, None) for op in OPS)),
         ("all-gather", (("all-gather", None),)),
@@ -138,7 +138,7 @@ def test_decision_key_holds_the_ops_in_one_order() -> None:
 
     assert key("all-gather,all-reduce<1M") == key("all-reduce<1024K,all-gather")
     assert " ops=all-reduce<1048576,all-gather " in key("all-gather,all-reduce<1M")
-    assert len({key(text) for text in ("blog", "all", "all-gather", "all-gather<1", "all-gather<2")}) == 5
+    assert len({key(text) for text in ("default", "all", "all-gather", "all-gather<1", "all-gather<2")}) == 5
 
 
 def test_threshold_can_be_none() -> None:

@@ -135,7 +135,7 @@ def test_overlay_patch_gives_our_files_as_they_are(tmp_path: Path) -> None:
     applied = run("git", "apply", patch, cwd=tree)
     assert applied.returncode == 0, applied.stderr
     thunk = Path("backends/gpu/shmem/shmem_thunk.h")
-    assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "xla" / thunk).read_text()
+    assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "overlay" / "xla" / thunk).read_text()
     for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels.cu"):
         assert (tree / "xla_patch" / core).read_text() == (ROOT / "xla_patch" / core).read_text()
     builds = sorted(str(path.relative_to(tree)) for path in tree.rglob("BUILD"))

@@ -114,14 +114,14 @@ def test_a_line_has_a_value_under_every_heading() -> None:
 
 
 def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Comparison:
-    lowered = dict(zip(("stock", "blog", "tuned"), backends, strict=True))
+    lowered = dict(zip(("stock", "upstream", "tuned"), backends, strict=True))
     variants = {name: Times(us[name]) if us[name] else Times(reason="XLA cannot") for name in lowered}
     records = {name: {"op": "collective-permute", "lowered": backend} for name, backend in lowered.items()}
     return verify.judge(Row(Cell("permute", 16, "f32", "", 2, False), variants, records=records))
 
 
 def test_the_same_backend_as_the_better_one_is_noise_however_it_went() -> None:
-    found = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, blog=[10.0] * 8, tuned=[15.0] * 8)
+    found = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[15.0] * 8)
     assert (found.verdict, found.backend, found.ratio) == ("same", "NVSHMEM", 1.5)
 
 
@@ -130,23 +130,23 @@ def test_a_choice_of_its_own_is_judged_as_the_pass_does(tuned: float, verdict: s
     def around(us: float) -> list[float]:
         return [us - 2, us - 1, us, us + 1, us + 2] * 4  # the median may be 1 less or more
 
-    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=around(10.0), blog=around(30.0), tuned=around(tuned))
+    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=around(10.0), upstream=around(30.0), tuned=around(tuned))
     assert found.verdict == verdict
 
 
 def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:
-    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[], blog=[], tuned=[5.0, 6.0])
-    assert (found.verdict, found.stock_us, found.blog_us) == ("same", None, None)
+    found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[], upstream=[], tuned=[5.0, 6.0])
+    assert (found.verdict, found.stock_us, found.upstream_us) == ("same", None, None)
     assert found.line().split()[-3:] == ["NVSHMEM", "1.00", "same"]
     with pytest.raises(BenchError, match="permute of 64 B did not run: XLA cannot"):
-        _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[1.0], blog=[1.0], tuned=[])
+        _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[1.0], upstream=[1.0], tuned=[])
 
 
 def test_the_summary_counts_and_tells_the_noise() -> None:
-    same = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, blog=[10.0] * 8, tuned=[11.0] * 8)
-    worse = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[5.0] * 8, blog=[5.0] * 8, tuned=[9.0] * 8)
+    same = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[11.0] * 8)
+    worse = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[5.0] * 8, upstream=[5.0] * 8, tuned=[9.0] * 8)
     counts, noise = verify.summary([same, same, worse])
-    assert "3 lines: tuned ran what the better of stock and blog ran in 2" in counts
+    assert "3 lines: tuned ran what the better of stock and upstream ran in 2" in counts
     assert counts.endswith("and slower in 1.")
     assert "ratio 1.10 in the median, 1.10 to 1.10" in noise
     assert verify.slower([same, worse]) == [worse]

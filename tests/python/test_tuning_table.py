@@ -139,10 +139,10 @@ def test_profile_tuned_reads_the_table_and_others_do_not(tmp_path: Path) -> None
     assert options.decision_key().endswith(f" tuning={here(*ROWS).digest()}")
     assert options.rules("cpu")["tuning"].num_rows == 2
     path.unlink()
-    blog = resolve({"XLA_SHMEM_TUNING": str(path)}, {})
-    assert blog.tuning is None
-    assert blog.rules("cpu")["tuning"] is None
-    assert "tuning" not in blog.decision_key()
+    upstream = resolve({"XLA_SHMEM_TUNING": str(path)}, {})
+    assert upstream.tuning is None
+    assert upstream.rules("cpu")["tuning"] is None
+    assert "tuning" not in upstream.decision_key()
 
 
 def test_the_rules_are_keywords_of_the_pass_on_gpus_too(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <string>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using std::chrono::microseconds;
@@ -69,4 +69,4 @@ TEST_CASE("A process that has been given one processor measures too") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

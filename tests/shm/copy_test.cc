@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 TEST_CASE("Every byte is copied and no other, however the two lie to each other") {
@@ -16,7 +16,7 @@ TEST_CASE("Every byte is copied and no other, however the two lie to each other"
       4096 - reinterpret_cast<uintptr_t>(to.data()) % 4096 + reinterpret_cast<uintptr_t>(from.data()) % 4096;
   for (size_t ahead : {0, 1, 16, 31, 32, 64, 4080, 4095}) {
     const size_t at = (base + ahead) % 4096;
-    CHECK(IsAskew(to.data() + at, from.data()) == (ahead >= 1 && ahead <= 31));
+    CHECK(Is4kAliased(to.data() + at, from.data()) == (ahead >= 1 && ahead <= 31));
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{4096}, from.size()}) {
       for (const auto copy : {Copy, CopyPastCaches}) {
         std::fill(to.begin(), to.end(), 0xEE);
@@ -33,4 +33,4 @@ TEST_CASE("Every byte is copied and no other, however the two lie to each other"
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

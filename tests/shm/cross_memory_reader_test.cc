@@ -11,10 +11,10 @@
 #include "tests/shm/process_group.h"
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
-using Outcome = DirectReader::Outcome;
+using Outcome = CrossMemoryReader::Outcome;
 
 std::string Expect(bool condition, const char* what) { return condition ? "" : what; }
 
@@ -23,7 +23,7 @@ TEST_CASE("A process reads another's private memory, in pieces, wherever they be
   testing::ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {
     const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
-    const DirectReader reader(heap.get(), SingleCopy::kAlways);
+    const CrossMemoryReader reader(heap.get(), SingleCopy::kAlways);
     std::vector<char> memory(300000);
     std::iota(memory.begin(), memory.end(), static_cast<char>(rank));
     group.word(rank) = reinterpret_cast<uint64_t>(memory.data());
@@ -52,7 +52,7 @@ TEST_CASE("Memory that is not there is refused, and a process that has given up 
   testing::ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {
     const auto heap = testing::HeapOfProcesses(group, key, rank, 2, 1 << 20);
-    const DirectReader reader(heap.get(), SingleCopy::kAlways);
+    const CrossMemoryReader reader(heap.get(), SingleCopy::kAlways);
     static uint64_t word = 7;
     group.word(rank) = reinterpret_cast<uint64_t>(&word);
     group.Meet();
@@ -82,8 +82,8 @@ TEST_CASE("Memory that is not there is refused, and a process that has given up 
 
 TEST_CASE("Off means nowhere, not even within a process") {
   const auto heap = testing::HeapOfOneProcess(2, 1 << 20);
-  CHECK(DirectReader(heap.get(), SingleCopy::kOff).Reads(1) == DirectReads::kNone);
-  CHECK(DirectReader(heap.get(), SingleCopy::kAuto).Reads(1) == DirectReads::kAll);
+  CHECK(CrossMemoryReader(heap.get(), SingleCopy::kOff).Reads(1) == DirectReads::kNone);
+  CHECK(CrossMemoryReader(heap.get(), SingleCopy::kAuto).Reads(1) == DirectReads::kAll);
 }
 
 TEST_CASE("A segment whose probe does not answer with the job's key is not read") {
@@ -95,7 +95,7 @@ TEST_CASE("A segment whose probe does not answer with the job's key is not read"
     auto& header = const_cast<SegmentHeader&>(heap->HeaderOf(rank));
     header.probe_address = reinterpret_cast<uint64_t>(other_key);
     group.Meet();
-    const DirectReads reads = DirectReader(heap.get(), SingleCopy::kAlways).Reads(1 - rank);
+    const DirectReads reads = CrossMemoryReader(heap.get(), SingleCopy::kAlways).Reads(1 - rank);
     group.Meet();
     return Expect(reads == DirectReads::kNone, "read a stranger");
   });
@@ -103,4 +103,4 @@ TEST_CASE("A segment whose probe does not answer with the job's key is not read"
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -8,7 +8,7 @@
 
 #include "tests/shm/process_group.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -102,4 +102,4 @@ TEST_CASE("A sleep that nobody ends is over after its limit") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

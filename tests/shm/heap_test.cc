@@ -11,7 +11,7 @@
 
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using testing::HeapOfOneProcess;
@@ -91,7 +91,7 @@ TEST_CASE(
     ProcessGroup group(processes);
     group.Start([&](int rank) -> std::string {
       const auto heap = testing::HeapOfProcesses(group, key, rank, processes, kBytes);
-      if (processors > 1 && heap->IsCrowded() != (processes > processors)) return "wrong with all processors";
+      if (processors > 1 && heap->IsOversubscribed() != (processes > processors)) return "wrong with all processors";
       cpu_set_t one;
       CPU_ZERO(&one);
       for (int i = 0; i < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++i) {
@@ -99,7 +99,7 @@ TEST_CASE(
       }
       if (sched_setaffinity(0, sizeof(one), &one) != 0) return "could not be bound";
       const bool expected = processes > sysconf(_SC_NPROCESSORS_ONLN);
-      return heap->IsCrowded() == expected ? "" : "wrong with one processor";
+      return heap->IsOversubscribed() == expected ? "" : "wrong with one processor";
     });
     CHECK(group.Join() == std::vector<std::string>(static_cast<size_t>(processes)));
   }
@@ -137,4 +137,4 @@ TEST_CASE("Processes see each other's memory, failures and ends") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

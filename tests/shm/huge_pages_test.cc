@@ -6,7 +6,7 @@
 
 #include <memory>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 constexpr size_t kPages = 4;
@@ -109,4 +109,4 @@ TEST_CASE("Only one move is tried of a buffer that does not stay") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

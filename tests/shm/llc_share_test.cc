@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // A folder like Linux's, with whatever caches a test wants.
@@ -44,9 +44,9 @@ TEST_CASE("The last level counts, and PEs share it") {
   caches.Add(0, 1, "32K", "0");
   caches.Add(1, 3, "32768K", FirstProcessors(processors));
   caches.Add(2, 2, "1024K", "0");
-  CHECK(CacheShare(1, caches.path()) == 32 << 20);
-  CHECK(CacheShare(2, caches.path()) == 16 << 20);
-  CHECK(CacheShare(8, caches.path()) == 4 << 20);
+  CHECK(LlcShare(1, caches.path()) == 32 << 20);
+  CHECK(LlcShare(2, caches.path()) == 16 << 20);
+  CHECK(LlcShare(8, caches.path()) == 4 << 20);
 }
 
 TEST_CASE("A cache of some processors is shared by the PEs that run there") {
@@ -54,20 +54,20 @@ TEST_CASE("A cache of some processors is shared by the PEs that run there") {
   const int pes = static_cast<int>(4 * processors);  // four on each
   Caches caches;
   caches.Add(0, 3, "16384K", "0");
-  CHECK(CacheShare(pes, caches.path()) == 4 << 20);
-  CHECK(CacheShare(0, caches.path()) == 16 << 20);
+  CHECK(LlcShare(pes, caches.path()) == 4 << 20);
+  CHECK(LlcShare(0, caches.path()) == 16 << 20);
   caches.Add(0, 3, "16384K", "0,9");
-  CHECK(CacheShare(pes, caches.path()) == 2 << 20);
+  CHECK(LlcShare(pes, caches.path()) == 2 << 20);
   caches.Add(0, 3, "16384K", "0-1,8-9");
-  CHECK(CacheShare(pes, caches.path()) == 1 << 20);
+  CHECK(LlcShare(pes, caches.path()) == 1 << 20);
 }
 
 TEST_CASE("Where the system tells nothing, everything fits") {
   Caches caches;
-  CHECK(CacheShare(2, caches.path()) == SIZE_MAX);
+  CHECK(LlcShare(2, caches.path()) == SIZE_MAX);
   caches.Add(0, 1, "what", "0");
-  CHECK(CacheShare(2, caches.path()) == SIZE_MAX);
+  CHECK(LlcShare(2, caches.path()) == SIZE_MAX);
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

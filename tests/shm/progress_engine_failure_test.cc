@@ -10,7 +10,7 @@
 #include "tests/shm/test_heap.h"
 #include "xla_patch/shm/progress_engine.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using testing::GateOperation;
@@ -194,4 +194,4 @@ TEST_CASE("Fail in one process ends waits in another within a second") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -9,7 +9,7 @@
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using testing::GateOperation;
@@ -231,4 +231,4 @@ TEST_CASE("Many threads submit at once and every completion comes exactly once")
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

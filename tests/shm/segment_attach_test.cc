@@ -12,7 +12,7 @@
 #include "tests/shm/test_heap.h"
 #include "xla_patch/shm/segment.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using testing::RandomJobKey;
@@ -119,4 +119,4 @@ TEST_CASE("Another user's segment is refused, by name of that user, and never sw
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

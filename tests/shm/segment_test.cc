@@ -16,7 +16,7 @@
 #include "tests/shm/process_group.h"
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using testing::ProcessGroup;
@@ -223,4 +223,4 @@ TEST_CASE("A zombie counts as exited") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

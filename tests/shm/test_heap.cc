@@ -20,40 +20,40 @@ namespace {
 
 }  // namespace
 
-host::JobKey RandomJobKey() {
+shm::JobKey RandomJobKey() {
   std::random_device device;
   auto word = [&] { return (static_cast<uint64_t>(device()) << 32) | device(); };
   return {{word(), word()}};
 }
 
-std::unique_ptr<host::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe) {
+std::unique_ptr<shm::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe) {
   std::string error;
-  std::vector<std::unique_ptr<host::Segment>> segments;
-  segments.push_back(host::Segment::Create(RandomJobKey(), 0, host::kPageBytes + n_pes * bytes_per_pe, &error));
+  std::vector<std::unique_ptr<shm::Segment>> segments;
+  segments.push_back(shm::Segment::Create(RandomJobKey(), 0, shm::kPageBytes + n_pes * bytes_per_pe, &error));
   if (segments[0] == nullptr) GiveUp(error);
   segments[0]->NoteAttached(1);
-  std::unique_ptr<host::Heap> heap =
-      host::Heap::Create(std::move(segments), std::vector<int>(n_pes, 0), /*own_process=*/0, &error);
+  std::unique_ptr<shm::Heap> heap =
+      shm::Heap::Create(std::move(segments), std::vector<int>(n_pes, 0), /*own_process=*/0, &error);
   if (heap == nullptr) GiveUp(error);
   return heap;
 }
 
-std::unique_ptr<host::Heap> HeapOfProcesses(ProcessGroup& group, const host::JobKey& job, int process, int processes,
-                                            size_t bytes_per_pe) {
+std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKey& job, int process, int processes,
+                                           size_t bytes_per_pe) {
   std::string error;
-  std::vector<std::unique_ptr<host::Segment>> segments(processes);
-  segments[process] = host::Segment::Create(job, process, host::kPageBytes + bytes_per_pe, &error);
+  std::vector<std::unique_ptr<shm::Segment>> segments(processes);
+  segments[process] = shm::Segment::Create(job, process, shm::kPageBytes + bytes_per_pe, &error);
   if (segments[process] == nullptr) GiveUp(error);
   group.Meet();
   std::vector<int> process_of_pe;
   for (int other = 0; other < processes; ++other) {
-    if (other != process) segments[other] = host::Segment::Attach(job, other, &error);
+    if (other != process) segments[other] = shm::Segment::Attach(job, other, &error);
     if (segments[other] == nullptr) GiveUp(error);
     segments[other]->NoteAttached(processes);
     process_of_pe.push_back(other);
   }
   group.Meet();
-  std::unique_ptr<host::Heap> heap = host::Heap::Create(std::move(segments), process_of_pe, process, &error);
+  std::unique_ptr<shm::Heap> heap = shm::Heap::Create(std::move(segments), process_of_pe, process, &error);
   if (heap == nullptr) GiveUp(error);
   return heap;
 }
@@ -62,14 +62,14 @@ void RunPes(int n_pes, const std::function<void(int pe)>& body) {
   std::vector<std::thread> threads;
   for (int pe = 0; pe < n_pes; ++pe) {
     threads.emplace_back([&body, pe] {
-      host::BindPe(pe);
+      shm::BindPe(pe);
       body(pe);
     });
   }
   for (std::thread& thread : threads) thread.join();
 }
 
-std::vector<std::string> SegmentsOf(const host::JobKey& job) {
+std::vector<std::string> SegmentsOf(const shm::JobKey& job) {
   std::vector<std::string> names;
   DIR* directory = opendir("/dev/shm");
   while (const dirent* entry = readdir(directory)) {

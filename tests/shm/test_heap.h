@@ -14,21 +14,21 @@
 
 namespace xla_shmem::testing {
 
-host::JobKey RandomJobKey();
+shm::JobKey RandomJobKey();
 
 // A job of one process that owns all PEs. Aborts if there is no memory for it.
-std::unique_ptr<host::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe);
+std::unique_ptr<shm::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe);
 
 // This process's view of a job of real processes with one PE each; called by all children of `group`. The names are
 // unlinked when it returns.
-std::unique_ptr<host::Heap> HeapOfProcesses(ProcessGroup& group, const host::JobKey& job, int process, int processes,
-                                            size_t bytes_per_pe);
+std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKey& job, int process, int processes,
+                                           size_t bytes_per_pe);
 
 // Runs `body(pe)` on one thread a PE, bound to it (host_api.h), and joins them.
 void RunPes(int n_pes, const std::function<void(int pe)>& body);
 
 // Names in /dev/shm that belong to `job`.
-std::vector<std::string> SegmentsOf(const host::JobKey& job);
+std::vector<std::string> SegmentsOf(const shm::JobKey& job);
 
 }  // namespace xla_shmem::testing
 

@@ -127,13 +127,13 @@ def upstream_backends(text: str) -> dict[str, str]:
 
 
 def ours(proto: bytes, placement: Placement, threshold: int) -> dict[str, Mapping[str, Any]]:
-    """Collective -> record of our pass in profile blog; an NVLink domain is what XLA calls a slice."""
+    """Collective -> record of our pass in profile upstream; an NVLink domain is what XLA calls a slice."""
     places = regular_places(placement.num_devices, placement.devices, placement.devices, placement.nvlink_domain)
     result = _core.run_pass(
         unwrap_module(proto),
         core_topology(places),
         _core.cpu_transport({place.device_id: place.nvlink_domain for place in places}),
-        profile="blog",
+        profile="upstream",
         threshold=threshold,
         lowering="none",
     )

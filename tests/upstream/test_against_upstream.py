@@ -1,4 +1,4 @@
-"""Our assigner in profile blog against upstream's own, on the modules that upstream's saw."""
+"""Our assigner in profile upstream against upstream's own, on the modules that upstream's saw."""
 
 from __future__ import annotations
 

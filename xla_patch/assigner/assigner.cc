@@ -68,7 +68,7 @@ std::string DescribeSplit(const Topology& topology, int64_t a, int64_t b, const 
          std::to_string(topology.Find(a)->*field) + " and " + std::to_string(topology.Find(b)->*field);
 }
 
-Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology, Trail* trail) {
+Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology, DecisionTrace* trace) {
   const auto [a, b] = FindSplit(spec, topology, &DeviceLocation::nvlink_domain);
   Decision decision = {Backend::kNvshmem, "group-in-domain", ""};
   if (a >= 0) {
@@ -77,19 +77,19 @@ Decision PlaceByDomain(const CollectiveSpec& spec, const Topology& topology, Tra
   } else {
     decision.reason = DescribeGroups(spec) + " within one NVLink domain each";
   }
-  Note(trail, "group-in-domain", a < 0 ? Verdict::kNvshmem : Verdict::kDefault, [&] { return decision.reason; });
+  Note(trace, "group-in-domain", a < 0 ? Verdict::kNvshmem : Verdict::kDefault, [&] { return decision.reason; });
   return decision;
 }
 
-Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, Trail* trail) {
+Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, DecisionTrace* trace) {
   const int64_t per_process = topology.max_devices_per_process();
   if (per_process == 1) {
     Decision decision = {Backend::kNvshmem, "single-device",
                          "one device per process (" + Plural(topology.num_processes(), "process") + ")"};
-    Note(trail, "single-device", Verdict::kNvshmem, [&] { return decision.reason; });
+    Note(trace, "single-device", Verdict::kNvshmem, [&] { return decision.reason; });
     return decision;
   }
-  Note(trail, "single-device", Verdict::kPassed, [&] {
+  Note(trace, "single-device", Verdict::kPassed, [&] {
     return "up to " + std::to_string(per_process) + " devices per process (" +
            Plural(topology.num_processes(), "process") + ")";
   });
@@ -98,21 +98,21 @@ Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, 
     Decision decision = {
         Backend::kNvshmem, "single-partition",
         DescribeGroups(spec) + " within one process each (" + std::to_string(per_process) + " devices per process)"};
-    Note(trail, "single-partition", Verdict::kNvshmem, [&] { return decision.reason; });
+    Note(trace, "single-partition", Verdict::kNvshmem, [&] { return decision.reason; });
     return decision;
   }
   const auto split = [&, from = a, to = b] {
     return DescribeSplit(topology, from, to, "processes", &DeviceLocation::process);
   };
-  Note(trail, "single-partition", Verdict::kPassed, split);
+  Note(trace, "single-partition", Verdict::kPassed, split);
   const std::string devices = "the module's " + Plural(spec.module.num_devices, "device");
   if (spec.module.num_nvlink_domains == 1) {
     Decision decision = {Backend::kNvshmem, "nvlink-domain", devices + " fit in one NVLink domain"};
-    Note(trail, "nvlink-domain", Verdict::kNvshmem, [&] { return decision.reason; });
+    Note(trace, "nvlink-domain", Verdict::kNvshmem, [&] { return decision.reason; });
     return decision;
   }
   std::string span = devices + " span " + Plural(spec.module.num_nvlink_domains, "NVLink domain");
-  Note(trail, "nvlink-domain", Verdict::kDefault, [&] { return span; });
+  Note(trace, "nvlink-domain", Verdict::kDefault, [&] { return span; });
   return {Backend::kDefault, "no-placement",
           split() + " (" + std::to_string(per_process) + " devices per process), and " + span};
 }
@@ -177,11 +177,11 @@ std::string FormatBytes(int64_t bytes) {
   return text;
 }
 
-Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, Trail* trail) {
+Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, DecisionTrace* trace) {
   const std::string op = OpName(spec.op);
   const std::optional<ConsideredOp> considered = FindConsidered(spec.op, options);
   const auto settle = [&](const char* rule, std::string reason) {
-    Note(trail, rule, Verdict::kDefault, [&] { return reason; });
+    Note(trace, rule, Verdict::kDefault, [&] { return reason; });
     return Decision{Backend::kDefault, rule, std::move(reason)};
   };
   if (!considered.has_value()) {
@@ -189,7 +189,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                                          ? op + " is not considered (only all-reduce and collective-permute are)"
                                          : op + " is not listed in XLA_SHMEM_OPS");
   }
-  Note(trail, "unconsidered-op", Verdict::kPassed, [&] {
+  Note(trace, "unconsidered-op", Verdict::kPassed, [&] {
     const bool all = options.profile == Profile::kTuned;
     return op + (!options.ops.empty() ? " is listed in XLA_SHMEM_OPS"
                                       : (all ? ", like any op" : " is one of the published two"));
@@ -197,16 +197,16 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   if (!spec.unresolved.empty()) {
     return settle("unresolved-groups", spec.unresolved);
   }
-  Note(trail, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
+  Note(trace, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
   const int64_t unknown = FindUnknownDevice(spec, topology);
   if (unknown >= 0) {
     return settle("unknown-device", "device " + std::to_string(unknown) + " is not among the " +
                                         Plural(topology.num_devices(), "device") + " of the topology");
   }
-  Note(trail, "unknown-device", Verdict::kPassed,
+  Note(trace, "unknown-device", Verdict::kPassed,
        [&] { return "all are among its " + Plural(topology.num_devices(), "device"); });
-  Decision decision = options.profile == Profile::kBlog ? PlaceAsPublished(spec, topology, trail)
-                                                        : PlaceByDomain(spec, topology, trail);
+  Decision decision = options.profile == Profile::kUpstream ? PlaceAsPublished(spec, topology, trace)
+                                                            : PlaceByDomain(spec, topology, trace);
   if (decision.backend == Backend::kDefault) {
     return decision;
   }
@@ -218,10 +218,10 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                      (limit.has_value() ? CompareBytes(spec.bytes, "<", *limit)
                                         : FormatBytes(spec.bytes) +
                                               (options.ops.empty() ? ", no size limit" : ": listed in XLA_SHMEM_OPS"));
-  Note(trail, "size", Verdict::kPassed, [&] { return size; });
+  Note(trace, "size", Verdict::kPassed, [&] { return size; });
   if (options.profile == Profile::kTuned) {
     Decision by_times = DecideByTimes(spec, options.tuning, decision.reason);
-    Note(trail, "tuned", by_times.backend == Backend::kNvshmem ? Verdict::kNvshmem : Verdict::kDefault,
+    Note(trace, "tuned", by_times.backend == Backend::kNvshmem ? Verdict::kNvshmem : Verdict::kDefault,
          [&] { return by_times.reason; });
     return by_times;
   }

@@ -14,9 +14,9 @@
 
 namespace xla_shmem {
 
-// kBlog follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it lies
-// in one NVLink domain; kTuned asks the same, and then goes by measured times instead of sizes.
-enum class Profile { kBlog, kDomain, kTuned };
+// kUpstream follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it
+// lies in one NVLink domain; kTuned asks the same, and then goes by measured times instead of sizes.
+enum class Profile { kUpstream, kDomain, kTuned };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
 constexpr int64_t kDefaultThresholdBytes = int64_t{16} << 20;
@@ -29,7 +29,7 @@ struct ConsideredOp {
 };
 
 struct Options {
-  Profile profile = Profile::kBlog;
+  Profile profile = Profile::kUpstream;
   int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; kTuned has no use for it
   // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute; for kTuned all.
   std::vector<ConsideredOp> ops;
@@ -41,8 +41,8 @@ const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
 
 // What the rules decided, the name of the rule that settled it, and a sentence with the numbers.
 //
-//   NVSHMEM: single-device, single-partition, nvlink-domain (blog); group-in-domain (domain); tuned
-//   DEFAULT: size, no-placement (blog), group-across-domains (domain, tuned), unconsidered-op, tuned,
+//   NVSHMEM: single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); tuned
+//   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, tuned,
 //            tuned-tie (neither is faster as far as was measured), tuned-unmeasured (an op that the table does not
 //            have), unresolved-groups and unknown-device (the module and the topology do not fit together)
 struct Decision {
@@ -55,8 +55,9 @@ struct Decision {
 bool IsConsidered(OpKind op, const Options& options);
 
 // Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times.
-// `trail`, if there is one, is told of every rule that is asked.
-Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, Trail* trail = nullptr);
+// `trace`, if there is one, is told of every rule that is asked.
+Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                DecisionTrace* trace = nullptr);
 
 // "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.
 std::string FormatBytes(int64_t bytes);

@@ -9,7 +9,7 @@ namespace xla_shmem {
 namespace {
 
 // Profiles in which a rule is asked.
-constexpr int kBlog = 1, kDomain = 2, kTuned = 4, kAll = kBlog | kDomain | kTuned;
+constexpr int kUpstream = 1, kDomain = 2, kTuned = 4, kAll = kUpstream | kDomain | kTuned;
 
 struct Rule {
   const char* name;
@@ -19,8 +19,8 @@ struct Rule {
 
 int BitOf(Profile profile) {
   switch (profile) {
-    case Profile::kBlog:
-      return kBlog;
+    case Profile::kUpstream:
+      return kUpstream;
     case Profile::kDomain:
       return kDomain;
     case Profile::kTuned:
@@ -29,14 +29,14 @@ int BitOf(Profile profile) {
   return kTuned;
 }
 
-// In the order of Decide and Settle.
+// In the order of Decide and DecideAndRecord.
 constexpr Rule kRules[] = {
     {"unconsidered-op", "Is the op one that the options consider?", kAll},
     {"unresolved-groups", "Do its groups or pairs make sense?", kAll},
     {"unknown-device", "Does the topology have all its devices?", kAll},
-    {"single-device", "Has every process one device?", kBlog},
-    {"single-partition", "Does every group or pair lie in one process?", kBlog},
-    {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kBlog},
+    {"single-device", "Has every process one device?", kUpstream},
+    {"single-partition", "Does every group or pair lie in one process?", kUpstream},
+    {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kUpstream},
     {"group-in-domain", "Does every group or pair lie in one NVLink domain?", kDomain | kTuned},
     {"size", "Is the result smaller than the limit?", kAll},
     {"tuned", "Which backend was measured to be faster?", kTuned},
@@ -60,18 +60,18 @@ const char* VerdictName(Verdict verdict) {
   return "not asked";
 }
 
-void CompleteTrail(Profile profile, Trail* trail) {
-  Trail complete;
+void CompleteDecisionTrace(Profile profile, DecisionTrace* trace) {
+  DecisionTrace complete;
   for (const Rule& rule : kRules) {
     if ((rule.profiles & BitOf(profile)) == 0) {
       continue;
     }
     const auto asked =
-        std::find_if(trail->begin(), trail->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
-    complete.push_back(asked == trail->end() ? RuleStep{rule.name, "", "", Verdict::kNotAsked} : std::move(*asked));
+        std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
+    complete.push_back(asked == trace->end() ? RuleStep{rule.name, "", "", Verdict::kNotAsked} : std::move(*asked));
     complete.back().question = rule.question;
   }
-  *trail = std::move(complete);
+  *trace = std::move(complete);
 }
 
 }  // namespace xla_shmem

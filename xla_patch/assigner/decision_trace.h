@@ -17,22 +17,22 @@ const char* VerdictName(Verdict verdict);  // "not asked", "passed", "DEFAULT", 
 struct RuleStep {
   std::string rule;
   std::string question;
-  std::string saw;  // what the answer rests on, with the numbers; empty if it was not asked
+  std::string evidence;  // what the answer rests on, with the numbers; empty if it was not asked
   Verdict verdict = Verdict::kNotAsked;
 };
-using Trail = std::vector<RuleStep>;
+using DecisionTrace = std::vector<RuleStep>;
 
-// Notes a rule where somebody wants the trail; `saw` is called, and anything allocated, only then.
-template <typename Saw>
-void Note(Trail* trail, const char* rule, Verdict verdict, Saw saw) {
-  if (trail != nullptr) {
-    trail->push_back({rule, "", saw(), verdict});
+// Notes a rule where somebody wants the trace; `evidence` is called, and anything allocated, only then.
+template <typename Evidence>
+void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evidence) {
+  if (trace != nullptr) {
+    trace->push_back({rule, "", evidence(), verdict});
   }
 }
 
 // Puts the rules of the profile in the order in which they are asked, with their questions and with those that nobody
 // got to.
-void CompleteTrail(Profile profile, Trail* trail);
+void CompleteDecisionTrace(Profile profile, DecisionTrace* trace);
 
 }  // namespace xla_shmem
 

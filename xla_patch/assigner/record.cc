@@ -25,9 +25,10 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
   return record;
 }
 
-void Settle(const CollectiveSpec& spec, const Topology& topology, const Options& options, const Transport& transport,
-            const std::string& obstacle, CollectiveRecord* record, Trail* trail) {
-  const Decision decision = Decide(spec, topology, options, trail);
+void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                     const Transport& transport, const std::string& obstacle, CollectiveRecord* record,
+                     DecisionTrace* trace) {
+  const Decision decision = Decide(spec, topology, options, trace);
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
@@ -39,14 +40,14 @@ void Settle(const CollectiveSpec& spec, const Topology& topology, const Options&
     if (is_vetoed) {
       record->lowered = BackendName(Backend::kDefault);
     }
-    Note(trail, blocks ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
+    Note(trace, blocks ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
     if (!blocks && obstacle.empty()) {
-      Note(trail, "form", Verdict::kPassed, [] { return std::string("nothing stands against it"); });
+      Note(trace, "form", Verdict::kPassed, [] { return std::string("nothing stands against it"); });
     }
   }
-  if (trail != nullptr) {
-    CompleteTrail(options.profile, trail);
+  if (trace != nullptr) {
+    CompleteDecisionTrace(options.profile, trace);
   }
 }
 

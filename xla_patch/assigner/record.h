@@ -59,9 +59,10 @@ using Attributes = std::map<std::string, std::string>;
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
 // Decides, and writes into `record` what was decided and what is lowered. `obstacle` is why the form of the instruction
-// cannot be lowered whatever the transport, or "". `trail`, if there is one, gets all rules and vetoes.
-void Settle(const CollectiveSpec& spec, const Topology& topology, const Options& options, const Transport& transport,
-            const std::string& obstacle, CollectiveRecord* record, Trail* trail = nullptr);
+// cannot be lowered whatever the transport, or "". `trace`, if there is one, gets all rules and vetoes.
+void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                     const Transport& transport, const std::string& obstacle, CollectiveRecord* record,
+                     DecisionTrace* trace = nullptr);
 
 // Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is
 // missing alone.

@@ -19,7 +19,7 @@
 
 namespace xla_shmem {
 
-// A cudaStream_t on GPU, a host::Stream* on CPU. Opaque to everybody but the table.
+// A cudaStream_t on GPU, a shm::Stream* on CPU. Opaque to everybody but the table.
 using StreamHandle = void*;
 
 // nvshmemx_signal_op_t (device_host_transport/nvshmem_common_transport.h).

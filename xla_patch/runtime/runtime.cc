@@ -20,13 +20,13 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
     *error = "this process has created its segment already";
     return false;
   }
-  if (!host::JobKey::Parse(job_key_hex, &job_key_)) {
+  if (!shm::JobKey::Parse(job_key_hex, &job_key_)) {
     *error = "the job key \"" + job_key_hex + "\" is not 32 lower-case hex digits";
     return false;
   }
-  host::SweepStale();
+  shm::SweepStale();
   process_ = process;
-  segment_ = host::Segment::Create(job_key_, process, bytes, error);
+  segment_ = shm::Segment::Create(job_key_, process, bytes, error);
   own_segment_ = segment_.get();
   if (segment_ == nullptr) return false;
   // Not from Python's atexit, which runs before JAX's shutdown barrier: a rank that is done early would take the name
@@ -38,7 +38,7 @@ bool Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t 
 
 std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& options,
                                                 const std::vector<int>& processes, const std::vector<int>& local_pes) {
-  if (options.statistics || !options.trace_file.empty()) host::MeasureMoves();
+  if (options.statistics || !options.trace_file.empty()) shm::EnableCopyTimer();
   std::vector<std::string> troubles = observer_.Start(options, process_, processes, local_pes);
   // After JAX's shutdown barrier, like the segment's name.
   std::atexit([] { Runtime::Get().CloseObserver(); });
@@ -54,24 +54,24 @@ bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, st
   }
   uint32_t reachable = 0;
   for (bool process : layout.process_reachable) reachable += process;
-  std::vector<std::unique_ptr<host::Segment>> segments(layout.processes);
+  std::vector<std::unique_ptr<shm::Segment>> segments(layout.processes);
   for (int process = 0; process < layout.processes; ++process) {
     if (process == process_ || !layout.process_reachable[process]) continue;
-    segments[process] = host::Segment::Attach(job_key_, process, error);
+    segments[process] = shm::Segment::Attach(job_key_, process, error);
     if (segments[process] == nullptr) return false;
   }
   segments[process_] = std::move(segment_);
   for (auto& segment : segments) {
     if (segment != nullptr) segment->NoteAttached(reachable);
   }
-  heap_ = host::Heap::Create(std::move(segments), layout.process_of_pe, process_, error);
+  heap_ = shm::Heap::Create(std::move(segments), layout.process_of_pe, process_, error);
   if (heap_ == nullptr) return false;
   layout_ = layout;
-  if (options.single_copy == host::SingleCopy::kOff) host::PermitReaders(false);
+  if (options.single_copy == shm::SingleCopy::kOff) shm::PermitReaders(false);
   pes_ = LocalPes::Create({options.single_copy, options.huge_pages}, heap_.get(), error);
   if (pes_ == nullptr) return false;
   for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
-  engine_ = std::make_unique<host::ProgressEngine>(heap_.get(), options.spin, options.deadline);
+  engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);
   connected_.store(true, std::memory_order_release);
   return true;
 }

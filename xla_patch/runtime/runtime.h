@@ -40,7 +40,7 @@ struct JobLayout {
 struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
-  host::SingleCopy single_copy = host::SingleCopy::kAuto;
+  shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
   bool huge_pages = false;  // large messages' memory is moved there
 };
 
@@ -67,7 +67,7 @@ class Runtime {
   int64_t topology_fingerprint() const { return layout_.topology_fingerprint; }
   // The local PE of a device, or nullptr if it is not one of this process.
   const PeContext* ContextOfDevice(int64_t device_id) const;
-  host::ProgressEngine& engine() { return *engine_; }
+  shm::ProgressEngine& engine() { return *engine_; }
   ExecutionCounter& executions() { return executions_; }
   observe::Observer& observer() { return observer_; }
 
@@ -79,14 +79,14 @@ class Runtime {
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
   std::function<std::string()> connect_hook_;
-  host::JobKey job_key_{};
+  shm::JobKey job_key_{};
   int process_ = 0;
-  std::unique_ptr<host::Segment> segment_;  // until Connect moves it into heap_
-  host::Segment* own_segment_ = nullptr;
+  std::unique_ptr<shm::Segment> segment_;  // until Connect moves it into heap_
+  shm::Segment* own_segment_ = nullptr;
   pid_t creator_ = 0;  // of own_segment_
   JobLayout layout_;
-  std::unique_ptr<host::Heap> heap_;
-  std::unique_ptr<host::ProgressEngine> engine_;
+  std::unique_ptr<shm::Heap> heap_;
+  std::unique_ptr<shm::ProgressEngine> engine_;
   std::unique_ptr<LocalPes> pes_;
   std::unordered_map<int64_t, const PeContext*> context_of_device_;
   ExecutionCounter executions_;

@@ -8,7 +8,7 @@
 #include <emmintrin.h>
 #endif
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // Less than any glibc uses `rep movsb` for.
@@ -41,7 +41,7 @@ void CopyByVectors(char* to, const char* from, size_t bytes) {
 
 void Copy(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
-  if (bytes >= kLeastBytes && IsAskew(to, from)) {
+  if (bytes >= kLeastBytes && Is4kAliased(to, from)) {
     CopyByVectors<Store>(static_cast<char*>(to), static_cast<const char*>(from), bytes);
     return;
   }
@@ -60,4 +60,4 @@ void CopyPastCaches(void* to, const void* from, size_t bytes) {
 #endif
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

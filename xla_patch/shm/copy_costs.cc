@@ -17,7 +17,7 @@
 
 #include "xla_patch/shm/huge_pages.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 using Nanoseconds = std::chrono::nanoseconds;
@@ -155,4 +155,4 @@ bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
   return is_permitted;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -9,7 +9,7 @@
 #include <chrono>
 #include <cstddef>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 struct CopyCosts {
   // Processor time, least of 20 turns.
@@ -24,6 +24,6 @@ enum class Pages { kSmall, kHuge };
 // memory, no such pages, no thread, or the kernel does not let us.
 bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs);
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_COPY_COSTS_H_

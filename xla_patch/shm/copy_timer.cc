@@ -3,7 +3,7 @@
 #include <atomic>
 #include <chrono>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 std::atomic<bool> measured{false};
@@ -17,18 +17,19 @@ uint64_t Now() {
 
 }  // namespace
 
-void MeasureMoves() { measured.store(true, std::memory_order_relaxed); }
+void EnableCopyTimer() { measured.store(true, std::memory_order_relaxed); }
 
-uint64_t MovedNanoseconds() { return moved_ns; }
+uint64_t CopiedNanoseconds() { return moved_ns; }
 
-Move::Move() : outermost_(measured.load(std::memory_order_relaxed) && !moving), start_ns_(outermost_ ? Now() : 0) {
+ScopedCopyTimer::ScopedCopyTimer()
+    : outermost_(measured.load(std::memory_order_relaxed) && !moving), start_ns_(outermost_ ? Now() : 0) {
   if (outermost_) moving = true;
 }
 
-Move::~Move() {
+ScopedCopyTimer::~ScopedCopyTimer() {
   if (!outermost_) return;
   moved_ns += Now() - start_ns_;
   moving = false;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -4,27 +4,27 @@
 
 #include <cstdint>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 // For the whole process, before any transfer. Off by default: a clock is read before and after every copy.
-void MeasureMoves();
+void EnableCopyTimer();
 
 // Of the calling thread, since it started.
-uint64_t MovedNanoseconds();
+uint64_t CopiedNanoseconds();
 
 // Counts its scope as moving data. Nested ones count once.
-class Move {
+class ScopedCopyTimer {
  public:
-  Move();
-  ~Move();
-  Move(const Move&) = delete;
-  Move& operator=(const Move&) = delete;
+  ScopedCopyTimer();
+  ~ScopedCopyTimer();
+  ScopedCopyTimer(const ScopedCopyTimer&) = delete;
+  ScopedCopyTimer& operator=(const ScopedCopyTimer&) = delete;
 
  private:
   const bool outermost_;
   const uint64_t start_ns_;
 };
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_COPY_TIMER_H_

@@ -16,10 +16,10 @@
 #include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/shm/huge_pages.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
-using Outcome = DirectReader::Outcome;
+using Outcome = CrossMemoryReader::Outcome;
 
 constexpr size_t kSmallPagesProbe = 512 << 10;
 
@@ -80,7 +80,7 @@ DirectReads ReadsOfOthers(SingleCopy single_copy) {
 
 }  // namespace
 
-DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
+CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
   std::map<int, bool> permitted;         // by process
   std::optional<DirectReads> of_others;  // once somebody is there to read
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
@@ -97,8 +97,8 @@ DirectReader::DirectReader(const Heap* heap, SingleCopy single_copy) : heap_(hea
   }
 }
 
-Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
-  const Move move;
+Outcome CrossMemoryReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
+  const ScopedCopyTimer timer;
   if (heap_->IsLocal(pe)) {
     for (size_t i = 0; i < count; ++i) Copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
     return Outcome::kDone;
@@ -110,4 +110,4 @@ Outcome DirectReader::Read(int pe, const DirectPiece* pieces, size_t count) cons
   return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -13,7 +13,7 @@
 
 #include "xla_patch/shm/heap.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 enum class SingleCopy {
   kAuto,       // where permitted and faster
@@ -31,7 +31,7 @@ struct DirectPiece {
   size_t bytes;
 };
 
-class DirectReader {
+class CrossMemoryReader {
  public:
   enum class Outcome {
     kDone,
@@ -39,7 +39,7 @@ class DirectReader {
     kGone,     // the process has exited or given up: they will never come
   };
 
-  DirectReader(const Heap* heap, SingleCopy single_copy);
+  CrossMemoryReader(const Heap* heap, SingleCopy single_copy);
 
   // Which messages from `pe` are to be read out of its memory.
   DirectReads Reads(int pe) const { return reads_[pe]; }
@@ -51,6 +51,6 @@ class DirectReader {
   std::vector<DirectReads> reads_;  // by PE
 };
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_

@@ -7,7 +7,7 @@
 
 #include <climits>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // Shared futex (not FUTEX_PRIVATE_FLAG): the word lies in memory that several processes map.
@@ -56,4 +56,4 @@ void CpuRelax() {
 #endif
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -11,7 +11,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 // Lives in shared memory, one a process. Both words are written by every process of the job.
 struct alignas(64) Doorbell {
@@ -32,6 +32,6 @@ void FinishSleep(Doorbell& bell);
 // One turn of a polite busy wait.
 void CpuRelax();
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_FUTEX_H_

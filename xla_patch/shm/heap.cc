@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 constexpr size_t kMinimumHeapBytes = 256 << 10;
@@ -81,11 +81,11 @@ std::string Heap::FailureText() const {
   return "";
 }
 
-bool Heap::IsCrowded() const {
+bool Heap::IsOversubscribed() const {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return false;
   const int given = CPU_COUNT(&processors);
   return ReachableProcesses() > (given == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : given);
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

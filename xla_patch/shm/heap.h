@@ -17,7 +17,7 @@
 #include "xla_patch/shm/futex.h"
 #include "xla_patch/shm/segment.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 class Heap {
  public:
@@ -46,7 +46,7 @@ class Heap {
 
   // Whether these are more than the processors that they may run on. A process that has been given one processor of
   // several, as launchers do, shares it with none of the others.
-  bool IsCrowded() const;
+  bool IsOversubscribed() const;
 
   char* base(int pe) const { return homes_[pe].base; }
   // Address on `pe` of the symmetric object at `address`, which lies in the heap of a local PE.
@@ -88,6 +88,6 @@ class Heap {
   size_t allocated_ = 0;
 };
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_HEAP_H_

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <string>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // PAGEMAP_SCAN of <linux/fs.h>, which older headers do not have.
@@ -79,4 +79,4 @@ bool HugePages::Hold(const void* memory, size_t bytes) {
   return buffer.is_huge;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <mutex>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 inline constexpr size_t kHugePageBytes = 2 << 20;
 
@@ -57,6 +57,6 @@ class HugePages {
   std::array<Buffer, 1021> buffers_;  // by address; a newcomer takes the place of whoever is there
 };
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_HUGE_PAGES_H_

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // The number that a file begins with ("32768K"); 0 if there is none.
@@ -34,7 +34,7 @@ size_t ProcessorsIn(const std::string& path) {
 
 }  // namespace
 
-size_t CacheShare(int pes, const std::string& caches) {
+size_t LlcShare(int pes, const std::string& caches) {
   std::string last;
   size_t last_level = 0;
   for (int index = 0;; ++index) {
@@ -50,4 +50,4 @@ size_t CacheShare(int pes, const std::string& caches) {
   return (kib << 10) / std::max<size_t>(sharing, 1);
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

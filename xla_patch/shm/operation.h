@@ -15,7 +15,7 @@ class Operation {
   virtual bool moved() const { return false; }
   // From here on Poll may come late, after a sleep: whatever peers may need of this operation has to be published in
   // the next Poll at the latest.
-  virtual void Settle() {}
+  virtual void OnSubmit() {}
   // One sentence on what is waited for, counters seen and expected included: the text of a deadline error.
   virtual std::string Describe() const = 0;
   // True if this operation, looked at now, cannot finish unless `pe` does something more. Asked about PEs whose process

@@ -7,7 +7,7 @@
 #include <iterator>
 #include <utility>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 // How often a sleeping poller looks at deadlines and at the lives of other processes.
@@ -42,7 +42,7 @@ class PoliteWait {
 // likely waits for one.
 int BusyTurns(const Heap& heap) {
   constexpr int kWithRoom = 64, kCrowded = 2;
-  return heap.IsCrowded() ? kCrowded : kWithRoom;
+  return heap.IsOversubscribed() ? kCrowded : kWithRoom;
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
 
 void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion completion) {
   bool ring = false;
-  operation->Settle();
+  operation->OnSubmit();
   {
     std::lock_guard<std::mutex> lock(mutex_);
     arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, ""});
@@ -291,4 +291,4 @@ void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
   FinishSleep(bell);
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

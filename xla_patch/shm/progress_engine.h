@@ -23,7 +23,7 @@
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/operation.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 class ProgressEngine {
  public:
@@ -98,6 +98,6 @@ class ProgressEngine {
   Clock::time_point next_check_ = Clock::now();
 };
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_PROGRESS_ENGINE_H_

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 namespace {
 
 constexpr char kNamePrefix[] = "xla_shmem.";
@@ -229,4 +229,4 @@ int SweepStale() {
   return removed;
 }
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm

@@ -21,7 +21,7 @@
 
 #include "xla_patch/shm/futex.h"
 
-namespace xla_shmem::host {
+namespace xla_shmem::shm {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
@@ -99,6 +99,6 @@ void PermitReaders(bool permitted);
 // Start time of `pid` in clock ticks since boot, 0 if there is no such process or it is a zombie.
 uint64_t ProcessStartTime(pid_t pid);
 
-}  // namespace xla_shmem::host
+}  // namespace xla_shmem::shm
 
 #endif  // XLA_SHMEM_SHM_SEGMENT_H_

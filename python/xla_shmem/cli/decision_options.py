@@ -14,9 +14,11 @@ from xla_shmem.inspect.decision_settings import DecisionSettings
 R = TypeVar("R")
 
 _OPTIONS = (
-    click.option("--profile", metavar="blog|domain|tuned", help="Rules.  [default: XLA_SHMEM_PROFILE, or blog]"),
+    click.option(
+        "--profile", metavar="upstream|domain|tuned", help="Rules.  [default: XLA_SHMEM_PROFILE, or upstream]"
+    ),
     click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]"),
-    click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or blog]"),
+    click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or default]"),
     click.option(
         "--tuning", metavar="FILE", help="Table of profile tuned, of any machine.  [default: XLA_SHMEM_TUNING]"
     ),

@@ -43,7 +43,7 @@ from xla_shmem.options import tuning_table as tables
 )
 @click.option("--show", is_flag=True, help="Measure nothing; print what the table decides.")
 @click.option(
-    "--verify", is_flag=True, help="Measure stock, blog and tuned with the table; exit code 1 if tuned is slower."
+    "--verify", is_flag=True, help="Measure stock, upstream and tuned with the table; exit code 1 if tuned is slower."
 )
 @click.option("--json", "json_file", type=click.Path(dir_okay=False, path_type=Path), help="Write what --verify found.")
 @one_sentence_errors
@@ -174,4 +174,4 @@ def _verify(every: Sequence[Plan], path: Path, json_file: Path | None) -> None:
             json_file.write_text(json.dumps(found, indent=1) + "\n")
     click.echo("\n".join(verify.summary(comparisons)))
     if slow := verify.slower(comparisons):
-        raise click.ClickException(f"tuned is slower than the better of stock and blog in {len(slow)} lines.")
+        raise click.ClickException(f"tuned is slower than the better of stock and upstream in {len(slow)} lines.")

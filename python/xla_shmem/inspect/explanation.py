@@ -59,12 +59,12 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         Text.assemble((written["name"], "bold"), f"  {module.input.name}  {module.input.source}"),
         _facts(module, explanation),
     ]
-    if not explanation["trail"]:
+    if not explanation["trace"]:
         lines.append(Text("The module does not say who takes part in it, so the rules cannot be asked again."))
         return Group(*lines)
     lines += [
         Text(),
-        _trail(explanation),
+        _trace(explanation),
         Text(),
         Text.assemble("Decision: ", decided_backend(decided), f" by {decided['rule']}: "),
     ]
@@ -109,18 +109,18 @@ def _abbreviated(members: Sequence[Sequence[int]], most: int = 8) -> str:
     return text + (f" … {len(members)} in all" if len(members) > most else "")
 
 
-def _trail(explanation: _core.Explanation) -> Table:
+def _trace(explanation: _core.Explanation) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for header in ("rule", "asks", "saw", "says"):
+    for header in ("rule", "question", "evidence", "verdict"):
         table.add_column(header, overflow="fold")
-    for step in explanation["trail"]:
+    for step in explanation["trace"]:
         verdict = step["verdict"]
         names_backend = verdict in ("NVSHMEM", "DEFAULT")
         style = "dim" if verdict == "not asked" else ""
         table.add_row(
             Text(step["rule"], style=style),
             Text(step["question"], style=style),
-            Text(step["saw"]),
+            Text(step["evidence"]),
             styled_backend(verdict) if names_backend else Text(verdict, style=style),
         )
     return table

@@ -30,9 +30,9 @@ class Options:
     """The values in force.
 
     Attributes:
-      profile: ``"blog"``, ``"domain"`` or ``"tuned"``.
+      profile: ``"upstream"``, ``"domain"`` or ``"tuned"``.
       threshold: bytes; NO_THRESHOLD for ``none``.
-      ops: (op, limit in bytes or None) of each listed op; empty for ``"blog"``.
+      ops: (op, limit in bytes or None) of each listed op; empty for ``"default"``.
       tuning: the table that profile ``"tuned"`` goes by; None for other profiles, which read no file.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
       heap_size: bytes per process; None means ``auto``.
@@ -72,7 +72,7 @@ class Options:
     def decision_key(self) -> str:
         """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
         domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
-        ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "blog"
+        ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "default"
         key = f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
         return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
 

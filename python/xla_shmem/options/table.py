@@ -38,28 +38,28 @@ class Option:
 TABLE: tuple[Option, ...] = (
     Option(
         "profile",
-        "blog",
-        "`blog`, `domain`, `tuned`",
-        "Rules that choose the backend: `blog` as the public write-up describes them, `domain` asks of each "
+        "upstream",
+        "`upstream`, `domain`, `tuned`",
+        "Rules that choose the backend: `upstream` decides as XLA itself did, `domain` asks of each "
         "group by itself that it lies in one NVLink domain, `tuned` asks the same and then takes whichever backend "
         "`xla-shmem tune` has measured to be faster.",
-        one_of("blog", "domain", "tuned"),
+        one_of("upstream", "domain", "tuned", upstream="upstream"),
     ),
     Option(
         "threshold",
         "16MiB",
         "bytes: `16MiB`, `4K`, `65536`; `none`",
         "All-reduces whose result is this large or larger stay on the default backend, unless `XLA_SHMEM_OPS` gives "
-        "them a limit of their own; other ops have no limit. Profile `tuned` has no use for it.",
+        "them a limit of their own; other ops have no limit. Ignored by profile `tuned`.",
         threshold,
     ),
     Option(
         "ops",
-        "blog",
-        "`blog`, `all`, or a list: `all-reduce<16MiB,all-gather`",
-        "Collectives that may leave the default backend: `blog` all-reduce and collective-permute, `all` also "
+        "default",
+        "`default`, `all`, or a list: `all-reduce<16MiB,all-gather`",
+        "Collectives that may leave the default backend: `default` all-reduce and collective-permute, `all` also "
         "all-gather, reduce-scatter, all-to-all and collective-broadcast, a list just these, each with a limit to the "
-        "bytes of its result if one is given. With profile `tuned`, `blog` stands for all that were measured. "
+        "bytes of its result if one is given. With profile `tuned`, `default` stands for all that were measured. "
         "What a platform does not carry (on GPU: all but the first two) stays "
         "where it is.",
         ops,

@@ -55,7 +55,7 @@ def threshold(text: str) -> int:
 def _op(text: str) -> tuple[str, int | None]:
     name, limited, limit = (part.strip() for part in text.partition("<"))
     if name not in OPS:
-        raise ValueError(f"'blog', 'all' or a list such as all-reduce<16MiB,all-gather out of {', '.join(OPS)}")
+        raise ValueError(f"'default', 'all' or a list such as all-reduce<16MiB,all-gather out of {', '.join(OPS)}")
     try:
         return name, parse_size(limit) if limited else None
     except ValueError as error:
@@ -63,9 +63,9 @@ def _op(text: str) -> tuple[str, int | None]:
 
 
 def ops(text: str) -> tuple[tuple[str, int | None], ...]:
-    """Returns (op, limit in bytes or None) of each listed op, in the order of OPS; nothing for ``blog``."""
+    """Returns (op, limit in bytes or None) of each listed op, in the order of OPS; nothing for ``default``."""
     name = text.strip().lower()
-    if name == "blog":
+    if name in ("default", "blog"):  # "blog" is the name before release 0.2
         return ()
     listed = [_op(part) for part in (",".join(OPS) if name == "all" else name).split(",")]
     names = [op for op, _ in listed]
@@ -86,12 +86,16 @@ def heap_size(text: str) -> int | None:
     return size
 
 
-def one_of(*allowed: str) -> Callable[[str], str]:
+def one_of(*allowed: str, **aliases: str) -> Callable[[str], str]:
+    """Returns a reader of the allowed words. ``aliases``: a former name → the word that it stands for."""
+
     def parse(text: str) -> str:
-        if text.strip().lower() not in allowed:
+        word = text.strip().lower()
+        word = aliases.get(word, word)
+        if word not in allowed:
             *names, last = (f"'{value}'" for value in allowed)
             raise ValueError(f"{', '.join(names)} or {last}")
-        return text.strip().lower()
+        return word
 
     return parse
 

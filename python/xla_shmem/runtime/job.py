@@ -1,9 +1,10 @@
 """Bring this process into the job: a segment, an agreement that all can take part, and the map of devices to PEs.
 
-Two steps (xla_patch/runtime/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend exists:
-it creates the segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job only comes
-up once every process has reached that point, so when `topology` runs later, whatever is missing from the store will
-never come. That makes the decision "can we lower at all" the same in all processes without another barrier.
+Two steps (xla_patch/runtime/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend
+exists: it creates the segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job
+only comes up once every process has reached that point, so when `topology` runs later, whatever is missing from the
+store will never come. That makes the decision "can we lower at all" the same in all processes without another
+barrier.
 """
 
 from __future__ import annotations

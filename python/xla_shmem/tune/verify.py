@@ -1,7 +1,7 @@
-"""Holds profile `tuned` against what it has to choose from: stock JAX, and profile `blog`, in turns.
+"""Holds profile `tuned` against what it has to choose from: stock JAX, and profile `upstream`, in turns.
 
-`blog` and `tuned` are jobs of their own, with their rules in the environment as a user would set them; stock runs in
-the first. Where `tuned` compiles to the same backend as the better of the two, its program is the same, and what the
+`upstream` and `tuned` are jobs of their own, with their rules in the environment as a user would set them; stock runs
+in the first. Where `tuned` compiles to the same backend as the better of the two, its program is the same, and what the
 times differ by is this run's noise. Where it chose otherwise it has to be no slower by the comparison that the pass
 itself makes of two backends.
 """
@@ -41,7 +41,7 @@ class Comparison:
     group: int
     bytes: int
     stock_us: float | None
-    blog_us: float | None
+    upstream_us: float | None
     tuned_us: float
     backend: str
     ratio: float
@@ -49,14 +49,14 @@ class Comparison:
 
     def line(self) -> str:
         """The line as text."""
-        us = ("" if time is None else f"{time:.2f}" for time in (self.stock_us, self.blog_us, self.tuned_us))
+        us = ("" if time is None else f"{time:.2f}" for time in (self.stock_us, self.upstream_us, self.tuned_us))
         row = (self.op, self.dtype, self.group, self.bytes, *us, self.backend, f"{self.ratio:.2f}", self.verdict)
         return "  " + _COLUMNS.format(*row)
 
 
 def heading() -> str:
     """The columns of `Comparison.line`."""
-    names = ("op", "type", "group", "bytes", "stock (µs)", "blog (µs)", "tuned (µs)", "choice", "ratio", "verdict")
+    names = ("op", "type", "group", "bytes", "stock (µs)", "upstream (µs)", "tuned (µs)", "choice", "ratio", "verdict")
     return "# " + _COLUMNS.format(*names)
 
 
@@ -71,18 +71,18 @@ def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
     # An empty variable counts as unset: what a user gets who sets nothing but the profile.
     unset = {"XLA_SHMEM_OPS": "", "XLA_SHMEM_THRESHOLD": ""}
     starts = {
-        "blog": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "blog"}),
+        "upstream": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "upstream"}),
         "tuned": jobs.launched(every[0], {**os.environ, **unset, **tuned}),
     }
     with jobs.connected_jobs(starts, every[0].processes) as running:
-        variants = {"stock": running["blog"], "blog": running["blog"], "tuned": running["tuned"]}
+        variants = {"stock": running["upstream"], "upstream": running["upstream"], "tuned": running["tuned"]}
         for plan in every:
             for row in measure.measure(plan, variants):
                 yield judge(row)
 
 
 def judge(row: Row) -> Comparison:
-    """Returns what a line with the variants `stock`, `blog` and `tuned` says.
+    """Returns what a line with the variants `stock`, `upstream` and `tuned` says.
 
     Raises:
       BenchError: `tuned` did not run the collective.
@@ -99,7 +99,7 @@ def judge(row: Row) -> Comparison:
         group=row.cell.group,
         bytes=row.cell.bytes,
         stock_us=medians.get("stock"),
-        blog_us=medians.get("blog"),
+        upstream_us=medians.get("upstream"),
         tuned_us=medians["tuned"],
         backend=chosen["tuned"],
         ratio=medians["tuned"] / medians[better],
@@ -123,8 +123,8 @@ def summary(comparisons: Sequence[Comparison]) -> list[str]:
     """What it comes to, in sentences."""
     counts = {verdict: sum(one.verdict == verdict for one in comparisons) for verdict in ("same", "faster", "even")}
     lines = [
-        f"# {len(comparisons)} lines: tuned ran what the better of stock and blog ran in {counts['same']}, was faster "
-        f"by a choice of its own in {counts['faster']}, even in {counts['even']}, and slower in "
+        f"# {len(comparisons)} lines: tuned ran what the better of stock and upstream ran in {counts['same']}, was "
+        f"faster by a choice of its own in {counts['faster']}, even in {counts['even']}, and slower in "
         f"{len(slower(comparisons))}."
     ]
     noise = sorted(one.ratio for one in comparisons if one.verdict == "same")

@@ -31,7 +31,7 @@ TEST_CASE("what is explained is what the pass decides, and what it read before i
       CHECK(before[i].decided.rule == result.records[i].rule);
       CHECK(before[i].decided.reason == result.records[i].reason);
       CHECK(before[i].decided.veto == result.records[i].veto);
-      CHECK_FALSE(before[i].trail.empty());
+      CHECK_FALSE(before[i].trace.empty());
     }
     const std::vector<Explanation> after = Explain(result.changed ? result.module : module, options);
     REQUIRE(after.size() == before.size());
@@ -62,7 +62,7 @@ TEST_CASE("a rewritten collective of which the topology has no PE is not guessed
   std::string error;
   REQUIRE(Topology::Create({{0, 0, 0, 0, 0}, {1, 0, 0, 0, 1}}, &small.topology, &error));
   for (const Explanation& explanation : Explain(result.module, small)) {
-    CHECK(explanation.trail.empty());
+    CHECK(explanation.trace.empty());
     CHECK(explanation.decided.reason == explanation.written.reason);
   }
 }

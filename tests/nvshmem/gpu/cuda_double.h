@@ -24,15 +24,15 @@ class CudaDouble {
   ~CudaDouble();
 
   static const gpu::CudaDriver& Driver();
-  // host::Api's calls, usable on streams of a double.
+  // shm::Api's calls, usable on streams of a double.
   static const NvshmemApi& Shmem();
   // Of this thread, null if it has none.
   static gpu::CudaContext CurrentContext();
 
   // The same for callers that know streams only.
   static void BeginCaptureOn(gpu::CudaStream stream);
-  static std::vector<host::Command> EndCaptureOn(gpu::CudaStream stream);
-  static void LaunchOn(gpu::CudaStream stream, const std::vector<host::Command>& graph);
+  static std::vector<shm::Command> EndCaptureOn(gpu::CudaStream stream);
+  static void LaunchOn(gpu::CudaStream stream, const std::vector<shm::Command>& graph);
   static bool SynchronizeStream(gpu::CudaStream stream, double seconds = 20);
 
   // Keeps the device of a stream from running it, for several commands in a row.

@@ -143,7 +143,7 @@ TEST_CASE("A target that never comes is named with operation, PE and execution")
 TEST_CASE("Whose memory nobody has read is told from who has come and does not read") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
-  options.single_copy = host::SingleCopy::kAlways;
+  options.single_copy = shm::SingleCopy::kAlways;
   const size_t bytes = 64 << 10;
   static_assert(bytes >= kLeastDirectBytes);
   {
@@ -175,7 +175,7 @@ TEST_CASE("A small message needs no word from its target") {
 TEST_CASE("A source that stops half way is named with the bytes seen and expected") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
-  options.single_copy = host::SingleCopy::kOff;
+  options.single_copy = shm::SingleCopy::kOff;
   Job job(options);
   PermuteTransfer receiver({5, 3}, 0, {-1, 0}, {6 * kSlotBytes}, Placement::kApart),
       sender({5, 3}, 1, {-1, 0}, {6 * kSlotBytes}, Placement::kApart);

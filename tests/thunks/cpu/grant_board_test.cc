@@ -19,7 +19,7 @@ struct Boards {
     sender = std::make_unique<GrantBoard>(heap.get(), offset, 0);
     receiver = std::make_unique<GrantBoard>(heap.get(), offset, 1);
   }
-  std::unique_ptr<host::Heap> heap;
+  std::unique_ptr<shm::Heap> heap;
   std::unique_ptr<GrantBoard> sender, receiver;
 };
 

@@ -49,11 +49,11 @@ void Check(Job& job, const Groups& groups, Make make) {
 // Jobs whose messages are read directly, and whose messages are staged and whose own parts are copied past the caches.
 template <typename Body>
 void InBothJobs(int n_pes, Body body) {
-  for (const auto single_copy : {host::SingleCopy::kAlways, host::SingleCopy::kOff}) {
+  for (const auto single_copy : {shm::SingleCopy::kAlways, shm::SingleCopy::kOff}) {
     JobOptions options;
     options.n_pes = n_pes;
     options.single_copy = single_copy;
-    if (single_copy == host::SingleCopy::kOff) options.cache_share = 1;
+    if (single_copy == shm::SingleCopy::kOff) options.llc_share = 1;
     Job job(options);
     const size_t before = job.FreeBlocks(0, options.arena_bytes);
     body(job);
@@ -162,7 +162,7 @@ TEST_CASE("A member that never comes is named by every collective") {
     JobOptions options;
     options.n_pes = 3;
     options.deadline = std::chrono::milliseconds(100);
-    options.single_copy = host::SingleCopy::kOff;
+    options.single_copy = shm::SingleCopy::kOff;
     const std::vector<int> group = {2, 0};
     std::vector<std::unique_ptr<Transfer>> transfers;
     transfers.push_back(

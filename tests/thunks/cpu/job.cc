@@ -21,16 +21,16 @@ size_t CountBlocks(SlotPool* pool, size_t bytes) {
 
 Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
 
-Job::Job(const JobOptions& options, std::unique_ptr<host::Heap> heap) : heap_(std::move(heap)) {
+Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std::move(heap)) {
   std::string error;
   pes_ = LocalPes::Create(
-      {options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes, options.cache_share},
+      {options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes, options.llc_share},
       heap_.get(), &error);
   if (pes_ == nullptr) {
     fprintf(stderr, "%s\n", error.c_str());
     abort();
   }
-  engine_ = std::make_unique<host::ProgressEngine>(heap_.get(), options.spin, options.deadline);
+  engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);
 }
 
 Job::~Job() = default;
@@ -39,10 +39,10 @@ size_t Job::HeapBytes(const JobOptions& options) {
   // As much mail as in a large heap.
   const size_t mail = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
   const size_t bytes = mail + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
-  return (bytes + (256 << 10)) / host::kPageBytes * host::kPageBytes;
+  return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
 }
 
-void Job::Start(std::unique_ptr<Operation> operation, host::ProgressEngine::Completion done) {
+void Job::Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done) {
   std::string error;
   if (engine_->TryInline(*operation, &error) || !error.empty()) {
     operation.reset();

@@ -20,9 +20,9 @@ struct JobOptions {
   size_t reserve_bytes = 1 << 20;
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
-  host::SingleCopy single_copy = host::SingleCopy::kAuto;
+  shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
   bool huge_pages = true;
-  size_t cache_share = 0;  // as the system tells
+  size_t llc_share = 0;  // as the system tells
 };
 
 class Job {
@@ -30,18 +30,18 @@ class Job {
   // All PEs live in this process.
   explicit Job(const JobOptions& options = {});
   // The local PEs of `heap`, which HeapBytes(options) were asked for.
-  Job(const JobOptions& options, std::unique_ptr<host::Heap> heap);
+  Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap);
   ~Job();
 
   static size_t HeapBytes(const JobOptions& options);
 
   int n_pes() const { return heap_->n_pes(); }
-  host::Heap& heap() { return *heap_; }
-  host::ProgressEngine& engine() { return *engine_; }
+  shm::Heap& heap() { return *heap_; }
+  shm::ProgressEngine& engine() { return *engine_; }
   const PeContext& context(int pe) const { return *pes_->context(pe); }
 
   // Polls inline, then submits: what an FFI handler does. `done` gets "" or the error.
-  void Start(std::unique_ptr<Operation> operation, host::ProgressEngine::Completion done);
+  void Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done);
   // Start, then wait here. Returns "" or the error.
   std::string Finish(std::unique_ptr<Operation> operation);
 
@@ -50,8 +50,8 @@ class Job {
   size_t FreeReserveBlocks(int pe, size_t bytes);
 
  private:
-  std::unique_ptr<host::Heap> heap_;
-  std::unique_ptr<host::ProgressEngine> engine_;
+  std::unique_ptr<shm::Heap> heap_;
+  std::unique_ptr<shm::ProgressEngine> engine_;
   std::unique_ptr<LocalPes> pes_;
 };
 

@@ -29,7 +29,7 @@ struct Boxes {
     sender->Post(1, mail, key, 64, 64, kind);
     return true;
   }
-  std::unique_ptr<host::Heap> heap;
+  std::unique_ptr<shm::Heap> heap;
   std::unique_ptr<Mailboxes> sender, receiver;
 };
 
@@ -86,10 +86,10 @@ TEST_CASE("Operations that a receiver has not come to leave entries for others")
 
 TEST_CASE("What is asked of a receiver's memory is what that receiver said") {
   Boxes boxes;
-  using host::DirectReads;
+  using shm::DirectReads;
   CHECK(boxes.sender->ReadsDirectly(1) == DirectReads::kNone);
   for (const DirectReads reads : {DirectReads::kAll, DirectReads::kHugePages, DirectReads::kNone}) {
-    boxes.receiver->SayDirect(0, reads);
+    boxes.receiver->AdvertiseDirectReads(0, reads);
     CHECK(boxes.sender->ReadsDirectly(1) == reads);
     CHECK(boxes.receiver->ReadsDirectly(0) == DirectReads::kNone);
   }

@@ -22,11 +22,11 @@ constexpr size_t kBytes = 200000 / 64 * 64;
 std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& message) {
   const Mail mail = context.mail->Claim(1, kKey);
   *reinterpret_cast<uint64_t*>(mail.data) = 16;  // an address that nobody has mapped
-  context.mail->Post(1, mail, kKey, kBytes, kBytes, MailKind::kDirect);
+  context.mail->Post(1, mail, kKey, kBytes, kBytes, MailKind::kCrossMemoryRead);
   while (mail.entry->taken.load() == 0) usleep(100);
   if (mail.entry->taken.load() != kRefused) return "the receiver did not refuse";
   context.mail->Free(mail);
-  if (context.mail->ReadsDirectly(1) != host::DirectReads::kNone) return "the receiver still says that it reads";
+  if (context.mail->ReadsDirectly(1) != shm::DirectReads::kNone) return "the receiver still says that it reads";
   SendChannel channel;
   while (!channel.Open(context, 1, kKey)) usleep(100);
   for (size_t at = 0; at < kBytes; at += channel.slot_bytes()) {
@@ -39,9 +39,9 @@ std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& 
 }
 
 TEST_CASE("A message whose memory cannot be read is refused, granted slots, and arrives through them") {
-  const host::JobKey key = RandomJobKey();
+  const shm::JobKey key = RandomJobKey();
   JobOptions options;
-  options.single_copy = host::SingleCopy::kAlways;
+  options.single_copy = shm::SingleCopy::kAlways;
   ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {
     Job job(options, HeapOfProcesses(group, key, rank, 2, Job::HeapBytes(options)));

@@ -23,7 +23,7 @@ constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 + (64 << 10), kSmalle
 JobOptions Staged(int n_pes = 2) {
   JobOptions options;
   options.n_pes = n_pes;
-  options.single_copy = host::SingleCopy::kOff;
+  options.single_copy = shm::SingleCopy::kOff;
   return options;
 }
 
@@ -66,14 +66,14 @@ TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest
 TEST_CASE("Where PEs share cores a single message gets more slots, if there are as many") {
   Job job(Staged());
   PeContext context = job.context(0);
-  context.is_crowded = true;
+  context.is_oversubscribed = true;
   const auto taken = [&](size_t payload, size_t count) {
     BlockSet set;
     REQUIRE(TakeBlocks(context, payload, count, &set));
     ReturnBlocks(set);
     return set.geometry.num_slots;
   };
-  CHECK(taken(8 << 20, 1) == kCrowdedSlotsInFlight);
+  CHECK(taken(8 << 20, 1) == kOversubscribedSlotsInFlight);
   CHECK(taken(1 << 20, 1) == 9);  // all of it
   CHECK(taken(8 << 20, 2) == kSlotsInFlight);
   LeaveOnly(job, 0, 512 << 10);

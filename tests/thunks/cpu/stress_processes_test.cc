@@ -33,7 +33,7 @@ JobOptions OptionsFor(const StormPlan& plan, int processes) {
   options.n_pes = processes;
   options.reserve_bytes = ReserveFor(plan, processes);
   // Half of the runs read each other's memory, whether that is faster here or not.
-  options.single_copy = plan.seed % 2 == 0 ? host::SingleCopy::kAlways : host::SingleCopy::kOff;
+  options.single_copy = plan.seed % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
   return options;
 }
 
@@ -41,7 +41,7 @@ TEST_CASE("Real processes end a storm with the right bytes and leave nothing in 
           doctest::skip(kBlindToOtherProcesses)) {
   for (int run = 0; run < 4; ++run) {
     const int processes = run < 2 ? 2 : 4;
-    const host::JobKey key = RandomJobKey();
+    const shm::JobKey key = RandomJobKey();
     const StormPlan plan = PlanFor(10 + run, 15);
     ProcessGroup group(processes);
     group.Start([&](int rank) -> std::string {
@@ -60,7 +60,7 @@ TEST_CASE("When a process is killed, the others name operation, PE and process w
   constexpr int kProcesses = 3;
   for (int attempt = 0; attempt < 4; ++attempt) {
     const int victim = attempt % kProcesses;
-    const host::JobKey key = RandomJobKey();
+    const shm::JobKey key = RandomJobKey();
     const StormPlan plan = PlanFor(100 + attempt, 1000000);
     ProcessGroup group(kProcesses);
     group.Start([&](int rank) -> std::string {

@@ -12,9 +12,9 @@ namespace xla_shmem::testing {
 
 GpuJob::GpuJob(const GpuJobOptions& options) {
   const size_t heap_bytes = options.arena_bytes + (512 << 10);
-  heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / host::kPageBytes * host::kPageBytes);
+  heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   std::string error;
-  if (!host::SetHeap(heap_.get()) || !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
+  if (!shm::SetHeap(heap_.get()) || !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
     abort();
   }
   const size_t arena = heap_->Allocate(options.arena_bytes);
@@ -43,7 +43,7 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
   if (options.team_staging_bytes > 0) {
     RunPes(options.n_pes, [&](int number) {
       std::string failure;
-      if (!pes_[number]->teams.Create(host::Api().shmem, &failure)) abort();
+      if (!pes_[number]->teams.Create(shm::Api().shmem, &failure)) abort();
     });
   }
 }
@@ -53,7 +53,7 @@ GpuJob::~GpuJob() {
   for (auto& pe : pes_) pe->transfers.reset();
   for (auto& pe : pes_) pe->watchdog.reset();
   pes_.clear();
-  host::SetHeap(nullptr);
+  shm::SetHeap(nullptr);
 }
 
 bool GpuJob::Synchronize() {

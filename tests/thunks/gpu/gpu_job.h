@@ -45,7 +45,7 @@ class GpuJob {
   bool Synchronize();
 
  private:
-  std::unique_ptr<host::Heap> heap_;
+  std::unique_ptr<shm::Heap> heap_;
   gpu::PairLayout layout_;
   std::vector<std::unique_ptr<Pe>> pes_;
 };

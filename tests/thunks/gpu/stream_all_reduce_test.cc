@@ -74,7 +74,7 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
   for (const auto& group : test.groups) {
     for (const int pe : group) {
       hosts.emplace_back([&, pe] {
-        host::BindPe(pe);
+        shm::BindPe(pe);
         GpuJob::Pe& mine = job.pe(pe);
         const gpu::ScopedContext context(*mine.device);
         StreamAllReduce all_reduce{"module/sum", test.kind, group, test.types, {}};

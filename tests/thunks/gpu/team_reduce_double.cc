@@ -23,13 +23,13 @@ void Enqueue(StreamHandle stream, std::function<void()> function) {
     std::lock_guard<std::mutex> lock(mutex);
     argument = &kept.emplace_back(std::move(function));
   }
-  host::Api().stream.launch_host_func(
+  shm::Api().stream.launch_host_func(
       stream, [](void* call) { (*static_cast<std::function<void()>*>(call))(); }, argument);
 }
 
 template <size_t kType, size_t kOp>
 int ReduceOn(TeamHandle team, void* dest, const void* source, size_t elements, StreamHandle stream) {
-  const NvshmemApi& shmem = host::Api().shmem;
+  const NvshmemApi& shmem = shm::Api().shmem;
   std::vector<const char*> inputs;
   for (int i = 0; i < shmem.team_n_pes(team); ++i) {
     const int pe = shmem.team_translate_pe(team, i, kTeamWorld);

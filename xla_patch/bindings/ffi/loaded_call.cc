@@ -33,12 +33,12 @@ class MeasuredOperation : public Operation {
       : operation_(std::move(operation)), moved_ns_(std::move(moved_ns)) {}
 
   bool Poll() override {
-    const uint64_t before = host::MovedNanoseconds();
+    const uint64_t before = shm::CopiedNanoseconds();
     const bool finished = operation_->Poll();
-    *moved_ns_ += host::MovedNanoseconds() - before;
+    *moved_ns_ += shm::CopiedNanoseconds() - before;
     return finished;
   }
-  void Settle() override { operation_->Settle(); }
+  void OnSubmit() override { operation_->OnSubmit(); }
   std::string Describe() const override { return operation_->Describe(); }
   bool WaitsFor(int pe) const override { return operation_->WaitsFor(pe); }
   void Abandon() override { operation_->Abandon(); }
@@ -69,7 +69,7 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary a
 Outcome Failed(const std::string& text) { return {ToError(text), std::nullopt}; }
 
 Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation) {
-  host::ProgressEngine& engine = Runtime::Get().engine();
+  shm::ProgressEngine& engine = Runtime::Get().engine();
   observe::Observer& observer = Runtime::Get().observer();
   std::shared_ptr<uint64_t> moved_ns;
   if (observer.measures_moves()) {

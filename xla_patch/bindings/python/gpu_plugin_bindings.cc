@@ -91,7 +91,7 @@ void BindGpuPlugin(nb::module_& m) {
          const OpList& ops, const TuningTable* tuning) {
         PassHook::Get().SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, tuning, "gpu"));
       },
-      nb::arg("topology"), nb::arg("transport"), nb::kw_only(), nb::arg("profile") = "blog",
+      nb::arg("topology"), nb::arg("transport"), nb::kw_only(), nb::arg("profile") = "upstream",
       nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(),
       "Sets what the registered pass decides by; arguments as of run_pass. Holds for modules compiled from now on.");
   m.def(

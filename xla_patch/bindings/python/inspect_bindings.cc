@@ -72,11 +72,11 @@ nb::list InspectBytes(const nb::bytes& module) {
 
 nb::dict ToDict(const Explanation& explanation) {
   nb::list steps;
-  for (const RuleStep& step : explanation.trail) {
+  for (const RuleStep& step : explanation.trace) {
     nb::dict dict;
     dict["rule"] = Text(step.rule);
     dict["question"] = Text(step.question);
-    dict["saw"] = Text(step.saw);
+    dict["evidence"] = Text(step.evidence);
     dict["verdict"] = VerdictName(step.verdict);
     steps.append(dict);
   }
@@ -89,7 +89,7 @@ nb::dict ToDict(const Explanation& explanation) {
   nb::dict dict;
   dict["written"] = RecordDict(explanation.written);
   dict["decided"] = RecordDict(explanation.decided);
-  dict["trail"] = steps;
+  dict["trace"] = steps;
   dict["groups"] = groups;
   dict["pairs"] = nb::cast(explanation.pairs);
   return dict;
@@ -127,10 +127,10 @@ void BindInspection(nb::module_& m) {
         "PassResult.records. ValueError if the bytes are not a well-formed module.");
 
   m.def("explain_module", &ExplainBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
-        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
         "What the module says of each of its collectives, what the rules say with these options, and what each rule "
-        "saw: dicts written, decided, trail, groups, pairs, in the order of inspect_module. Arguments and errors as "
+        "saw: dicts written, decided, trace, groups, pairs, in the order of inspect_module. Arguments and errors as "
         "of run_pass.");
 
   m.def("schedule", &ScheduleOfBytes, nb::arg("module"),

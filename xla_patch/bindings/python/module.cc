@@ -69,7 +69,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   RuntimeOptions options;
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
-  options.single_copy = single_copy ? host::SingleCopy::kAuto : host::SingleCopy::kOff;
+  options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
   options.huge_pages = huge_pages;
   std::string error;
   bool connected;

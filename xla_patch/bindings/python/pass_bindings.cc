@@ -27,8 +27,8 @@ using DeviceTuple = std::tuple<int64_t, int32_t, int32_t, int32_t, int32_t>;
 using Reach = std::unordered_map<int64_t, int32_t>;
 
 Profile ParseProfile(const std::string& name) {
-  if (name == "blog") {
-    return Profile::kBlog;
+  if (name == "upstream") {
+    return Profile::kUpstream;
   }
   if (name == "domain") {
     return Profile::kDomain;
@@ -36,7 +36,7 @@ Profile ParseProfile(const std::string& name) {
   if (name == "tuned") {
     return Profile::kTuned;
   }
-  throw nb::value_error(("unknown profile \"" + name + "\": use \"blog\", \"domain\" or \"tuned\"").c_str());
+  throw nb::value_error(("unknown profile \"" + name + "\": use \"upstream\", \"domain\" or \"tuned\"").c_str());
 }
 
 Lowering ParseLowering(const std::string& name) {
@@ -209,10 +209,10 @@ void BindPass(nb::module_& m) {
           "lowered, veto, rule, reason, computation, in_loop, executions, source_file, source_line.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
-        nb::arg("profile") = "blog", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-        "\"blog\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 "
+        "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 "
         "for none. ops: (op, "
         "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for \"tuned\" "
         "all. tuning: what \"tuned\" goes "

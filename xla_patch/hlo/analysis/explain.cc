@@ -105,9 +105,9 @@ bool ExplainModule(std::string_view bytes, const PassOptions& options, std::vect
     const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
-      Settle(spec, options.topology, options.assign, options.transport,
-             is_lowered ? std::string() : hlo::FormVeto(collective, options.lowering), &explanation.decided,
-             &explanation.trail);
+      DecideAndRecord(spec, options.topology, options.assign, options.transport,
+                      is_lowered ? std::string() : hlo::FormVeto(collective, options.lowering), &explanation.decided,
+                      &explanation.trace);
       explanation.groups = std::move(spec.groups);
       explanation.pairs = std::move(spec.pairs);
     }

@@ -18,7 +18,7 @@ namespace xla_shmem {
 struct Explanation {
   CollectiveRecord written;  // as InspectModule lists it
   CollectiveRecord decided;
-  Trail trail;  // empty if it cannot be told who takes part in it
+  DecisionTrace trace;  // empty if it cannot be told who takes part in it
   DeviceGroups groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // of a permute
 };

@@ -35,7 +35,7 @@ class Pass {
 
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
-    Settle(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
+    DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
     if (!IsConsidered(spec.op, options_.assign)) {
       return;
     }

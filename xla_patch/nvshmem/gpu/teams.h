@@ -13,7 +13,7 @@
 
 namespace xla_shmem::gpu {
 
-// Symmetric memory for reductions on teams: operands and results of 16 MiB, the largest all-reduce of profile `blog`.
+// Symmetric memory for reductions on teams: operands and results of 16 MiB, the largest all-reduce of profile `upstream`.
 inline constexpr size_t kTeamStagingBytes = 32 << 20;
 
 class Teams {

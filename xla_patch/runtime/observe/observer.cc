@@ -71,7 +71,7 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
   if (recorder_ == nullptr) return why;
   std::string text = why;
   const std::string strangers =
-      DescribeStrangers(options_.record_directory, processes_, process_, span.pe, span.noted->site);
+      DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.noted->site);
   if (!strangers.empty()) text += "; " + strangers;
   recorder_->Fail(text);
   const std::string& directory = options_.record_directory;

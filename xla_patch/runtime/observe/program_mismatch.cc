@@ -29,8 +29,8 @@ std::vector<int> PesOf(const std::string& bytes) {
 
 }  // namespace
 
-std::string DescribeStrangers(const std::string& directory, const std::vector<int>& processes, int own_process, int pe,
-                              const Site& site) {
+std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
+                                    int pe, const Site& site) {
   std::vector<int> peers;
   for (const std::vector<int>& group : site.groups) {
     if (std::find(group.begin(), group.end(), pe) != group.end()) peers.insert(peers.end(), group.begin(), group.end());

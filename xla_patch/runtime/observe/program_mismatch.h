@@ -11,8 +11,8 @@ namespace xla_shmem::observe {
 
 // Looks in the flight records of the job for members of `pe`'s group whose process has loaded programs, but none with
 // this collective. A sentence that names the first of them, or "".
-std::string DescribeStrangers(const std::string& directory, const std::vector<int>& processes, int own_process, int pe,
-                              const Site& site);
+std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
+                                    int pe, const Site& site);
 
 }  // namespace xla_shmem::observe
 

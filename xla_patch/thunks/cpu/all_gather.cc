@@ -16,7 +16,7 @@ AllGatherOperation::AllGatherOperation(const PeContext* context, AllGatherArgume
     result_bytes.push_back(group.size() * bytes[i]);
     own_parts.push_back(results[i] + me * bytes[i]);
   }
-  CopyAskewOperands(results, result_bytes, own_parts, bytes, &arguments.operands, &copies_);
+  CopyOverlappingOperands(results, result_bytes, own_parts, bytes, &arguments.operands, &copies_);
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t to = (me + step) % group.size(), from = (me + group.size() - step) % group.size();
     Send(group[to], key, PartsOf(operands, bytes, 0));

@@ -26,7 +26,7 @@ AllReduceOperation::AllReduceOperation(const PeContext* context, AllReduceArgume
     : CollectiveOperation(context, "all-reduce", arguments.key, std::move(arguments.name), arguments.group.size()) {
   const auto& results = arguments.results;
   const bool in_place =
-      CopyAskewOperands(results, arguments.bytes, results, arguments.bytes, &arguments.operands, &copies_);
+      CopyOverlappingOperands(results, arguments.bytes, results, arguments.bytes, &arguments.operands, &copies_);
   if (arguments.group.size() == 1) {
     for (size_t i = 0; i < results.size(); ++i) CopyHere(arguments.operands[i], results[i], arguments.bytes[i]);
   } else if (PaddedBytes(arguments.bytes) <= OneShotLimitBytes(arguments.group.size())) {
@@ -41,7 +41,7 @@ void AllReduceOperation::OneShot(const AllReduceArguments& arguments, bool in_pl
   const size_t me = IndexIn(group);
   for (size_t step = 1; step < group.size(); ++step) {
     Send(group[(me + step) % group.size()], key, PartsOf(operands, bytes, 0), Source::kOperands,
-         Outgoing::Fate::kPiecewise);
+         MessageSender::Fate::kPiecewise);
   }
   ReduceFrom(group, key, Reducer(reduction, types, me, PartsOf(operands, bytes, 0), PartsOf(results, bytes, 0)),
              in_place);
@@ -55,13 +55,13 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
   for (int step = 1; step < members; ++step) {
     const size_t peer = (me + step) % members;
     const std::vector<ByteRange> part = PartOfBuffers(bytes, static_cast<int>(peer), members);
-    Send(group[peer], key, RangesOf(operands, part), Source::kOperands, Outgoing::Fate::kPiecewise);
+    Send(group[peer], key, RangesOf(operands, part), Source::kOperands, MessageSender::Fate::kPiecewise);
     // In place this overwrites what we have sent to the peer, as far as it has reduced it.
     Receive(group[peer], SecondMessage(key), RangesOf(results, part));
   }
   for (int step = 1; step < members; ++step) {
     Send(group[(me + step) % members], SecondMessage(key), RangesOf(results, mine), Source::kReduced,
-         Outgoing::Fate::kPiecewise);
+         MessageSender::Fate::kPiecewise);
   }
   std::vector<ElementType> types_of_mine;
   types_of_mine.reserve(mine.size());

@@ -19,7 +19,7 @@ AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments
     results.insert(results.end(), results_of[member].begin(), results_of[member].end());
     sizes.insert(sizes.end(), bytes.begin(), bytes.end());
   }
-  const bool in_place = CopyAskewOperands(results, sizes, results, sizes, &operands, &copies_);
+  const bool in_place = CopyOverlappingOperands(results, sizes, results, sizes, &operands, &copies_);
   auto with = [&](const auto& pointers, size_t member) {
     Spans spans(buffers);
     for (size_t i = 0; i < buffers; ++i) spans.Add(pointers[member * buffers + i], bytes[i]);
@@ -29,7 +29,7 @@ AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t peer = (me + step) % group.size();
     Send(group[peer], key, with(operands, peer), Source::kOperands,
-         in_place ? Outgoing::Fate::kOverwritten : Outgoing::Fate::kKept);
+         in_place ? MessageSender::Fate::kOverwritten : MessageSender::Fate::kKept);
     Receive(group[peer], key, with(results, peer), in_place ? static_cast<int>(step) - 1 : -1);
   }
   for (size_t i = me * buffers; i < (me + 1) * buffers; ++i) CopyHere(operands[i], results[i], sizes[i]);

@@ -41,8 +41,8 @@ bool TakeFrom(SlotPool* pool, const Geometry& geometry, size_t count, BlockSet* 
 }  // namespace
 
 bool TakeBlocks(const PeContext& context, size_t payload, size_t count, BlockSet* set) {
-  if (context.is_crowded && count == 1 &&
-      TakeFrom(context.slots, Preferred(payload, kCrowdedSlotsInFlight), count, set)) {
+  if (context.is_oversubscribed && count == 1 &&
+      TakeFrom(context.slots, Preferred(payload, kOversubscribedSlotsInFlight), count, set)) {
     return true;
   }
   const Geometry preferred = Preferred(payload, kSlotsInFlight);

@@ -33,7 +33,7 @@ inline constexpr uint32_t kSlotsInFlight = 4;
 // Of an operation with one message, where its two ends share a core: each turn of a PE on it then moves four times as
 // much, and a permute of 1 to 16 MiB by four processes on two cores takes 13 to 42 % less. Operations with several
 // messages were not faster for it (docs/performance.md).
-inline constexpr uint32_t kCrowdedSlotsInFlight = 16;
+inline constexpr uint32_t kOversubscribedSlotsInFlight = 16;
 // The signal of a block has a cache line of its own, in front of the slots.
 inline constexpr size_t kSignalLine = 64;
 

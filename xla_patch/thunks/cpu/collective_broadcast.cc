@@ -16,7 +16,7 @@ CollectiveBroadcastOperation::CollectiveBroadcastOperation(const PeContext* cont
   } else if (group[0] != context->pe) {
     Receive(group[0], key, PartsOf(results, bytes, 0));
   } else {
-    CopyAskewOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
+    CopyOverlappingOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
     for (size_t member = 1; member < group.size(); ++member) Send(group[member], key, PartsOf(operands, bytes, 0));
     for (size_t i = 0; i < results.size(); ++i) CopyHere(operands[i], results[i], bytes[i]);
   }

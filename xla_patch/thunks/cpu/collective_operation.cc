@@ -14,7 +14,7 @@ namespace {
 
 // So many polls without an answer, a microsecond or two, and a message that was expected in a mailbox is granted a
 // block as well: its sender may have found the mailbox full.
-constexpr int kPatience = 64;
+constexpr int kGrantDelayPolls = 64;
 
 }  // namespace
 
@@ -26,16 +26,16 @@ size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
   return static_cast<size_t>(std::find(group.begin(), group.end(), context_->pe) - group.begin());
 }
 
-void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, Outgoing::Fate fate) {
+void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, MessageSender::Fate fate) {
   if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
   if (sends_.empty()) sends_.reserve(members_);
-  sends_.push_back({Outgoing(pe, key, std::move(memory), fate), source});
+  sends_.push_back({MessageSender(pe, key, std::move(memory), fate), source});
 }
 
 void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int behind) {
   bytes_ = std::max(bytes_, memory.total());
   if (receives_.empty()) receives_.reserve(members_);
-  receives_.push_back({Incoming(pe, key, std::move(memory)), behind});
+  receives_.push_back({MessageReceiver(pe, key, std::move(memory)), behind});
 }
 
 void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer,
@@ -44,7 +44,7 @@ void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const Messag
   reduced_over_sends_ = over_sends;
   reducer_->contributions().reserve(group.size() - 1);
   for (int pe : group) {
-    if (pe != context_->pe) reducer_->contributions().push_back({Incoming(pe, key, reducer_->result())});
+    if (pe != context_->pe) reducer_->contributions().push_back({MessageReceiver(pe, key, reducer_->result())});
   }
 }
 
@@ -64,8 +64,8 @@ bool CollectiveOperation::Poll() {
     Finish();
     return true;
   }
-  if (++polls_ >= kPatience) patient_ = false;
-  if (!patient_ || SomeNeedGrants()) OpenGrants();
+  if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
+  if (!defer_grants_ || SomeNeedGrants()) OpenGrants();
   return false;
 }
 
@@ -76,8 +76,8 @@ bool CollectiveOperation::RunLocalCopies() {
   size_t written = reducer_.has_value() ? reducer_->total() : 0;
   for (const Receiving& receiving : receives_) written += receiving.message.total();
   for (const LocalCopy& copy : local_copies_) written += copy.bytes;
-  const auto copy_bytes = written >= context_->cache_share ? host::CopyPastCaches : host::Copy;
-  const host::Move move;
+  const auto copy_bytes = written >= context_->llc_share ? shm::CopyPastCaches : shm::Copy;
+  const shm::ScopedCopyTimer timer;
   for (const LocalCopy& copy : local_copies_) {
     if (copy.from == nullptr) {
       memset(copy.to, 0, copy.bytes);
@@ -124,7 +124,7 @@ void CollectiveOperation::Finish() {
   for (const BlockSet& set : blocks_) ReturnBlocks(set);
 }
 
-void CollectiveOperation::ForEachIncoming(const std::function<void(const Incoming&)>& visit) const {
+void CollectiveOperation::ForEachIncoming(const std::function<void(const MessageReceiver&)>& visit) const {
   for (const Receiving& receiving : receives_) visit(receiving.message);
   if (!reducer_.has_value()) return;
   for (const auto& contribution : reducer_->contributions()) visit(contribution.message);
@@ -139,7 +139,7 @@ bool CollectiveOperation::SomeNeedGrants() const {
 
 void CollectiveOperation::OpenGrants() {
   size_t count = 0, largest = 0;
-  ForEachIncoming([&](const Incoming& message) {
+  ForEachIncoming([&](const MessageReceiver& message) {
     if (!message.MayNeedGrant()) return;
     ++count;
     largest = std::max(largest, message.total());
@@ -150,7 +150,7 @@ void CollectiveOperation::OpenGrants() {
   short_of_blocks_ = !TakeBlocks(*context_, largest, count, &set);
   if (short_of_blocks_) return;
   size_t block = 0;
-  auto grant = [&](Incoming& message) {
+  auto grant = [&](MessageReceiver& message) {
     if (message.MayNeedGrant()) message.Grant(*context_, set.blocks[block++], set.geometry);
   };
   for (Receiving& receiving : receives_) grant(receiving.message);
@@ -169,7 +169,7 @@ std::string CollectiveOperation::Describe() const {
   for (const Sending& sending : sends_) {
     if (sending.message.Answered()) arrived.insert(sending.message.receiver());
   }
-  ForEachIncoming([&](const Incoming& message) {
+  ForEachIncoming([&](const MessageReceiver& message) {
     if (message.Heard()) arrived.insert(message.sender());
   });
   std::string counters;
@@ -182,11 +182,11 @@ std::string CollectiveOperation::Describe() const {
                 std::to_string(total) + " bytes";
   };
   for (const Sending& sending : sends_) {
-    const Outgoing& message = sending.message;
+    const MessageSender& message = sending.message;
     if (message.done() || !message.Blocked(*context_)) continue;
     add(message.receiver(), "taken", message.taken(), message.total());
   }
-  ForEachIncoming([&](const Incoming& message) {
+  ForEachIncoming([&](const MessageReceiver& message) {
     if (message.Waiting(*context_)) add(message.sender(), "sent", message.sent(), message.total());
   });
   const char* before = "; not arrived at this operation: PE ";
@@ -202,7 +202,8 @@ bool CollectiveOperation::WaitsFor(int pe) const {
     if (sending.message.receiver() == pe && sending.message.Blocked(*context_)) return true;
   }
   bool waits = false;
-  ForEachIncoming([&](const Incoming& message) { waits |= message.sender() == pe && message.Waiting(*context_); });
+  ForEachIncoming(
+      [&](const MessageReceiver& message) { waits |= message.sender() == pe && message.Waiting(*context_); });
   return waits;
 }
 

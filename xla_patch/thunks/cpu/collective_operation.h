@@ -27,7 +27,7 @@ class CollectiveOperation : public Operation {
  public:
   bool Poll() override;
   bool moved() const override { return moved_; }
-  void Settle() override { patient_ = false; }
+  void OnSubmit() override { defer_grants_ = false; }
   std::string Describe() const override;
   bool WaitsFor(int pe) const override;
   void Abandon() override;
@@ -47,7 +47,7 @@ class CollectiveOperation : public Operation {
   };
   // The message of this key to `pe`.
   void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands,
-            Outgoing::Fate fate = Outgoing::Fate::kKept);
+            MessageSender::Fate fate = MessageSender::Fate::kKept);
   // The message of this key from `pe`. `behind`: number of a send whose memory this one overwrites byte for byte, -1:
   // none.
   void Receive(int pe, const MessageKey& key, Spans memory, int behind = -1);
@@ -62,11 +62,11 @@ class CollectiveOperation : public Operation {
 
  private:
   struct Sending {
-    Outgoing message;
+    MessageSender message;
     Source source;
   };
   struct Receiving {
-    Incoming message;
+    MessageReceiver message;
     int behind;
   };
   struct LocalCopy {
@@ -83,7 +83,7 @@ class CollectiveOperation : public Operation {
   // Gives grants to all messages that may need one; false if there was no room for them.
   void OpenGrants();
   bool SomeNeedGrants() const;
-  void ForEachIncoming(const std::function<void(const Incoming&)>& visit) const;
+  void ForEachIncoming(const std::function<void(const MessageReceiver&)>& visit) const;
 
   const PeContext* const context_;
   const char* const kind_;
@@ -102,7 +102,7 @@ class CollectiveOperation : public Operation {
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
   bool moved_ = false;
-  bool patient_ = true;  // mail may still come, and then no grants are needed
+  bool defer_grants_ = true;  // mail may still come, and then no grants are needed
   int polls_ = 0;
 };
 

@@ -9,11 +9,11 @@ namespace xla_shmem {
 PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments arguments)
     : CollectiveOperation(context, "collective-permute", arguments.key, std::move(arguments.name), 0) {
   const auto& [key, name, source, target, operands, results, bytes] = arguments;
-  const bool in_place = CopyAskewOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
+  const bool in_place = CopyOverlappingOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
   const bool sends = target >= 0 && target != context->pe;
   if (sends)
     Send(target, key, PartsOf(operands, bytes, 0), Source::kOperands,
-         in_place ? Outgoing::Fate::kOverwritten : Outgoing::Fate::kKept);
+         in_place ? MessageSender::Fate::kOverwritten : MessageSender::Fate::kKept);
   if (source >= 0 && source != context->pe) {
     Receive(source, key, PartsOf(results, bytes, 0), sends && in_place ? 0 : -1);
     return;

@@ -22,7 +22,7 @@ void Store(T& word, T value) {
 
 size_t GrantBoard::Bytes(int n_pes) { return sizeof(GrantRecord) * kRecords * static_cast<size_t>(n_pes); }
 
-GrantBoard::GrantBoard(const host::Heap* heap, size_t offset, int pe)
+GrantBoard::GrantBoard(const shm::Heap* heap, size_t offset, int pe)
     : heap_(heap),
       offset_(offset),
       pe_(pe),

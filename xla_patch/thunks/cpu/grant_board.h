@@ -36,7 +36,7 @@ class GrantBoard {
   // Bytes of symmetric memory a board takes on every PE.
   static size_t Bytes(int n_pes);
   // `offset` is where Bytes() have been allocated in every heap.
-  GrantBoard(const host::Heap* heap, size_t offset, int pe);
+  GrantBoard(const shm::Heap* heap, size_t offset, int pe);
 
   // Receiver: publishes `grant` (state and credit are set here) on `sender`'s board. Record number, or -1 if none is
   // free.
@@ -58,7 +58,7 @@ class GrantBoard {
     return reinterpret_cast<GrantRecord*>(heap_->base(sender) + offset_) + static_cast<size_t>(receiver) * kRecords;
   }
 
-  const host::Heap* const heap_;
+  const shm::Heap* const heap_;
   const size_t offset_;
   const int pe_;
   std::unique_ptr<std::atomic<bool>[]> used_;  // [sender][record]: published there by this PE

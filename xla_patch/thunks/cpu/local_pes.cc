@@ -4,7 +4,7 @@
 
 namespace xla_shmem {
 
-std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* heap, std::string* error) {
+std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, shm::Heap* heap, std::string* error) {
   constexpr size_t kLeastReserve = 64 << 10;
   const int n_pes = heap->n_pes();
   const size_t eager_bytes = Mailboxes::EagerBytes(heap->bytes(), n_pes);
@@ -14,8 +14,8 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
   if (arena_bytes == 0) {
     // Three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No deadlock").
     const size_t left = heap->bytes() - heap->Used();
-    reserve_bytes = left / 4 / host::kPageBytes * host::kPageBytes;
-    arena_bytes = left / host::kPageBytes * host::kPageBytes - reserve_bytes;
+    reserve_bytes = left / 4 / shm::kPageBytes * shm::kPageBytes;
+    arena_bytes = left / shm::kPageBytes * shm::kPageBytes - reserve_bytes;
     if (reserve_bytes < kLeastReserve) reserve_bytes = heap->bytes();  // more than there is
   }
   const size_t reserve = heap->Allocate(reserve_bytes);
@@ -27,8 +27,8 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
   }
   std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
   pes->contexts_.resize(n_pes);
-  const bool is_crowded = heap->IsCrowded();
-  const size_t cache_share = options.cache_share != 0 ? options.cache_share : host::CacheShare(heap->ReachablePes());
+  const bool is_oversubscribed = heap->IsOversubscribed();
+  const size_t llc_share = options.llc_share != 0 ? options.llc_share : shm::LlcShare(heap->ReachablePes());
   for (int pe : heap->local_pes()) {
     char* base = heap->base(pe);
     pes->boards_.push_back(std::make_unique<GrantBoard>(heap, board, pe));
@@ -39,11 +39,11 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, host::Heap* h
     SlotPool* reserve_pool = pes->pools_.back().get();
     Mailboxes* mailboxes = pes->mailboxes_.back().get();
     for (int sender = 0; sender < n_pes; ++sender) {
-      mailboxes->SayDirect(sender, pes->direct_.Reads(sender));
+      mailboxes->AdvertiseDirectReads(sender, pes->direct_.Reads(sender));
     }
     pes->contexts_[pe] =
         std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
-                                              &pes->direct_, &pes->huge_pages_, is_crowded, cache_share});
+                                              &pes->direct_, &pes->huge_pages_, is_oversubscribed, llc_share});
   }
   return pes;
 }

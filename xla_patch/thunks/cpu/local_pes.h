@@ -19,27 +19,27 @@ namespace xla_shmem {
 class LocalPes {
  public:
   struct Options {
-    host::SingleCopy single_copy;
+    shm::SingleCopy single_copy;
     bool huge_pages = false;  // large messages' memory is moved there
     // 0: what is left of the heap, three quarters for slots and one for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
-    size_t cache_share = 0;  // of PeContext; 0: as the system tells
+    size_t llc_share = 0;  // of PeContext; 0: as the system tells
   };
 
   // Collective over all processes: everybody lays out the heap alike. The heap must outlive the PEs. Null, with a
   // sentence in `error`, if it is too small.
-  static std::unique_ptr<LocalPes> Create(const Options& options, host::Heap* heap, std::string* error);
+  static std::unique_ptr<LocalPes> Create(const Options& options, shm::Heap* heap, std::string* error);
 
   // Of a local PE.
   const PeContext* context(int pe) const { return contexts_[pe].get(); }
 
  private:
-  LocalPes(host::Heap* heap, const Options& options)
+  LocalPes(shm::Heap* heap, const Options& options)
       : direct_(heap, options.single_copy), huge_pages_(options.huge_pages) {}
 
-  const host::DirectReader direct_;
-  host::HugePages huge_pages_;
+  const shm::CrossMemoryReader direct_;
+  shm::HugePages huge_pages_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;
   std::vector<std::unique_ptr<SlotPool>> pools_;

@@ -19,7 +19,7 @@ size_t Mailboxes::RowBytes(size_t eager_bytes) {
 
 size_t Mailboxes::Bytes(size_t eager_bytes, int n_pes) { return RowBytes(eager_bytes) * static_cast<size_t>(n_pes); }
 
-Mailboxes::Mailboxes(const host::Heap* heap, size_t offset, size_t eager_bytes, int pe)
+Mailboxes::Mailboxes(const shm::Heap* heap, size_t offset, size_t eager_bytes, int pe)
     : heap_(heap),
       offset_(offset),
       eager_bytes_(eager_bytes),
@@ -59,7 +59,7 @@ void Mailboxes::Post(int receiver, const Mail& mail, const MessageKey& key, size
   entry.execution.store(key.execution, std::memory_order_release);
   entry.bytes.store(bytes, std::memory_order_release);
   entry.ready.store(ready, std::memory_order_release);
-  if (kind == MailKind::kDirect) entry.taken.store(0, std::memory_order_release);
+  if (kind == MailKind::kCrossMemoryRead) entry.taken.store(0, std::memory_order_release);
   const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
   entry.state.store(number << 2 | static_cast<uint64_t>(kind), std::memory_order_release);
   claimed_[static_cast<size_t>(receiver) * kEntries + mail.number].store(false, std::memory_order_release);

@@ -22,7 +22,7 @@
 
 namespace xla_shmem {
 
-enum class MailKind : uint64_t { kEager = 1, kDirect = 2 };
+enum class MailKind : uint64_t { kEager = 1, kCrossMemoryRead = 2 };
 
 struct MailEntry {
   // The sender's line. `state` is 0 when free, else a number that is never used twice, with the kind in its low bits.
@@ -53,7 +53,7 @@ class Mailboxes {
   static size_t Bytes(size_t eager_bytes, int n_pes);
 
   // `offset` is where Bytes() have been allocated in every heap.
-  Mailboxes(const host::Heap* heap, size_t offset, size_t eager_bytes, int pe);
+  Mailboxes(const shm::Heap* heap, size_t offset, size_t eager_bytes, int pe);
 
   size_t eager_bytes() const { return eager_bytes_; }
 
@@ -69,10 +69,10 @@ class Mailboxes {
   void Release(const Mail& mail) { mail.entry->state.store(0, std::memory_order_release); }
 
   // Which memory of ours `receiver` has said it reads, and the word of this PE to `sender`.
-  host::DirectReads ReadsDirectly(int receiver) const {
+  shm::DirectReads ReadsDirectly(int receiver) const {
     return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire);
   }
-  void SayDirect(int sender, host::DirectReads reads) {
+  void AdvertiseDirectReads(int sender, shm::DirectReads reads) {
     Row(pe_, sender)->reads_directly.store(reads, std::memory_order_release);
   }
 
@@ -83,7 +83,7 @@ class Mailboxes {
   static constexpr int kWindow = 8;
 
   struct RowHeader {
-    alignas(64) std::atomic<host::DirectReads> reads_directly;
+    alignas(64) std::atomic<shm::DirectReads> reads_directly;
   };
   static size_t RowBytes(size_t eager_bytes);
   static int Home(const MessageKey& key);
@@ -93,7 +93,7 @@ class Mailboxes {
   }
   Mail EntryOf(RowHeader* row, int number) const;
 
-  const host::Heap* const heap_;
+  const shm::Heap* const heap_;
   const size_t offset_;
   const size_t eager_bytes_;
   const size_t row_bytes_;

@@ -8,9 +8,9 @@
 namespace xla_shmem {
 namespace {
 
-using host::DirectPiece;
-using host::DirectReader;
-using host::DirectReads;
+using shm::CrossMemoryReader;
+using shm::DirectPiece;
+using shm::DirectReads;
 
 // What is read at a time to be looked at: it stays in the L2 cache until it has been reduced.
 constexpr size_t kBounceBytes = 128 << 10;
@@ -19,11 +19,11 @@ constexpr size_t kDirectBytes = 4 << 20;
 
 }  // namespace
 
-bool Incoming::FindOut(const PeContext& context) {
+bool MessageReceiver::FindOut(const PeContext& context) {
   MailKind kind;
   if (!refused_) mail_ = context.mail->Find(sender_, key_, total(), &kind);
   if (!refused_ && mail_.entry != nullptr) {
-    way_ = kind == MailKind::kEager ? Way::kEager : Way::kDirect;
+    protocol_ = kind == MailKind::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
     mail_state_ = mail_.entry->state.load(std::memory_order_relaxed);
     if (channel_.open()) channel_.Close(context);  // not needed
     return true;
@@ -31,35 +31,35 @@ bool Incoming::FindOut(const PeContext& context) {
   if (block_ == nullptr) return false;
   if (!channel_.open() && !channel_.Open(context, sender_, key_, block_, geometry_)) return false;
   if (channel_.Arrived() == 0) return false;
-  way_ = Way::kStaged;
+  protocol_ = Protocol::kSlots;
   return true;
 }
 
-size_t Incoming::Arrived() const {
-  switch (way_) {
-    case Way::kUndecided:
+size_t MessageReceiver::Arrived() const {
+  switch (protocol_) {
+    case Protocol::kUndecided:
       return 0;
-    case Way::kEager:
+    case Protocol::kEager:
       return total();
-    case Way::kDirect:
+    case Protocol::kCrossMemoryRead:
       return mail_.entry->ready.load(std::memory_order_acquire);
-    case Way::kStaged:
+    case Protocol::kSlots:
       return std::min(channel_.Arrived() * channel_.slot_bytes(), total());
   }
   return 0;
 }
 
-Incoming::View Incoming::Look(const PeContext& context) {
+MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
   const View nothing{nullptr, consumed_, consumed_};
-  if (done() || (way_ == Way::kUndecided && !FindOut(context))) return nothing;
+  if (done() || (protocol_ == Protocol::kUndecided && !FindOut(context))) return nothing;
   // First, because once all has been read the mailbox entry is the sender's again.
   if (bounced_.end > consumed_) return {bounced_.data + (consumed_ - bounced_.begin), consumed_, bounced_.end};
   const size_t arrived = Arrived();
   if (arrived <= consumed_) return nothing;
-  switch (way_) {
-    case Way::kEager:
+  switch (protocol_) {
+    case Protocol::kEager:
       return {mail_.data + consumed_, consumed_, total()};
-    case Way::kDirect: {
+    case Protocol::kCrossMemoryRead: {
       if (bounce_ == nullptr) bounce_ = std::make_unique<char[]>(std::min(kBounceBytes, total()));
       const size_t end = std::min(arrived, consumed_ + kBounceBytes);
       if (!ReadDirect(context, end, bounce_.get())) return nothing;
@@ -77,22 +77,22 @@ Incoming::View Incoming::Look(const PeContext& context) {
   }
 }
 
-void Incoming::Consume(const PeContext& context, size_t end) {
+void MessageReceiver::Consume(const PeContext& context, size_t end) {
   consumed_ = end;
-  if (way_ == Way::kStaged) {
+  if (protocol_ == Protocol::kSlots) {
     const size_t slot = channel_.slot_bytes();
     // After the last chunk nobody waits for credit.
     if (!done() && end % slot == 0) channel_.Credit(context, end / slot);
-  } else if (way_ == Way::kEager && done()) {
+  } else if (protocol_ == Protocol::kEager && done()) {
     context.mail->Release(mail_);
   }
 }
 
-bool Incoming::Receive(const PeContext& context, size_t limit) {
+bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
   bool moved = false;
   while (consumed_ < limit) {
-    if (way_ == Way::kUndecided && !FindOut(context)) break;
-    if (way_ == Way::kDirect) {
+    if (protocol_ == Protocol::kUndecided && !FindOut(context)) break;
+    if (protocol_ == Protocol::kCrossMemoryRead) {
       const size_t end = std::min({Arrived(), limit, consumed_ + kDirectBytes});
       if (end <= consumed_ || !ReadDirect(context, end, nullptr)) break;
       consumed_ = end;
@@ -110,18 +110,18 @@ bool Incoming::Receive(const PeContext& context, size_t limit) {
   return moved;
 }
 
-bool Incoming::ReadDirect(const PeContext& context, size_t end, char* bounce) {
+bool MessageReceiver::ReadDirect(const PeContext& context, size_t end, char* bounce) {
   const auto* addresses = reinterpret_cast<char* const*>(mail_.data);
   std::array<DirectPiece, 64> pieces;
   size_t count = 0;
-  auto outcome = DirectReader::Outcome::kDone;
+  auto outcome = CrossMemoryReader::Outcome::kDone;
   auto read = [&] {
-    if (outcome == DirectReader::Outcome::kDone) outcome = context.direct->Read(sender_, pieces.data(), count);
+    if (outcome == CrossMemoryReader::Outcome::kDone) outcome = context.direct->Read(sender_, pieces.data(), count);
     count = 0;
   };
   MailEntry& entry = *mail_.entry;
   entry.reading.store(1, std::memory_order_seq_cst);
-  if (entry.state.load(std::memory_order_seq_cst) != mail_state_) {  // Outgoing::Revoke
+  if (entry.state.load(std::memory_order_seq_cst) != mail_state_) {  // MessageSender::Revoke
     entry.reading.store(0, std::memory_order_seq_cst);
     return false;
   }
@@ -132,46 +132,46 @@ bool Incoming::ReadDirect(const PeContext& context, size_t end, char* bounce) {
   });
   read();
   entry.reading.store(0, std::memory_order_seq_cst);
-  if (outcome == DirectReader::Outcome::kRefused) Refuse(context);
-  return outcome == DirectReader::Outcome::kDone;  // gone: the engine will find out
+  if (outcome == CrossMemoryReader::Outcome::kRefused) Refuse(context);
+  return outcome == CrossMemoryReader::Outcome::kDone;  // gone: the engine will find out
 }
 
-void Incoming::Refuse(const PeContext& context) {
-  context.mail->SayDirect(sender_, DirectReads::kNone);
+void MessageReceiver::Refuse(const PeContext& context) {
+  context.mail->AdvertiseDirectReads(sender_, DirectReads::kNone);
   mail_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
-  way_ = Way::kUndecided;
+  protocol_ = Protocol::kUndecided;
   refused_ = true;
 }
 
-bool Incoming::NeedsGrant(const PeContext& context) const {
+bool MessageReceiver::NeedsGrant(const PeContext& context) const {
   if (!MayNeedGrant() || total() <= context.mail->eager_bytes()) return false;
   return total() < kLeastDirectBytes || context.direct->Reads(sender_) != DirectReads::kAll;
 }
 
-void Incoming::Grant(const PeContext& context, char* block, const Geometry& geometry) {
+void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {
   block_ = block;
   geometry_ = geometry;
   channel_.Open(context, sender_, key_, block_, geometry_);  // or later, in FindOut
 }
 
-void Incoming::Close(const PeContext& context) {
+void MessageReceiver::Close(const PeContext& context) {
   if (channel_.open()) channel_.Close(context);
 }
 
-bool Incoming::Waiting(const PeContext& context) const {
+bool MessageReceiver::Waiting(const PeContext& context) const {
   if (done()) return false;
-  switch (way_) {
-    case Way::kEager:
+  switch (protocol_) {
+    case Protocol::kEager:
       return false;
-    case Way::kDirect:
+    case Protocol::kCrossMemoryRead:
       return true;  // its memory is needed until we are done
-    case Way::kStaged:
+    case Protocol::kSlots:
       return Arrived() < total();
-    case Way::kUndecided: {
+    case Protocol::kUndecided: {
       MailKind kind;
       if (!refused_ && context.mail->Find(sender_, key_, total(), &kind).entry != nullptr) {
-        return kind == MailKind::kDirect;
+        return kind == MailKind::kCrossMemoryRead;
       }
       return !channel_.open() || channel_.Arrived() * channel_.slot_bytes() < total();
     }

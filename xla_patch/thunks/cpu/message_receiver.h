@@ -13,10 +13,11 @@
 
 namespace xla_shmem {
 
-class Incoming {
+class MessageReceiver {
  public:
   // `memory` is where the message goes, or buffers of the same sizes if it is only looked at.
-  Incoming(int sender, const MessageKey& key, Spans memory) : sender_(sender), key_(key), memory_(std::move(memory)) {}
+  MessageReceiver(int sender, const MessageKey& key, Spans memory)
+      : sender_(sender), key_(key), memory_(std::move(memory)) {}
 
   int sender() const { return sender_; }
   size_t total() const { return memory_.total(); }
@@ -38,7 +39,7 @@ class Incoming {
 
   // True if the sender can only go on with a grant; it may need one in any case while it has not been heard of.
   bool NeedsGrant(const PeContext& context) const;
-  bool MayNeedGrant() const { return way_ == Way::kUndecided && block_ == nullptr && !done(); }
+  bool MayNeedGrant() const { return protocol_ == Protocol::kUndecided && block_ == nullptr && !done(); }
   // Lets the message be staged in this block, which stays the caller's.
   void Grant(const PeContext& context, char* block, const Geometry& geometry);
   bool granted() const { return block_ != nullptr; }
@@ -48,12 +49,12 @@ class Incoming {
   // True if, looked at now, the sender has to do something before this can finish.
   bool Waiting(const PeContext& context) const;
   // Its sender has come to the operation: this, or word of it, is here.
-  bool Heard() const { return way_ != Way::kUndecided || refused_ || consumed_ > 0; }
+  bool Heard() const { return protocol_ != Protocol::kUndecided || refused_ || consumed_ > 0; }
   // Positions that the sender has sent, or lets us read.
   size_t sent() const { return std::max(consumed_, Arrived()); }
 
  private:
-  enum class Way { kUndecided, kEager, kDirect, kStaged };
+  enum class Protocol { kUndecided, kEager, kCrossMemoryRead, kSlots };
 
   // True once the message is on its way and it is known which.
   bool FindOut(const PeContext& context);
@@ -66,7 +67,7 @@ class Incoming {
   const MessageKey key_;
   Spans memory_;
   size_t consumed_ = 0;
-  Way way_ = Way::kUndecided;
+  Protocol protocol_ = Protocol::kUndecided;
   Mail mail_;
   uint64_t mail_state_ = 0;
   bool refused_ = false;  // it comes staged

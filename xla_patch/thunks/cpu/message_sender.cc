@@ -6,20 +6,20 @@
 
 namespace xla_shmem {
 
-bool Outgoing::Advance(const PeContext& context, size_t ready) {
+bool MessageSender::Advance(const PeContext& context, size_t ready) {
   if (done()) return false;
-  switch (way_) {
-    case Way::kUndecided:
+  switch (protocol_) {
+    case Protocol::kUndecided:
       return Choose(context, ready);
-    case Way::kDirect:
+    case Protocol::kCrossMemoryRead:
       return AdvanceDirect(context, ready);
-    case Way::kStaged:
+    case Protocol::kSlots:
       return AdvanceStaged(context, ready);
   }
   return false;
 }
 
-bool Outgoing::Choose(const PeContext& context, size_t ready) {
+bool MessageSender::Choose(const PeContext& context, size_t ready) {
   if (total() <= context.mail->eager_bytes()) {
     if (ready < total()) return false;  // it goes as a whole
     if (SendEager(context)) return true;
@@ -28,12 +28,12 @@ bool Outgoing::Choose(const PeContext& context, size_t ready) {
     if (*may_be_read_ && OfferDirect(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
-  way_ = Way::kStaged;
+  protocol_ = Protocol::kSlots;
   AdvanceStaged(context, ready);
   return true;
 }
 
-bool Outgoing::SendEager(const PeContext& context) {
+bool MessageSender::SendEager(const PeContext& context) {
   const Mail mail = context.mail->Claim(receiver_, key_);
   if (mail.entry == nullptr) return false;
   memory_.CopyTo(mail.data, 0, total());
@@ -42,9 +42,9 @@ bool Outgoing::SendEager(const PeContext& context) {
   return true;
 }
 
-bool Outgoing::IsRead(const PeContext& context) const {
-  const host::DirectReads reads = context.mail->ReadsDirectly(receiver_);
-  if (fate_ == Fate::kOverwritten || total() < kLeastDirectBytes || reads == host::DirectReads::kNone) return false;
+bool MessageSender::IsRead(const PeContext& context) const {
+  const shm::DirectReads reads = context.mail->ReadsDirectly(receiver_);
+  if (fate_ == Fate::kOverwritten || total() < kLeastDirectBytes || reads == shm::DirectReads::kNone) return false;
   // Within a process pages make no difference.
   bool is_huge = fate_ == Fate::kKept && total() >= kLeastHugeBytes && !context.heap->IsLocal(receiver_);
   if (is_huge) {
@@ -52,26 +52,26 @@ bool Outgoing::IsRead(const PeContext& context) const {
       is_huge = context.huge_pages->Hold(memory, bytes) && is_huge;
     });
   }
-  return is_huge || reads == host::DirectReads::kAll;
+  return is_huge || reads == shm::DirectReads::kAll;
 }
 
-bool Outgoing::OfferDirect(const PeContext& context, size_t ready) {
+bool MessageSender::OfferDirect(const PeContext& context, size_t ready) {
   if (memory_.count() * sizeof(char*) > context.mail->eager_bytes()) return false;
   mail_ = context.mail->Claim(receiver_, key_);
   if (mail_.entry == nullptr) return false;
   auto** addresses = reinterpret_cast<char**>(mail_.data);
   for (size_t i = 0; i < memory_.count(); ++i) addresses[i] = memory_.memory(i);
-  context.mail->Post(receiver_, mail_, key_, total(), ready, MailKind::kDirect);
-  way_ = Way::kDirect;
+  context.mail->Post(receiver_, mail_, key_, total(), ready, MailKind::kCrossMemoryRead);
+  protocol_ = Protocol::kCrossMemoryRead;
   return true;
 }
 
-bool Outgoing::AdvanceDirect(const PeContext& context, size_t ready) {
+bool MessageSender::AdvanceDirect(const PeContext& context, size_t ready) {
   MailEntry& entry = *mail_.entry;
   const uint64_t taken = entry.taken.load(std::memory_order_acquire);
   if (taken == kRefused || taken == total()) {
     context.mail->Free(mail_);
-    way_ = Way::kUndecided;
+    protocol_ = Protocol::kUndecided;
     if (taken == kRefused) {
       may_be_read_ = false;
     } else {
@@ -89,7 +89,7 @@ bool Outgoing::AdvanceDirect(const PeContext& context, size_t ready) {
   return moved;
 }
 
-bool Outgoing::AdvanceStaged(const PeContext& context, size_t ready) {
+bool MessageSender::AdvanceStaged(const PeContext& context, size_t ready) {
   bool moved = false;
   // From the start, also after a refusal: the receiver skips what it has read already.
   for (size_t begin = channel_.sent() * channel_.slot_bytes(); begin < total(); begin += channel_.slot_bytes()) {
@@ -104,33 +104,34 @@ bool Outgoing::AdvanceStaged(const PeContext& context, size_t ready) {
   return moved;
 }
 
-bool Outgoing::Blocked(const PeContext& context) const {
+bool MessageSender::Blocked(const PeContext& context) const {
   if (done()) return false;
-  switch (way_) {
-    case Way::kUndecided: {
+  switch (protocol_) {
+    case Protocol::kUndecided: {
       if (total() <= context.mail->eager_bytes() && context.mail->HasRoom(receiver_, key_)) return false;
       SendChannel probe;
       return !probe.Open(context, receiver_, key_);
     }
-    case Way::kDirect: {
+    case Protocol::kCrossMemoryRead: {
       const uint64_t taken = mail_.entry->taken.load(std::memory_order_acquire);
       return taken != kRefused && taken < mail_.entry->ready.load(std::memory_order_relaxed);
     }
-    case Way::kStaged:
+    case Protocol::kSlots:
       return channel_.FreeSlot() == nullptr;
   }
   return false;
 }
 
-bool Outgoing::Answered() const {
-  if (way_ != Way::kDirect) return way_ == Way::kStaged;
+bool MessageSender::Answered() const {
+  if (protocol_ != Protocol::kCrossMemoryRead) return protocol_ == Protocol::kSlots;
   return mail_.entry->taken.load(std::memory_order_acquire) != 0 ||
          mail_.entry->reading.load(std::memory_order_acquire) != 0;
 }
 
-void Outgoing::Revoke(const PeContext& context) {
-  if (way_ != Way::kDirect || !context.heap->IsLocal(receiver_)) return;
-  // Either the reader sees that the entry is no longer its message's, or we see that it reads (Incoming::ReadDirect).
+void MessageSender::Revoke(const PeContext& context) {
+  if (protocol_ != Protocol::kCrossMemoryRead || !context.heap->IsLocal(receiver_)) return;
+  // Either the reader sees that the entry is no longer its message's, or we see that it reads
+  // (MessageReceiver::ReadDirect).
   mail_.entry->state.store(0, std::memory_order_seq_cst);
   while (mail_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();
 }

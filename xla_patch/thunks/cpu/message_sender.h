@@ -25,7 +25,7 @@ inline constexpr size_t kLeastDirectBytes = 16 << 10;
 // Messages of this many bytes are read directly where the receiver reads out of huge pages only.
 inline constexpr size_t kLeastHugeBytes = 1 << 20;
 
-class Outgoing {
+class MessageSender {
  public:
   // What becomes of the message.
   enum class Fate {
@@ -33,14 +33,14 @@ class Outgoing {
     kPiecewise,    // it is made or reduced piece by piece, and a slot is as good a place for a piece as any
     kKept,         // it is there as a whole, and the receiver wants it as it is
   };
-  Outgoing(int receiver, const MessageKey& key, Spans memory, Fate fate)
+  MessageSender(int receiver, const MessageKey& key, Spans memory, Fate fate)
       : receiver_(receiver), key_(key), memory_(std::move(memory)), fate_(fate) {}
 
   int receiver() const { return receiver_; }
   size_t total() const { return memory_.total(); }
   // Positions whose bytes nobody will read any more.
   size_t taken() const { return taken_; }
-  bool done() const { return taken_ == memory_.total() && way_ != Way::kDirect; }
+  bool done() const { return taken_ == memory_.total() && protocol_ != Protocol::kCrossMemoryRead; }
 
   // Sends what can be sent of the first `ready` positions. True if anything has moved.
   bool Advance(const PeContext& context, size_t ready);
@@ -54,7 +54,7 @@ class Outgoing {
   void Revoke(const PeContext& context);
 
  private:
-  enum class Way { kUndecided, kDirect, kStaged };
+  enum class Protocol { kUndecided, kCrossMemoryRead, kSlots };
 
   bool Choose(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
@@ -69,7 +69,7 @@ class Outgoing {
   Spans memory_;
   const Fate fate_;
   std::optional<bool> may_be_read_;  // once it has been found out
-  Way way_ = Way::kUndecided;
+  Protocol protocol_ = Protocol::kUndecided;
   size_t taken_ = 0;
   Mail mail_;            // of kDirect
   SendChannel channel_;  // of kStaged

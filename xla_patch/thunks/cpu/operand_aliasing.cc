@@ -4,9 +4,9 @@
 
 namespace xla_shmem {
 
-bool CopyAskewOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
-                       const std::vector<char*>& homes, const std::vector<size_t>& operand_bytes,
-                       std::vector<const char*>* operands, OperandCopies* copies) {
+bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
+                             const std::vector<char*>& homes, const std::vector<size_t>& operand_bytes,
+                             std::vector<const char*>* operands, OperandCopies* copies) {
   bool at_home = false;
   for (size_t i = 0; i < operands->size(); ++i) {
     const char* operand = (*operands)[i];

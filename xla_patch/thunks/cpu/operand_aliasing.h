@@ -14,9 +14,9 @@ using OperandCopies = std::vector<std::unique_ptr<char[]>>;
 // `homes[i]` (null: nowhere), in the order in which it touches memory. In any other overlap, with whichever result, the
 // operand would be overwritten before it is read: it is copied, and `operands` then points to the copy. Returns true if
 // some operand is at home in a result.
-bool CopyAskewOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
-                       const std::vector<char*>& homes, const std::vector<size_t>& operand_bytes,
-                       std::vector<const char*>* operands, OperandCopies* copies);
+bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
+                             const std::vector<char*>& homes, const std::vector<size_t>& operand_bytes,
+                             std::vector<const char*>* operands, OperandCopies* copies);
 
 }  // namespace xla_shmem
 

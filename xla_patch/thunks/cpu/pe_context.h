@@ -15,16 +15,16 @@ class Mailboxes;
 class SlotPool;
 
 struct PeContext {
-  const host::Heap* heap;  // of the job
+  const shm::Heap* heap;  // of the job
   int pe;
   Mailboxes* mail;
   GrantBoard* board;
   SlotPool* slots;
   SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
-  const host::DirectReader* direct;
-  host::HugePages* huge_pages;  // of this process
-  bool is_crowded;              // PEs that wait for one another may have to share a core
-  size_t cache_share;           // bytes that an operation may write and find in a cache afterwards
+  const shm::CrossMemoryReader* direct;
+  shm::HugePages* huge_pages;  // of this process
+  bool is_oversubscribed;      // PEs that wait for one another may have to share a core
+  size_t llc_share;            // bytes that an operation may write and find in a cache afterwards
 };
 
 }  // namespace xla_shmem

@@ -14,14 +14,14 @@ ReduceScatterOperation::ReduceScatterOperation(const PeContext* context, ReduceS
   operand_bytes.reserve(bytes.size());
   for (size_t size : bytes) operand_bytes.push_back(group.size() * size);
   const std::vector<char*> nowhere(results.size(), nullptr);
-  CopyAskewOperands(results, bytes, nowhere, operand_bytes, &arguments.operands, &copies_);
+  CopyOverlappingOperands(results, bytes, nowhere, operand_bytes, &arguments.operands, &copies_);
   if (group.size() == 1) {
     for (size_t i = 0; i < results.size(); ++i) CopyHere(operands[i], results[i], bytes[i]);
     return;
   }
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t to = (me + step) % group.size();
-    Send(group[to], key, PartsOf(operands, bytes, to), Source::kOperands, Outgoing::Fate::kPiecewise);
+    Send(group[to], key, PartsOf(operands, bytes, to), Source::kOperands, MessageSender::Fate::kPiecewise);
   }
   ReduceFrom(group, key, Reducer(reduction, types, me, PartsOf(operands, bytes, me), PartsOf(results, bytes, 0)),
              /*over_sends=*/false);

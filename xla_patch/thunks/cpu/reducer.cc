@@ -25,14 +25,14 @@ bool Reducer::Advance(const PeContext& context, size_t limit) {
 }
 
 void Reducer::ReduceTo(size_t end) {
-  const host::Move move;
+  const shm::ScopedCopyTimer timer;
   inputs_.resize(contributions_.size() + 1);
   result_.ForEach(reduced_, end, [&](size_t buffer, char* result, size_t position, size_t bytes) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (i == own_index_) {
         inputs_[i] = own_.memory(buffer) + (result - result_.memory(buffer));
       } else {
-        const Incoming::View& view = contributions_[i < own_index_ ? i : i - 1].view;
+        const MessageReceiver::View& view = contributions_[i < own_index_ ? i : i - 1].view;
         inputs_[i] = view.data + (position - view.begin);
       }
     }

@@ -24,8 +24,8 @@ class Reducer {
 
   // The other members' contributions, in group order.
   struct Contribution {
-    Incoming message;
-    Incoming::View view{nullptr, 0, 0};
+    MessageReceiver message;
+    MessageReceiver::View view{nullptr, 0, 0};
   };
   std::vector<Contribution>& contributions() { return contributions_; }
   const std::vector<Contribution>& contributions() const { return contributions_; }

@@ -6,16 +6,16 @@
 namespace xla_shmem {
 
 void Spans::CopyTo(char* memory, size_t begin, size_t end) const {
-  const host::Move move;
+  const shm::ScopedCopyTimer timer;
   ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
-    host::Copy(memory + (position - begin), source, bytes);
+    shm::Copy(memory + (position - begin), source, bytes);
   });
 }
 
 void Spans::CopyFrom(const char* memory, size_t begin, size_t end) const {
-  const host::Move move;
+  const shm::ScopedCopyTimer timer;
   ForEach(begin, end, [&](size_t, char* destination, size_t position, size_t bytes) {
-    host::Copy(destination, memory + (position - begin), bytes);
+    shm::Copy(destination, memory + (position - begin), bytes);
   });
 }
 

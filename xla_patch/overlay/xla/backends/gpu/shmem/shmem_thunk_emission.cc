@@ -5,11 +5,11 @@
 
 #include "absl/log/log.h"
 #include "absl/status/statusor.h"
-#include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
-#include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
 #include "xla/backends/gpu/runtime/all_reduce_thunk.h"
 #include "xla/backends/gpu/runtime/collective_permute_thunk.h"
 #include "xla/backends/gpu/runtime/thunk.h"
+#include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
+#include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/service/gpu/backend_configs.pb.h"
 

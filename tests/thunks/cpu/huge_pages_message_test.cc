@@ -19,8 +19,8 @@ namespace xla_shmem::testing {
 namespace {
 
 constexpr MessageKey kKey{12, 1};
-constexpr size_t kBytes = 3 * host::kHugePageBytes;
-constexpr size_t kMapped = kBytes + host::kHugePageBytes;
+constexpr size_t kBytes = 3 * shm::kHugePageBytes;
+constexpr size_t kMapped = kBytes + shm::kHugePageBytes;
 
 char ByteAt(size_t i) { return static_cast<char>(i * 7 + i / 4096); }
 
@@ -29,8 +29,8 @@ char* Message(int advice) {
   void* mapped = mmap(nullptr, kMapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
   madvise(mapped, kMapped, advice);
-  const auto address = reinterpret_cast<uintptr_t>(mapped) + host::kHugePageBytes - 1;
-  auto* message = reinterpret_cast<char*>(address / host::kHugePageBytes * host::kHugePageBytes);
+  const auto address = reinterpret_cast<uintptr_t>(mapped) + shm::kHugePageBytes - 1;
+  auto* message = reinterpret_cast<char*>(address / shm::kHugePageBytes * shm::kHugePageBytes);
   for (size_t i = 0; i < kBytes; ++i) message[i] = ByteAt(i);
   return message;
 }
@@ -40,7 +40,7 @@ std::string SendAndReceive(Job& job, ProcessGroup& group, int rank, int advice) 
   if (rank == 0) {
     char* message = Message(advice);
     if (message == nullptr) return "no memory";
-    group.word(0) = host::BytesOnHugePages(message, kBytes) == kBytes ? 1 : 2;
+    group.word(0) = shm::BytesOnHugePages(message, kBytes) == kBytes ? 1 : 2;
     group.Meet();
     PermuteArguments arguments{kKey, "sent", -1, 1, {message}, {message}, {kBytes}};
     std::vector<char> zeros(kBytes);
@@ -56,7 +56,7 @@ std::string SendAndReceive(Job& job, ProcessGroup& group, int rank, int advice) 
     posted = context.mail->Find(0, kKey, kBytes, &kind).entry != nullptr;
   }
   if (posted != (group.word(0) == 1)) return posted ? "offered small pages" : "did not offer huge pages";
-  if (posted && kind != MailKind::kDirect) return "offered in another way";
+  if (posted && kind != MailKind::kCrossMemoryRead) return "offered in another way";
   std::vector<char> result(kBytes);
   PermuteArguments arguments{kKey, "received", 0, -1, {result.data()}, {result.data()}, {kBytes}};
   std::string verdict = job.Finish(std::make_unique<PermuteOperation>(&context, arguments));
@@ -69,9 +69,9 @@ std::string SendAndReceive(Job& job, ProcessGroup& group, int rank, int advice) 
 TEST_CASE("Messages on huge pages are read where they lie, those on small ones are staged") {
   for (const int advice : {MADV_HUGEPAGE, MADV_NOHUGEPAGE}) {
     CAPTURE(advice);
-    const host::JobKey key = RandomJobKey();
+    const shm::JobKey key = RandomJobKey();
     JobOptions options;
-    options.single_copy = host::SingleCopy::kHugePages;
+    options.single_copy = shm::SingleCopy::kHugePages;
     ProcessGroup group(2);
     group.Start([&](int rank) -> std::string {
       Job job(options, HeapOfProcesses(group, key, rank, 2, Job::HeapBytes(options)));
