@@ -44,8 +44,8 @@ def doctor_command(as_json: bool, job: str | None) -> None:
 
 
 def _doctor_job(job: str, as_json: bool) -> None:
-    from xla_shmem.doctor.job_diagnosis import diagnose_job
-    from xla_shmem.doctor.job_report import print_job_json, print_job_report
+    from xla_shmem.postmortem.diagnosis import diagnose_job
+    from xla_shmem.postmortem.report import print_job_json, print_job_report
     from xla_shmem.runtime.flight_records import RecordError, read_job
 
     directory = _find_job(job)
