@@ -1,4 +1,4 @@
-"""Writes docs/table2.md: Llama 3 8B's training step compiled for each row of the write-up's Table 2.
+"""Writes docs/table2.md: Llama 3 8B's training step compiled for each row of Table 2 of NVIDIA's post.
 
     python -m xla_shmem.gpu_compile.table2 --wheels FOLDER docs/table2.md
 
@@ -16,10 +16,9 @@ from pathlib import Path
 import click
 
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
-from xla_shmem.hlo.collective_report import format_bytes
 from xla_shmem.train.config import TrainConfig
 
-#: (sequence, context parallelism, tensor parallelism) of each row. The write-up's own table could not be looked up;
+#: (sequence, context parallelism, tensor parallelism) of each row. The table of NVIDIA's post could not be looked up;
 #: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K
 #: on 8 to 16 nodes. These eight are inferred from that.
 ROWS = (
@@ -38,24 +37,32 @@ TARGET = "gb200"
 _BACKENDS = ("NVSHMEM", "DEFAULT")
 
 _INTRODUCTION = """\
-# Table 2 without the machines
+# Table 2, compiled without GPUs
 
-Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights), compiled by JAX's stock CUDA plugin
-for the GPUs of a GB200 NVL72 that are described and not present, with this plugin's pass on. The rows are inferred:
-sequences, context (CP) and tensor (TP) parallelism lie in the ranges that NVIDIA's "Accelerating Long-Context Model
-Training in JAX and XLA" gives for its Table 2, and 256K tokens are on its 8 and 16 nodes. **Nothing here was run**:
-what follows is what XLA and the pass have said. What it would take on such GPUs, [predict](predict.md) estimates.
+`make table2` compiles Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights) for the GPUs of
+a GB200 NVL72. JAX's stock CUDA plugin compiles, with the xla-shmem pass on. The GPUs are described, not present:
+**nothing on this page was run.** The page shows what XLA allocates and what the pass decides.
+[Predict](predict.md) estimates step times from the same modules.
 
-Written by `make table2` on {today}: {versions}.
+The rows are inferred. NVIDIA's post "Accelerating Long-Context Model Training in JAX and XLA" gives the ranges of its
+Table 2: 64K to 256K tokens, context parallelism (CP) 4 to 32, tensor parallelism (TP) 1 to 2, and 256K tokens on 8 and
+16 nodes. The table itself could not be looked up.
 
-One sequence in a step, ring attention, activations bf16, remat `full`, parameters and optimizer state sharded over the
-context axis (`--shard-over-context`). GB a step is the sum over all collectives of the bytes of the result on one
-device times how often it runs.
+Every row has one sequence in a step, ring attention, bf16 activations, `--remat full` and `--shard-over-context`.
+Written on {today} with {versions}.
+
+## Memory and bytes
+
+GB of a step: bytes of the result on one device, times executions, summed over all collectives.
 """
 
 _REMARKS = """
-*Peak* is state, temporaries and the new state; *with donation* the new state lies over the old one. jax 0.10.2 forgets
-donation when a compiler pass has changed a module ([sharp bits](sharp-bits.md)); there the first number counts.
+*Peak* is state, temporaries and the new state. *With donation* the new state overwrites the old one. jax 0.10.2 drops
+donation when a compiler pass changes a module ([sharp bits](sharp-bits.md)); use the first number there.
+
+## Decisions
+
+Collectives of all rows by [rule](design.md#the-decision), with the default `XLA_SHMEM_OPS` and the 16 MiB threshold.
 """
 
 #: Bytes of a GPU's memory, by name: 13.4 TB / 72 in the data sheet of the GB200 NVL72, and that of the H100 SXM5.
@@ -86,10 +93,8 @@ def page(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> str:
     """The page as Markdown."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("xla-shmem", "jax", "flax", "optax"))
     today = datetime.date.today()
-    lines = [_INTRODUCTION.format(today=today, versions=versions), *_summary(compiled), _REMARKS]
-    for config, step in compiled:
-        lines += _details(config, step)
-    return "\n".join(lines)
+    parts = [_INTRODUCTION.format(today=today, versions=versions), *_summary(compiled), _REMARKS, *_decisions(compiled)]
+    return "\n".join(parts) + "\n"
 
 
 def _title(config: TrainConfig) -> str:
@@ -122,33 +127,16 @@ def _summary(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
     return lines
 
 
-def _details(config: TrainConfig, step: CompiledStep) -> list[str]:
-    """Every collective of a row; those that differ in name only are one line."""
-    alike = Counter(
-        (
-            record["op"],
-            record["bytes"],
-            record["dtype"],
-            record["group_size"],
-            record["executions"],
-            record["lowered"],
-            record["veto"] or record["reason"],
-        )
+def _decisions(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
+    """How many collectives of each op got which backend, and by which rule."""
+    decisions = Counter(
+        (record["op"], record["lowered"], record["veto"] or f"`{record['rule']}`")
+        for _, step in compiled
         for record in step.records
     )
-    lines = [
-        f"## {_title(config)}",
-        "",
-        "| op | bytes | type | group | in the program | times a step | backend | why |",
-        "|---|---:|---|---:|---:|---:|---|---|",
-    ]
-    for (op, size, dtype, group, executions, lowered, why), count in sorted(
-        alike.items(), key=lambda item: (item[0][5] != "NVSHMEM", item[0][0], -item[0][1])
-    ):
-        lines.append(
-            f"| {op} | {format_bytes(size)} | {dtype} | {group} | {count} | {executions} | {lowered} | {why} |"
-        )
-    return [*lines, ""]
+    lines = ["| op | backend | rule | collectives |", "|---|---|---|---:|"]
+    lines += [f"| {op} | {backend} | {why} | {count} |" for (op, backend, why), count in sorted(decisions.items())]
+    return lines
 
 
 @click.command()
