@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from job_runs import HERE, environment, shm_names
 
 from xla_shmem.bench import jobs, measure
-from xla_shmem.bench.plan import OPS, SAME_SHAPE_OPS, Plan
+from xla_shmem.bench.plan import SAME_SHAPE_OPS, Plan
 from xla_shmem.bench.results import Row, total_wrong
 from xla_shmem.cli.main import main
+from xla_shmem.options.values import OPS
 
 # Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
 _PROGRAM = (
@@ -89,7 +90,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     for row in rows:
         assert row["variants"]["shmem"]["wrong"] == 0, row
         # XLA:CPU itself has no collective-broadcast.
-        assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "broadcast" else 0), row
+        assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "collective-broadcast" else 0), row
     assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (2 * len(OPS) - 1)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert shm_names() <= before

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from xla_shmem.bench import data
-from xla_shmem.bench.plan import DTYPES, OPS, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.bench.plan import DTYPES, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.options.values import OPS
 
 
 def _cell(op: str, count: int = 12, group: int = 4, dtype: str = "f32", reduction: str = "") -> Cell:
@@ -24,9 +25,9 @@ def test_a_size_is_the_larger_buffer_of_a_pe() -> None:
     plan = Plan(processes=4, ops=OPS, min_bytes=1024, max_bytes=1024)
     found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
     assert found == {
-        "permute": (256, 256, 256, 1024),
+        "collective-permute": (256, 256, 256, 1024),
         "all-reduce": (256, 256, 256, 1024),
-        "broadcast": (256, 256, 256, 1024),
+        "collective-broadcast": (256, 256, 256, 1024),
         "all-gather": (64, 64, 256, 1024),
         "reduce-scatter": (64, 256, 64, 1024),
         "all-to-all": (64, 256, 256, 1024),
@@ -41,7 +42,7 @@ def test_sizes_are_rounded_to_whole_elements_for_each_pe_and_empty_or_repeated_o
 
 
 def test_misalign_lengthens_every_piece() -> None:
-    plan = Plan(processes=2, ops=("permute", "all-to-all"), min_bytes=64, max_bytes=64, misalign=4)
+    plan = Plan(processes=2, ops=("collective-permute", "all-to-all"), min_bytes=64, max_bytes=64, misalign=4)
     assert [cell.bytes for cell in plan.cells()] == [64 + 4, 64 + 2 * 4]
 
 
@@ -53,8 +54,8 @@ def test_misalign_lengthens_every_piece() -> None:
         ("all-gather", 0.75),
         ("reduce-scatter", 0.75),
         ("all-to-all", 0.75),
-        ("broadcast", 1.0),
-        ("permute", 1.0),
+        ("collective-broadcast", 1.0),
+        ("collective-permute", 1.0),
     ],
 )
 def test_bus_factors_are_those_of_nccl_tests(op: str, factor: float) -> None:
@@ -64,8 +65,8 @@ def test_bus_factors_are_those_of_nccl_tests(op: str, factor: float) -> None:
 @pytest.mark.parametrize(
     ("op", "single", "slots"),
     [
-        ("permute", 1.0, 2.0),
-        ("broadcast", 1.0, 2.0),
+        ("collective-permute", 1.0, 2.0),
+        ("collective-broadcast", 1.0, 2.0),
         ("all-gather", 1.0, 1.75),
         ("all-to-all", 1.0, 1.75),
         ("reduce-scatter", 0.75, 1.5),
@@ -77,8 +78,11 @@ def test_what_crosses_is_copied_once_or_twice_and_what_stays_once(op: str, singl
 
 
 def test_operations_are_listed_once_and_all_means_all() -> None:
-    assert chosen_ops(["broadcast", "permute", "permute"]) == ("permute", "broadcast")
-    assert chosen_ops(["permute", "all"]) == OPS
+    assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"]) == (
+        "collective-permute",
+        "collective-broadcast",
+    )
+    assert chosen_ops(["collective-permute", "all"]) == OPS
 
 
 def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
@@ -109,10 +113,10 @@ def test_a_plan_that_cannot_be_run_is_refused_in_a_sentence(wrong: dict[str, obj
 
 
 def test_expected_results_follow_from_the_operands_of_the_group() -> None:
-    first = [data.operand(_cell("permute"), pe) for pe in range(8)]
-    np.testing.assert_array_equal(data.expected(_cell("permute"), 4), first[7])
-    np.testing.assert_array_equal(data.expected(_cell("permute"), 6), first[5])
-    np.testing.assert_array_equal(data.expected(_cell("broadcast"), 6), first[4])
+    first = [data.operand(_cell("collective-permute"), pe) for pe in range(8)]
+    np.testing.assert_array_equal(data.expected(_cell("collective-permute"), 4), first[7])
+    np.testing.assert_array_equal(data.expected(_cell("collective-permute"), 6), first[5])
+    np.testing.assert_array_equal(data.expected(_cell("collective-broadcast"), 6), first[4])
     np.testing.assert_array_equal(data.expected(_cell("all-gather"), 6), np.concatenate(first[4:]))
     np.testing.assert_array_equal(data.expected(_cell("all-reduce"), 6), np.sum(first[4:], axis=0))
     np.testing.assert_array_equal(data.expected(_cell("all-reduce", reduction="max"), 1), np.max(first[:4], axis=0))
@@ -134,7 +138,7 @@ def test_sums_are_exact_in_every_type_and_order(dtype: str) -> None:
 
 
 def test_no_operand_holds_what_an_unwritten_result_holds() -> None:
-    cell = _cell("permute", count=100_000, dtype="s8")
+    cell = _cell("collective-permute", count=100_000, dtype="s8")
     assert not np.isin(data.operand(cell, 0), data.unwritten(cell)).any()
 
 

@@ -63,9 +63,9 @@ def test_a_line_has_a_value_under_every_heading() -> None:
 
 
 def test_a_variant_that_did_not_run_is_said_once() -> None:
-    row = _row("broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
+    row = _row("collective-broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
     said: set[str] = set()
-    assert table.row_lines(row, said)[1] == "# broadcast is not run by stock: XLA:CPU cannot"
+    assert table.row_lines(row, said)[1] == "# collective-broadcast is not run by stock: XLA:CPU cannot"
     assert len(table.row_lines(row, said)) == 1
     assert row.speed_up("stock") is None
 
@@ -91,11 +91,11 @@ def test_the_report_holds_machine_and_every_time(tmp_path: Path) -> None:
 def test_a_picture_has_two_plots_for_each_operation_that_ran(tmp_path: Path) -> None:
     rows = [
         _row(op, 1 << power, shmem=_times(1.0, 2.0, 4.0), stock=_times(8.0))
-        for op in ("permute", "all-reduce")
+        for op in ("collective-permute", "all-reduce")
         for power in range(4, 20, 4)
     ]
     one, two = tmp_path / "one.png", tmp_path / "two.png"
-    picture.save_picture(two, "title", [*rows, _row("broadcast", shmem=Times(reason="no"))])
+    picture.save_picture(two, "title", [*rows, _row("collective-broadcast", shmem=Times(reason="no"))])
     picture.save_picture(one, "title", rows[:4])
     assert two.read_bytes().startswith(b"\x89PNG")
     assert _height(two) > 1.5 * _height(one)

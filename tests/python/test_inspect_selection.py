@@ -47,6 +47,7 @@ def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
     [
         (["--op", "all-reduce"], {"small", "large"}),
         (["--op", "all-reduce", "--op", "collective-permute"], {"small", "large", "permute"}),
+        (["--op", "permute"], {"permute"}),
         (["--op", "all-gather"], set()),
         (["--min-bytes", "4096"], {"small", "large", "permute"}),
         (["--min-bytes", "4097"], {"large"}),

@@ -112,6 +112,10 @@ def test_values_are_read_from_the_environment() -> None:
     assert found.job == "0123456789abcdef" * 2
 
 
+def test_profile_blog_is_the_former_name_of_upstream() -> None:
+    assert resolve({"XLA_SHMEM_PROFILE": "blog"}).profile == "upstream"
+
+
 @pytest.mark.parametrize(("text", "value"), [("auto", None), ("", None), ("Host", 0), ("72", 72)])
 def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | None) -> None:
     assert resolve({"XLA_SHMEM_NVLINK_DOMAIN": text}).nvlink_domain == value
@@ -122,13 +126,14 @@ def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | N
     [
         ("default", ()),
         ("blog", ()),
+        ("broadcast,permute<1K", (("collective-permute", 1024), ("collective-broadcast", None))),
         ("ALL", tuple((op, None) for op in OPS)),
         ("all-gather", (("all-gather", None),)),
         (" all-gather , all-reduce < 16MiB ", (("all-reduce", 16 << 20), ("all-gather", None))),
         ("reduce-scatter<0", (("reduce-scatter", 0),)),
     ],
 )
-def test_ops_are_a_profile_or_a_list_with_limits(text: str, ops: tuple[tuple[str, int | None], ...]) -> None:
+def test_ops_are_a_set_or_a_list_with_limits(text: str, ops: tuple[tuple[str, int | None], ...]) -> None:
     assert resolve({"XLA_SHMEM_OPS": text}).ops == ops
 
 

@@ -55,7 +55,7 @@ def test_groups_are_powers_of_two_and_all() -> None:
 
 
 def test_every_group_and_type_has_its_plan() -> None:
-    found = measuring.plans(Plan(processes=4, ops=("permute",)), (2, 4), ("f32", "s8"))
+    found = measuring.plans(Plan(processes=4, ops=("collective-permute",)), (2, 4), ("f32", "s8"))
     assert [(plan.group, plan.dtype) for plan in found] == [(2, "f32"), (2, "s8"), (4, "f32"), (4, "s8")]
 
 
@@ -117,7 +117,7 @@ def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Compa
     lowered = dict(zip(("stock", "upstream", "tuned"), backends, strict=True))
     variants = {name: Times(us[name]) if us[name] else Times(reason="XLA cannot") for name in lowered}
     records = {name: {"op": "collective-permute", "lowered": backend} for name, backend in lowered.items()}
-    return verify.judge(Row(Cell("permute", 16, "f32", "", 2, False), variants, records=records))
+    return verify.judge(Row(Cell("collective-permute", 16, "f32", "", 2, False), variants, records=records))
 
 
 def test_the_same_backend_as_the_better_one_is_noise_however_it_went() -> None:
@@ -160,7 +160,7 @@ class _Measured:
         monkeypatch.setattr(measuring, "measure_rows", self._rows)
 
     def _rows(self, every: Any) -> Iterator[Any]:
-        cell = Cell("permute", 16, "f32", "", 2, False)
+        cell = Cell("collective-permute", 16, "f32", "", 2, False)
         yield Row(cell, {"shmem": Times([1.0], wrong=self._wrong)}), row("collective-permute", 64, 1.0, 100.0)
         if self._end is not None:
             raise self._end("the end")

@@ -46,9 +46,9 @@ def expected(cell: Cell, pe: int) -> Array:
     """What a PE has to receive, when groups are neighbours: the PEs 0 … K-1, K … 2K-1, and so on."""
     first = pe // cell.group * cell.group
     place = pe - first
-    if cell.op == "permute":
+    if cell.op == "collective-permute":
         return operand(cell, first + (place - 1) % cell.group)
-    if cell.op == "broadcast":
+    if cell.op == "collective-broadcast":
         return operand(cell, first)
     members = range(first, first + cell.group)
     if cell.op == "all-gather":

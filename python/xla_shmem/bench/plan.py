@@ -6,10 +6,10 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
-OPS = ("permute", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast")
+from xla_shmem.options.values import OPS
 
 #: Operations whose operand and result have the same shape; only these can run in place.
-SAME_SHAPE_OPS = ("permute", "all-reduce", "all-to-all", "broadcast")
+SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
 
 #: Reductions that JAX's collectives can ask for, per operation.
 REDUCTIONS = {"all-reduce": ("sum", "min", "max"), "reduce-scatter": ("sum",)}
@@ -48,7 +48,7 @@ class Cell:
     """One line of the table.
 
     Attributes:
-      op: one of `OPS`.
+      op: one of `OPS`, as HLO spells it.
       count: elements, as nccl-tests counts them: of the whole buffer, or of one PE's piece of it for all-gather,
         reduce-scatter and all-to-all.
       dtype: key of `DTYPES`.
@@ -82,7 +82,7 @@ class Cell:
     @property
     def bus_factor(self) -> float:
         """Bus bandwidth over algorithm bandwidth, as in nccl-tests' doc/PERFORMANCE.md."""
-        if self.op in ("permute", "broadcast"):
+        if self.op in ("collective-permute", "collective-broadcast"):
             return 1.0
         rest = (self.group - 1) / self.group
         return 2 * rest if self.op == "all-reduce" else rest

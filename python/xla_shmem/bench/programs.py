@@ -52,12 +52,12 @@ def _collective(cell: Cell) -> Callable[[Any], Any]:
     ring = [(i, (i + 1) % cell.group) for i in range(cell.group)]
     reduce = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}
     return {
-        "permute": lambda x: lax.ppermute(x, "x", ring),  # type: ignore[no-untyped-call]
+        "collective-permute": lambda x: lax.ppermute(x, "x", ring),  # type: ignore[no-untyped-call]
         "all-reduce": lambda x: reduce[cell.reduction](x, "x"),  # type: ignore[no-untyped-call]
         "all-gather": lambda x: lax.all_gather(x, "x", tiled=True),
         "reduce-scatter": lambda x: lax.psum_scatter(x, "x", tiled=True),  # type: ignore[no-untyped-call]
         "all-to-all": lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),  # type: ignore[no-untyped-call]
-        "broadcast": lambda x: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
+        "collective-broadcast": lambda x: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
     }[cell.op]
 
 

@@ -10,7 +10,7 @@ from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row, Times
 
 _COLUMNS = (
-    ("op", 14),
+    ("op", 20),
     ("size", 10),
     ("count", 10),
     ("type", 5),

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.bench.plan import OPS, Plan
-from xla_shmem.options.values import parse_size
+from xla_shmem.bench.plan import Plan
+from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -16,6 +16,13 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 INTERRUPTED = 130
 
 _DEFAULTS = Plan()
+
+
+class _Op(click.Choice[str]):
+    """The name of an op as HLO spells it, or its short name."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        return super().convert(OP_ALIASES.get(value, value), param, ctx)
 
 
 def size(least: int) -> Callable[[click.Context, click.Parameter, str], int]:
@@ -69,7 +76,7 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
             click.option(
                 "--op",
                 "ops",
-                type=click.Choice([*OPS, "all"]),
+                type=_Op([*OPS, "all"]),
                 multiple=True,
                 default=(ops,),
                 show_default=True,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from xla_shmem.hlo.files import HloFileError
-from xla_shmem.options.values import OPS, parse_size
+from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
 #: Ops that a module may hold; the last one can be listed nowhere else.
 KNOWN_OPS = (*OPS, "ragged-all-to-all")
@@ -44,6 +44,7 @@ def read_selection(ops: Sequence[str], backend: str | None, min_bytes: str | Non
     Raises:
       HloFileError: an op is unknown, or the size is none.
     """
+    ops = tuple(OP_ALIASES.get(op, op) for op in ops)
     for op in ops:
         if op not in KNOWN_OPS:
             raise HloFileError(f"--op {op}: no such collective; use {', '.join(KNOWN_OPS)}.")
@@ -51,4 +52,4 @@ def read_selection(ops: Sequence[str], backend: str | None, min_bytes: str | Non
         size = 0 if min_bytes is None else parse_size(min_bytes)
     except ValueError as error:
         raise HloFileError(f"--min-bytes {min_bytes}: must be {error}.") from None
-    return Selection(tuple(ops), backend, size, in_loop)
+    return Selection(ops, backend, size, in_loop)

@@ -43,7 +43,7 @@ TABLE: tuple[Option, ...] = (
         "Rules that choose the backend: `upstream` decides as XLA itself did, `domain` asks of each "
         "group by itself that it lies in one NVLink domain, `tuned` asks the same and then takes whichever backend "
         "`xla-shmem tune` has measured to be faster.",
-        one_of("upstream", "domain", "tuned", upstream="upstream"),
+        one_of("upstream", "domain", "tuned", blog="upstream"),
     ),
     Option(
         "threshold",

@@ -19,6 +19,9 @@ NO_THRESHOLD = 2**63 - 1
 #: What ``OPS`` may list, in the order of ``all``.
 OPS = ("all-reduce", "collective-permute", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
 
+#: Short names that are read wherever an op is named.
+OP_ALIASES = {"permute": "collective-permute", "broadcast": "collective-broadcast"}
+
 #: What ``HEAP_SIZE=auto`` means: this much, or what fits in /dev/shm, but never less than the minimum.
 AUTO_HEAP_SIZE = 64 * MIB
 MIN_HEAP_SIZE = 8 * MIB
@@ -54,6 +57,7 @@ def threshold(text: str) -> int:
 
 def _op(text: str) -> tuple[str, int | None]:
     name, limited, limit = (part.strip() for part in text.partition("<"))
+    name = OP_ALIASES.get(name, name)
     if name not in OPS:
         raise ValueError(f"'default', 'all' or a list such as all-reduce<16MiB,all-gather out of {', '.join(OPS)}")
     try:
