@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/analysis/flops.h"
 
 #include "xla_patch/hlo/proto/checked_count.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -18,7 +19,7 @@ std::vector<int64_t> ContractedDimensions(std::string_view dot_numbers) {
   std::vector<int64_t> contracted;
   FieldReader reader(dot_numbers);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == DotDimensionNumbersField::kLhsContractingDimensions) {
       AppendRepeatedInts(field, &contracted);
     }
   }
@@ -38,7 +39,8 @@ int64_t ConvolutionFlops(int64_t result_elements, const Shape& kernel, std::stri
   int64_t output_features = 0;  // kernel_output_feature_dimension
   FieldReader reader(numbers);
   for (Field field; reader.Next(&field);) {
-    output_features = field.number == 4 ? field.AsInt() : output_features;
+    output_features = field.number == ConvolutionDimensionNumbersField::kKernelOutputFeatureDimension ? field.AsInt()
+                                                                                                      : output_features;
   }
   int64_t flops = Product(2, result_elements);
   for (size_t i = 0; i < kernel.dimensions.size(); ++i) {
@@ -52,13 +54,13 @@ int64_t WindowElements(std::string_view window) {
   int64_t elements = 1;
   FieldReader reader(window);
   for (Field field; reader.Next(&field);) {
-    if (field.number != 1) {
+    if (field.number != WindowField::kDimensions) {
       continue;
     }
     int64_t size = 0;
     FieldReader dimension(field.bytes);
     for (Field inner; dimension.Next(&inner);) {
-      size = inner.number == 1 ? inner.AsInt() : size;
+      size = inner.number == WindowDimensionField::kSize ? inner.AsInt() : size;
     }
     elements = Product(elements, size);
   }

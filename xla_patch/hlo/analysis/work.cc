@@ -8,6 +8,7 @@
 #include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -93,16 +94,16 @@ class Counter {
     FieldReader reader(instruction.body);
     for (Field field; reader.Next(&field);) {
       switch (field.number) {
-        case 1:
+        case InstructionField::kName:
           work.name = field.bytes;
           break;
-        case 2:
+        case InstructionField::kOpcode:
           work.opcode = field.bytes;
           break;
-        case 28:
+        case InstructionField::kCustomCallTarget:
           work.custom_call_target = field.bytes;
           break;
-        case 38:
+        case InstructionField::kCalledComputationIds:
           AppendRepeatedInts(field, &work.callees);  // ReadModule has seen to it that they are well-formed
           break;
         default:
@@ -130,11 +131,11 @@ class Counter {
     Details details;
     FieldReader reader(module_.instructions[i].body);
     for (Field field; reader.Next(&field);) {
-      if (field.number == 15) {
+      if (field.number == InstructionField::kWindow) {
         details.window = field.bytes;
-      } else if (field.number == 16) {
+      } else if (field.number == InstructionField::kConvolutionDimensionNumbers) {
         details.convolution_numbers = field.bytes;
-      } else if (field.number == 30) {
+      } else if (field.number == InstructionField::kDotDimensionNumbers) {
         details.dot_numbers = field.bytes;
       }
     }

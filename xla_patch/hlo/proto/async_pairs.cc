@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -28,7 +29,7 @@ bool IsDoneOf(const Opcode& done, const Opcode& start) {
 bool TakesNoTime(const Instruction& instruction) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 2) {
+    if (field.number == InstructionField::kOpcode) {
       return field.bytes == "parameter" || field.bytes == "constant" || field.bytes == "bitcast" ||
              field.bytes == "get-tuple-element";
     }
@@ -74,9 +75,9 @@ int64_t ParameterNumber(const Instruction& instruction) {
   int64_t number = 0;
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 2) {
+    if (field.number == InstructionField::kOpcode) {
       is_parameter = field.bytes == "parameter";
-    } else if (field.number == 9) {
+    } else if (field.number == InstructionField::kParameterNumber) {
       number = field.AsInt();
     }
   }

@@ -1,5 +1,6 @@
 #include "xla_patch/hlo/proto/attributes.h"
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -7,14 +8,14 @@ namespace {
 
 // FrontendAttributes.map is field 1; an entry has key 1 and value 2.
 bool ReadOwnEntry(const Field& entry, std::string_view* key, std::string_view* value) {
-  if (entry.number != 1 || entry.type != WireType::kBytes) {
+  if (entry.number != FrontendAttributesField::kMap || entry.type != WireType::kBytes) {
     return false;
   }
   FieldReader reader(entry.bytes);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == MapEntryField::kKey) {
       *key = field.bytes;
-    } else if (field.number == 2) {
+    } else if (field.number == MapEntryField::kValue) {
       *value = field.bytes;
     }
   }
@@ -27,7 +28,7 @@ std::vector<std::string_view> AttributeFields(std::string_view instruction) {
   std::vector<std::string_view> protos;
   FieldReader reader(instruction);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 68) {
+    if (field.number == InstructionField::kFrontendAttributes) {
       protos.push_back(field.bytes);
     }
   }
@@ -41,7 +42,7 @@ bool AreWellFormed(std::string_view proto) {
     Field ignored;
     while (inner.Next(&ignored)) {
     }
-    if (entry.number == 1 && (entry.type != WireType::kBytes || !inner.ok())) {
+    if (entry.number == FrontendAttributesField::kMap && (entry.type != WireType::kBytes || !inner.ok())) {
       return false;
     }
   }
@@ -78,9 +79,9 @@ std::string MergeAttributes(const std::vector<std::string_view>& protos, const A
   std::string entry;
   for (const auto& [key, value] : own) {
     entry.clear();
-    WriteBytesField(1, key, &entry);
-    WriteBytesField(2, value, &entry);
-    WriteBytesField(1, entry, &merged);
+    WriteBytesField(MapEntryField::kKey, key, &entry);
+    WriteBytesField(MapEntryField::kValue, value, &entry);
+    WriteBytesField(FrontendAttributesField::kMap, entry, &merged);
   }
   return merged;
 }

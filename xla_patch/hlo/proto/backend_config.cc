@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -121,9 +122,9 @@ std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, s
   std::string_view value;
   FieldReader reader(payload);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == PayloadField::kValue) {
       value = field.bytes;
-    } else if (field.number == 2) {
+    } else if (field.number == PayloadField::kId) {
       value = field.value < payloads.size() ? payloads[field.value] : std::string_view();
     }
   }
@@ -135,9 +136,9 @@ std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, 
   std::string_view payload;
   FieldReader reader(instruction);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 43) {
+    if (field.number == InstructionField::kBackendConfig) {
       config = field.bytes;
-    } else if (field.number == 99) {
+    } else if (field.number == InstructionField::kBackendConfigPayload) {
       payload = ResolvePayload(payloads, field.bytes);
     }
   }

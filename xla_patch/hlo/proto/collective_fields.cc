@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -9,9 +10,9 @@ namespace {
 bool DecodePair(std::string_view proto, std::pair<int64_t, int64_t>* pair) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == SourceTargetField::kSource) {
       pair->first = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == SourceTargetField::kTarget) {
       pair->second = field.AsInt();
     }
   }
@@ -22,11 +23,11 @@ bool DecodePair(std::string_view proto, std::pair<int64_t, int64_t>* pair) {
 void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 3) {
+    if (field.number == OpMetadataField::kSourceFile) {
       fields->source_file = field.bytes;
-    } else if (field.number == 4) {
+    } else if (field.number == OpMetadataField::kSourceLine) {
       fields->source_line = static_cast<int32_t>(field.value);
-    } else if (field.number == 15) {
+    } else if (field.number == OpMetadataField::kStackFrameId) {
       fields->stack_frame = static_cast<int32_t>(field.value);
     }
   }
@@ -38,7 +39,7 @@ bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operan
   operand_ids->clear();
   FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());
   for (Field field; reader.Next(&field);) {
-    if (field.number == 36 && !AppendRepeatedInts(field, operand_ids)) {
+    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) {
       return false;
     }
   }
@@ -58,66 +59,66 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
   for (Field field; reader.Next(&field);) {
     bool well_formed = true;
     switch (field.number) {
-      case 1:
+      case InstructionField::kName:
         fields->name = field.bytes;
         break;
-      case 3:
+      case InstructionField::kShape:
         fields->has_two_shapes = has_shape;
         has_shape = true;
         break;
-      case 7:
+      case InstructionField::kMetadata:
         DecodeMetadata(field.bytes, fields);
         break;
-      case 14:
+      case InstructionField::kDimensions:
         well_formed = AppendRepeatedInts(field, &fields->dimensions);
         break;
-      case 20:
+      case InstructionField::kDynamicSliceSizes:
         fields->has_slices = true;
         break;
-      case 26:  // channel_id; not positive means none
-      case 45:  // all_reduce_id, its older name
+      case InstructionField::kChannelId:    // channel_id; not positive means none
+      case InstructionField::kAllReduceId:  // all_reduce_id, its older name
         fields->has_channel_id = fields->has_channel_id || field.AsInt() > 0;
         break;
-      case 28:
+      case InstructionField::kCustomCallTarget:
         fields->custom_call_target = field.bytes;
         break;
-      case 36:
+      case InstructionField::kOperandIds:
         well_formed = AppendRepeatedInts(field, &fields->operand_ids);
         break;
-      case 37:
+      case InstructionField::kControlPredecessorIds:
         fields->has_control_predecessors = true;
         break;
-      case 38:
+      case InstructionField::kCalledComputationIds:
         well_formed = AppendRepeatedInts(field, &fields->callees);
         break;
-      case 43:
+      case InstructionField::kBackendConfig:
         fields->backend_config = field.bytes;
         break;
-      case 49:
+      case InstructionField::kReplicaGroups:
         fields->groups.replica_groups.push_back(field.bytes);
         break;
-      case 52:
+      case InstructionField::kSourceTargetPairs:
         fields->pairs.emplace_back();
         well_formed = DecodePair(field.bytes, &fields->pairs.back());
         break;
-      case 68:
+      case InstructionField::kFrontendAttributes:
         fields->frontend_attributes.push_back(field.bytes);
         well_formed = field.type == WireType::kBytes && AreWellFormed(field.bytes);
         break;
-      case 74:
+      case InstructionField::kOutputOperandAliasing:
         fields->aliasing.emplace_back();
         well_formed = field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields->aliasing.back());
         break;
-      case 71:
+      case InstructionField::kUseGlobalDeviceIds:
         fields->use_global_device_ids = field.value != 0;
         break;
-      case 87:
-      case 92:
-      case 93:
+      case InstructionField::kCollectiveDeviceList:
+      case InstructionField::kIotaCollectiveDeviceList:
+      case InstructionField::kMeshAxesReplicaGroupList:
         fields->groups.list_field = field.number;  // a oneof: the last one counts
         fields->groups.list = field.bytes;
         break;
-      case 99:
+      case InstructionField::kBackendConfigPayload:
         payload = ResolvePayload(module.payloads, field.bytes);
         break;
       default:

@@ -3,6 +3,7 @@
 
 #include "xla_patch/assigner/reduction_matcher.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -13,9 +14,9 @@ ReductionNode DecodeNode(const Instruction& instruction, std::vector<int64_t>* o
   ReductionNode node;
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 2) {
+    if (field.number == InstructionField::kOpcode) {
       node.opcode = std::string(field.bytes);
-    } else if (field.number == 9) {
+    } else if (field.number == InstructionField::kParameterNumber) {
       node.parameter_number = field.AsInt();
     }
   }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -13,15 +14,15 @@ bool ParseDeviceAssignment(std::string_view proto, DeviceAssignment* assignment,
   std::vector<std::vector<int64_t>> by_partition;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == DeviceAssignmentField::kReplicaCount) {
       replicas = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == DeviceAssignmentField::kComputationCount) {
       partitions = field.AsInt();
-    } else if (field.number == 3) {
+    } else if (field.number == DeviceAssignmentField::kComputationDevices) {
       by_partition.emplace_back();
       FieldReader inner(field.bytes);
       for (Field ids; inner.Next(&ids);) {
-        if (ids.number == 1 && !AppendRepeatedInts(ids, &by_partition.back())) {
+        if (ids.number == ComputationDeviceField::kReplicaDeviceIds && !AppendRepeatedInts(ids, &by_partition.back())) {
           *error = "device assignment: bad list of device ids";
           return false;
         }

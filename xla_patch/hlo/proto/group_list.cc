@@ -1,5 +1,6 @@
 #include "xla_patch/hlo/proto/group_list.h"
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -82,7 +83,7 @@ bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>
 bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1 && !AppendRepeatedInts(field, &groups->ids)) {
+    if (field.number == ReplicaGroupField::kReplicaIds && !AppendRepeatedInts(field, &groups->ids)) {
       return Fail("bad list of ids", error);
     }
   }
@@ -108,13 +109,13 @@ bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     bool well_formed = true;
-    if (field.number == 1) {
+    if (field.number == IotaReplicaGroupListField::kNumReplicaGroups) {
       num_groups = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == IotaReplicaGroupListField::kNumDevicesPerGroup) {
       group_size = field.AsInt();
-    } else if (field.number == 3) {
+    } else if (field.number == IotaReplicaGroupListField::kIotaReshapeDims) {
       well_formed = AppendRepeatedInts(field, &dims);
-    } else if (field.number == 4) {
+    } else if (field.number == IotaReplicaGroupListField::kIotaTransposePerm) {
       well_formed = AppendRepeatedInts(field, &perm);
     }
     if (!well_formed) {
@@ -142,11 +143,11 @@ bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std
 bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == CollectiveDeviceListField::kReplicaGroups) {
       if (!AppendReplicaGroup(field.bytes, max_ids, groups, error)) {
         return false;
       }
-    } else if (field.number == 2 && field.type == WireType::kBytes) {
+    } else if (field.number == CollectiveDeviceListField::kIotaReplicaGroupList && field.type == WireType::kBytes) {
       // Until 2025 the iota form was nested here (iota_replica_group_list).
       return ReadIotaList(field.bytes, max_ids, groups, error);
     }

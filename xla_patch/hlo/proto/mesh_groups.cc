@@ -2,6 +2,7 @@
 // form a group.
 #include <algorithm>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/group_list.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -34,7 +35,7 @@ bool ReadMeshAxis(std::string_view proto, Mesh* mesh) {
   int64_t size = 0;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 2) {
+    if (field.number == MeshAxisField::kSize) {
       size = field.AsInt();
     }
   }
@@ -46,10 +47,10 @@ bool ReadTransform(std::string_view proto, Mesh* mesh) {
   mesh->has_transform = true;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1 && !AppendRepeatedInts(field, &mesh->reshape_dims)) {
+    if (field.number == IotaTransformField::kReshapeDims && !AppendRepeatedInts(field, &mesh->reshape_dims)) {
       return false;
     }
-    if (field.number == 2 && !AppendRepeatedInts(field, &mesh->transpose_perm)) {
+    if (field.number == IotaTransformField::kTransposePerm && !AppendRepeatedInts(field, &mesh->transpose_perm)) {
       return false;
     }
   }
@@ -60,11 +61,11 @@ bool ReadMesh(std::string_view proto, Mesh* mesh) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     bool well_formed = true;
-    if (field.number == 1) {
+    if (field.number == MeshField::kAxes) {
       well_formed = ReadMeshAxis(field.bytes, mesh);
-    } else if (field.number == 2) {
+    } else if (field.number == MeshField::kDeviceIds) {
       well_formed = AppendRepeatedInts(field, &mesh->device_ids);
-    } else if (field.number == 3) {
+    } else if (field.number == MeshField::kIotaTransform) {
       well_formed = ReadTransform(field.bytes, mesh);
     }
     if (!well_formed) {
@@ -77,16 +78,16 @@ bool ReadMesh(std::string_view proto, Mesh* mesh) {
 bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == AxisRefField::kMeshAxisIndex) {
       ref->axis = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == AxisRefField::kSubAxisInfo) {
       ref->is_sub_axis = true;
       ref->pre_size = 0;
       FieldReader inner(field.bytes);
       for (Field sub; inner.Next(&sub);) {
-        if (sub.number == 1) {
+        if (sub.number == SubAxisField::kPreSize) {
           ref->pre_size = sub.AsInt();
-        } else if (sub.number == 2) {
+        } else if (sub.number == SubAxisField::kSize) {
           ref->size = sub.AsInt();
         }
       }
@@ -168,9 +169,9 @@ bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups,
   bool well_formed = true;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == MeshAxesReplicaGroupListField::kMesh) {
       well_formed = ReadMesh(field.bytes, &mesh) && well_formed;
-    } else if (field.number == 2) {
+    } else if (field.number == MeshAxesReplicaGroupListField::kAxes) {
       refs.emplace_back();
       well_formed = ReadAxisRef(field.bytes, &refs.back()) && well_formed;
     }

@@ -5,6 +5,7 @@
 
 #include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/checked_count.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -27,30 +28,30 @@ class Scanner {
     FieldReader reader(module_->bytes);
     for (Field field; reader.Next(&field);) {
       switch (field.number) {
-        case 1:
+        case ModuleField::kName:
           module_->name = field.bytes;
           break;
-        case 3:
+        case ModuleField::kComputations:
           if (field.type != WireType::kBytes || !ScanComputation(field, &hash)) {
             return Explain("computation");
           }
           break;
-        case 6:
+        case ModuleField::kEntryComputationId:
           entry_id_ = field.AsInt();
           break;
-        case 7:
+        case ModuleField::kSchedule:
           module_->schedule = field.bytes;
           break;
-        case 8:
+        case ModuleField::kInputOutputAlias:
           module_->input_output_alias = field.bytes;
           break;
-        case 15:
+        case ModuleField::kDeviceAssignment:
           module_->device_assignment = field.bytes;
           break;
-        case 17:
+        case ModuleField::kStackFrameIndex:
           module_->stack_frame_index = field.bytes;
           break;
-        case 22:
+        case ModuleField::kPayloads:
           module_->payloads.push_back(field.bytes);
           break;
         default:
@@ -86,21 +87,21 @@ class Scanner {
     FieldReader reader(field.bytes);
     for (Field inner; reader.Next(&inner);) {
       switch (inner.number) {
-        case 1:
+        case ComputationField::kName:
           computation.name = inner.bytes;
           break;
-        case 2:
+        case ComputationField::kInstructions:
           if (inner.type != WireType::kBytes || !ScanInstruction(inner, index, hash)) {
             return false;
           }
           break;
-        case 5:
+        case ComputationField::kId:
           computation.id = inner.AsInt();
           break;
-        case 6:
+        case ComputationField::kRootId:
           computation.root_id = inner.AsInt();
           break;
-        case 7:
+        case ComputationField::kIsFusionComputation:
           computation.is_fusion = inner.value != 0;
           break;
         default:
@@ -129,39 +130,39 @@ class Scanner {
     for (Field inner; reader.Next(&inner);) {
       bool is_structure = true;  // same on all ranks, so part of the hash
       switch (inner.number) {
-        case 2:
+        case InstructionField::kOpcode:
           opcode = inner.bytes;
           break;
-        case 3:
+        case InstructionField::kShape:
           instruction.shape = inner.bytes;
           break;
-        case 28:
+        case InstructionField::kCustomCallTarget:
           target = inner.bytes;
           break;
-        case 35:
+        case InstructionField::kId:
           instruction.id = inner.AsInt();
           break;
-        case 36:
+        case InstructionField::kOperandIds:
           instruction.has_loose_operands =
               instruction.has_loose_operands || inner.type != WireType::kBytes || !instruction.packed_operands.empty();
           instruction.packed_operands = inner.bytes;
           break;
-        case 38:
+        case InstructionField::kCalledComputationIds:
           if (!AppendRepeatedInts(inner, &callees_)) {
             *error_ = "bad called_computation_ids";
             return false;
           }
           break;
-        case 9:   // parameter_number
-        case 13:  // tuple_index
-        case 26:  // channel_id
-        case 45:  // all_reduce_id
-        case 49:  // replica_groups
-        case 52:  // source_target_pairs
-        case 71:  // use_global_device_ids
-        case 87:  // the three newer group forms
-        case 92:
-        case 93:
+        case InstructionField::kParameterNumber:
+        case InstructionField::kTupleIndex:
+        case InstructionField::kChannelId:
+        case InstructionField::kAllReduceId:
+        case InstructionField::kReplicaGroups:
+        case InstructionField::kSourceTargetPairs:
+        case InstructionField::kUseGlobalDeviceIds:
+        case InstructionField::kCollectiveDeviceList:  // the three newer group forms
+        case InstructionField::kIotaCollectiveDeviceList:
+        case InstructionField::kMeshAxesReplicaGroupList:
           break;
         default:
           is_structure = false;

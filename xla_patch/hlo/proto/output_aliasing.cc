@@ -1,16 +1,17 @@
 #include "xla_patch/hlo/proto/output_aliasing.h"
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
 
 std::string EncodeAliasing(const Aliasing& aliasing) {
   std::string proto;
-  WritePackedInts(1, aliasing.output_index, &proto);
+  WritePackedInts(OutputOperandAliasingField::kOutputShapeIndex, aliasing.output_index, &proto);
   if (aliasing.operand != 0) {
-    WriteIntField(2, aliasing.operand, &proto);
+    WriteIntField(OutputOperandAliasingField::kOperandIndex, aliasing.operand, &proto);
   }
-  WritePackedInts(3, aliasing.operand_index, &proto);
+  WritePackedInts(OutputOperandAliasingField::kOperandShapeIndex, aliasing.operand_index, &proto);
   return proto;
 }
 
@@ -19,11 +20,11 @@ bool DecodeAliasing(std::string_view proto, Aliasing* aliasing) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     bool well_formed = true;
-    if (field.number == 1) {
+    if (field.number == OutputOperandAliasingField::kOutputShapeIndex) {
       well_formed = AppendRepeatedInts(field, &aliasing->output_index);
-    } else if (field.number == 2) {
+    } else if (field.number == OutputOperandAliasingField::kOperandIndex) {
       aliasing->operand = field.AsInt();
-    } else if (field.number == 3) {
+    } else if (field.number == OutputOperandAliasingField::kOperandShapeIndex) {
       well_formed = AppendRepeatedInts(field, &aliasing->operand_index);
     }
     if (!well_formed) {

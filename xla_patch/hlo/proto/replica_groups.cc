@@ -2,19 +2,20 @@
 
 #include <utility>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/group_list.h"
 
 namespace xla_shmem::hlo {
 namespace {
 
 bool ReadGroups(const GroupFields& fields, int64_t max_ids, IdGroups* groups, std::string* error) {
-  if (fields.list_field == 92) {
+  if (fields.list_field == InstructionField::kIotaCollectiveDeviceList) {
     return ReadIotaList(fields.list, max_ids, groups, error);
   }
-  if (fields.list_field == 93) {
+  if (fields.list_field == InstructionField::kMeshAxesReplicaGroupList) {
     return ReadMeshAxesList(fields.list, max_ids, groups, error);
   }
-  if (!fields.replica_groups.empty()) {  // XLA prefers the legacy list over field 87 as well
+  if (!fields.replica_groups.empty()) {  // XLA prefers the legacy list over collective_device_list as well
     for (const std::string_view group : fields.replica_groups) {
       if (!AppendReplicaGroup(group, max_ids, groups, error)) {
         return false;
@@ -22,7 +23,8 @@ bool ReadGroups(const GroupFields& fields, int64_t max_ids, IdGroups* groups, st
     }
     return true;
   }
-  return fields.list_field != 87 || ReadDeviceList(fields.list, max_ids, groups, error);
+  return fields.list_field != InstructionField::kCollectiveDeviceList ||
+         ReadDeviceList(fields.list, max_ids, groups, error);
 }
 
 }  // namespace

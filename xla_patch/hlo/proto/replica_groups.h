@@ -12,8 +12,9 @@ namespace xla_shmem::hlo {
 
 // The fields of an HloInstructionProto that may describe groups, undecoded.
 struct GroupFields {
-  std::vector<std::string_view> replica_groups;  // 49, the legacy list
-  uint32_t list_field = 0;                       // the oneof: 87 list, 92 iota, 93 mesh axes, 0 none
+  std::vector<std::string_view> replica_groups;  // the legacy list
+  // The newer forms are a oneof: collective_device_list, iota_collective_device_list or mesh_axes_replica_group_list.
+  uint32_t list_field = 0;  // an InstructionField; 0 if there is none
   std::string_view list;
 };
 

@@ -1,5 +1,6 @@
 #include "xla_patch/hlo/proto/schedule.h"
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -16,9 +17,9 @@ Entry ReadEntry(std::string_view proto) {
   Entry entry;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == SequencesEntryField::kKey) {
       entry.computation_id = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == SequencesEntryField::kValue) {
       entry.sequence = field.bytes;
     }
   }
@@ -29,7 +30,7 @@ std::vector<int64_t> ReadIds(std::string_view sequence) {
   std::vector<int64_t> ids;
   FieldReader reader(sequence);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1 && !AppendRepeatedInts(field, &ids)) {
+    if (field.number == InstructionSequenceField::kInstructionIds && !AppendRepeatedInts(field, &ids)) {
       return {};
     }
   }
@@ -41,7 +42,7 @@ std::vector<int64_t> ReadIds(std::string_view sequence) {
 Schedule::Schedule(std::string_view proto) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == ScheduleField::kSequences) {
       const Entry entry = ReadEntry(field.bytes);
       sequences_[entry.computation_id] = entry.sequence;
     }
@@ -57,9 +58,9 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
   std::string out;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    const Entry entry = field.number == 1 ? ReadEntry(field.bytes) : Entry();
+    const Entry entry = field.number == ScheduleField::kSequences ? ReadEntry(field.bytes) : Entry();
     const auto here = changes.find(entry.computation_id);
-    if (field.number != 1 || here == changes.end()) {
+    if (field.number != ScheduleField::kSequences || here == changes.end()) {
       out.append(field.whole);
       continue;
     }
@@ -74,11 +75,11 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
       }
     }
     std::string sequence;
-    WritePackedInts(1, ids, &sequence);
+    WritePackedInts(InstructionSequenceField::kInstructionIds, ids, &sequence);
     std::string changed;
-    WriteIntField(1, entry.computation_id, &changed);
-    WriteBytesField(2, sequence, &changed);
-    WriteBytesField(1, changed, &out);
+    WriteIntField(SequencesEntryField::kKey, entry.computation_id, &changed);
+    WriteBytesField(SequencesEntryField::kValue, sequence, &changed);
+    WriteBytesField(ScheduleField::kSequences, changed, &out);
   }
   return out;
 }

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -25,23 +26,23 @@ bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
   bool well_formed = true;
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
-      case 1:  // minor_to_major
+      case LayoutField::kMinorToMajor:
         well_formed = AppendRepeatedInts(field, &shape->minor_to_major) && well_formed;
         break;
-      case 8:
+      case LayoutField::kMemorySpace:
         shape->memory_space = field.AsInt();
         break;
-      case 7:
+      case LayoutField::kElementSizeInBits:
         shape->element_size_in_bits = field.AsInt();
         shape->is_tiled = shape->is_tiled || field.value != 0;
         break;
-      case 6:   // tiles
-      case 10:  // physical_shape
-      case 15:  // dynamic_shape_metadata_prefix_bytes
-      case 17:  // split_configs
+      case LayoutField::kTiles:
+      case LayoutField::kPhysicalShape:
+      case LayoutField::kDynamicShapeMetadataPrefixBytes:
+      case LayoutField::kSplitConfigs:
         shape->is_tiled = shape->is_tiled || !field.bytes.empty() || field.value != 0;
         break;
-      case 16:  // tail_padding_alignment_in_elements
+      case LayoutField::kTailPaddingAlignmentInElements:
         shape->is_tiled = shape->is_tiled || field.value > 1;
         break;
       default:
@@ -66,22 +67,22 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
   std::vector<int64_t> dynamic;
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
-      case 2:
+      case ShapeField::kElementType:
         shape->element_type = static_cast<int32_t>(field.value);
         break;
-      case 3:
+      case ShapeField::kDimensions:
         well_formed = AppendRepeatedInts(field, &shape->dimensions) && well_formed;
         break;
-      case 6:
+      case ShapeField::kIsDynamicDimension:
         well_formed = AppendRepeatedInts(field, &dynamic) && well_formed;
         break;
-      case 4:
+      case ShapeField::kTupleShapes:
         shape->elements.emplace_back();
         if (field.type != WireType::kBytes || !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
           return false;
         }
         break;
-      case 5:
+      case ShapeField::kLayout:
         if (!ParseLayout(field.bytes, shape, error)) {
           return false;
         }

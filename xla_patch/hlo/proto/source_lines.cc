@@ -1,5 +1,6 @@
 #include "xla_patch/hlo/proto/source_lines.h"
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -26,12 +27,13 @@ int64_t ReadInt(std::string_view proto, uint32_t number) {
 SourceLines::SourceLines(std::string_view proto) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == StackFrameIndexField::kFileNames) {
       files_.push_back(field.bytes);
-    } else if (field.number == 3) {
-      locations_.push_back({ReadInt(field.bytes, 1), ReadInt(field.bytes, 3)});
-    } else if (field.number == 4) {
-      frames_.push_back(ReadInt(field.bytes, 1));
+    } else if (field.number == StackFrameIndexField::kFileLocations) {
+      locations_.push_back(
+          {ReadInt(field.bytes, FileLocationField::kFileNameId), ReadInt(field.bytes, FileLocationField::kLine)});
+    } else if (field.number == StackFrameIndexField::kStackFrames) {
+      frames_.push_back(ReadInt(field.bytes, StackFrameField::kFileLocationId));
     }
   }
 }

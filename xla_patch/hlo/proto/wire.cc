@@ -125,13 +125,17 @@ void WriteVarint(uint64_t value, std::string* out) {
   out->push_back(static_cast<char>(value));
 }
 
+void WriteTag(uint32_t number, WireType type, std::string* out) {
+  WriteVarint(uint64_t{number} << 3 | static_cast<uint64_t>(type), out);
+}
+
 void WriteIntField(uint32_t number, int64_t value, std::string* out) {
-  WriteVarint(uint64_t{number} << 3, out);
+  WriteTag(number, WireType::kVarint, out);
   WriteVarint(static_cast<uint64_t>(value), out);
 }
 
 void WriteBytesField(uint32_t number, std::string_view bytes, std::string* out) {
-  WriteVarint(uint64_t{number} << 3 | 2, out);
+  WriteTag(number, WireType::kBytes, out);
   WriteVarint(bytes.size(), out);
   out->append(bytes);
 }

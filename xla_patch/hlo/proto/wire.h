@@ -62,6 +62,7 @@ bool AppendRepeatedInts(const Field& field, std::vector<int64_t>* values);
 
 // Writers append to `out`.
 void WriteVarint(uint64_t value, std::string* out);
+void WriteTag(uint32_t number, WireType type, std::string* out);
 void WriteIntField(uint32_t number, int64_t value, std::string* out);
 void WriteBytesField(uint32_t number, std::string_view bytes, std::string* out);
 // A packed repeated field; nothing if it is empty.

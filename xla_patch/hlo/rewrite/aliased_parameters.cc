@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
@@ -12,16 +13,16 @@ namespace {
 bool ReadAliasedNumbers(std::string_view proto, std::set<int64_t>* numbers, std::string* error) {
   FieldReader reader(proto);
   for (Field entry; reader.Next(&entry);) {
-    if (entry.number != 1) {
+    if (entry.number != InputOutputAliasField::kEntries) {
       continue;
     }
     int64_t number = 0;
     std::vector<int64_t> index;
     FieldReader fields(entry.bytes);
     for (Field field; fields.Next(&field);) {
-      if (field.number == 2) {
+      if (field.number == AliasEntryField::kParameterNumber) {
         number = field.AsInt();
-      } else if (field.number == 3 && !AppendRepeatedInts(field, &index)) {
+      } else if (field.number == AliasEntryField::kParameterShapeIndex && !AppendRepeatedInts(field, &index)) {
         *error = "its aliasing of parameters cannot be read";
         return false;
       }
@@ -46,13 +47,13 @@ Parameter ReadParameter(std::string_view body) {
   Parameter parameter;
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == InstructionField::kName) {
       parameter.name = field.bytes;
-    } else if (field.number == 2) {
+    } else if (field.number == InstructionField::kOpcode) {
       parameter.is_parameter = field.bytes == "parameter";
-    } else if (field.number == 3) {
+    } else if (field.number == InstructionField::kShape) {
       parameter.shape = field.bytes;
-    } else if (field.number == 9) {
+    } else if (field.number == InstructionField::kParameterNumber) {
       parameter.number = field.AsInt();
     }
   }
@@ -63,22 +64,22 @@ std::string WithNameAndId(std::string_view body, std::string_view name, int64_t 
   std::string out;
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (field.number != 1 && field.number != 35) {
+    if (field.number != InstructionField::kName && field.number != InstructionField::kId) {
       out.append(field.whole);
     }
   }
-  WriteBytesField(1, name, &out);
-  WriteIntField(35, id, &out);
+  WriteBytesField(InstructionField::kName, name, &out);
+  WriteIntField(InstructionField::kId, id, &out);
   return out;
 }
 
 std::string Copy(const Parameter& parameter, int64_t id, int64_t operand) {
   std::string out;
-  WriteBytesField(1, parameter.name, &out);
-  WriteBytesField(2, "copy", &out);
-  WriteBytesField(3, parameter.shape, &out);
-  WriteIntField(35, id, &out);
-  WritePackedInts(36, {operand}, &out);
+  WriteBytesField(InstructionField::kName, parameter.name, &out);
+  WriteBytesField(InstructionField::kOpcode, "copy", &out);
+  WriteBytesField(InstructionField::kShape, parameter.shape, &out);
+  WriteIntField(InstructionField::kId, id, &out);
+  WritePackedInts(InstructionField::kOperandIds, {operand}, &out);
   return out;
 }
 

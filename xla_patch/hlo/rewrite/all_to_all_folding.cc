@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -34,11 +35,11 @@ Range ReadRange(std::string_view proto) {
   Range range;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 1) {
+    if (field.number == SliceDimensionsField::kStart) {
       range.start = field.AsInt();
-    } else if (field.number == 2) {
+    } else if (field.number == SliceDimensionsField::kLimit) {
       range.limit = field.AsInt();
-    } else if (field.number == 3) {
+    } else if (field.number == SliceDimensionsField::kStride) {
       range.stride = field.AsInt();
     }
   }
@@ -50,24 +51,24 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
-      case 2:
+      case InstructionField::kOpcode:
         details->opcode = field.bytes;
         break;
-      case 13:
+      case InstructionField::kTupleIndex:
         details->tuple_index = field.AsInt();
         break;
-      case 14:
+      case InstructionField::kDimensions:
         if (!AppendRepeatedInts(field, &details->dimensions)) {
           return false;
         }
         break;
-      case 17:
+      case InstructionField::kSliceDimensions:
         details->slice.push_back(ReadRange(field.bytes));
         break;
-      case 37:
+      case InstructionField::kControlPredecessorIds:
         details->has_control_predecessors = true;
         break;
-      case 38:
+      case InstructionField::kCalledComputationIds:
         if (!AppendRepeatedInts(field, &details->callees)) {
           return false;
         }
@@ -82,7 +83,7 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
 std::string_view OpcodeOf(const Instruction& instruction) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == 2) {
+    if (field.number == InstructionField::kOpcode) {
       return field.bytes;
     }
   }
@@ -172,7 +173,7 @@ const WholeArrayFinder::Relations& WholeArrayFinder::RelationsOf(size_t computat
                          relations.turn.count(instruction.id) > 0 && relations.index.emplace(instruction.id, i).second;
     FieldReader reader(instruction.body);
     for (Field field; reader.Next(&field);) {
-      if (field.number == 37 && !AppendRepeatedInts(field, &controlling)) {
+      if (field.number == InstructionField::kControlPredecessorIds && !AppendRepeatedInts(field, &controlling)) {
         relations.is_sound = false;
       }
     }

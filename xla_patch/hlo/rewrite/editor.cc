@@ -4,74 +4,45 @@
 #include <unordered_map>
 #include <utility>
 
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
 namespace {
 
-// HloInstructionProto field numbers (xla/service/hlo.proto).
-enum InstructionField : uint32_t {
-  kOpcode = 2,
-  kShape = 3,
-  kDimensions = 14,
-  kChannelId = 26,
-  kCustomCallTarget = 28,
-  kId = 35,
-  kOperandIds = 36,
-  kCalledComputationIds = 38,
-  kBackendConfig = 43,
-  kAllReduceId = 45,
-  kReplicaGroups = 49,
-  kSourceTargetPairs = 52,
-  kConstrainLayout = 56,
-  kOperandShapesWithLayout = 57,
-  kHasSideEffect = 65,
-  kFrontendAttributes = 68,
-  kUseGlobalDeviceIds = 71,
-  kOutputOperandAliasing = 74,
-  kApiVersion = 77,
-  kAsyncExecutionThread = 79,
-  kCollectiveDeviceList = 87,
-  kIotaDeviceList = 92,
-  kMeshAxesDeviceList = 93,
-  kBackendConfigPayload = 99,
-};
-
-constexpr uint32_t kModuleSchedule = 7;  // HloModuleProto.schedule
-
 constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 
 // What only the collective had, or its successor brings along.
 bool IsReplaced(uint32_t field, const CustomCall& call) {
   switch (field) {
-    case kOpcode:
-    case kDimensions:
-    case kChannelId:
-    case kCustomCallTarget:
-    case kCalledComputationIds:
-    case kBackendConfig:
-    case kAllReduceId:
-    case kReplicaGroups:
-    case kSourceTargetPairs:
-    case kConstrainLayout:
-    case kOperandShapesWithLayout:
-    case kHasSideEffect:
-    case kFrontendAttributes:
-    case kUseGlobalDeviceIds:
-    case kOutputOperandAliasing:
-    case kApiVersion:
-    case kAsyncExecutionThread:
-    case kCollectiveDeviceList:
-    case kIotaDeviceList:
-    case kMeshAxesDeviceList:
-    case kBackendConfigPayload:
+    case InstructionField::kOpcode:
+    case InstructionField::kDimensions:
+    case InstructionField::kChannelId:
+    case InstructionField::kCustomCallTarget:
+    case InstructionField::kCalledComputationIds:
+    case InstructionField::kBackendConfig:
+    case InstructionField::kAllReduceId:
+    case InstructionField::kReplicaGroups:
+    case InstructionField::kSourceTargetPairs:
+    case InstructionField::kConstrainLayout:
+    case InstructionField::kOperandShapesWithLayout:
+    case InstructionField::kCustomCallHasSideEffect:
+    case InstructionField::kFrontendAttributes:
+    case InstructionField::kUseGlobalDeviceIds:
+    case InstructionField::kOutputOperandAliasing:
+    case InstructionField::kCustomCallApiVersion:
+    case InstructionField::kAsyncExecutionThread:
+    case InstructionField::kCollectiveDeviceList:
+    case InstructionField::kIotaCollectiveDeviceList:
+    case InstructionField::kMeshAxesReplicaGroupList:
+    case InstructionField::kBackendConfigPayload:
       return true;
-    case kShape:
+    case InstructionField::kShape:
       return call.shape.has_value();
-    case kId:
+    case InstructionField::kId:
       return call.id.has_value();
-    case kOperandIds:
+    case InstructionField::kOperandIds:
       return call.operands.has_value();
     default:
       return false;
@@ -114,8 +85,8 @@ std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>
   out.reserve(bytes.size() + 64 * edits.size());
   FieldReader reader(bytes);
   for (Field field; reader.Next(&field);) {
-    if (field.number == kModuleSchedule) {
-      WriteBytesField(kModuleSchedule, ChangeSchedule(field.bytes, changes), &out);
+    if (field.number == ModuleField::kSchedule) {
+      WriteBytesField(ModuleField::kSchedule, ChangeSchedule(field.bytes, changes), &out);
     } else {
       out.append(field.whole);
     }
@@ -132,15 +103,15 @@ std::string WithAttributes(std::string_view body, const Attributes& own) {
   bool is_written = false;
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (field.number != kFrontendAttributes) {
+    if (field.number != InstructionField::kFrontendAttributes) {
       out.append(field.whole);
     } else if (!is_written) {
-      WriteBytesField(kFrontendAttributes, merged, &out);
+      WriteBytesField(InstructionField::kFrontendAttributes, merged, &out);
       is_written = true;
     }
   }
   if (!is_written) {
-    WriteBytesField(kFrontendAttributes, merged, &out);
+    WriteBytesField(InstructionField::kFrontendAttributes, merged, &out);
   }
   return out;
 }
@@ -150,34 +121,34 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
   std::string out;
   out.reserve(body.size() + call.backend_config.size() + merged.size() + 128);
   CopyKeptFields(body, call, &out);
-  WriteBytesField(kOpcode, "custom-call", &out);
+  WriteBytesField(InstructionField::kOpcode, "custom-call", &out);
   if (call.shape.has_value()) {
-    WriteBytesField(kShape, *call.shape, &out);
+    WriteBytesField(InstructionField::kShape, *call.shape, &out);
   }
-  WriteBytesField(kCustomCallTarget, call.target, &out);
+  WriteBytesField(InstructionField::kCustomCallTarget, call.target, &out);
   if (call.id.has_value()) {
-    WriteIntField(kId, *call.id, &out);
+    WriteIntField(InstructionField::kId, *call.id, &out);
   }
   if (call.operands.has_value()) {
-    WritePackedInts(kOperandIds, *call.operands, &out);
+    WritePackedInts(InstructionField::kOperandIds, *call.operands, &out);
   }
   // A second packed chunk continues the list, so the first one keeps its bytes.
-  WritePackedInts(kOperandIds, call.extra_operands, &out);
-  WriteBytesField(kBackendConfig, call.backend_config, &out);
-  WriteIntField(kHasSideEffect, 1, &out);
-  WriteBytesField(kFrontendAttributes, merged, &out);
+  WritePackedInts(InstructionField::kOperandIds, call.extra_operands, &out);
+  WriteBytesField(InstructionField::kBackendConfig, call.backend_config, &out);
+  WriteIntField(InstructionField::kCustomCallHasSideEffect, 1, &out);
+  WriteBytesField(InstructionField::kFrontendAttributes, merged, &out);
   for (const Aliasing& aliasing : call.aliasing) {
-    WriteBytesField(kOutputOperandAliasing, EncodeAliasing(aliasing), &out);
+    WriteBytesField(InstructionField::kOutputOperandAliasing, EncodeAliasing(aliasing), &out);
   }
-  WriteIntField(kApiVersion, kTypedFfi, &out);
+  WriteIntField(InstructionField::kCustomCallApiVersion, kTypedFfi, &out);
   return out;
 }
 
 std::string AsBarrier(std::string_view body, const Attributes& own) {
   std::string out;
   CopyKeptFields(body, CustomCall(), &out);
-  WriteBytesField(kOpcode, "opt-barrier", &out);
-  WriteBytesField(kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
+  WriteBytesField(InstructionField::kOpcode, "opt-barrier", &out);
+  WriteBytesField(InstructionField::kFrontendAttributes, MergeAttributes(AttributeFields(body), own), &out);
   return out;
 }
 
@@ -212,17 +183,17 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
       body_size += SizeInComputation(edits[last]);
     }
     copy_to(computation.whole.data());
-    WriteVarint(3 << 3 | 2, &out);  // HloModuleProto.computations
+    WriteTag(ModuleField::kComputations, WireType::kBytes, &out);
     WriteVarint(body_size, &out);
     copied = computation.body.data();
     for (; first < last; ++first) {
       const std::string_view old = module.instructions[edits[first].instruction].whole;
       copy_to(old.data());
       if (const auto& before = edits[first].before; before.has_value()) {
-        WriteBytesField(2, before->body, &out);
+        WriteBytesField(ComputationField::kInstructions, before->body, &out);
       }
       if (!edits[first].body.empty()) {
-        WriteBytesField(2, edits[first].body, &out);  // HloComputationProto.instructions
+        WriteBytesField(ComputationField::kInstructions, edits[first].body, &out);
       }
       copied = old.data() + old.size();
     }
