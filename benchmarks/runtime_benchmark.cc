@@ -77,17 +77,8 @@ class Rank {
     meeting->Meet();
   }
 
-  // What of the next rank's memory is read, and not staged.
-  const char* direct_reads() const {
-    switch (pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_)) {
-      case shm::DirectReads::kAll:
-        return "all";
-      case shm::DirectReads::kHugePages:
-        return "out of huge pages";
-      default:
-        return "none";
-    }
-  }
+  // Whether large messages from the next rank are read out of its memory.
+  bool ReadsNext() const { return pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_); }
 
   void Run(bench::Op op, char* operand, char* result, size_t bytes) {
     const MessageKey key{static_cast<uint64_t>(op) + 1, ++executions_};
@@ -163,7 +154,7 @@ int Main(int argc, char** argv) {
                              : settings.single_copy == "always" ? shm::SingleCopy::kAlways
                                                                 : shm::SingleCopy::kAuto;
     Rank self(job, meeting, rank, settings.processes, single_copy);
-    if (rank == 0) printf("# single copies: %s\n", self.direct_reads());
+    if (rank == 0) printf("# single copies: %s\n", self.ReadsNext() ? "yes" : "no");
     bench::Measure(
         settings, rank, [&] { meeting->Meet(); },
         [&](bench::Op op, char* operand, char* result, size_t bytes) { self.Run(op, operand, result, bytes); });

@@ -587,7 +587,6 @@ def connect(
     deadline_s: float,
     *,
     single_copy: bool = True,
-    huge_pages: bool = False,
 ) -> None:
     """Maps the segments of the job, once; later calls return at once.
 
@@ -598,7 +597,6 @@ def connect(
       spin_us: microseconds that a waiting thread polls before it sleeps.
       deadline_s: seconds after which an operation that does not finish fails.
       single_copy: whether PEs may read each other's memory where the system permits it and it is faster.
-      huge_pages: whether memory of large messages is moved to huge pages where the system permits it.
 
     Raises:
       RuntimeError: there is no segment of this process, one of the others cannot be mapped, or the heap is

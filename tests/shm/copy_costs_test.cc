@@ -36,10 +36,10 @@ TEST_CASE("Copies between two cores are timed, and no thread and no setting stay
   cpu_set_t before, after;
   REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
   CopyCosts costs{};
-  REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
+  REQUIRE(MeasureCopies(kBytes, &costs));
   CheckPlausible(costs);
   const int threads = Threads();  // ThreadSanitizer has started one of its own with the first of the program
-  for (int again = 0; again < 5; ++again) REQUIRE(MeasureCopies(kBytes, Pages::kSmall, &costs));
+  for (int again = 0; again < 5; ++again) REQUIRE(MeasureCopies(kBytes, &costs));
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
   CHECK(CPU_EQUAL(&before, &after));
   // A thread that has been joined may still be on its way out.
@@ -49,8 +49,8 @@ TEST_CASE("Copies between two cores are timed, and no thread and no setting stay
 
 TEST_CASE("A message costs more the longer it is, also where it is longer than the slots") {
   CopyCosts small{}, large{};
-  REQUIRE(MeasureCopies(kBytes / 8, Pages::kSmall, &small));
-  REQUIRE(MeasureCopies(kBytes * 4 + 4096, Pages::kSmall, &large));
+  REQUIRE(MeasureCopies(kBytes / 8, &small));
+  REQUIRE(MeasureCopies(kBytes * 4 + 4096, &large));
   CHECK(large.direct > small.direct * 4);
   CHECK(large.staged > small.staged * 4);
 }
@@ -62,7 +62,7 @@ TEST_CASE("A process that has been given one processor measures too") {
   CPU_SET(sched_getcpu(), &one);
   REQUIRE(sched_setaffinity(0, sizeof(one), &one) == 0);
   CopyCosts costs{};
-  const bool measured = MeasureCopies(kBytes, Pages::kSmall, &costs);
+  const bool measured = MeasureCopies(kBytes, &costs);
   sched_setaffinity(0, sizeof(before), &before);
   REQUIRE(measured);
   CheckPlausible(costs);

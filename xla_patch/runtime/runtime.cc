@@ -68,7 +68,7 @@ bool Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options, st
   if (heap_ == nullptr) return false;
   layout_ = layout;
   if (options.single_copy == shm::SingleCopy::kOff) shm::PermitReaders(false);
-  pes_ = LocalPes::Create({options.single_copy, options.huge_pages}, heap_.get(), error);
+  pes_ = LocalPes::Create({options.single_copy}, heap_.get(), error);
   if (pes_ == nullptr) return false;
   for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
   engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);

@@ -41,7 +41,6 @@ struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
-  bool huge_pages = false;  // large messages' memory is moved there
 };
 
 class Runtime {

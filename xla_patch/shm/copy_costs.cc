@@ -9,13 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <fstream>
 #include <string>
 #include <system_error>
 #include <thread>
-
-#include "xla_patch/shm/huge_pages.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -25,34 +22,29 @@ using Nanoseconds = std::chrono::nanoseconds;
 constexpr int kRounds = 20;
 constexpr size_t kSlotsBytes = 512 << 10;  // of a message in flight (thunks/cpu/blocks.h)
 
-// Mapped for this alone: advice about malloc's memory would stay with whoever gets it next. Begins where a page does:
-// how buffers lie to each other can make a copy 15 times as slow (copy.h), and all of XLA's are multiples of 64 apart.
+// Pages of 4 KiB, mapped for the measurement alone: advice about memory from malloc would stay with its next owner.
+// Begins at a page boundary: the relative alignment of two buffers can make a copy 15 times as slow (copy.h), and XLA's
+// buffers are all multiples of 64 apart.
 class Memory {
  public:
-  Memory(size_t bytes, Pages pages) {
-    const size_t alignment = pages == Pages::kHuge ? kHugePageBytes : 4096;
-    mapped_bytes_ = bytes + alignment;
-    mapped_ = mmap(nullptr, mapped_bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  explicit Memory(size_t bytes)
+      : bytes_(bytes), mapped_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (mapped_ == MAP_FAILED) return;
-    const auto begin = (reinterpret_cast<uintptr_t>(mapped_) + alignment - 1) / alignment * alignment;
-    madvise(mapped_, mapped_bytes_, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-    memset(reinterpret_cast<char*>(begin), 1, bytes);
-    const bool is_wanted = pages == Pages::kSmall || BytesOnHugePages(reinterpret_cast<char*>(begin), bytes) == bytes;
-    if (is_wanted) data_ = reinterpret_cast<char*>(begin);
+    madvise(mapped_, bytes, MADV_NOHUGEPAGE);
+    memset(mapped_, 1, bytes);
   }
   ~Memory() {
-    if (mapped_ != MAP_FAILED) munmap(mapped_, mapped_bytes_);
+    if (mapped_ != MAP_FAILED) munmap(mapped_, bytes_);
   }
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  // nullptr if the system does not give such pages.
-  char* data() const { return data_; }
+  // nullptr if the system has no memory.
+  char* data() const { return mapped_ == MAP_FAILED ? nullptr : static_cast<char*>(mapped_); }
 
  private:
-  void* mapped_;
-  size_t mapped_bytes_;
-  char* data_ = nullptr;
+  const size_t bytes_;
+  void* const mapped_;
 };
 
 Nanoseconds ProcessorTime() {
@@ -109,8 +101,8 @@ class Turns {
 
 }  // namespace
 
-bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs) {
-  const Memory source(bytes, pages), slots(kSlotsBytes, Pages::kSmall), result(bytes, Pages::kSmall);
+bool MeasureCopies(size_t bytes, CopyCosts* costs) {
+  const Memory source(bytes), slots(kSlotsBytes), result(bytes);
   if (source.data() == nullptr || slots.data() == nullptr || result.data() == nullptr) return false;
   Turns turns;
   Nanoseconds in = Nanoseconds::max(), out = Nanoseconds::max(), direct = Nanoseconds::max();

@@ -17,12 +17,9 @@ struct CopyCosts {
   std::chrono::nanoseconds staged;  // into a slot by the one, out of it by the other
 };
 
-enum class Pages { kSmall, kHuge };
-
-// Measures both for a message of `bytes` whose source lies on `pages`, between this thread and a second one, which runs
-// on another core if the system lets it. Takes 5 ms for 512 KiB. False if it cannot be measured: no
-// memory, no such pages, no thread, or the kernel does not let us.
-bool MeasureCopies(size_t bytes, Pages pages, CopyCosts* costs);
+// Measures both for a message of `bytes`, between this thread and a second one, which runs on another core if the
+// system lets it. Takes 5 ms for 512 KiB. False if it cannot be measured: no memory, no thread, or no permission.
+bool MeasureCopies(size_t bytes, CopyCosts* costs);
 
 }  // namespace xla_shmem::shm
 

@@ -14,14 +14,13 @@
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_costs.h"
 #include "xla_patch/shm/copy_timer.h"
-#include "xla_patch/shm/huge_pages.h"
 
 namespace xla_shmem::shm {
 namespace {
 
 using Outcome = CrossMemoryReader::Outcome;
 
-constexpr size_t kSmallPagesProbe = 512 << 10;
+constexpr size_t kProbeBytes = 512 << 10;
 
 Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
   constexpr size_t kBatch = 64;
@@ -61,37 +60,30 @@ bool Permitted(const SegmentHeader& header) {
          key[1] == header.job_key[1];
 }
 
-// Which memory is worth a single copy between two cores of this machine. Of two that are close the single copy wins: it
-// leaves the sender alone, and a message then takes one turn on a core and not one for every few slots. Machines differ
-// by far more (docs/performance.md).
-DirectReads Worthwhile() {
+// Whether a single copy between two cores of this machine is worth it. If both ways cost about the same, the single
+// copy wins: it leaves the sender alone, and a message then takes one turn on a core and not one for every few slots.
+// Machines differ by far more (docs/performance.md).
+bool IsWorthwhile() {
   CopyCosts costs;
-  if (MeasureCopies(kSmallPagesProbe, Pages::kSmall, &costs) && costs.direct * 4 < costs.staged * 5) {
-    return DirectReads::kAll;
-  }
-  const bool huge = MeasureCopies(kHugePageBytes, Pages::kHuge, &costs) && costs.direct < costs.staged;
-  return huge ? DirectReads::kHugePages : DirectReads::kNone;
-}
-
-DirectReads ReadsOfOthers(SingleCopy single_copy) {
-  if (single_copy == SingleCopy::kAlways) return DirectReads::kAll;
-  return single_copy == SingleCopy::kHugePages ? DirectReads::kHugePages : Worthwhile();
+  return MeasureCopies(kProbeBytes, &costs) && costs.direct * 4 < costs.staged * 5;
 }
 
 }  // namespace
 
 CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) : heap_(heap) {
-  std::map<int, bool> permitted;         // by process
-  std::optional<DirectReads> of_others;  // once somebody is there to read
+  std::map<int, bool> permitted;      // by process
+  std::optional<bool> is_worthwhile;  // measured once there is a process to read
   for (int pe = 0; pe < heap->n_pes(); ++pe) {
-    DirectReads reads = DirectReads::kNone;
+    bool reads = false;
     if (single_copy != SingleCopy::kOff && heap->IsLocal(pe)) {
-      reads = DirectReads::kAll;
+      reads = true;
     } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
       const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
       if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
-      if (verdict->second && !of_others.has_value()) of_others = ReadsOfOthers(single_copy);
-      if (verdict->second) reads = of_others.value_or(DirectReads::kNone);
+      if (verdict->second && !is_worthwhile.has_value()) {
+        is_worthwhile = single_copy == SingleCopy::kAlways || IsWorthwhile();
+      }
+      reads = verdict->second && *is_worthwhile;
     }
     reads_.push_back(reads);
   }

@@ -15,7 +15,7 @@ from xla_shmem.machine import cpu_model
 _PACKAGES = ("xla-shmem", "jax", "jaxlib")
 
 #: Options of the CPU transport, by field of `Options`; their variables are what the fingerprint names.
-SETTINGS = ("heap_size", "huge_pages", "single_copy", "spin_us")
+SETTINGS = ("heap_size", "single_copy", "spin_us")
 
 
 def fingerprint(settings: Mapping[str, object]) -> dict[str, str]:

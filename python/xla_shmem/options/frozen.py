@@ -39,7 +39,6 @@ class Options:
       deadline: seconds.
       spin_us: microseconds.
       single_copy: ``"auto"`` or ``"off"``.
-      huge_pages: ``"off"`` or ``"on"``.
       verbose: 0, 1 or 2.
       stats: 0 or 1.
       trace: path; None when no trace is wanted.
@@ -59,7 +58,6 @@ class Options:
     deadline: float
     spin_us: int
     single_copy: str
-    huge_pages: str
     verbose: int
     stats: int
     trace: str | None

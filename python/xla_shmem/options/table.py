@@ -110,15 +110,6 @@ TABLE: tuple[Option, ...] = (
         one_of("auto", "off"),
     ),
     Option(
-        "huge_pages",
-        "off",
-        "`off`, `on`",
-        "`on` moves memory that is sent again in messages of 1 MiB or more to huge pages, where the system lets "
-        "programs have them (`/sys/kernel/mm/transparent_hugepage/enabled`): faster to read, and slow to move. CPU "
-        "only.",
-        one_of("off", "on"),
-    ),
-    Option(
         "verbose",
         "0",
         "`0`, `1`, `2`",

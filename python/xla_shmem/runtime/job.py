@@ -162,7 +162,6 @@ class Job:
                 self._options.spin_us,
                 self._options.deadline,
                 single_copy=self._options.single_copy != "off",
-                huge_pages=self._options.huge_pages == "on",
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
             # Handlers run last in, first out: this one before JAX's.

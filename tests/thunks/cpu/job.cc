@@ -23,9 +23,8 @@ Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pe
 
 Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std::move(heap)) {
   std::string error;
-  pes_ = LocalPes::Create(
-      {options.single_copy, options.huge_pages, options.arena_bytes, options.reserve_bytes, options.llc_share},
-      heap_.get(), &error);
+  pes_ = LocalPes::Create({options.single_copy, options.arena_bytes, options.reserve_bytes, options.llc_share},
+                          heap_.get(), &error);
   if (pes_ == nullptr) {
     fprintf(stderr, "%s\n", error.c_str());
     abort();

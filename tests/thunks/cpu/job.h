@@ -21,7 +21,6 @@ struct JobOptions {
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
-  bool huge_pages = true;
   size_t llc_share = 0;  // as the system tells
 };
 

@@ -26,7 +26,7 @@ std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& 
   while (mail.entry->taken.load() == 0) usleep(100);
   if (mail.entry->taken.load() != kRefused) return "the receiver did not refuse";
   context.mail->Free(mail);
-  if (context.mail->ReadsDirectly(1) != shm::DirectReads::kNone) return "the receiver still says that it reads";
+  if (context.mail->ReadsDirectly(1)) return "the receiver still says that it reads";
   SendChannel channel;
   while (!channel.Open(context, 1, kKey)) usleep(100);
   for (size_t at = 0; at < kBytes; at += channel.slot_bytes()) {

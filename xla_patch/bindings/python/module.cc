@@ -57,7 +57,7 @@ void CreateSegment(const std::string& job_key, int process, size_t bytes) {
 }
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
-             int64_t topology_fingerprint, double spin_us, double deadline_s, bool single_copy, bool huge_pages) {
+             int64_t topology_fingerprint, double spin_us, double deadline_s, bool single_copy) {
   JobLayout layout;
   layout.processes = static_cast<int>(process_reachable.size());
   layout.process_reachable = process_reachable;
@@ -70,7 +70,6 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
-  options.huge_pages = huge_pages;
   std::string error;
   bool connected;
   {
@@ -123,10 +122,8 @@ NB_MODULE(_core, m) {
         "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
         nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
-        nb::arg("huge_pages") = false,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
-        "whether PEs may read each other's memory. `huge_pages`: whether memory of large messages is moved to huge "
-        "pages. Raises RuntimeError.");
+        "whether PEs may read each other's memory. Raises RuntimeError.");
   m.def("failure", [] { return Runtime::Get().failure(); }, "Why the job has failed, \"\" if it has not.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(

@@ -40,8 +40,7 @@ void AllReduceOperation::OneShot(const AllReduceArguments& arguments, bool in_pl
   const auto& [key, name, reduction, group, types, operands, results, bytes] = arguments;
   const size_t me = IndexIn(group);
   for (size_t step = 1; step < group.size(); ++step) {
-    Send(group[(me + step) % group.size()], key, PartsOf(operands, bytes, 0), Source::kOperands,
-         MessageSender::Fate::kPiecewise);
+    Send(group[(me + step) % group.size()], key, PartsOf(operands, bytes, 0));
   }
   ReduceFrom(group, key, Reducer(reduction, types, me, PartsOf(operands, bytes, 0), PartsOf(results, bytes, 0)),
              in_place);
@@ -55,13 +54,12 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
   for (int step = 1; step < members; ++step) {
     const size_t peer = (me + step) % members;
     const std::vector<ByteRange> part = PartOfBuffers(bytes, static_cast<int>(peer), members);
-    Send(group[peer], key, RangesOf(operands, part), Source::kOperands, MessageSender::Fate::kPiecewise);
+    Send(group[peer], key, RangesOf(operands, part));
     // In place this overwrites what we have sent to the peer, as far as it has reduced it.
     Receive(group[peer], SecondMessage(key), RangesOf(results, part));
   }
   for (int step = 1; step < members; ++step) {
-    Send(group[(me + step) % members], SecondMessage(key), RangesOf(results, mine), Source::kReduced,
-         MessageSender::Fate::kPiecewise);
+    Send(group[(me + step) % members], SecondMessage(key), RangesOf(results, mine), Source::kReduced);
   }
   std::vector<ElementType> types_of_mine;
   types_of_mine.reserve(mine.size());

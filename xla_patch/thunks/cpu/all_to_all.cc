@@ -29,7 +29,7 @@ AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t peer = (me + step) % group.size();
     Send(group[peer], key, with(operands, peer), Source::kOperands,
-         in_place ? MessageSender::Fate::kOverwritten : MessageSender::Fate::kKept);
+         /*overwritten=*/in_place);
     Receive(group[peer], key, with(results, peer), in_place ? static_cast<int>(step) - 1 : -1);
   }
   for (size_t i = me * buffers; i < (me + 1) * buffers; ++i) CopyHere(operands[i], results[i], sizes[i]);

@@ -26,10 +26,10 @@ size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
   return static_cast<size_t>(std::find(group.begin(), group.end(), context_->pe) - group.begin());
 }
 
-void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, MessageSender::Fate fate) {
+void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, bool overwritten) {
   if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
   if (sends_.empty()) sends_.reserve(members_);
-  sends_.push_back({MessageSender(pe, key, std::move(memory), fate), source});
+  sends_.push_back({MessageSender(pe, key, std::move(memory), overwritten), source});
 }
 
 void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int behind) {

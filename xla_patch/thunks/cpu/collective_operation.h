@@ -46,8 +46,7 @@ class CollectiveOperation : public Operation {
     kReduced,   // as far as the reduction has come
   };
   // The message of this key to `pe`.
-  void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands,
-            MessageSender::Fate fate = MessageSender::Fate::kKept);
+  void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands, bool overwritten = false);
   // The message of this key from `pe`. `behind`: number of a send whose memory this one overwrites byte for byte, -1:
   // none.
   void Receive(int pe, const MessageKey& key, Spans memory, int behind = -1);

@@ -11,9 +11,7 @@ PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments ar
   const auto& [key, name, source, target, operands, results, bytes] = arguments;
   const bool in_place = CopyOverlappingOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
   const bool sends = target >= 0 && target != context->pe;
-  if (sends)
-    Send(target, key, PartsOf(operands, bytes, 0), Source::kOperands,
-         in_place ? MessageSender::Fate::kOverwritten : MessageSender::Fate::kKept);
+  if (sends) Send(target, key, PartsOf(operands, bytes, 0), Source::kOperands, /*overwritten=*/in_place);
   if (source >= 0 && source != context->pe) {
     Receive(source, key, PartsOf(results, bytes, 0), sends && in_place ? 0 : -1);
     return;

@@ -43,7 +43,7 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, shm::Heap* he
     }
     pes->contexts_[pe] =
         std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
-                                              &pes->direct_, &pes->huge_pages_, is_oversubscribed, llc_share});
+                                              &pes->direct_, is_oversubscribed, llc_share});
   }
   return pes;
 }

@@ -20,7 +20,6 @@ class LocalPes {
  public:
   struct Options {
     shm::SingleCopy single_copy;
-    bool huge_pages = false;  // large messages' memory is moved there
     // 0: what is left of the heap, three quarters for slots and one for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
@@ -35,11 +34,9 @@ class LocalPes {
   const PeContext* context(int pe) const { return contexts_[pe].get(); }
 
  private:
-  LocalPes(shm::Heap* heap, const Options& options)
-      : direct_(heap, options.single_copy), huge_pages_(options.huge_pages) {}
+  LocalPes(shm::Heap* heap, const Options& options) : direct_(heap, options.single_copy) {}
 
   const shm::CrossMemoryReader direct_;
-  shm::HugePages huge_pages_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;
   std::vector<std::unique_ptr<SlotPool>> pools_;

@@ -68,11 +68,9 @@ class Mailboxes {
   Mail Find(int sender, const MessageKey& key, size_t bytes, MailKind* kind) const;
   void Release(const Mail& mail) { mail.entry->state.store(0, std::memory_order_release); }
 
-  // Which memory of ours `receiver` has said it reads, and the word of this PE to `sender`.
-  shm::DirectReads ReadsDirectly(int receiver) const {
-    return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire);
-  }
-  void AdvertiseDirectReads(int sender, shm::DirectReads reads) {
+  // Whether `receiver` has said that it reads our memory, and the word of this PE to `sender`.
+  bool ReadsDirectly(int receiver) const { return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire); }
+  void AdvertiseDirectReads(int sender, bool reads) {
     Row(pe_, sender)->reads_directly.store(reads, std::memory_order_release);
   }
 
@@ -83,7 +81,7 @@ class Mailboxes {
   static constexpr int kWindow = 8;
 
   struct RowHeader {
-    alignas(64) std::atomic<shm::DirectReads> reads_directly;
+    alignas(64) std::atomic<bool> reads_directly;
   };
   static size_t RowBytes(size_t eager_bytes);
   static int Home(const MessageKey& key);

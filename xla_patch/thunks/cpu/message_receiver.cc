@@ -10,7 +10,6 @@ namespace {
 
 using shm::CrossMemoryReader;
 using shm::DirectPiece;
-using shm::DirectReads;
 
 // What is read at a time to be looked at: it stays in the L2 cache until it has been reduced.
 constexpr size_t kBounceBytes = 128 << 10;
@@ -137,7 +136,7 @@ bool MessageReceiver::ReadDirect(const PeContext& context, size_t end, char* bou
 }
 
 void MessageReceiver::Refuse(const PeContext& context) {
-  context.mail->AdvertiseDirectReads(sender_, DirectReads::kNone);
+  context.mail->AdvertiseDirectReads(sender_, false);
   mail_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
   protocol_ = Protocol::kUndecided;
@@ -146,7 +145,7 @@ void MessageReceiver::Refuse(const PeContext& context) {
 
 bool MessageReceiver::NeedsGrant(const PeContext& context) const {
   if (!MayNeedGrant() || total() <= context.mail->eager_bytes()) return false;
-  return total() < kLeastDirectBytes || context.direct->Reads(sender_) != DirectReads::kAll;
+  return total() < kLeastDirectBytes || !context.direct->Reads(sender_);
 }
 
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {

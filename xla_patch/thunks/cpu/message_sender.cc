@@ -24,7 +24,9 @@ bool MessageSender::Choose(const PeContext& context, size_t ready) {
     if (ready < total()) return false;  // it goes as a whole
     if (SendEager(context)) return true;
   } else {
-    if (!may_be_read_.has_value()) may_be_read_ = IsRead(context);
+    if (!may_be_read_.has_value()) {
+      may_be_read_ = !overwritten_ && total() >= kLeastDirectBytes && context.mail->ReadsDirectly(receiver_);
+    }
     if (*may_be_read_ && OfferDirect(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
@@ -40,19 +42,6 @@ bool MessageSender::SendEager(const PeContext& context) {
   context.mail->Post(receiver_, mail, key_, total(), total(), MailKind::kEager);
   taken_ = total();
   return true;
-}
-
-bool MessageSender::IsRead(const PeContext& context) const {
-  const shm::DirectReads reads = context.mail->ReadsDirectly(receiver_);
-  if (fate_ == Fate::kOverwritten || total() < kLeastDirectBytes || reads == shm::DirectReads::kNone) return false;
-  // Within a process pages make no difference.
-  bool is_huge = fate_ == Fate::kKept && total() >= kLeastHugeBytes && !context.heap->IsLocal(receiver_);
-  if (is_huge) {
-    memory_.ForEach(0, total(), [&](size_t, const char* memory, size_t, size_t bytes) {
-      is_huge = context.huge_pages->Hold(memory, bytes) && is_huge;
-    });
-  }
-  return is_huge || reads == shm::DirectReads::kAll;
 }
 
 bool MessageSender::OfferDirect(const PeContext& context, size_t ready) {

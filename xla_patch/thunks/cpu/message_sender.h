@@ -4,7 +4,6 @@
 //   direct  the receiver reads our memory: a mailbox entry says where, and the receiver says when it has read
 //   staged  all others: through the slots of a channel, once the receiver's grant is there
 //
-// Where the receiver reads out of huge pages only, a message goes directly once its memory lies there (huge_pages.h).
 // The choice is the sender's and is made once; the receiver is ready for all three.
 #ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
@@ -22,19 +21,12 @@ namespace xla_shmem {
 // Messages of this many bytes are read directly where the receiver does; smaller ones are copied faster than the
 // handshake about their memory takes.
 inline constexpr size_t kLeastDirectBytes = 16 << 10;
-// Messages of this many bytes are read directly where the receiver reads out of huge pages only.
-inline constexpr size_t kLeastHugeBytes = 1 << 20;
 
 class MessageSender {
  public:
-  // What becomes of the message.
-  enum class Fate {
-    kOverwritten,  // as soon as it has left: nobody can be asked to read it in time
-    kPiecewise,    // it is made or reduced piece by piece, and a slot is as good a place for a piece as any
-    kKept,         // it is there as a whole, and the receiver wants it as it is
-  };
-  MessageSender(int receiver, const MessageKey& key, Spans memory, Fate fate)
-      : receiver_(receiver), key_(key), memory_(std::move(memory)), fate_(fate) {}
+  // `overwritten`: the bytes are overwritten as soon as they have left, so the receiver cannot read them in time.
+  MessageSender(int receiver, const MessageKey& key, Spans memory, bool overwritten)
+      : receiver_(receiver), key_(key), memory_(std::move(memory)), overwritten_(overwritten) {}
 
   int receiver() const { return receiver_; }
   size_t total() const { return memory_.total(); }
@@ -58,8 +50,6 @@ class MessageSender {
 
   bool Choose(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
-  // Whether the receiver is to read this message out of our memory.
-  bool IsRead(const PeContext& context) const;
   bool OfferDirect(const PeContext& context, size_t ready);
   bool AdvanceDirect(const PeContext& context, size_t ready);
   bool AdvanceStaged(const PeContext& context, size_t ready);
@@ -67,7 +57,7 @@ class MessageSender {
   const int receiver_;
   const MessageKey key_;
   Spans memory_;
-  const Fate fate_;
+  const bool overwritten_;
   std::optional<bool> may_be_read_;  // once it has been found out
   Protocol protocol_ = Protocol::kUndecided;
   size_t taken_ = 0;

@@ -6,7 +6,6 @@
 
 #include "xla_patch/shm/cross_memory_reader.h"
 #include "xla_patch/shm/heap.h"
-#include "xla_patch/shm/huge_pages.h"
 
 namespace xla_shmem {
 
@@ -22,9 +21,8 @@ struct PeContext {
   SlotPool* slots;
   SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
   const shm::CrossMemoryReader* direct;
-  shm::HugePages* huge_pages;  // of this process
-  bool is_oversubscribed;      // PEs that wait for one another may have to share a core
-  size_t llc_share;            // bytes that an operation may write and find in a cache afterwards
+  bool is_oversubscribed;  // PEs that wait for one another may have to share a core
+  size_t llc_share;        // bytes that an operation may write and find in a cache afterwards
 };
 
 }  // namespace xla_shmem

@@ -21,7 +21,7 @@ ReduceScatterOperation::ReduceScatterOperation(const PeContext* context, ReduceS
   }
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t to = (me + step) % group.size();
-    Send(group[to], key, PartsOf(operands, bytes, to), Source::kOperands, MessageSender::Fate::kPiecewise);
+    Send(group[to], key, PartsOf(operands, bytes, to));
   }
   ReduceFrom(group, key, Reducer(reduction, types, me, PartsOf(operands, bytes, me), PartsOf(results, bytes, 0)),
              /*over_sends=*/false);

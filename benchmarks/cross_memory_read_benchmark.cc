@@ -1,7 +1,8 @@
-// How fast two processes read each other's memory with process_vm_readv, out of small pages and out of huge ones.
-// Usage: direct_read_benchmark [-c BYTES] [BYTES...]; by default 4 and 16 MiB, each in one read. Prints the least and
-// the median of 300 turns; -c: read so many bytes at a time. Then what a message of 512 KiB costs both ways, as a job
-// finds out when it connects.
+// How fast two processes read each other's memory with process_vm_readv, out of pages of 4 KiB.
+//
+// Usage: cross_memory_read_benchmark [-c BYTES] [BYTES...]; by default 4 and 16 MiB, each in one read; -c: BYTES at a
+// time. Prints least and median of 300 rounds. Then the costs of a message of 512 KiB, by a cross-memory read and
+// through slots, which decide how the large messages of a job travel (xla_patch/shm/copy_costs.h).
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,14 +19,12 @@
 #include <vector>
 
 #include "xla_patch/shm/copy_costs.h"
-#include "xla_patch/shm/huge_pages.h"
 
 namespace {
 
-constexpr int kTurns = 300;
-constexpr size_t kHuge = xla_shmem::shm::kHugePageBytes;
+constexpr int kRounds = 300;
 
-// What both processes see.
+// Memory of both processes.
 struct Shared {
   std::atomic<int> waiting{0}, generation{0};
   pid_t pids[2];
@@ -44,13 +42,12 @@ struct Shared {
   }
 };
 
-char* Map(size_t bytes, int advice) {
-  void* mapped = mmap(nullptr, bytes + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+char* MapSmallPages(size_t bytes) {
+  void* mapped = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) std::abort();
-  madvise(mapped, bytes + kHuge, advice);
-  auto* memory = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(mapped) + kHuge - 1) / kHuge * kHuge);
-  memset(memory, 1, bytes);
-  return memory;
+  madvise(mapped, bytes, MADV_NOHUGEPAGE);
+  memset(mapped, 1, bytes);
+  return static_cast<char*>(mapped);
 }
 
 void Read(pid_t pid, const char* from, char* to, size_t bytes) {
@@ -61,7 +58,7 @@ void Read(pid_t pid, const char* from, char* to, size_t bytes) {
   }
 }
 
-void Measure(size_t bytes, size_t chunk, int advice) {
+void Measure(size_t bytes, size_t chunk) {
   auto* shared = new (mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
   const pid_t child = fork();
   const int rank = child == 0 ? 1 : 0;
@@ -69,14 +66,14 @@ void Measure(size_t bytes, size_t chunk, int advice) {
   CPU_ZERO(&processor);
   CPU_SET(rank, &processor);
   sched_setaffinity(0, sizeof(processor), &processor);
-  char* source = Map(bytes, advice);
-  char* target = Map(bytes, MADV_NOHUGEPAGE);
+  char* source = MapSmallPages(bytes);
+  char* target = MapSmallPages(bytes);
   shared->pids[rank] = getpid();
   shared->sources[rank] = source;
   shared->Meet();
   std::vector<double> us;
-  for (int turn = 0; turn < kTurns; ++turn) {
-    memcpy(source, target, bytes);  // as a program does that has just calculated what it sends
+  for (int round = 0; round < kRounds; ++round) {
+    memcpy(source, target, bytes);  // like a program that has just computed the bytes that it sends
     shared->Meet();
     const auto start = std::chrono::steady_clock::now();
     for (size_t at = 0; at < bytes; at += chunk) {
@@ -88,21 +85,20 @@ void Measure(size_t bytes, size_t chunk, int advice) {
   if (rank == 1) _exit(0);
   waitpid(child, nullptr, 0);
   std::sort(us.begin(), us.end());
-  std::printf("%8zu KiB, %3zu %% on huge pages: %7.0f us at least, %7.0f in the median\n", bytes >> 10,
-              xla_shmem::shm::BytesOnHugePages(source, bytes) * 100 / bytes, us.front(), us[kTurns / 2]);
+  std::printf("%8zu KiB: %7.0f us at least, %7.0f in the median\n", bytes >> 10, us.front(), us[kRounds / 2]);
   std::fflush(stdout);
 }
 
 void PrintCosts() {
   using std::chrono::duration;
   xla_shmem::shm::CopyCosts costs{};
-  if (!MeasureCopies(512 << 10, xla_shmem::shm::Pages::kSmall, &costs)) {
-    std::puts("the two ways cannot be compared here");
+  if (!MeasureCopies(512 << 10, &costs)) {
+    std::puts("the two protocols cannot be compared here");
     return;
   }
   const duration<double, std::micro> direct = costs.direct, staged = costs.staged;
-  std::printf("512 KiB on small pages, processor time: single copy %.0f us, through slots %.0f us, %.2f\n",
-              direct.count(), staged.count(), direct / staged);
+  std::printf("512 KiB, processor time: cross-memory read %.0f us, through slots %.0f us, %.2f\n", direct.count(),
+              staged.count(), direct / staged);
 }
 
 }  // namespace
@@ -115,8 +111,6 @@ int main(int argc, char** argv) {
   std::vector<size_t> sizes;
   for (int i = optind; i < argc; ++i) sizes.push_back(std::strtoull(argv[i], nullptr, 10));
   if (sizes.empty()) sizes = {4 << 20, 16 << 20};
-  for (const size_t bytes : sizes) {
-    for (const int advice : {MADV_NOHUGEPAGE, MADV_HUGEPAGE}) Measure(bytes, chunk, advice);
-  }
+  for (const size_t bytes : sizes) Measure(bytes, chunk);
   PrintCosts();
 }
