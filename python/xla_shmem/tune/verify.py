@@ -24,7 +24,7 @@ from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 #: told) or `slower`.
 Verdict = Literal["same", "faster", "even", "slower"]
 
-_COLUMNS = "{:<15} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
+_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
 
 
 @dataclasses.dataclass(frozen=True)
