@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from xla_shmem.bench.plan import Cell
 
 
@@ -29,12 +31,8 @@ class Times:
     reason: str = ""
 
     def quantile(self, q: float) -> float:
-        """µs per collective below which the share `q` of the timed programs lies, interpolated between neighbours."""
-        ordered = sorted(self.us)
-        place = q * (len(ordered) - 1)
-        low = int(place)
-        high = min(low + 1, len(ordered) - 1)
-        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+        """µs per collective: the `q`-quantile of the timed programs, interpolated linearly."""
+        return float(np.quantile(self.us, q))
 
     @property
     def median(self) -> float:
