@@ -14,7 +14,9 @@ import contextlib
 import functools
 import os
 import statistics
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 BLOCKS = ("parallel", "sequential")
@@ -25,19 +27,20 @@ def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[An
     """[compiled step, state, batch, dropout key] by block and transport."""
     import jax
 
+    sys.path.append(str(Path(__file__).parents[1] / "examples/tensor_tutorial"))
+    import train_transformer
+    from transformer import TutorialConfig
     from xla_shmem import plugin
-    from xla_shmem.models.tensor_tutorial import TutorialConfig
-    from xla_shmem.train import tensor_tutorial
 
-    mesh = tensor_tutorial.make_mesh(data=1, tensor=jax.device_count())
+    mesh = train_transformer.make_mesh(data=1, tensor=jax.device_count())
     compiled = {}
     for block in BLOCKS:
         config = TutorialConfig(parallel_block=block == "parallel", **sizes)
-        tokens = tensor_tutorial.make_batch(config, mesh, batch, jax.random.key(1))
+        tokens = train_transformer.make_batch(config, mesh, batch, jax.random.key(1))
         for transport in TRANSPORTS:
-            state = tensor_tutorial.make_state(config, mesh, jax.random.key(0))
+            state = train_transformer.make_state(config, mesh, jax.random.key(0))
             # A new function each time: JAX would hand out what it compiled for the other transport.
-            step = jax.jit(functools.partial(tensor_tutorial.update), donate_argnums=0)
+            step = jax.jit(functools.partial(train_transformer.update), donate_argnums=0)
             args = [state, tokens, jax.random.key(2)]
             with plugin.stock_collectives() if transport == "stock" else contextlib.nullcontext():
                 compiled[block, transport] = [step.lower(*args).compile(), *args]

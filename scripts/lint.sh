@@ -5,12 +5,12 @@ cd "$(dirname "$0")/.."
 bin=$1 fix=${2:-}
 mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.cu')
 if [ "$fix" = --fix ]; then
-  "$bin/ruff" check --fix python tests benchmarks
-  "$bin/ruff" format python tests benchmarks
+  "$bin/ruff" check --fix python tests tools examples benchmarks
+  "$bin/ruff" format python tests tools examples benchmarks
   "$bin/clang-format" -i "${sources[@]}"
 fi
-"$bin/ruff" check python tests benchmarks
-"$bin/ruff" format --check python tests benchmarks
+"$bin/ruff" check python tests tools examples benchmarks
+"$bin/ruff" format --check python tests tools examples benchmarks
 "$bin/mypy"
 "$bin/clang-format" --dry-run --Werror "${sources[@]}"
 PATH=$(realpath "$bin"):$PATH

@@ -8,8 +8,8 @@ import numpy as np
 import optax
 import pytest
 
-from xla_shmem.models.tensor_tutorial import TutorialConfig, TutorialTransformer
-from xla_shmem.train import tensor_tutorial
+from train_transformer import make_batch, make_mesh, make_state, published_batch, run
+from transformer import TutorialConfig, TutorialTransformer
 
 
 def rms_norm(x: jax.Array, scale: jax.Array) -> jax.Array:
@@ -57,10 +57,10 @@ def plain(params: dict, tokens: jax.Array, config: TutorialConfig) -> jax.Array:
 @pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("parallel_block", [True, False])
 def test_equals_plain_array_arithmetic(parallel_block: bool) -> None:
-    mesh = tensor_tutorial.make_mesh()
+    mesh = make_mesh()
     config = TutorialConfig(parallel_block=parallel_block, width=64, head_dim=8, hidden=96, layers=2, dtype="float32")
-    inputs, targets = tensor_tutorial.make_batch(config, mesh, 4, jax.random.key(1))
-    params = tensor_tutorial.make_state(config, mesh, jax.random.key(0)).params
+    inputs, targets = make_batch(config, mesh, 4, jax.random.key(1))
+    params = make_state(config, mesh, jax.random.key(0)).params
     # Scales and biases that differ: fresh ones are all one or zero.
     noise = iter(jax.random.split(jax.random.key(2), len(jax.tree.leaves(params))))
     params = jax.tree.map(lambda x: x + 0.1 * jax.random.normal(next(noise), x.shape), params)
@@ -87,18 +87,16 @@ def test_equals_plain_array_arithmetic(parallel_block: bool) -> None:
 def test_sizes_that_do_not_divide_over_the_mesh_are_named() -> None:
     config = TutorialConfig(width=96, head_dim=32)
     with pytest.raises(ValueError, match='heads 3 does not divide over the 4 devices of mesh axis "tensor"'):
-        jax.eval_shape(
-            lambda key: tensor_tutorial.make_state(config, tensor_tutorial.make_mesh(), key), jax.random.key(0)
-        )
+        jax.eval_shape(lambda key: make_state(config, make_mesh(), key), jax.random.key(0))
 
 
 def test_a_mesh_of_more_devices_than_there_are_says_what_to_set() -> None:
     with pytest.raises(ValueError, match="mesh data 4 x tensor 4 needs 16 devices, there are 8"):
-        tensor_tutorial.make_mesh(data=4)
+        make_mesh(data=4)
 
 
 def test_its_own_batch_does_not_depend_on_the_random_numbers_of_today() -> None:
-    inputs, targets = tensor_tutorial.tutorial_batch(TutorialConfig(), tensor_tutorial.make_mesh())
+    inputs, targets = published_batch(TutorialConfig(), make_mesh())
     assert targets[:, 0].tolist() == [55, 76, 31, 95, 99, 7, 23, 22]
     assert inputs[:, 0].tolist() == [0] * 8
     assert inputs[:, 1:].tolist() == targets[:, :-1].tolist()
@@ -108,7 +106,7 @@ def test_its_own_batch_does_not_depend_on_the_random_numbers_of_today() -> None:
 @pytest.mark.timeout(400)
 def test_reaches_what_the_tutorial_publishes() -> None:
     """4,795,236 parameters; after 50 steps, measured with dropout, accuracy 0.9766 and loss 0.0872."""
-    result = tensor_tutorial.run(TutorialConfig(), tensor_tutorial.make_mesh(), steps=50)
+    result = run(TutorialConfig(), make_mesh(), steps=50)
     assert result.parameters == 4_795_236
     assert result.training.accuracy >= 0.97
     assert max(result.training.loss, result.evaluation.loss) <= 0.10

@@ -1,14 +1,14 @@
 """The transformer of the tutorial "Transformers with Tensor Parallelism" (University of Amsterdam, Deep Learning
-Tutorials, scaling series), on this package's overlapped matmuls.
+Tutorials, scaling series), with the overlapped matmuls of `xla_shmem.parallel.tensor_matmul`.
 
-Activations are split over the mesh axis "tensor" by features, so every layer starts with a gather-matmul and ends with
+Activations are split by features over the mesh axis "tensor", so every layer starts with a gather-matmul and ends with
 a matmul-scatter. A *parallel* block (Wang, Komatsuzaki: GPT-J; Dehghani et al.: arXiv:2302.05442) computes attention
-and MLP from one normalised input: one gather and one scatter, where a *sequential* block has two of each. Parameters
-are spread over "data" as well. The output layer works on slices of the sequence: no rank holds all logits.
+and MLP from one normalised input and needs one gather and one scatter; a *sequential* block needs two of each.
+Parameters are sharded over "data" too. The output layer works on slices of the sequence, so no rank holds all logits.
 
-Queries and keys are normalised as the tutorial does it: each rank's share of the features gives a part of a query,
-every part is normalised with a scale of its own, and the parts are summed. So the number of ranks along "tensor" is
-part of the architecture: a mesh with another one is another model with another number of parameters.
+Queries and keys are normalised as in the tutorial: each rank's features give a partial query, every partial query is
+normalised with its own scale, and the results are summed. So the number of ranks along "tensor" is part of the
+architecture: a mesh with another number gives another model with another number of parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _matrix = nn.initializers.lecun_normal()
 
 @dataclasses.dataclass(frozen=True)
 class TutorialConfig:
-    """Sizes of the model; the defaults are those of the tutorial's run on a CPU."""
+    """Sizes of the model. The defaults are those of the tutorial's CPU run."""
 
     vocab: int = 100
     sequence: int = 32
@@ -50,7 +50,7 @@ class TutorialConfig:
     dtype: str = "bfloat16"
 
     def check(self, mesh: Mesh) -> None:
-        """Raises ValueError if the sizes do not divide over the mesh, with what would."""
+        """Raises ValueError if a size does not divide over the mesh; the message names one that does."""
         tensor = mesh.shape[_TENSOR]
         heads = self.width // self.head_dim
         for name, size in [
@@ -67,7 +67,7 @@ class TutorialConfig:
 
 
 class TutorialTransformer(nn.Module):
-    """Tokens [batch, sequence] -> logits of the next token [batch, sequence, vocab], f32, spread over the sequence."""
+    """Tokens [batch, sequence] -> f32 logits of the next token [batch, sequence, vocab], sharded by sequence."""
 
     config: TutorialConfig
     mesh: Mesh
@@ -93,7 +93,7 @@ class TutorialTransformer(nn.Module):
         )
         x, _ = layers(config, self.mesh, name="layers")(x, train)
 
-        # Below, a rank has all features of its slice of the sequence.
+        # From here on a rank holds all features of its slice of the sequence.
         x = _constrain(x, self.mesh, _SEQUENCE_SLICES)
         norm = _param(self, "norm", nn.initializers.ones, (config.width,), (None,))
         head = _param(self, "head", _matrix, (config.width, config.vocab), (_TENSOR, "data"))
@@ -107,7 +107,7 @@ class _Block(nn.Module):
     mesh: Mesh
 
     def spread(self, layer: Callable[[jax.Array, dict[str, jax.Array]], jax.Array], x: jax.Array, params: Any) -> Any:
-        """Runs `layer` with each rank's shards of `x` and of its parameters, whole over "data"."""
+        """Runs `layer` on each rank's shards of `x` and of its parameters, which are gathered over "data"."""
         values = {name: value.astype(self.config.dtype) for name, (value, _) in params.items()}
         specs = {name: _within_tensor(axes) for name, (_, axes) in params.items()}
         sharded = jax.shard_map(layer, mesh=self.mesh, in_specs=(_ACTIVATIONS, specs), out_specs=_ACTIVATIONS)
@@ -116,7 +116,7 @@ class _Block(nn.Module):
     def attention_params(self) -> dict[str, Any]:
         width, parts = self.config.width, self.mesh.shape[_TENSOR]
         columns, rows, ones = ("data", _TENSOR), (_TENSOR, "data"), nn.initializers.ones
-        scales = (parts, parts, self.config.head_dim)  # of the rank that holds the heads, of the features' owner
+        scales = (parts, parts, self.config.head_dim)  # [rank of the heads, rank of the features, head_dim]
         return {
             "query": self.described("query", _matrix, (width, width), columns),
             "key": self.described("key", _matrix, (width, width), columns),
@@ -148,7 +148,7 @@ class _Block(nn.Module):
 
 
 class ParallelBlock(_Block):
-    """Attention and MLP of the same normalised input, behind one gather and before one scatter."""
+    """Attention and MLP of the same normalised input: one gather, one scatter."""
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> tuple[jax.Array, None]:
@@ -166,7 +166,7 @@ class ParallelBlock(_Block):
 
 
 class SequentialBlock(_Block):
-    """Attention, then MLP, each behind a gather of its own and before a scatter of its own."""
+    """Attention, then MLP, each with its own gather and scatter."""
 
     @nn.compact
     def __call__(self, x: jax.Array, train: bool) -> tuple[jax.Array, None]:
@@ -189,7 +189,7 @@ class SequentialBlock(_Block):
 
 
 def _projections(x: jax.Array, kernels: Sequence[jax.Array], scales: Sequence[jax.Array | None]) -> list[jax.Array]:
-    """Products of the gathered features with this rank's columns; those with a scale normalised part by part."""
+    """Products of the gathered features with this rank's columns; one with a scale is normalised part by part."""
     totals: list[jax.Array | None] = [None] * len(kernels)
     features = x.shape[-1]
     for owner, shard in arrivals(x, _TENSOR):
@@ -210,7 +210,7 @@ def _attention(q: jax.Array, k: jax.Array, v: jax.Array, head_dim: int) -> jax.A
 
 
 def _rms_norm(x: jax.Array, scale: jax.Array, axis_name: str | None = None) -> jax.Array:
-    """RMSNorm over the last axis, and over the shards on `axis_name` if the features are spread over it; in f32."""
+    """RMSNorm in f32 over the last axis and, if `axis_name` is given, over the shards of that mesh axis."""
     wide = x.astype(jnp.float32)
     square = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
     if axis_name is not None:
@@ -219,13 +219,13 @@ def _rms_norm(x: jax.Array, scale: jax.Array, axis_name: str | None = None) -> j
 
 
 def _param(module: nn.Module, name: str, init: Any, shape: tuple[int, ...], axes: tuple[str | None, ...]) -> jax.Array:
-    """An f32 parameter whose axes are spread over the named axes of the mesh."""
+    """An f32 parameter whose axes are sharded over the named mesh axes."""
     value: Any = module.param(name, nn.with_partitioning(init, axes), shape, jnp.float32)
-    return value  # type: ignore[no-any-return]  # flax takes the box off
+    return value  # type: ignore[no-any-return]  # flax removes the box
 
 
 def _within_tensor(axes: tuple[str | None, ...]) -> P:
-    """How a parameter is spread where it is used: whole over "data"."""
+    """How a layer reads a parameter: sharded over "tensor" only."""
     return P(*(_TENSOR if axis == _TENSOR else None for axis in axes))  # type: ignore[no-untyped-call]
 
 
