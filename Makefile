@@ -73,10 +73,10 @@ bench: install
 	$(BIN)/python benchmarks/pass_benchmark.py
 	$(BIN)/python benchmarks/compile_benchmark.py
 
-# docs/table2.md: Llama 3 8B compiled for each row of the write-up's table, without a GPU; about ten minutes.
+# docs/table2.md: Llama 3 8B compiled for each row of Table 2 in NVIDIA's post, without a GPU; about ten minutes.
 table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(BIN)/python -m xla_shmem.gpu_compile.table2 --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
+	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
 
 # The site of the docs, into out/site; open out/site/index.html.
 docs: install

@@ -7,18 +7,18 @@ import dataclasses
 import pytest
 from compiler_runs import WHEELS, Compiler
 
-from xla_shmem.gpu_compile import table2
+import table2
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from xla_shmem.train.config import TrainConfig
 
 _RING = 4
 _SEQUENCE = 2048
+_ROW = table2.Row(_SEQUENCE, _RING, 1)
 
 
 @pytest.fixture(scope="module")
 def config() -> TrainConfig:
-    row = table2.row_config(_SEQUENCE, _RING, 1)
-    return dataclasses.replace(row, preset="demo", layers=3, remat="full")
+    return dataclasses.replace(_ROW.job(), preset="demo", layers=3, remat="full")
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,8 @@ def test_what_a_device_holds_is_its_share_of_the_state(config: TrainConfig, step
     assert step.peak_with_donation_bytes <= step.peak_bytes
 
 
-def test_the_page_counts_every_collective_with_its_backend_and_rule(config: TrainConfig, step: CompiledStep) -> None:
-    text = table2.page([(config, step)])
+def test_the_page_counts_every_collective_with_its_backend_and_rule(step: CompiledStep) -> None:
+    text = table2.page([(_ROW, step)])
     lines = [line for line in text.splitlines() if line.startswith(("| all-", "| collective-", "| reduce-"))]
     assert sum(int(line.split("|")[4]) for line in lines) == len(step.records)
     gathers = [line for line in lines if line.startswith("| all-gather")]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 
 import pytest
 
-from xla_shmem.gpu_compile.table2 import ROWS
-from xla_shmem.predict import page
+import predict_page
+from compiled_rows import CLUSTER, read_rows
+from fit_predict import TRIED, Fit, gains
+from program_json import from_json, to_json
+from published_gains import Band, read_bands
+from table2 import ROWS, Row
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.fit import TRIED, Fit, gains
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.program_json import from_json, to_json
-from xla_shmem.predict.published import Band, read_bands
-from xla_shmem.predict.rows import CLUSTER, Row, read_rows
 from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
@@ -35,7 +34,7 @@ def fit(rows: dict[Row, Program]) -> Fit:
 
 
 def test_every_row_of_the_table_is_kept(rows: dict[Row, Program]) -> None:
-    assert [dataclasses.astuple(row) for row in rows] == list(ROWS)
+    assert list(rows) == list(ROWS)
     for row, program in rows.items():
         assert program.devices == row.context * row.tensor
         assert all(collective.in_domain for collective in program.collectives.values())
@@ -43,7 +42,7 @@ def test_every_row_of_the_table_is_kept(rows: dict[Row, Program]) -> None:
 
 def test_compiled_rows_do_the_arithmetic_of_the_model(rows: dict[Row, Program]) -> None:
     for row, program in rows.items():
-        job = row.config()
+        job = row.job()
         model = step_flops(job.model(), 1, row.sequence)
         # Forward once more for the layers (full remat); scores once more in attention's backward.
         layers = matmul_parameters(job.model()) - job.model().width * job.model().vocab
@@ -83,7 +82,7 @@ def test_sends_get_slower_with_the_communicator_and_gains_grow(rows: dict[Row, P
 
 def test_sketches_send_what_compiled_steps_send(rows: dict[Row, Program]) -> None:
     for row, program in rows.items():
-        drawn = sketch(row.config(), read_cluster(CLUSTER))
+        drawn = sketch(row.job(), read_cluster(CLUSTER))
         assert _sent(drawn) == pytest.approx(_sent(program), rel=0.01), row
 
 
@@ -92,7 +91,7 @@ def test_sketches_take_about_as_long_as_compiled_steps(rows: dict[Row, Program])
     machine = Machine(cluster, read_constants())
     for row, program in rows.items():
         compiled = run_times(program, "NVSHMEM", machine).step
-        drawn = run_times(sketch(row.config(), cluster), "NVSHMEM", machine).step
+        drawn = run_times(sketch(row.job(), cluster), "NVSHMEM", machine).step
         assert drawn == pytest.approx(compiled, rel=0.12), row
 
 
@@ -103,12 +102,12 @@ def test_a_program_survives_json(rows: dict[Row, Program]) -> None:
 
 def test_the_page_has_the_models_numbers(rows: dict[Row, Program], fit: Fit) -> None:
     text = _PAGE.read_text()
-    assert page.write_tables(text, rows, fit) == text, "run: python -m xla_shmem.predict.page docs/predict.md"
+    assert predict_page.write_tables(text, rows, fit) == text, "run: python tools/predict_page.py docs/predict.md"
 
 
 def test_a_page_without_a_table_is_refused(rows: dict[Row, Program], fit: Fit) -> None:
     with pytest.raises(ValueError, match="the page marks constants; the tables are constants, rows"):
-        page.write_tables("<!-- table: constants -->\n<!-- end -->", rows, fit)
+        predict_page.write_tables("<!-- table: constants -->\n<!-- end -->", rows, fit)
 
 
 def _sent(program: Program) -> int:

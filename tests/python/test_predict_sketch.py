@@ -7,11 +7,11 @@ from collections import Counter
 
 import pytest
 
-from xla_shmem.gpu_compile.table2 import row_config
 from xla_shmem.models.config import parameter_count
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.errors import PredictError
+from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine, run_times
@@ -22,7 +22,7 @@ _LENGTH = 64 << 10
 
 
 def _job(context: int = 4, tensor: int = 1, **fields: int) -> TrainConfig:
-    return dataclasses.replace(row_config(_LENGTH, context, tensor), **fields)
+    return dataclasses.replace(long_context_job(_LENGTH, context, tensor), **fields)
 
 
 def _sent(program: Program) -> Counter[str]:

@@ -11,11 +11,11 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from config_table import markdown_table
 from xla_shmem.models.config import PRESETS
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_file import read_config_file
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.config_table import markdown_table
 
 
 def parse(*arguments: str) -> TrainConfig:

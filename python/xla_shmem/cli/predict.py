@@ -12,13 +12,13 @@ import click
 
 from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.gpu_compile.compiled_step import CompileError, compile_step
-from xla_shmem.gpu_compile.table2 import row_config
 from xla_shmem.hlo.files import HloInput, read_module, read_modules
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.forecast import Forecast, forecast
+from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.modules import program_of_module
 from xla_shmem.predict.report import print_json, print_tables
 from xla_shmem.predict.sketch import sketch
@@ -34,7 +34,7 @@ _LEFT_OUT = (
 )  # fmt: skip
 
 #: What a job is where nothing is said: the first row of docs/table2.md.
-_DEFAULTS = {name: value for name, value in vars(row_config(64 << 10, 4, 1)).items() if name not in _LEFT_OUT}
+_DEFAULTS = {name: value for name, value in vars(long_context_job()).items() if name not in _LEFT_OUT}
 
 
 @click.command("predict")

@@ -1,8 +1,8 @@
-"""Finds the model's fitted constant from what was published, and what it would be if a part of that were not known.
+"""Fits the one free constant of `xla-shmem predict` to the published gains, and repeats the fit without each of them.
 
-    python -m xla_shmem.predict.fit
+    python tools/fit_predict.py
 
-prints what belongs into `constants.toml`.
+prints the value for `python/xla_shmem/predict/constants.toml`.
 """
 
 from __future__ import annotations
@@ -11,27 +11,28 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from compiled_rows import CLUSTER, read_rows
+from published_gains import Band, read_bands
+from table2 import Row
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import Constants, read_constants
 from xla_shmem.predict.forecast import forecast
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.published import Band, read_bands
-from xla_shmem.predict.rows import CLUSTER, Row, read_rows
 from xla_shmem.predict.walk import Machine
 
-#: GB/s of a channel that are tried: five to the doubling, from what no channel falls below to a tenth of NVLink.
+#: Values of `channel_gb_per_s` to try: five per doubling, from a lower bound to a tenth of NVLink.
 TRIED = tuple(round(10 * 2 ** (step / 5), 1) for step in range(17))
 
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:
-    """A band that the constant was fitted without.
+    """The prediction for one band with the constant fitted to the other bands.
 
     Attributes:
-      band: the one left out.
-      channel_gb_per_s: fitted to the others.
+      band: the band left out of the fit.
+      channel_gb_per_s: value fitted to the others.
       low, high: smallest and largest gain predicted for the band's rows.
-      error: as `Band.error`.
+      error: `Band.error` of these predictions.
     """
 
     band: Band
@@ -42,13 +43,13 @@ class LeftOut:
 
 
 def gains(rows: Mapping[Row, Program], constants: Constants) -> dict[Row, float]:
-    """Predicted gain of each row on the hardware of the measurements."""
+    """Predicted gain of each row on the cluster of NVIDIA's measurements."""
     machine = Machine(read_cluster(CLUSTER), constants)
     return {row: forecast(str(row), program, machine).gain for row, program in rows.items()}
 
 
 class Fit:
-    """Gains at every value that is tried, computed once."""
+    """The predicted gains at every value in `TRIED`, computed once."""
 
     def __init__(self, rows: Mapping[Row, Program]) -> None:
         """Args: rows: programs of the rows of docs/table2.md."""
@@ -56,15 +57,15 @@ class Fit:
         self._gains = {value: gains(rows, dataclasses.replace(constants, channel_gb_per_s=value)) for value in TRIED}
 
     def best(self, bands: Sequence[Band]) -> float:
-        """The value whose predictions are nearest to the bands: the sum of their squared errors is least."""
+        """The value with the smallest sum of squared errors over the bands."""
         return min(TRIED, key=lambda value: math.fsum(self.error(band, value) ** 2 for band in bands))
 
     def error(self, band: Band, value: float) -> float:
-        """Of the predictions for one band at a value."""
+        """Error of the predictions for one band at a value."""
         return band.error(self._of(band, value))
 
     def leave_one_out(self, bands: Sequence[Band]) -> list[LeftOut]:
-        """Each band, predicted with what the others alone would give."""
+        """Each band, predicted with the value that fits the other bands best."""
         results = []
         for band in bands:
             value = self.best([other for other in bands if other != band])

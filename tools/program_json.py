@@ -1,4 +1,4 @@
-"""Programs as JSON, compactly: what `rows/` keeps of compiled modules."""
+"""Programs as compact JSON: the format of the files in `table2_rows/`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def to_json(program: Program) -> dict[str, Any]:
 
 
 def from_json(entries: dict[str, Any]) -> Program:
-    """The inverse of `to_json`, but for the names of kernels."""
+    """The inverse of `to_json`, without the names of kernels."""
     return Program(
         entry=entries["entry"],
         computations={name: tuple(map(_step_from_json, steps)) for name, (_, steps) in entries["computations"].items()},
@@ -35,7 +35,7 @@ def from_json(entries: dict[str, Any]) -> Program:
 
 
 def _step_to_json(step: Step) -> Any:
-    """[flops, bytes] of a kernel; otherwise an object with the fields that are set."""
+    """[flops, bytes] for a kernel, else an object with the fields that are set."""
     if step.starts is step.ends is None and not step.calls:
         return [step.flops, step.bytes]
     fields = dataclasses.asdict(step)

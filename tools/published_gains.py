@@ -1,4 +1,4 @@
-"""What was published about Table 2, to hold predictions against: `published.toml`."""
+"""The published gains of Table 2, for comparison with predictions: `published_gains.toml`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-FILE = Path(__file__).parent / "published.toml"
+FILE = Path(__file__).parent / "published_gains.toml"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Band:
 
     Attributes:
       sequence: tokens.
-      low, high: smallest and largest gain; 0.3 for 30 %.
+      low, high: smallest and largest gain; 0.3 means 30 %.
     """
 
     sequence: int
@@ -24,13 +24,12 @@ class Band:
     high: float
 
     def error(self, gains: Iterable[float]) -> float:
-        """How far the predicted gains' ends are from the published ones: mean of the two errors in the ratio of step
-        times, 0.1 for 10 %."""
+        """Mean relative error of the ratio of step times at both ends of the band; 0.1 means 10 %."""
         found = list(gains)
         ends = ((self.low, min(found)), (self.high, max(found)))
         return sum(abs((1 + predicted) / (1 + published) - 1) for published, predicted in ends) / 2
 
 
 def read_bands() -> list[Band]:
-    """All that is known, by length."""
+    """All published bands, by length."""
     return [Band(**entry) for entry in tomllib.loads(FILE.read_text())["bands"]]

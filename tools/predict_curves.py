@@ -1,8 +1,8 @@
-"""Curves of what NVSHMEM would be worth, over context parallelism, length, size of the NVLink domain and of the job.
+"""Draws the predicted gain of NVSHMEM over context parallelism, length, size of the NVLink domain, and GPUs.
 
-    python -m xla_shmem.predict.curves docs/pictures
+    python tools/predict_curves.py docs/pictures
 
-All points are sketches (`sketch.py`), at the constants in `constants.toml`. Llama 3 8B as in docs/table2.md.
+All points are sketches (`xla_shmem/predict/sketch.py`) of Llama 3 8B as in docs/table2.md.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.gpu_compile.table2 import row_config
+from compiled_rows import CLUSTER
 from xla_shmem.predict.cluster import Cluster, read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.forecast import Forecast, forecast
-from xla_shmem.predict.rows import CLUSTER
+from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine
 from xla_shmem.train.config import TrainConfig
@@ -26,7 +26,7 @@ from xla_shmem.train.throughput import step_flops
 _COLOURS = ("#0b6e4f", "#e07a1f", "#3c6fb4", "#8a3b8f")
 _K = 1 << 10
 
-#: Points of one line by its label: x and prediction.
+#: For each line, by label: its points, an x value and the prediction.
 Lines = Mapping[str, Sequence[tuple[int, Forecast]]]
 
 
@@ -37,19 +37,23 @@ def predict(job: TrainConfig, cluster: Cluster) -> Forecast:
 
 
 def over_context() -> Lines:
-    """Gain over CP, a line for each length; TP 1, one GB200 NVL72."""
+    """Gain over CP, one line per length; TP 1, one GB200 NVL72."""
     cluster = read_cluster(CLUSTER)
     return {
-        f"{length // _K}K tokens": [(cp, predict(row_config(length, cp, 1), cluster)) for cp in (2, 4, 8, 16, 32, 64)]
+        f"{length // _K}K tokens": [
+            (cp, predict(long_context_job(length, cp, 1), cluster)) for cp in (2, 4, 8, 16, 32, 64)
+        ]
         for length in (64 * _K, 128 * _K, 256 * _K, 1024 * _K)
     }
 
 
 def over_sequence() -> Lines:
-    """Gain over length, a line for each way to share 16 or 64 GPUs of one GB200 NVL72."""
+    """Gain over length, one line per mesh of 16 or 64 GPUs of one GB200 NVL72."""
     cluster = read_cluster(CLUSTER)
     return {
-        f"CP {cp}, TP {tp}": [(length * _K, predict(row_config(length * _K, cp, tp), cluster)) for length in lengths]
+        f"CP {cp}, TP {tp}": [
+            (length * _K, predict(long_context_job(length * _K, cp, tp), cluster)) for length in lengths
+        ]
         for cp, tp, lengths in (
             (16, 1, (32, 64, 128, 256, 512, 1024)),
             (8, 2, (32, 64, 128, 256, 512, 1024)),
@@ -60,7 +64,7 @@ def over_sequence() -> Lines:
 
 
 def over_domain() -> Lines:
-    """Gain over the size of NVLink domains, a line for each length; 1,024 GPUs, CP 32, TP 2, replicas along data."""
+    """Gain over the size of NVLink domains, one line per length; 1,024 GPUs, CP 32, TP 2, data 16."""
     cluster = read_cluster(CLUSTER)
     return {
         f"{length // _K}K tokens": [
@@ -72,7 +76,7 @@ def over_domain() -> Lines:
 
 
 def over_gpus() -> Lines:
-    """Gain over the number of GPUs in domains of 64, a line for each length; CP 32, TP 2, replicas along data."""
+    """Gain over the number of GPUs in domains of 64, one line per length; CP 32, TP 2, the rest data."""
     cluster = dataclasses.replace(read_cluster(CLUSTER), gpus_per_nvlink_domain=64)
     return {
         f"{length // _K}K tokens": [
@@ -84,10 +88,10 @@ def over_gpus() -> Lines:
 
 def _replicated(sequence: int, context: int, tensor: int, gpus: int) -> TrainConfig:
     replicas = gpus // (context * tensor)
-    return dataclasses.replace(row_config(sequence, context, tensor), data=replicas, batch=replicas)
+    return dataclasses.replace(long_context_job(sequence, context, tensor), data=replicas, batch=replicas)
 
 
-#: File, what is on the x axis, title, and the points.
+#: File name, label of the x axis, title, and the points.
 PICTURES: Sequence[tuple[str, str, str, Callable[[], Lines]]] = (
     ("predict-context", "context parallelism (GPUs)", "One GB200 NVL72, TP 1", over_context),
     ("predict-sequence", "tokens", "One GB200 NVL72, 16 and 64 GPUs", over_sequence),
@@ -97,13 +101,13 @@ PICTURES: Sequence[tuple[str, str, str, Callable[[], Lines]]] = (
 
 
 def save_picture(path: Path, over: str, title: str, lines: Lines) -> None:
-    """Saves a PNG: gain on the left, TFLOP/s of a device on the right."""
+    """Saves a PNG: gain on the left, TFLOP/s per GPU on the right."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    figure.suptitle(f"Llama 3 8B, BF16, one sequence a replica. {title}. Predicted from sketches.", fontsize=10)
+    figure.suptitle(f"Llama 3 8B, BF16, one sequence per replica. {title}. Predicted from sketches.", fontsize=10)
     gain, speed = figure.subplots(1, 2)
     for colour, (label, points) in zip(_COLOURS, lines.items(), strict=False):
         x = [point for point, _ in points]
@@ -115,7 +119,7 @@ def save_picture(path: Path, over: str, title: str, lines: Lines) -> None:
     gain.set_yscale("symlog", linthresh=10)
     gain.set_yticks([0, 5, 10, 30, 100], ["0", "5", "10", "30", "100"])
     gain.set_ylim(-0.5, 1.5 * max(10.0, *(100 * each.gain for points in lines.values() for _, each in points)))
-    speed.set_title("TFLOP/s of a GPU: NVSHMEM (solid), NCCL (dashed)", fontsize=10, loc="left")
+    speed.set_title("TFLOP/s per GPU: NVSHMEM (solid), NCCL (dashed)", fontsize=10, loc="left")
     speed.set_ylim(bottom=0)
     ticks = sorted({point for points in lines.values() for point, _ in points})
     for axes in (gain, speed):

@@ -1,12 +1,13 @@
-"""Writes docs/table2.md: Llama 3 8B's training step compiled for each row of Table 2 of NVIDIA's post.
+"""Writes docs/table2.md: Llama 3 8B's training step compiled for each row of Table 2 in NVIDIA's post.
 
-    python -m xla_shmem.gpu_compile.table2 --wheels FOLDER docs/table2.md
+    python tools/table2.py --wheels FOLDER [--modules FOLDER] docs/table2.md
 
-`make table2` fetches the wheels first. No GPU and no driver are needed.
+`make table2` fetches the wheels first. It needs no GPU and no driver.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import importlib.metadata
 from collections import Counter
@@ -16,20 +17,47 @@ from pathlib import Path
 import click
 
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
+from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.train.config import TrainConfig
 
-#: (sequence, context parallelism, tensor parallelism) of each row. The table of NVIDIA's post could not be looked up;
-#: it is known to have rows of 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64 GPUs, four to a node, and 256K
-#: on 8 to 16 nodes. These eight are inferred from that.
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A row of the table: tokens, and degrees of context and tensor parallelism."""
+
+    sequence: int
+    context: int
+    tensor: int
+
+    def __str__(self) -> str:
+        return f"{self.sequence >> 10}K, CP {self.context}, TP {self.tensor}"
+
+    @property
+    def file_name(self) -> str:
+        """Name for files of the row, without suffix: `64k-cp4-tp1`."""
+        return f"{self.sequence >> 10}k-cp{self.context}-tp{self.tensor}"
+
+    @property
+    def devices(self) -> int:
+        """GPUs of the job."""
+        return self.context * self.tensor
+
+    def job(self) -> TrainConfig:
+        """The row's training job."""
+        return long_context_job(self.sequence, self.context, self.tensor)
+
+
+#: The rows of the post's table could not be obtained. Known: 64K, 128K and 256K tokens, CP 4 to 32, TP 1 to 2, 4 to 64
+#: GPUs with four per node, and 256K on 8 to 16 nodes. These eight rows are inferred from that.
 ROWS = (
-    (64 << 10, 4, 1),
-    (64 << 10, 8, 1),
-    (64 << 10, 16, 1),
-    (128 << 10, 8, 1),
-    (128 << 10, 16, 1),
-    (128 << 10, 32, 1),
-    (256 << 10, 16, 2),
-    (256 << 10, 32, 2),
+    Row(64 << 10, 4, 1),
+    Row(64 << 10, 8, 1),
+    Row(64 << 10, 16, 1),
+    Row(128 << 10, 8, 1),
+    Row(128 << 10, 16, 1),
+    Row(128 << 10, 32, 1),
+    Row(256 << 10, 16, 2),
+    Row(256 << 10, 32, 2),
 )
 
 TARGET = "gb200"
@@ -65,31 +93,11 @@ donation when a compiler pass changes a module ([sharp bits](sharp-bits.md)); us
 Collectives of all rows by [rule](design.md#the-decision), with the default `XLA_SHMEM_OPS` and the 16 MiB threshold.
 """
 
-#: Bytes of a GPU's memory, by name: 13.4 TB / 72 in the data sheet of the GB200 NVL72, and that of the H100 SXM5.
+#: Bytes of a GPU's memory: 13.4 TB / 72 in the data sheet of the GB200 NVL72, and the H100 SXM5's.
 _MEMORIES = {"GB200, 186 GB": 186e9, "H100, 80 GB": 80e9}
 
 
-def row_config(sequence: int, context: int, tensor: int) -> TrainConfig:
-    """The job of a row: one sequence in a step, bf16, everything in a layer but its input computed again."""
-    return TrainConfig(
-        preset="8b",
-        sequence=sequence,
-        context=context,
-        tensor=tensor,
-        batch=1,
-        dtype="bf16",
-        remat="full",
-        attention="ring",
-        shard_over_context=True,
-    )
-
-
-def row_name(config: TrainConfig) -> str:
-    """Such as `64k-cp4-tp1`, for files."""
-    return f"{config.sequence >> 10}k-cp{config.context}-tp{config.tensor}"
-
-
-def page(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> str:
+def page(compiled: Sequence[tuple[Row, CompiledStep]]) -> str:
     """The page as Markdown."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("xla-shmem", "jax", "flax", "optax"))
     today = datetime.date.today()
@@ -97,25 +105,21 @@ def page(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _title(config: TrainConfig) -> str:
-    return f"{config.sequence >> 10}K, CP {config.context}, TP {config.tensor}"
-
-
-def _summary(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
+def _summary(compiled: Sequence[tuple[Row, CompiledStep]]) -> list[str]:
     lines = [
         "| sequence | CP | TP | GPUs | tokens per GPU | peak GB | with donation | fits in "
         "| collectives on NVSHMEM | on DEFAULT | GB a step on NVSHMEM | on DEFAULT | compiled in |",
         "|---:|---:|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|",
     ]
-    for config, step in compiled:
+    for row, step in compiled:
         backends = Counter(record["lowered"] for record in step.records)
         fits = [name for name, size in _MEMORIES.items() if step.peak_bytes <= size] or ["none of them"]
         cells = (
-            f"{config.sequence >> 10}K",
-            str(config.context),
-            str(config.tensor),
-            str(config.devices),
-            f"{config.sequence // config.devices:,}",
+            f"{row.sequence >> 10}K",
+            str(row.context),
+            str(row.tensor),
+            str(row.devices),
+            f"{row.sequence // row.devices:,}",
             f"{step.peak_bytes / 1e9:.1f}",
             f"{step.peak_with_donation_bytes / 1e9:.1f}",
             "; ".join(fits),
@@ -127,8 +131,8 @@ def _summary(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
     return lines
 
 
-def _decisions(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str]:
-    """How many collectives of each op got which backend, and by which rule."""
+def _decisions(compiled: Sequence[tuple[Row, CompiledStep]]) -> list[str]:
+    """Counts the collectives by op, backend and rule."""
     decisions = Counter(
         (record["op"], record["lowered"], record["veto"] or f"`{record['rule']}`")
         for _, step in compiled
@@ -144,12 +148,12 @@ def _decisions(compiled: Sequence[tuple[TrainConfig, CompiledStep]]) -> list[str
     "--wheels",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     required=True,
-    help="Folder of the CUDA plugin's wheels, as scripts/setup_gpu_aot.sh leaves it.",
+    help="Folder with the CUDA plugin's wheels, made by scripts/setup_gpu_aot.sh.",
 )
 @click.option(
     "--modules",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Also keep the compiled modules in this folder; docs/predict.md is made from them.",
+    help="Also keep the compiled modules in this folder; tools/compiled_rows.py reads them.",
 )
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 def main(wheels: Path, modules: Path | None, path: Path) -> None:
@@ -157,15 +161,14 @@ def main(wheels: Path, modules: Path | None, path: Path) -> None:
     compiled = []
     if modules is not None:
         modules.mkdir(parents=True, exist_ok=True)
-    for sequence, context, tensor in ROWS:
-        config = row_config(sequence, context, tensor)
+    for row in ROWS:
         try:
-            module = None if modules is None else modules / f"{row_name(config)}.pb"
-            step = compile_step(config, TARGET, wheels.resolve(), module=module)
+            module = None if modules is None else modules / f"{row.file_name}.pb"
+            step = compile_step(row.job(), TARGET, wheels.resolve(), module=module)
         except CompileError as error:
-            raise click.ClickException(f"{_title(config)}: {error}") from None
-        compiled.append((config, step))
-        click.echo(f"{_title(config)}: {step.seconds:.0f} s, peak {step.peak_bytes / 1e9:.1f} GB a device")
+            raise click.ClickException(f"{row}: {error}") from None
+        compiled.append((row, step))
+        click.echo(f"{row}: {step.seconds:.0f} s, peak {step.peak_bytes / 1e9:.1f} GB per device")
     path.write_text(page(compiled))
 
 

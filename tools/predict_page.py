@@ -1,6 +1,6 @@
-"""Writes the tables of docs/predict.md from the model, between the comments that mark them; all other text stays.
+"""Writes the tables of docs/predict.md from the model, between the comments that mark them; other text stays.
 
-python -m xla_shmem.predict.page docs/predict.md
+python tools/predict_page.py docs/predict.md
 """
 
 from __future__ import annotations
@@ -10,29 +10,30 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from compiled_rows import CLUSTER, read_rows
+from fit_predict import Fit
+from published_gains import read_bands
+from table2 import Row
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants, sources
-from xla_shmem.predict.fit import Fit
 from xla_shmem.predict.forecast import Forecast, forecast
 from xla_shmem.predict.program import Backend, Program
-from xla_shmem.predict.published import read_bands
 from xla_shmem.predict.report import format_seconds
-from xla_shmem.predict.rows import CLUSTER, Row, read_rows
 from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine
 from xla_shmem.train.throughput import step_flops
 
 
 def write_tables(text: str, rows: Mapping[Row, Program], fit: Fit) -> str:
-    """The page with every marked table made anew.
+    """The page with every marked table replaced.
 
     Args:
       text: the page.
       rows: the compiled rows.
-      fit: to the same.
+      fit: the fit to these rows.
 
     Raises:
-      ValueError: a mark for a table that there is not, or the page lacks one.
+      ValueError: the page marks an unknown table, or lacks one.
     """
     tables: Mapping[str, Callable[[], list[str]]] = {
         "constants": _constants,
@@ -67,7 +68,7 @@ def _rows(rows: Mapping[Row, Program]) -> list[str]:
     ]
     for row, program in rows.items():
         found = _forecast(row, program, machine)
-        sketched = _forecast(row, sketch(row.config(), cluster), machine)
+        sketched = _forecast(row, sketch(row.job(), cluster), machine)
         cells = (
             str(row),
             str(found.devices),
@@ -118,7 +119,7 @@ def _attention(rows: Mapping[Row, Program]) -> list[str]:
 
 
 def _forecast(row: Row, program: Program, machine: Machine) -> Forecast:
-    job = row.config()
+    job = row.job()
     return forecast(str(row), program, machine, step_flops(job.model(), job.batch, job.sequence))
 
 

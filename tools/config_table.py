@@ -1,4 +1,4 @@
-"""The table of a training job's keys in docs/training.md: ``python -m xla_shmem.train.config_table`` prints it."""
+"""Prints the table of a training job's keys for docs/training.md: `python tools/config_table.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xla_shmem.train.config import TrainConfig, flag
 
 
 def markdown_table() -> str:
-    """A line for each field of `TrainConfig`."""
+    """A Markdown table with one row per field of `TrainConfig`."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
     for field in dataclasses.fields(TrainConfig):
         meaning = field.metadata["help"]
