@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/proto/wire.h"
 #include "xla_patch/hlo/rewrite/pass.h"
 

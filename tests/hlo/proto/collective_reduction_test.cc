@@ -1,7 +1,8 @@
+#include "xla_patch/hlo/proto/collective_reduction.h"
+
 #include <doctest/doctest.h>
 
 #include "tests/hlo/hlo_builder.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
 
 namespace xla_shmem::hlo {
 namespace {

@@ -12,6 +12,7 @@
 
 #include "xla_patch/bindings/python/pass_bindings.h"
 #include "xla_patch/hlo/analysis/explain.h"
+#include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/analysis/timeline.h"
 
 namespace xla_shmem {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"

@@ -10,7 +10,7 @@
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/record.h"
-#include "xla_patch/hlo/rewrite/pass.h"
+#include "xla_patch/hlo/rewrite/pass_options.h"
 
 namespace xla_shmem {
 

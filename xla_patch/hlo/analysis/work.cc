@@ -7,8 +7,8 @@
 #include "xla_patch/hlo/analysis/traffic.h"
 #include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/checked_count.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
+#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 

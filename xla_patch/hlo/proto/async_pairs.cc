@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
+#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {

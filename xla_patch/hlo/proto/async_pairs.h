@@ -1,10 +1,10 @@
 #ifndef XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
 #define XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
 
-#include <cstddef>
+#include <string>
 #include <vector>
 
-#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/proto/schedule.h"
 

@@ -1,6 +1,7 @@
+#include "xla_patch/hlo/proto/collective_fields.h"
+
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/backend_config.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -34,23 +35,6 @@ void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
 }
 
 }  // namespace
-
-bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {
-  operand_ids->clear();
-  FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());
-  for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) {
-      return false;
-    }
-  }
-  if (!instruction.has_loose_operands) {
-    Field packed;
-    packed.type = WireType::kBytes;
-    packed.bytes = instruction.packed_operands;
-    return AppendRepeatedInts(packed, operand_ids);
-  }
-  return reader.ok();
-}
 
 bool DecodeCollective(const Module& module, std::string_view body, CollectiveFields* fields, std::string* error) {
   std::string_view payload;

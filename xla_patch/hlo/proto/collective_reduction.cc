@@ -1,9 +1,14 @@
+#include "xla_patch/hlo/proto/collective_reduction.h"
+
 #include <algorithm>
 #include <iterator>
+#include <string>
+#include <vector>
 
 #include "xla_patch/assigner/reduction_matcher.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
+#include "xla_patch/hlo/proto/operands.h"
+#include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {

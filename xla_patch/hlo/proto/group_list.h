@@ -10,12 +10,11 @@
 
 namespace xla_shmem::hlo {
 
-// Decoders of the four encodings. `max_ids` bounds what may be materialised; a compact form that stands for more fails
-// first.
+// Decoders of replica groups as lists of ids and as iotas; mesh_groups.h has the fourth encoding. `max_ids` bounds what
+// may be materialised; a compact form that stands for more fails first.
 bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
 bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
 bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
-bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
 
 // iota(product(dims)) reshaped to `dims`, transposed by `perm` and flattened. An empty `perm` is the identity.
 bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm, int64_t max_ids,

@@ -1,6 +1,7 @@
-// Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes
-// form a group.
+#include "xla_patch/hlo/proto/mesh_groups.h"
+
 #include <algorithm>
+#include <vector>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/group_list.h"

@@ -12,7 +12,7 @@
 namespace xla_shmem::hlo {
 
 // One instruction as it lies in the module. Only what every instruction is asked for; collectives are decoded by
-// CollectiveReader.
+// collective_fields.h.
 struct Instruction {
   std::string_view whole;  // the field inside the computation, tag included
   std::string_view body;   // the HloInstructionProto
@@ -75,10 +75,6 @@ class InstructionIndex {
   std::vector<int64_t> dense_;  // by id - lowest_, where ids are close together
   std::unordered_map<int64_t, int64_t> sparse_;
 };
-
-// Mixes `bytes` into a 64-bit hash that is the same on every machine. Not for adversaries.
-uint64_t HashBytes(uint64_t hash, std::string_view bytes);
-uint64_t HashInt(uint64_t hash, uint64_t value);
 
 }  // namespace xla_shmem::hlo
 

@@ -1,6 +1,46 @@
 #include "xla_patch/hlo/proto/record.h"
 
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/backend_config.h"
+
 namespace xla_shmem::hlo {
+namespace {
+
+bool EndsWith(std::string_view text, std::string_view ending) {
+  return text.size() >= ending.size() && text.substr(text.size() - ending.size()) == ending;
+}
+
+// The record of a collective that the rules do not look at: it stays with XLA.
+void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {
+  const Decision decision = Decide(spec, Topology(), Options());
+  record->backend = record->lowered = BackendName(decision.backend);
+  record->rule = decision.rule;
+  record->reason = decision.reason;
+}
+
+void ReadStock(const Module& module, const Collective& collective, CollectiveRecord* record) {
+  std::optional<Backend> backend = ReadStockBackend(collective.fields.backend_config);
+  if (!backend.has_value() && collective.form == CollectiveForm::kWrapped) {
+    CollectiveFields start;
+    std::string ignored;
+    DecodeCollective(module, module.instructions[collective.instruction].body, &start, &ignored);
+    backend = ReadStockBackend(start.backend_config);
+  }
+  if (!backend.has_value() && !IsConsidered(collective.spec.op, Options())) {
+    MarkUnconsidered(collective.spec, record);
+    return;
+  }
+  record->rule = "stock";
+  record->reason = backend.has_value() ? std::string("stock XLA wrote backend ") + BackendName(*backend)
+                                       : "no backend is recorded, so XLA uses its default";
+  record->backend = record->lowered = BackendName(backend.value_or(Backend::kDefault));
+}
+
+}  // namespace
 
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective) {
   CollectiveRecord record = DescribeSpec(collective.spec);
@@ -15,11 +55,22 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
   return record;
 }
 
-void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {
-  const Decision decision = Decide(spec, Topology(), Options());
-  record->backend = record->lowered = BackendName(decision.backend);
-  record->rule = decision.rule;
-  record->reason = decision.reason;
+bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record) {
+  const bool is_lowered = collective.form == CollectiveForm::kLowered;
+  if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) {
+    return false;
+  }
+  *record = DescribeCollective(module, collective);
+  const Attributes attributes = ReadOwnAttributes(collective.fields.frontend_attributes);
+  if (is_lowered && attributes.count(attribute::kOp) == 0) {
+    return false;
+  }
+  if (attributes.empty()) {
+    ReadStock(module, collective, record);
+  } else {
+    AttributesToRecord(attributes, record);
+  }
+  return true;
 }
 
 }  // namespace xla_shmem::hlo

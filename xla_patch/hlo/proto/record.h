@@ -2,7 +2,8 @@
 #define XLA_SHMEM_HLO_PROTO_RECORD_H_
 
 #include "xla_patch/assigner/record.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/collective.h"
+#include "xla_patch/hlo/proto/module_reader.h"
 
 namespace xla_shmem::hlo {
 
@@ -12,9 +13,6 @@ CollectiveRecord DescribeCollective(const Module& module, const Collective& coll
 // What this pass or stock XLA wrote about it. False if it is not to be listed: a done of ours, whose start is, or a
 // custom call of such a name that the pass did not write.
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record);
-
-// The record of a collective that the rules do not look at: it stays with XLA.
-void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record);
 
 }  // namespace xla_shmem::hlo
 

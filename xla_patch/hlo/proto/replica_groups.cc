@@ -4,6 +4,7 @@
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/group_list.h"
+#include "xla_patch/hlo/proto/mesh_groups.h"
 
 namespace xla_shmem::hlo {
 namespace {

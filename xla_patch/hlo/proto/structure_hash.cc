@@ -1,4 +1,4 @@
-#include "xla_patch/hlo/proto/module_reader.h"
+#include "xla_patch/hlo/proto/structure_hash.h"
 
 namespace xla_shmem::hlo {
 namespace {

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 
 namespace xla_shmem::hlo {

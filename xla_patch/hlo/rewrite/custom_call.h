@@ -2,7 +2,7 @@
 #define XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
 
 #include "xla_patch/assigner/topology.h"
-#include "xla_patch/hlo/proto/collective_reader.h"
+#include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 

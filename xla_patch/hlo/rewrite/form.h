@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "xla_patch/hlo/proto/collective_reader.h"
-#include "xla_patch/hlo/rewrite/pass.h"
+#include "xla_patch/hlo/proto/collective.h"
+#include "xla_patch/hlo/rewrite/pass_options.h"
 
 namespace xla_shmem::hlo {
 

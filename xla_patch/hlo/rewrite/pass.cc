@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/record.h"
 #include "xla_patch/hlo/rewrite/aliased_parameters.h"
@@ -147,18 +148,14 @@ bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* res
   Pass pass(module, options);
   for (Collective& collective : collectives) {
     collective.spec.module = placement;
-    CollectiveRecord record = hlo::DescribeCollective(module, collective);
     if (collective.form == CollectiveForm::kLowered) {
-      // An earlier run settled it; its start speaks for the pair.
-      const Attributes attributes = hlo::ReadOwnAttributes(collective.fields.frontend_attributes);
-      const std::string_view target = collective.fields.custom_call_target;
-      const bool is_done = target.size() > 5 && target.substr(target.size() - 5) == "_done";
-      if (attributes.count(attribute::kOp) > 0 && !is_done) {
-        AttributesToRecord(attributes, &record);
-        result->records.push_back(std::move(record));
+      // An earlier run wrote it.
+      if (CollectiveRecord written; hlo::ReadRecord(module, collective, &written)) {
+        result->records.push_back(std::move(written));
       }
       continue;
     }
+    CollectiveRecord record = hlo::DescribeCollective(module, collective);
     pass.Visit(collective, &record);
     result->records.push_back(std::move(record));
   }

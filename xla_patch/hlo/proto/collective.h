@@ -1,0 +1,40 @@
+#ifndef XLA_SHMEM_HLO_PROTO_COLLECTIVE_H_
+#define XLA_SHMEM_HLO_PROTO_COLLECTIVE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/proto/collective_fields.h"
+#include "xla_patch/hlo/proto/shape.h"
+
+namespace xla_shmem::hlo {
+
+// How a collective is written.
+//
+//   kSync       one instruction
+//   kStartDone  a pair of instructions of its own opcode
+//   kWrapped    a generic async-start/async-done pair around a computation that holds nothing but the collective
+//   kLowered    a custom call that this pass wrote
+enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
+
+struct Collective {
+  CollectiveForm form = CollectiveForm::kSync;
+  size_t computation = 0;  // where it is issued: what a user sees
+  size_t instruction = 0;  // there: the collective itself, its start, or the async-start
+  int64_t done = -1;       // there: what waits for it, if it has exactly one
+  size_t op_computation = 0;
+  size_t op = 0;            // what has groups or pairs: `instruction`, or the collective in the async computation
+  CollectiveFields fields;  // of `op`, with the operands of `instruction`
+  Shape result;
+  CollectiveSpec spec;           // everything but the module's placement
+  std::vector<bool> in_place;    // result i is in the buffer of operand i, by XLA's own choice; not for kSync
+  bool has_work_between = true;  // something runs between start and done that takes time
+  std::string obstacle;          // not empty: why its form cannot be replaced in place, whatever the transport
+};
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_COLLECTIVE_H_

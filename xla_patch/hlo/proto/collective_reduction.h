@@ -1,0 +1,17 @@
+#ifndef XLA_SHMEM_HLO_PROTO_COLLECTIVE_REDUCTION_H_
+#define XLA_SHMEM_HLO_PROTO_COLLECTIVE_REDUCTION_H_
+
+#include <cstdint>
+
+#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/hlo/proto/module_reader.h"
+
+namespace xla_shmem::hlo {
+
+// sum, prod, min, max, and, or, xor for a computation that applies just that to its two parameters (bf16/f16 may detour
+// through f32); kNone for any other.
+Reduction MatchReduction(const Module& module, int64_t computation_id);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_COLLECTIVE_REDUCTION_H_

@@ -1,0 +1,18 @@
+#ifndef XLA_SHMEM_HLO_PROTO_MESH_GROUPS_H_
+#define XLA_SHMEM_HLO_PROTO_MESH_GROUPS_H_
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "xla_patch/assigner/participants.h"
+
+namespace xla_shmem::hlo {
+
+// Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes
+// form a group. `max_ids` bounds what may be materialised, as in group_list.h.
+bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+
+}  // namespace xla_shmem::hlo
+
+#endif  // XLA_SHMEM_HLO_PROTO_MESH_GROUPS_H_

@@ -1,0 +1,30 @@
+#ifndef XLA_SHMEM_HLO_REWRITE_PASS_OPTIONS_H_
+#define XLA_SHMEM_HLO_REWRITE_PASS_OPTIONS_H_
+
+#include "xla_patch/assigner/assigner.h"
+#include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/transport.h"
+
+namespace xla_shmem {
+
+// What to put in the place of a collective that goes to SHMEM.
+//
+//   kNone  nothing: only the attributes are written. `lowered` then says what would be.
+//   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on
+//   kGpu   permutes and all-reduces in the same way, and for a start and a done with work between them, native or
+//          generic (async-start), the pairs xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done
+enum class Lowering { kNone, kCpu, kGpu };
+
+struct PassOptions {
+  Options assign;
+  Topology topology;
+  Transport transport;
+  Lowering lowering = Lowering::kNone;
+  // XLA forgets which results share a parameter's buffer when it gets a module back (before jax 0.11), and does not
+  // mind whose memory it then writes to (XLA:GPU). See hlo/rewrite/aliased_parameters.h.
+  bool copy_aliased_parameters = false;
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_HLO_REWRITE_PASS_OPTIONS_H_
