@@ -1,8 +1,8 @@
 """Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.
 
-The sources are module.cc and *_bindings.cc in xla_patch/bindings/python; tests/bindings/test_core_stub.py
-compares this file with the built module. Classes marked ``type_check_only`` and the aliases with an underscore
-describe values and do not exist at run time.
+The sources are module.cc and *_bindings.cc in xla_patch/bindings/python. tests/bindings/test_core_stub.py compares
+this file with the built module. Classes marked ``type_check_only`` and aliases with an underscore do not exist at run
+time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,82 +10,82 @@ from typing import Literal, TypeAlias, TypedDict, final, type_check_only
 
 from typing_extensions import CapsuleType
 
-#: device_id (XLA's global one), process, host, nvlink_domain, pe (rank in the SHMEM world).
+#: XLA's global device id, process, host, NVLink domain, PE.
 _Device: TypeAlias = tuple[int, int, int, int, int]
-#: Device id -> reach domain: devices of one domain can put into each other's memory, missing ones reach nobody.
+#: Device id -> domain. Devices of one domain can put into each other's memory. A missing device reaches no other.
 _Reach: TypeAlias = Mapping[int, int]
-#: µs: median, and the ends of the interval that it lies in as far as was measured.
+#: µs: median, lower and upper end of its confidence interval.
 _Time: TypeAlias = tuple[float, float, float]
-#: op, dtype, devices of a group, bytes of the result; time on NVSHMEM; on DEFAULT, None for what it does not run.
+#: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it).
 _TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT"]
 
 @type_check_only
 class CollectiveRecord(TypedDict):
-    """One collective of a module; a start/done pair is one.
+    """One collective of a module. A start/done pair counts as one.
 
-    Text that is not UTF-8 in the module has U+FFFD in its place.
+    Bytes that are not UTF-8 are replaced by U+FFFD.
     """
 
     name: str
-    """HLO name of the instruction, of its start for a pair."""
+    """HLO name of the instruction; for a pair, of the start."""
     op: str
-    """``"all-reduce"``, ``"collective-permute"``, ``"all-gather"``, ...; never with ``-start``."""
+    """``"all-reduce"``, ``"collective-permute"``, ``"all-gather"``, ...; without ``-start``."""
     dtype: str
-    """``"f32"``; ``"f32,bf16"`` for a combined one of several types."""
+    """``"f32"``; ``"f32,bf16"`` for a combined collective of two types."""
     bytes: int
-    """Bytes of the result on one device, tuple elements summed."""
+    """Bytes of the result on one device: the sum over the tuple elements."""
     group_size: int
-    """Devices of the largest group; 0 where that is not known."""
+    """Devices of the largest group; 0 if unknown."""
     num_groups: int
-    """Replica groups; for a permute the sets of devices that its pairs connect."""
+    """Number of replica groups; for a permute, number of sets of devices that its pairs connect."""
     num_pairs: int
-    """Source-target pairs of a permute, else 0."""
+    """Source-target pairs of a permute; 0 for other ops."""
     reduction: str
-    """Of an all-reduce ``"sum"``, ``"prod"``, ``"min"``, ``"max"``, ``"and"`` or ``"or"``, ``"none"`` for
-    any other computation; of other ops ``""``."""
+    """Of an all-reduce: ``"sum"``, ``"prod"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``, or ``"none"`` for another
+    computation. Of other ops: ``""``."""
     backend: _Backend
     """The decision of the rules."""
     lowered: _Backend
-    """The decision after vetoes of the transport."""
+    """The backend that runs it: the decision of the rules unless the transport vetoed it."""
     veto: str | None
-    """Why a decision for NVSHMEM is not carried out; None if nothing stands against it."""
+    """Why a decision for NVSHMEM is not carried out; None if there is no veto."""
     rule: str
-    """Name of the rule that decided; ``"stock"`` for what stock XLA wrote."""
+    """Name of the rule that decided; ``"stock"`` for a module of stock XLA."""
     reason: str
-    """The rule as a sentence, with its numbers."""
+    """The decision in a sentence, with the numbers."""
     computation: str
-    """Name of the computation it is in."""
+    """Name of the computation that holds it."""
     in_loop: bool
     """Whether it runs inside a while loop."""
     executions: int | None
-    """How often it runs in one run of the module; None where XLA has found no trip count, or a branch decides."""
+    """Executions in one run of the module. None if a trip count is unknown or a branch decides."""
     source_file: str | None
-    """User code that it came from, None where the module does not say."""
+    """File of the user's code; None if the module does not say."""
     source_line: int
-    """Line in ``source_file``; 0 where the module does not say."""
+    """Line in ``source_file``; 0 if the module does not say."""
 
 @type_check_only
 class RuleStep(TypedDict):
-    """One rule as it was put to a collective."""
+    """The answer of one rule for one collective."""
 
     rule: str
     question: str
     evidence: str
-    """What the answer rests on, with the numbers; ``""`` if it was not asked."""
+    """The facts behind the answer, with the numbers; ``""`` if the rule was not asked."""
     verdict: Literal["not asked", "passed", "DEFAULT", "NVSHMEM"]
     """The last rule that names a backend decides."""
 
 @type_check_only
 class Explanation(TypedDict):
-    """One collective: what the module says of it, and what the rules say."""
+    """One collective as the module describes it, and the decision of the rules about it."""
 
     written: CollectiveRecord
     """As :func:`inspect_module` lists it."""
     decided: CollectiveRecord
-    """With the options given."""
+    """The same with the decision for the given options."""
     trace: list[RuleStep]
-    """In the order in which the rules are asked; empty if the module does not say who takes part."""
+    """In the order in which the rules are asked. Empty if the participants are unknown."""
     groups: list[list[int]]
     """Device ids of each group; empty for a permute."""
     pairs: list[tuple[int, int]]
@@ -93,36 +93,36 @@ class Explanation(TypedDict):
 
 @type_check_only
 class ScheduledInstruction(TypedDict):
-    """One step of a computation, with what one execution of it takes."""
+    """One instruction of a computation, with the cost of one execution."""
 
     name: str
     opcode: str
     category: Literal["compute", "collective", "control", "other"]
-    """``"control"``: while, call, conditional, whose work is in what they call. ``"other"`` costs nothing:
-    parameters, constants, tuples, bitcasts. Copies are ``"compute"``."""
+    """``"control"``: while, call and conditional; their work is in the computations they call. ``"other"`` costs
+    nothing: parameters, constants, tuples, bitcasts. Copies are ``"compute"``."""
     called: list[str]
-    """Computations that ``"control"`` leads to; a while's body, then its condition. Else empty."""
+    """Computations that a ``"control"`` instruction calls; for a while, the body and then the condition. Else empty."""
     flops: int | None
-    """2·M·N·K for products of matrices, 1 for each element of anything elementwise, for a fusion what it holds.
-    None where only a library knows, such as for cuDNN's attention."""
+    """2·M·N·K for a matrix product; 1 per element of an elementwise instruction; the sum of its parts for a fusion.
+    None if only a library knows, as for cuDNN's attention."""
     bytes: int | None
-    """Read and written in memory. Of what is sliced, or updated in place, the slice. None if that is no number."""
+    """Bytes read and written in memory. A slice, or an update in place, counts the slice only. None if unknown."""
     start: str | None
-    """Of a done: the name of what it waits for."""
+    """Of a done: the name of its start. Else None."""
     collective: bool
-    """Whether it moves data between devices, or starts or completes that."""
+    """Whether it moves data between devices, or is the start or the done of such a transfer."""
 
 @type_check_only
 class ComputationSchedule(TypedDict):
-    """Instructions of one computation in the order they run."""
+    """The instructions of one computation, in the order in which they run."""
 
     name: str
     executions: int | None
-    """How often it runs in one run of the module; None where XLA has found no trip count, or a branch decides."""
+    """Executions in one run of the module. None if a trip count is unknown or a branch decides."""
     in_loop: bool
     """Whether it runs inside a while loop."""
     scheduled: bool
-    """Whether the scheduler chose the order. If not, it is the module's, in which it could run."""
+    """Whether XLA's scheduler chose the order. If not, it is the order of the module, which is a possible one."""
     instructions: list[ScheduledInstruction]
 
 @type_check_only
@@ -141,16 +141,16 @@ class HandlerState(TypedDict):
 
 @type_check_only
 class NvshmemLibrary(TypedDict):
-    """An NVSHMEM host library that was opened."""
+    """An open NVSHMEM host library."""
 
     path: str
     """The candidate that opened."""
     version: tuple[int, int, int]
-    """Major, minor, patch, as the library says."""
+    """Major, minor and patch version that the library reports."""
 
 @type_check_only
 class GpuFacts(TypedDict):
-    """What :func:`gpu_open` found."""
+    """Result of :func:`gpu_open`."""
 
     nvshmem_path: str
     """The candidate that opened."""
@@ -162,7 +162,7 @@ class GpuFacts(TypedDict):
     """Major, minor."""
 
 class Topology:
-    """Where the devices of the job sit, and which PE each one is. The same on every rank."""
+    """Process, host, NVLink domain and PE of every device of the job. Equal on all ranks."""
 
     def __init__(self, devices: Sequence[_Device]) -> None:
         """Takes the devices in any order.
@@ -177,52 +177,52 @@ class Topology:
 
     @property
     def fingerprint(self) -> int:
-        """Signed 64-bit hash over all devices; equal topologies have equal ones, on all ranks, in every run."""
+        """Signed 64-bit hash over all devices. Depends on the devices only, so it is equal on all ranks."""
 
     @property
     def devices(self) -> list[_Device]:
         """The devices, sorted by device id."""
 
 class Transport:
-    """What the SHMEM runtime can carry, for vetoes."""
+    """What the SHMEM runtime can carry. The pass vetoes the rest."""
 
     def __init__(self, available: bool, reason: str = "", reach: _Reach | None = None) -> None:
-        """Carries what the runtime's own kernels do.
+        """Describes a transport that carries everything for which the runtime has kernels.
 
         Args:
-          available: False vetoes every decision for NVSHMEM with ``reason``.
-          reason: why it is not available, as a sentence.
-          reach: None lets every device reach every other.
+          available: False vetoes every decision for NVSHMEM.
+          reason: why it is not available, as a sentence; the text of the veto.
+          reach: None: every device reaches every other.
         """
 
     @property
     def available(self) -> bool:
-        """False: every decision for NVSHMEM is vetoed with the reason."""
+        """If False, every decision for NVSHMEM is vetoed."""
 
     @property
     def reason(self) -> str:
-        """Why it is not available."""
+        """Why it is not available; ``""`` if it is."""
 
 class TuningTable:
-    """Times of collectives on both backends, for profile ``"tuned"``."""
+    """Measured times of collectives on both backends, for profile ``"tuned"``."""
 
     def __init__(self, rows: Sequence[_TunedRow]) -> None:
-        """Takes the lines in any order.
+        """Takes the rows in any order.
 
         Raises:
-          ValueError: a name is unknown, a number cannot be, or a line occurs twice.
+          ValueError: a name is unknown, a number is out of range, or a row occurs twice.
         """
 
     @property
     def num_rows(self) -> int:
-        """Number of lines."""
+        """Number of rows."""
 
     def faster(
         self, op: str, dtype: str, group_size: int, bytes: int
     ) -> Literal["NVSHMEM", "DEFAULT", "neither"] | None:
-        """Returns which backend is faster for a collective with a result of so many bytes.
+        """Returns the faster backend for a collective whose result has ``bytes`` bytes.
 
-        ``"neither"`` where one median lies in the other's interval; None if the op was not measured.
+        Returns ``"neither"`` if one median lies in the interval of the other, and None if the op was not measured.
 
         Raises:
           ValueError: the op or the dtype is unknown.
@@ -230,11 +230,11 @@ class TuningTable:
 
 @final
 class PassResult:
-    """What :func:`run_pass` did; made by it only."""
+    """Result of :func:`run_pass`."""
 
     @property
     def module(self) -> bytes | None:
-        """The rewritten ``HloModuleProto``, or None if nothing had to change."""
+        """The rewritten ``HloModuleProto``; None if nothing changed."""
 
     @property
     def records(self) -> list[CollectiveRecord]:
@@ -244,11 +244,11 @@ def gpu_transport(reach: _Reach) -> Transport:
     """Returns the transport between GPUs.
 
     Args:
-      reach: device id -> number; devices of equal number can write into each other's memory.
+      reach: domain of each device; devices of one domain can write into each other's memory.
     """
 
 def cpu_transport(reach: _Reach) -> Transport:
-    """Returns shared memory between the devices of one host, or whatever domains ``reach`` names."""
+    """Returns the shared-memory transport between the devices of one domain of ``reach``, which is usually a host."""
 
 def run_pass(
     module: bytes,
@@ -261,27 +261,29 @@ def run_pass(
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
 ) -> PassResult:
-    """Decides for every collective of a module and rewrites it in place.
+    """Decides the backend of every collective of a module, and rewrites the collectives that go to SHMEM.
 
-    Releases the GIL. The result depends on the arguments only, so it is the same on all ranks.
+    Releases the GIL. The result depends on the arguments only, so all ranks get the same one.
 
     Args:
       module: serialised, scheduled ``HloModuleProto``.
-      profile: the set of rules, ``"upstream"``, ``"domain"`` or ``"tuned"``.
-      threshold: bytes; all-reduces of that size and more stay with XLA. 2^63-1 for none. ``"tuned"`` has no use for it.
-      ops: (op, limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for
-        ``"tuned"`` all.
-      tuning: the times that ``"tuned"`` goes by; None: nothing was measured.
-      lowering: platform to rewrite for, ``"cpu"`` or ``"gpu"``; ``"none"`` only writes the decisions into the
-        attributes.
+      profile: the set of rules: ``"upstream"``, ``"domain"`` or ``"tuned"``.
+      threshold: bytes. All-reduces of this size or larger stay on DEFAULT. 2^63-1: no limit. Ignored by ``"tuned"``.
+      ops: (op, limit in bytes or None) of each op to consider. If empty: all-reduce and collective-permute, and with
+        ``"tuned"`` all ops.
+      tuning: measured times for ``"tuned"``. None: no measurements.
+      lowering: ``"cpu"`` or ``"gpu"``: the platform to rewrite for. ``"none"``: write the decisions into the attributes
+        and rewrite nothing.
 
     Raises:
-      ValueError: the bytes are not a well-formed module, the profile, an op or the lowering is unknown, or a number
-        of bytes is negative.
+      ValueError: the bytes are not a well-formed module; the profile, an op or the lowering is unknown; or a number of
+        bytes is negative.
     """
 
 def inspect_module(module: bytes) -> list[CollectiveRecord]:
-    """Lists the collectives of a module with what this pass or stock XLA recorded about them.
+    """Lists the collectives of a module with the decisions that the module records.
+
+    Reads modules of this pass and of stock XLA.
 
     Args:
       module: serialised ``HloModuleProto``.
@@ -301,16 +303,16 @@ def explain_module(
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
 ) -> list[Explanation]:
-    """Decides for every collective as :func:`run_pass` does, and keeps what each rule saw; changes nothing.
+    """Decides as :func:`run_pass` does, keeps the answer of each rule, and changes nothing.
 
-    Collectives that :func:`run_pass` has rewritten are read back, their PEs being those of ``topology``. Arguments
-    and errors as of :func:`run_pass`; the order is that of :func:`inspect_module`.
+    Takes modules that :func:`run_pass` has rewritten too; their PEs are those of ``topology``. Arguments and errors are
+    those of :func:`run_pass`. The order is that of :func:`inspect_module`.
     """
 
 def schedule(module: bytes) -> list[ComputationSchedule]:
-    """Lists the computations that run, callees first and the entry last, with the work of their instructions.
+    """Lists the computations of a module with the cost of their instructions; callees first, the entry last.
 
-    What fusions, reductions and async wrappers hold runs as one instruction and is not listed.
+    Leaves out the computations inside fusions, reductions and async wrappers, which run as one instruction.
 
     Args:
       module: serialised ``HloModuleProto``.
@@ -320,13 +322,13 @@ def schedule(module: bytes) -> list[ComputationSchedule]:
     """
 
 class GpuPlugin:
-    """A loaded PJRT plugin of XLA:GPU, to register the pass and its handlers with."""
+    """A loaded PJRT plugin of XLA:GPU. Registers the pass and its handlers."""
 
     def __init__(self, api: CapsuleType) -> None:
-        """Takes the capsule of the plugin's ``PJRT_Api``, as JAX passes it to plugin callbacks.
+        """Takes the capsule of the plugin's ``PJRT_Api``, which JAX passes to plugin callbacks.
 
         Raises:
-          RuntimeError: the plugin is too old or lacks an extension; the message says which and what to install.
+          RuntimeError: the plugin is too old or lacks an extension. The message says which one and what to install.
         """
 
     @property
@@ -334,28 +336,28 @@ class GpuPlugin:
         """Version of the plugin's C API, such as ``"0.112"``."""
 
     def register_pass(self, name: str) -> None:
-        """Runs the pass on every module after scheduling, in C++.
+        """Makes XLA run the pass on every module after scheduling.
 
         Raises:
-          RuntimeError: the plugin refuses.
+          RuntimeError: the plugin returned an error.
         """
 
     def clear_pass(self, name: str) -> None:
         """Undoes :meth:`register_pass`.
 
         Raises:
-          RuntimeError: the plugin refuses.
+          RuntimeError: the plugin returned an error.
         """
 
     def register_handler(self, target: str, stages: Mapping[str, object]) -> None:
-        """Makes an FFI handler known under the name that custom calls use.
+        """Registers an FFI handler.
 
         Args:
           target: name of the custom call.
           stages: capsules by stage: ``instantiate``, ``prepare``, ``initialize``, ``execute``.
 
         Raises:
-          RuntimeError: the plugin refuses.
+          RuntimeError: the plugin returned an error.
         """
 
 def set_gpu_pass(
@@ -367,34 +369,34 @@ def set_gpu_pass(
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
 ) -> None:
-    """Sets what the registered pass decides by, for modules compiled from now on.
+    """Sets topology, transport and rules of the registered pass, for modules that are compiled from now on.
 
     Args:
-      profile: as of :func:`run_pass`.
-      threshold: bytes; all-reduces of that size and more stay with XLA.
-      ops: as of :func:`run_pass`.
-      tuning: as of :func:`run_pass`.
+      profile: as in :func:`run_pass`.
+      threshold: as in :func:`run_pass`.
+      ops: as in :func:`run_pass`.
+      tuning: as in :func:`run_pass`.
 
     Raises:
       ValueError: the profile or an op is unknown, or a number of bytes is negative.
     """
 
 def reset_gpu_pass() -> None:
-    """Forgets :func:`set_gpu_pass`, so that the next module calls ``connect``."""
+    """Undoes :func:`set_gpu_pass`, so that the next module calls ``connect``."""
 
 def set_gpu_pass_hooks(
     connect: Callable[[], str], observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None
 ) -> None:
-    """Sets what the registered pass calls, on any thread. Both are kept until the process ends.
+    """Sets the callbacks of the registered pass. Any thread may call them, until the process ends.
 
     Args:
-      connect: called at the first module unless :func:`set_gpu_pass` has been. It calls that and returns ``""``,
-        or why it cannot, which fails the compilation.
-      observe: told of every module with collectives. What it raises fails the compilation.
+      connect: called for the first module if :func:`set_gpu_pass` was not called before. It calls
+        :func:`set_gpu_pass` and returns ``""``, or returns an error, which fails the compilation.
+      observe: called with every module that has collectives. An exception fails the compilation.
     """
 
 def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "libcuda.so.1") -> GpuFacts:
-    """Opens the driver, a CUDA device and NVSHMEM; joins nothing yet.
+    """Opens the CUDA driver, a device and NVSHMEM. Does not join an NVSHMEM world.
 
     Args:
       nvshmem_candidates: paths or sonames of NVSHMEM's host library, in the order to try.
@@ -402,11 +404,11 @@ def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "li
       cuda_library: the driver's library.
 
     Raises:
-      RuntimeError: one of them is missing or too old; the message says what to install.
+      RuntimeError: one of the three is missing or too old. The message says what to install.
     """
 
 def gpu_unique_id() -> bytes:
-    """Makes the id of an NVSHMEM world, 128 bytes, for one process to hand to the others.
+    """Returns a new id of an NVSHMEM world: 128 bytes. One process calls this and sends the id to the others.
 
     Raises:
       RuntimeError: :func:`gpu_open` has not succeeded, or NVSHMEM cannot listen on a network interface.
@@ -422,54 +424,56 @@ def gpu_start(
     reduce: str,
     deadline_s: float,
 ) -> None:
-    """Joins the NVSHMEM world and takes the symmetric arena, zeroed. Collective over the world; once a process.
+    """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
+
+    Collective over the world. May be called once in a process.
 
     Args:
-      pe, n_pes: this process in the world.
-      unique_id: of :func:`gpu_unique_id`, the same on all PEs.
-      arena_bytes: of symmetric memory, the same on all PEs.
-      kernels: :func:`kernel_source` compiled for this GPU, cubin or PTX.
+      pe, n_pes: this process, and the number of processes of the world.
+      unique_id: result of :func:`gpu_unique_id`, equal on all PEs.
+      arena_bytes: bytes of symmetric memory, equal on all PEs.
+      kernels: :func:`kernel_source` compiled for this GPU, as cubin or PTX.
       puts: ``"nvshmem"`` or ``"driver"``.
       reduce: ``"rings"`` or ``"teams"``.
-      deadline_s: seconds after which a transfer that the GPU has come to fails the job.
+      deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
 
     Raises:
-      RuntimeError: NVSHMEM does not start, a PE is out of reach, or memory is short.
+      RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
       ValueError: ``puts`` or ``reduce`` is unknown.
     """
 
 def gpu_admit(world: list[int], topology_fingerprint: int) -> None:
-    """Lets executables compiled for a topology run.
+    """Permits executables that were compiled for a topology to run.
 
     Args:
-      world: the job's PE of each PE of the NVSHMEM world.
-      topology_fingerprint: of the topology they were compiled for.
+      world: for each PE of the NVSHMEM world, its PE in the job.
+      topology_fingerprint: :attr:`Topology.fingerprint` of that topology.
     """
 
 def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
-    """Sets what is called when an executable is loaded before :func:`gpu_admit`.
+    """Sets a callback for executables that are loaded before :func:`gpu_admit`.
 
     Args:
-      hook: should call that. What it raises is ignored: the executable may be for GPUs that are not there, and says so
-        when it is run.
+      hook: calls :func:`gpu_admit`. Its exceptions are ignored, because the executable may be for GPUs of another
+        machine; such an executable fails when it runs.
     """
 
 def gpu_arena_bytes(n_pes: int) -> int:
-    """Returns the bytes of symmetric memory that each of ``n_pes`` PEs has use for."""
+    """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs."""
 
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""
 
 def gpu_compile(source: str, compute_capability: tuple[int, int], nvrtc_candidates: list[str]) -> bytes:
-    """Compiles CUDA C++ with NVRTC; returns what the CUDA driver loads.
+    """Compiles CUDA C++ with NVRTC and returns a binary for the CUDA driver.
 
     Args:
-      source: without includes.
+      source: CUDA C++ without ``#include``.
       compute_capability: of the GPU, such as ``(9, 0)``.
       nvrtc_candidates: paths or sonames of libnvrtc, in the order to try.
 
     Raises:
-      RuntimeError: none of the libraries opens, or the compiler refuses.
+      RuntimeError: no library opens, or the source has an error.
     """
 
 def gpu_permute(
@@ -482,19 +486,19 @@ def gpu_permute(
     stream: int,
     whole: bool,
 ) -> None:
-    """Enqueues a permute on a stream, without XLA; for measurements.
+    """Enqueues a permute on a stream, without XLA. For measurements.
 
     Args:
-      operation: names the transfer to :func:`gpu_done`.
-      source, target: PEs of the NVSHMEM world, -1 for none.
+      operation: id of the transfer, for :func:`gpu_done`.
+      source, target: PEs of the NVSHMEM world; -1 for none.
       operands, results: device addresses.
-      bytes: of each operand and of its result.
+      bytes: bytes of each operand, and of its result.
       stream: a CUstream.
-      whole: all of it on this stream, in the form that CUDA graphs hold; else only its start.
+      whole: True: the whole transfer on this stream, as CUDA graphs need it. False: the start only.
 
     Raises:
-      RuntimeError: :func:`gpu_start` has not succeeded, or the driver refuses.
-      ValueError: not as many results or sizes as operands.
+      RuntimeError: :func:`gpu_start` has not succeeded, or the driver returned an error.
+      ValueError: the numbers of operands, results and sizes differ.
     """
 
 def gpu_all_reduce(
@@ -508,35 +512,40 @@ def gpu_all_reduce(
     stream: int,
     whole: bool,
 ) -> None:
-    """Enqueues an all-reduce; ``reduction`` and ``type`` are numbered as in thunks/reduction.h, the rest is as for
-    :func:`gpu_permute`."""
+    """Enqueues an all-reduce.
+
+    ``reduction`` and ``type`` are the numbers of thunks/reduction.h. The other arguments are those of
+    :func:`gpu_permute`.
+    """
 
 def gpu_done(operation: int, stream: int) -> None:
-    """Joins the transfer that was started last under ``operation``.
+    """Makes the stream wait for the transfer that was started last under ``operation``.
 
     Raises:
-      RuntimeError: there is none, or the job has failed.
+      RuntimeError: there is no such transfer, or the job has failed.
     """
 
 def gpu_put_signal(destination: int, source: int, bytes: int, word: int, value: int, pe: int, stream: int) -> None:
-    """Enqueues one put and the signal behind it; ``destination`` and ``word`` are local addresses of symmetric objects.
+    """Enqueues one put, followed by its signal.
+
+    ``destination`` and ``word`` are local addresses of symmetric objects.
 
     Raises:
-      RuntimeError: :func:`gpu_start` has not succeeded, or the driver refuses.
+      RuntimeError: :func:`gpu_start` has not succeeded, or the driver returned an error.
     """
 
 def gpu_wait(word: int, value: int, stream: int) -> None:
     """Enqueues a wait until a signal word is at least ``value``.
 
     Raises:
-      RuntimeError: as :func:`gpu_put_signal`.
+      RuntimeError: as in :func:`gpu_put_signal`.
     """
 
 def gpu_symmetric(bytes: int) -> int:
-    """Takes symmetric memory besides the arena and returns its address. Collective over the world.
+    """Allocates symmetric memory outside the arena and returns its address. Collective over the world.
 
     Raises:
-      RuntimeError: there is none left.
+      RuntimeError: there is not enough memory.
     """
 
 def cuda_handlers() -> dict[str, HandlerStages]:
@@ -546,37 +555,37 @@ def cpu_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:CPU by name."""
 
 def cpu_handler_state() -> HandlerState:
-    """Returns the type of the state that the handlers keep, as XLA's ``register_custom_type`` takes it."""
+    """Returns the type of the handlers' state, for XLA's ``register_custom_type``."""
 
 def empty_call() -> CapsuleType:
-    """Returns an FFI handler that does nothing, whatever it is given; `xla-shmem bench` times it."""
+    """Returns an FFI handler that takes any arguments and does nothing. `xla-shmem bench` measures its overhead."""
 
 def create_segment(job_key: str, process: int, bytes: int) -> None:
-    """Creates this process's shared-memory segment, after removing those of dead jobs.
+    """Creates the shared-memory segment of this process. Removes the segments of dead jobs first.
 
     Args:
-      job_key: 32 lower-case hex digits, the same in all processes of the job.
+      job_key: 32 lower-case hex digits, equal in all processes of the job.
       process: number of this process.
       bytes: size of the segment.
 
     Raises:
-      RuntimeError: the key is malformed, the process has a segment already, or the memory is not to be had.
+      RuntimeError: the key is malformed, the process has a segment already, or there is not enough memory.
     """
 
 def observe(
     processes: Sequence[int], local_pes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
 ) -> list[str]:
-    """Sets what is noted of the collectives of this process; without it, nothing. To be called before :func:`connect`.
+    """Turns on records, statistics and traces of this process's collectives. Must be called before :func:`connect`.
 
     Args:
-      processes: those of the job on this host.
+      processes: processes of the job on this host.
       local_pes: PEs of this process.
-      record_directory: of the job, for the flight recorder's files; ``""`` for none.
+      record_directory: directory of the job for the flight recorder's files; ``""``: no records.
       statistics: whether to print a table to stderr when the process ends.
-      trace_file: to append a trace to; ``""`` for none.
+      trace_file: file that a trace is appended to; ``""``: no trace.
 
     Returns:
-      What does not work as asked, one sentence each; the job runs without it.
+      A sentence for each part that does not work. The job runs without that part.
     """
 
 def connect(
@@ -588,39 +597,39 @@ def connect(
     *,
     single_copy: bool = True,
 ) -> None:
-    """Maps the segments of the job, once; later calls return at once.
+    """Maps the segments of the job. Later calls do nothing.
 
     Args:
-      pes: (process, global device id) of every PE, in PE order; the PEs of a process are consecutive.
-      process_reachable: for every process, whether its memory can be mapped here.
-      topology_fingerprint: of the job's :class:`Topology`; executables compiled for another one are refused.
-      spin_us: microseconds that a waiting thread polls before it sleeps.
-      deadline_s: seconds after which an operation that does not finish fails.
-      single_copy: whether PEs may read each other's memory where the system permits it and it is faster.
+      pes: (process, global device id) of every PE, in PE order. The PEs of a process are consecutive.
+      process_reachable: for every process, whether this process can map its memory.
+      topology_fingerprint: :attr:`Topology.fingerprint` of the job. Executables for another topology are refused.
+      spin_us: µs that a waiting thread polls before it sleeps.
+      deadline_s: seconds after which an unfinished operation fails.
+      single_copy: whether PEs may read each other's memory, if the system permits it and it is faster.
 
     Raises:
-      RuntimeError: there is no segment of this process, one of the others cannot be mapped, or the heap is
-        too small.
+      RuntimeError: this process has no segment, another segment cannot be mapped, or the heap is too small.
     """
 
 def failure() -> str:
-    """Returns why the job has failed, ``""`` if it has not."""
+    """Returns why the job has failed; ``""`` if it has not."""
 
 def connected() -> bool:
     """Returns whether :func:`connect` has succeeded."""
 
 def set_connect_hook(hook: Callable[[], str]) -> None:
-    """Sets what is called, on any thread, when an executable is loaded before :func:`connect`.
+    """Sets a callback for executables that are loaded before :func:`connect`.
 
     Args:
-      hook: returns ``""``, or why the executable cannot be loaded. Kept until the process ends.
+      hook: returns ``""``, or why the executable cannot be loaded. Any thread may call it, until the process ends.
     """
 
 def nvshmem_library(candidates: Sequence[str]) -> NvshmemLibrary:
-    """Opens the first of ``candidates`` (paths or sonames) that ``dlopen`` takes, and keeps it open.
+    """Opens the first of ``candidates`` (paths or sonames) that ``dlopen`` accepts, and keeps it open.
 
-    Initialises nothing, so it works without a GPU. Releases the GIL.
+    Does not initialise NVSHMEM, so it works without a GPU. Releases the GIL.
 
     Raises:
-      RuntimeError: none opens, or the one that does lacks a call or is too old; says what was tried.
+      RuntimeError: no candidate opens, or the first that opens is too old or lacks a function. The message lists the
+        candidates.
     """
