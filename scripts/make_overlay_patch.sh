@@ -23,7 +23,7 @@ install_file() {
 (cd "$source_root/overlay/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
   while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
 install_file overlay/core.BUILD.overlay xla_patch/BUILD
-(cd "$source_root" && find assigner nvshmem thunks -path thunks/cpu -prune -o \
+(cd "$source_root" && find assigner nvshmem thunks types -path thunks/cpu -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 

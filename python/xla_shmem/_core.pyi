@@ -514,7 +514,7 @@ def gpu_all_reduce(
 ) -> None:
     """Enqueues an all-reduce.
 
-    ``reduction`` and ``type`` are the numbers of thunks/reduction.h. The other arguments are those of
+    ``reduction`` and ``type`` are positions in the lists of nvshmem/gpu_reductions.h. The other arguments are those of
     :func:`gpu_permute`.
     """
 

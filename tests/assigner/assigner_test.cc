@@ -93,8 +93,8 @@ TEST_CASE("profile domain looks at each group, also with one device per process"
 
 TEST_CASE("other collectives are not considered where no ops are listed") {
   const Topology topology = MakeTopology(2, 1, 8);
-  for (const OpKind op : {OpKind::kAllGather, OpKind::kReduceScatter, OpKind::kAllToAll, OpKind::kCollectiveBroadcast,
-                          OpKind::kRaggedAllToAll}) {
+  for (const CollectiveOp op : {CollectiveOp::kAllGather, CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll,
+                                CollectiveOp::kCollectiveBroadcast, CollectiveOp::kRaggedAllToAll}) {
     CollectiveSpec spec = AllReduce({{0, 1}}, 4, topology);
     spec.op = op;
     const Decision decision = Decide(spec, topology, kBlogOptions);
@@ -107,14 +107,14 @@ TEST_CASE("other collectives are not considered where no ops are listed") {
 TEST_CASE("listed ops are considered, and only they") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;
-  options.ops = {{OpKind::kAllGather, std::nullopt}, {OpKind::kReduceScatter, 8192}};
+  options.ops = {{CollectiveOp::kAllGather, std::nullopt}, {CollectiveOp::kReduceScatter, 8192}};
   CollectiveSpec spec = AllReduce({{0, 1}}, 4096, topology);
-  spec.op = OpKind::kAllGather;
+  spec.op = CollectiveOp::kAllGather;
   Decision decision = Decide(spec, topology, options);
   CHECK(decision.backend == Backend::kNvshmem);
   CHECK(decision.rule == "single-device");
   CHECK(decision.reason == "one device per process (2 processes); all-gather of 4.0 KiB: listed in XLA_SHMEM_OPS");
-  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllToAll}) {
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kCollectivePermute, CollectiveOp::kAllToAll}) {
     spec.op = op;
     decision = Decide(spec, topology, options);
     CHECK(decision.rule == "unconsidered-op");
@@ -127,20 +127,20 @@ TEST_CASE("a listed limit is strict and goes before the threshold") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;
   options.threshold = 1024;
-  options.ops = {{OpKind::kAllReduce, 8192}, {OpKind::kAllToAll, 100}};
+  options.ops = {{CollectiveOp::kAllReduce, 8192}, {CollectiveOp::kAllToAll, 100}};
   CHECK(Decide(AllReduce({{0, 1}}, 8191, topology), topology, options).reason ==
         "one device per process (2 processes); all-reduce of 8.0 KiB (8191 B) < XLA_SHMEM_OPS limit 8.0 KiB (8192 B)");
   CHECK(Decide(AllReduce({{0, 1}}, 8192, topology), topology, options).reason ==
         "all-reduce of 8.0 KiB ≥ XLA_SHMEM_OPS limit 8.0 KiB");
   CollectiveSpec spec = AllReduce({{0, 1}}, 100, topology);
-  spec.op = OpKind::kAllToAll;
+  spec.op = CollectiveOp::kAllToAll;
   CHECK(Decide(spec, topology, options).rule == "size");
 }
 
 TEST_CASE("a listed all-reduce without a limit has the threshold, or none if that is off") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;
-  options.ops = {{OpKind::kAllReduce, std::nullopt}};
+  options.ops = {{CollectiveOp::kAllReduce, std::nullopt}};
   CHECK(Decide(AllReduce({{0, 1}}, 16 * kMiB, topology), topology, options).rule == "size");
   options.threshold = kNoThreshold;
   CHECK(Decide(AllReduce({{0, 1}}, 16 * kMiB, topology), topology, options).reason ==

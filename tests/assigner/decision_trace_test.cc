@@ -95,9 +95,10 @@ TEST_CASE("what was measured is the last word of profile tuned, after its place 
   Options options;
   options.profile = Profile::kTuned;
   std::string error;
-  REQUIRE(TuningTable::Create({{OpKind::kAllReduce, element_type::kF32, 2, 1024, {2, 1.9, 2.1}, {310, 306, 314}},
-                               {OpKind::kAllReduce, element_type::kF32, 2, 4096, {700, 690, 710}, {310, 306, 314}}},
-                              &options.tuning, &error));
+  REQUIRE(
+      TuningTable::Create({{CollectiveOp::kAllReduce, ElementType::kF32, 2, 1024, {2, 1.9, 2.1}, {310, 306, 314}},
+                           {CollectiveOp::kAllReduce, ElementType::kF32, 2, 4096, {700, 690, 710}, {310, 306, 314}}},
+                          &options.tuning, &error));
   for (const auto& [bytes, backend] : {std::pair<int64_t, const char*>{1024, "NVSHMEM"}, {4096, "DEFAULT"}}) {
     const Settled settled = SettleWithTrail(AllReduce({{0, 1}}, bytes, topology), topology, options);
     CHECK(Step(settled.trace, "group-in-domain").verdict == Verdict::kNvshmem);
@@ -115,7 +116,7 @@ TEST_CASE("the last rule that names a backend is what is lowered") {
   CollectiveSpec unresolved = AllReduce({{0, 1}}, 64, topology);
   unresolved.unresolved = "groups overlap";
   CollectiveSpec gather = AllReduce({{0, 1}}, 64, topology);
-  gather.op = OpKind::kAllGather;
+  gather.op = CollectiveOp::kAllGather;
   Options domain;
   domain.profile = Profile::kDomain;
   for (const CollectiveSpec& spec :

@@ -24,11 +24,11 @@ inline Topology MakeTopology(int devices, int per_process, int per_domain) {
 inline CollectiveSpec AllReduce(const std::vector<std::vector<int64_t>>& groups, int64_t bytes,
                                 const Topology& topology) {
   CollectiveSpec spec;
-  spec.op = OpKind::kAllReduce;
+  spec.op = CollectiveOp::kAllReduce;
   spec.name = "all-reduce.1";
   spec.bytes = bytes;
-  spec.element_types = {element_type::kF32};
-  spec.reduction = Reduction::kSum;
+  spec.element_types = {ElementType::kF32};
+  spec.reduction = ReductionKind::kSum;
   std::vector<int64_t> all;
   for (const std::vector<int64_t>& group : groups) {
     spec.groups.devices.insert(spec.groups.devices.end(), group.begin(), group.end());
@@ -43,8 +43,8 @@ inline CollectiveSpec AllReduce(const std::vector<std::vector<int64_t>>& groups,
 
 inline CollectiveSpec Permute(std::vector<std::pair<int64_t, int64_t>> pairs, int64_t bytes, const Topology& topology) {
   CollectiveSpec spec = AllReduce({}, bytes, topology);
-  spec.op = OpKind::kCollectivePermute;
-  spec.reduction = Reduction::kNone;
+  spec.op = CollectiveOp::kCollectivePermute;
+  spec.reduction = std::nullopt;
   spec.pairs = std::move(pairs);
   return spec;
 }

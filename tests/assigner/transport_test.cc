@@ -21,8 +21,10 @@ const std::unordered_map<int64_t, int32_t> kNobody;
 
 TEST_CASE("GPUs carry four reductions of twelve types, and CPUs these too") {
   for (const Transport& transport : {kOneHost, kGpus}) {
-    for (const int32_t type : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16}) {
-      for (const Reduction reduction : {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}) {
+    for (const int32_t number : {2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 16}) {
+      const auto type = static_cast<ElementType>(number);
+      for (const ReductionKind reduction :
+           {ReductionKind::kSum, ReductionKind::kProd, ReductionKind::kMin, ReductionKind::kMax}) {
         CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
         spec.element_types = {type};
         spec.reduction = reduction;
@@ -34,36 +36,39 @@ TEST_CASE("GPUs carry four reductions of twelve types, and CPUs these too") {
 
 TEST_CASE("a dtype without a reduction is vetoed by name, also inside a tuple") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
-  spec.element_types = {11, 33};
+  spec.element_types = {ElementType::kF32, ElementType::kF8E8M0Fnu};
   CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e8m0fnu");
-  spec.op = OpKind::kReduceScatter;
+  spec.op = CollectiveOp::kReduceScatter;
   CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduce-scatter for f8e8m0fnu");
-  spec.op = OpKind::kAllReduce;
-  spec.element_types = {1};
+  spec.op = CollectiveOp::kAllReduce;
+  spec.element_types = {ElementType::kPred};
   CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM all-reduce for pred");
 }
 
 TEST_CASE("CPUs carry six ops, GPUs two") {
-  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
-                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast}) {
+  for (const CollectiveOp op :
+       {CollectiveOp::kAllReduce, CollectiveOp::kCollectivePermute, CollectiveOp::kAllGather,
+        CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll, CollectiveOp::kCollectiveBroadcast}) {
     CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
     spec.op = op;
     CHECK(Veto(spec, kTopology, kOneHost).empty());
-    const bool on_gpu = op == OpKind::kAllReduce || op == OpKind::kCollectivePermute;
+    const bool on_gpu = op == CollectiveOp::kAllReduce || op == CollectiveOp::kCollectivePermute;
     CHECK(Veto(spec, kTopology, kGpus) == (on_gpu ? "" : std::string("no SHMEM ") + OpName(op)));
   }
   CollectiveSpec ragged = AllReduce({{0, 1, 2}}, 4, kTopology);
-  ragged.op = OpKind::kRaggedAllToAll;
+  ragged.op = CollectiveOp::kRaggedAllToAll;
   CHECK(Veto(ragged, kTopology, kOneHost) == "no SHMEM ragged-all-to-all");
 }
 
 TEST_CASE("a permute carries any whole-byte type and no other") {
   CollectiveSpec spec = Permute({{0, 1}}, 4, kTopology);
-  for (const int32_t type : {1, 15, 18, 19, 28, 33}) {
+  for (const int32_t number : {1, 15, 18, 19, 28, 33}) {
+    const auto type = static_cast<ElementType>(number);
     spec.element_types = {type};
     CHECK(Veto(spec, kTopology, kOneHost).empty());
   }
-  for (const int32_t type : {14, 17, 21, 30, 34, 77}) {
+  for (const int32_t number : {14, 17, 21, 30, 34, 77}) {
+    const auto type = static_cast<ElementType>(number);
     spec.element_types = {type};
     CHECK(Veto(spec, kTopology, kOneHost) == ElementTypeName(type) + " has no whole-byte elements");
   }
@@ -71,11 +76,11 @@ TEST_CASE("a permute carries any whole-byte type and no other") {
 
 TEST_CASE("unknown reductions, and logical ones of floats, are vetoed") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
-  spec.reduction = Reduction::kNone;
+  spec.reduction = std::nullopt;
   CHECK(Veto(spec, kTopology, kOneHost) == "the reduction is not a plain sum, prod, min, max, and, or or xor");
-  spec.reduction = Reduction::kAnd;
+  spec.reduction = ReductionKind::kAnd;
   CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\" for f32");
-  spec.element_types = {4};
+  spec.element_types = {ElementType::kS32};
   CHECK(Veto(spec, kTopology, kOneHost).empty());
   CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM reduction \"and\" for s32");
 }

@@ -9,8 +9,7 @@
 namespace xla_shmem {
 namespace {
 
-using element_type::kBF16;
-using element_type::kF32;
+constexpr ElementType kBf16 = ElementType::kBf16, kF32 = ElementType::kF32;
 using test::AllReduce;
 using test::MakeTopology;
 using test::Permute;
@@ -28,8 +27,8 @@ Options Tuned(std::vector<TuningRow> rows) {
 
 // All-reduce in groups of 2: NVSHMEM up to somewhere between 1 KiB and 1 MiB.
 Options SmallOnNvshmem() {
-  return Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {2.04, 1.9, 2.1}, {310, 306, 314}},
-                {OpKind::kAllReduce, kF32, 2, kMiB, {12345, 12325, 12365}, {700, 691, 709}}});
+  return Tuned({{CollectiveOp::kAllReduce, kF32, 2, 1024, {2.04, 1.9, 2.1}, {310, 306, 314}},
+                {CollectiveOp::kAllReduce, kF32, 2, kMiB, {12345, 12325, 12365}, {700, 691, 709}}});
 }
 
 TEST_CASE("the faster backend is taken, with both times in the reason") {
@@ -56,7 +55,7 @@ TEST_CASE("a reason says what was not measured exactly") {
   CHECK(reason(AllReduce({{0, 1, 2}}, 16, topology)) ==
         "measured (f32, groups of 2 for 3, at 1.0 KiB, the smallest size)");
   CollectiveSpec narrow = AllReduce({{0, 1}}, 64 * kMiB, topology);
-  narrow.element_types = {kBF16, kF32};
+  narrow.element_types = {kBf16, kF32};
   CHECK(reason(narrow) == "measured (f32 for bf16, groups of 2, at 1.0 MiB, the largest size)");
   narrow.element_types.clear();
   CHECK(reason(narrow).find("measured (f32 for type0") == 0);
@@ -65,9 +64,9 @@ TEST_CASE("a reason says what was not measured exactly") {
 TEST_CASE("the type that a permute moves makes no difference, and its ring is its group") {
   const Topology topology = MakeTopology(4, 1, 8);
   CollectiveSpec spec = Permute({{0, 1}, {1, 2}, {2, 3}, {3, 0}}, 4096, topology);
-  spec.element_types = {kBF16};
-  const Options options = Tuned({{OpKind::kCollectivePermute, kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
-                                 {OpKind::kCollectivePermute, kF32, 4, 4096, {1, 1, 1}, {9, 9, 9}}});
+  spec.element_types = {kBf16};
+  const Options options = Tuned({{CollectiveOp::kCollectivePermute, kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
+                                 {CollectiveOp::kCollectivePermute, kF32, 4, 4096, {1, 1, 1}, {9, 9, 9}}});
   const Decision decision = Decide(spec, topology, options);
   CHECK(decision.backend == Backend::kNvshmem);
   CHECK(decision.reason ==
@@ -77,7 +76,7 @@ TEST_CASE("the type that a permute moves makes no difference, and its ring is it
 
 TEST_CASE("what cannot be told apart stays, and says how far it is uncertain") {
   const Topology topology = MakeTopology(2, 1, 8);
-  const Options options = Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {20, 18, 25.5}, {25, 21.5, 31}}});
+  const Options options = Tuned({{CollectiveOp::kAllReduce, kF32, 2, 1024, {20, 18, 25.5}, {25, 21.5, 31}}});
   const Decision decision = Decide(AllReduce({{0, 1}}, 1024, topology), topology, options);
   CHECK(decision.backend == Backend::kDefault);
   CHECK(decision.rule == "tuned-tie");
@@ -96,8 +95,8 @@ TEST_CASE("an op that was not measured stays") {
 TEST_CASE("an op that the default backend does not run goes") {
   const Topology topology = MakeTopology(2, 1, 8);
   CollectiveSpec spec = AllReduce({{0, 1}}, 1024, topology);
-  spec.op = OpKind::kCollectiveBroadcast;
-  const Options options = Tuned({{OpKind::kCollectiveBroadcast,
+  spec.op = CollectiveOp::kCollectiveBroadcast;
+  const Options options = Tuned({{CollectiveOp::kCollectiveBroadcast,
                                   kF32,
                                   2,
                                   64,
@@ -118,19 +117,19 @@ TEST_CASE("place goes before times") {
 
 TEST_CASE("the threshold has no say, a limit in XLA_SHMEM_OPS has") {
   const Topology topology = MakeTopology(2, 1, 8);
-  Options options = Tuned({{OpKind::kAllReduce, kF32, 2, 1024, {1, 1, 1}, {9, 9, 9}}});
+  Options options = Tuned({{CollectiveOp::kAllReduce, kF32, 2, 1024, {1, 1, 1}, {9, 9, 9}}});
   options.threshold = 0;
   CHECK(Decide(AllReduce({{0, 1}}, 64 * kMiB, topology), topology, options).backend == Backend::kNvshmem);
-  options.ops = {{OpKind::kAllReduce, 4096}};
+  options.ops = {{CollectiveOp::kAllReduce, 4096}};
   CHECK(Decide(AllReduce({{0, 1}}, 4096, topology), topology, options).rule == "size");
   CHECK(Decide(AllReduce({{0, 1}}, 4095, topology), topology, options).rule == "tuned");
 }
 
 TEST_CASE("without a list every op is considered, with one only its own") {
   Options options = Tuned({});
-  CHECK(IsConsidered(OpKind::kAllToAll, options));
-  options.ops = {{OpKind::kAllReduce, std::nullopt}};
-  CHECK_FALSE(IsConsidered(OpKind::kAllToAll, options));
+  CHECK(IsConsidered(CollectiveOp::kAllToAll, options));
+  options.ops = {{CollectiveOp::kAllReduce, std::nullopt}};
+  CHECK_FALSE(IsConsidered(CollectiveOp::kAllToAll, options));
 }
 
 }  // namespace

@@ -8,17 +8,12 @@
 namespace xla_shmem {
 namespace {
 
-using element_type::kBF16;
-using element_type::kF16;
-using element_type::kF32;
-using element_type::kF64;
-using element_type::kS16;
-using element_type::kS32;
-
+constexpr ElementType kBf16 = ElementType::kBf16, kF16 = ElementType::kF16, kF32 = ElementType::kF32,
+                      kF64 = ElementType::kF64, kS16 = ElementType::kS16, kS32 = ElementType::kS32;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-TuningRow Row(OpKind op, int32_t type, int64_t group, int64_t bytes, double nvshmem, double on_default) {
+TuningRow Row(CollectiveOp op, ElementType type, int64_t group, int64_t bytes, double nvshmem, double on_default) {
   return {op, type, group, bytes, {nvshmem, nvshmem, nvshmem}, {on_default, on_default, on_default}};
 }
 
@@ -39,12 +34,13 @@ std::string ErrorOf(std::vector<TuningRow> rows) {
 }
 
 TuningTable Sizes() {
-  return Make({Row(OpKind::kAllReduce, kF32, 4, 4096, 100, 10), Row(OpKind::kAllReduce, kF32, 4, 64, 1, 1000),
-               Row(OpKind::kAllReduce, kF32, 4, 1024, 10, 100)});
+  return Make({Row(CollectiveOp::kAllReduce, kF32, 4, 4096, 100, 10),
+               Row(CollectiveOp::kAllReduce, kF32, 4, 64, 1, 1000),
+               Row(CollectiveOp::kAllReduce, kF32, 4, 1024, 10, 100)});
 }
 
 TEST_CASE("a measured size is taken as it was measured") {
-  const std::optional<Estimate> found = Sizes().Find(OpKind::kAllReduce, kF32, 4, 1024);
+  const std::optional<Estimate> found = Sizes().Find(CollectiveOp::kAllReduce, kF32, 4, 1024);
   REQUIRE(found.has_value());
   CHECK(found->nvshmem.us == 10);
   CHECK(found->on_default.us == 100);
@@ -54,19 +50,19 @@ TEST_CASE("a measured size is taken as it was measured") {
 
 TEST_CASE("between two sizes times lie on a line in the logarithms") {
   // 256 B is half the way from 64 B to 1 KiB, 2 KiB half the way to 4 KiB.
-  const std::optional<Estimate> found = Sizes().Find(OpKind::kAllReduce, kF32, 4, 256);
+  const std::optional<Estimate> found = Sizes().Find(CollectiveOp::kAllReduce, kF32, 4, 256);
   REQUIRE(found.has_value());
   CHECK(found->nvshmem.us == doctest::Approx(std::sqrt(10.0)));
   CHECK(found->on_default.us == doctest::Approx(std::sqrt(1e5)));
   CHECK(found->smaller == 64);
   CHECK(found->larger == 1024);
-  CHECK(Sizes().Find(OpKind::kAllReduce, kF32, 4, 2048)->nvshmem.us == doctest::Approx(std::sqrt(1e3)));
+  CHECK(Sizes().Find(CollectiveOp::kAllReduce, kF32, 4, 2048)->nvshmem.us == doctest::Approx(std::sqrt(1e3)));
 }
 
 TEST_CASE("the ends of an interval are interpolated as the median is") {
-  const TuningTable table = Make({{OpKind::kAllGather, kF32, 2, 100, {10, 10, 20}, {10, 1, 10}},
-                                  {OpKind::kAllGather, kF32, 2, 10000, {1000, 90, 2000}, {10, 4, 1000}}});
-  const std::optional<Estimate> found = table.Find(OpKind::kAllGather, kF32, 2, 1000);
+  const TuningTable table = Make({{CollectiveOp::kAllGather, kF32, 2, 100, {10, 10, 20}, {10, 1, 10}},
+                                  {CollectiveOp::kAllGather, kF32, 2, 10000, {1000, 90, 2000}, {10, 4, 1000}}});
+  const std::optional<Estimate> found = table.Find(CollectiveOp::kAllGather, kF32, 2, 1000);
   CHECK(found->nvshmem.us == doctest::Approx(100));
   CHECK(found->nvshmem.low_us == doctest::Approx(30));
   CHECK(found->nvshmem.high_us == doctest::Approx(200));
@@ -76,25 +72,27 @@ TEST_CASE("the ends of an interval are interpolated as the median is") {
 
 TEST_CASE("outside the measured range the nearest end holds") {
   for (const int64_t bytes : {int64_t{-5}, int64_t{0}, int64_t{63}}) {
-    const std::optional<Estimate> below = Sizes().Find(OpKind::kAllReduce, kF32, 4, bytes);
+    const std::optional<Estimate> below = Sizes().Find(CollectiveOp::kAllReduce, kF32, 4, bytes);
     CHECK(below->nvshmem.us == 1);
     CHECK(below->smaller == 64);
     CHECK(below->larger == 64);
   }
-  const std::optional<Estimate> above = Sizes().Find(OpKind::kAllReduce, kF32, 4, INT64_MAX);
+  const std::optional<Estimate> above = Sizes().Find(CollectiveOp::kAllReduce, kF32, 4, INT64_MAX);
   CHECK(above->on_default.us == 10);
   CHECK(above->smaller == 4096);
 }
 
 TEST_CASE("an op that was not measured has no times") {
-  CHECK_FALSE(Sizes().Find(OpKind::kAllGather, kF32, 4, 1024).has_value());
-  CHECK_FALSE(TuningTable().Find(OpKind::kAllReduce, kF32, 4, 1024).has_value());
+  CHECK_FALSE(Sizes().Find(CollectiveOp::kAllGather, kF32, 4, 1024).has_value());
+  CHECK_FALSE(TuningTable().Find(CollectiveOp::kAllReduce, kF32, 4, 1024).has_value());
 }
 
 TEST_CASE("the nearest group size by ratio is taken, the larger of two") {
   const TuningTable table =
-      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 8, 64, 1, 1)});
-  const auto group_for = [&](int64_t group) { return table.Find(OpKind::kAllReduce, kF32, group, 64)->group_size; };
+      Make({Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 1), Row(CollectiveOp::kAllReduce, kF32, 8, 64, 1, 1)});
+  const auto group_for = [&](int64_t group) {
+    return table.Find(CollectiveOp::kAllReduce, kF32, group, 64)->group_size;
+  };
   CHECK(group_for(2) == 2);
   CHECK(group_for(3) == 2);
   CHECK(group_for(4) == 8);
@@ -105,42 +103,44 @@ TEST_CASE("the nearest group size by ratio is taken, the larger of two") {
 
 TEST_CASE("group size goes before element type") {
   const TuningTable table =
-      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF16, 8, 64, 1, 1)});
-  const std::optional<Estimate> found = table.Find(OpKind::kAllReduce, kF32, 8, 64);
+      Make({Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 1), Row(CollectiveOp::kAllReduce, kF16, 8, 64, 1, 1)});
+  const std::optional<Estimate> found = table.Find(CollectiveOp::kAllReduce, kF32, 8, 64);
   CHECK(found->group_size == 8);
   CHECK(found->element_type == kF16);
 }
 
 TEST_CASE("the nearest element type is the same, then one of its kind and width") {
   const TuningTable table =
-      Make({Row(OpKind::kAllReduce, kS32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1),
-            Row(OpKind::kAllReduce, kF16, 2, 64, 1, 1)});
-  const auto type_for = [&](int32_t type) { return table.Find(OpKind::kAllReduce, type, 2, 64)->element_type; };
+      Make({Row(CollectiveOp::kAllReduce, kS32, 2, 64, 1, 1), Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 1),
+            Row(CollectiveOp::kAllReduce, kF16, 2, 64, 1, 1)});
+  const auto type_for = [&](ElementType type) {
+    return table.Find(CollectiveOp::kAllReduce, type, 2, 64)->element_type;
+  };
   CHECK(type_for(kF32) == kF32);
   CHECK(type_for(kF64) == kF32);
-  CHECK(type_for(kBF16) == kF16);
+  CHECK(type_for(kBf16) == kF16);
   CHECK(type_for(kS16) == kS32);
-  CHECK(type_for(element_type::kPred) == kS32);
-  CHECK(type_for(element_type::kC64) == kF32);
+  CHECK(type_for(ElementType::kPred) == kS32);
+  CHECK(type_for(ElementType::kC64) == kF32);
   // Whatever a corrupt module says.
-  CHECK(table.Find(OpKind::kAllReduce, -77, INT64_MAX, INT64_MIN).has_value());
+  CHECK(table.Find(CollectiveOp::kAllReduce, static_cast<ElementType>(-77), INT64_MAX, INT64_MIN).has_value());
 }
 
 TEST_CASE("curves do not run into one another") {
   const TuningTable table =
-      Make({Row(OpKind::kAllReduce, kF32, 2, 64, 1, 1), Row(OpKind::kAllReduce, kF32, 4, 1024, 5, 5),
-            Row(OpKind::kCollectivePermute, kF32, 2, 4096, 7, 7)});
-  CHECK(table.Find(OpKind::kAllReduce, kF32, 2, 512)->nvshmem.us == 1);
-  CHECK(table.Find(OpKind::kAllReduce, kF32, 4, 64)->nvshmem.us == 5);
-  CHECK(table.Find(OpKind::kAllReduce, kF32, 4, 1 << 20)->nvshmem.us == 5);
+      Make({Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 1), Row(CollectiveOp::kAllReduce, kF32, 4, 1024, 5, 5),
+            Row(CollectiveOp::kCollectivePermute, kF32, 2, 4096, 7, 7)});
+  CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 2, 512)->nvshmem.us == 1);
+  CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 4, 64)->nvshmem.us == 5);
+  CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 4, 1 << 20)->nvshmem.us == 5);
 }
 
 TEST_CASE("a backend that does not run an op takes for ever, between sizes too") {
-  const TuningTable table = Make({Row(OpKind::kCollectiveBroadcast, kF32, 2, 64, 1, kNever),
-                                  Row(OpKind::kCollectiveBroadcast, kF32, 2, 4096, 3, kNever),
-                                  Row(OpKind::kCollectiveBroadcast, kF32, 2, 65536, 3, 5)});
+  const TuningTable table = Make({Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 64, 1, kNever),
+                                  Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 4096, 3, kNever),
+                                  Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 65536, 3, 5)});
   for (const int64_t bytes : {64, 100, 4096, 5000}) {
-    const std::optional<Estimate> found = table.Find(OpKind::kCollectiveBroadcast, kF32, 2, bytes);
+    const std::optional<Estimate> found = table.Find(CollectiveOp::kCollectiveBroadcast, kF32, 2, bytes);
     CHECK(std::isinf(found->on_default.us));
     CHECK(std::isinf(found->on_default.low_us));
     CHECK(Compare(found->nvshmem, found->on_default) == Faster::kNvshmem);
@@ -158,22 +158,25 @@ TEST_CASE("medians are told apart unless one lies in the other's interval") {
 }
 
 TEST_CASE("rows that cannot be are refused by name") {
-  const TuningRow good = Row(OpKind::kAllReduce, kF32, 2, 64, 1, 2);
-  CHECK(ErrorOf({good, Row(OpKind::kAllGather, kF32, 2, 64, 1, 1), good}) ==
+  const TuningRow good = Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 2);
+  CHECK(ErrorOf({good, Row(CollectiveOp::kAllGather, kF32, 2, 64, 1, 1), good}) ==
         "all-reduce of 64 B (f32, groups of 2) occurs twice");
-  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 0, 1, 1)}).find("size must be at least 1") != std::string::npos);
-  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 0, 64, 1, 1)}).find("at least 1") != std::string::npos);
-  CHECK(ErrorOf({Row(OpKind::kAllReduce, 13, 2, 64, 1, 1)}) == "element type 13 has no size");
+  CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 0, 1, 1)}).find("size must be at least 1") !=
+        std::string::npos);
+  CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 0, 64, 1, 1)}).find("at least 1") != std::string::npos);
+  CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, ElementType::kTuple, 2, 64, 1, 1)}) == "element type 13 has no size");
   for (const double us : {0.0, -1.0, kNaN}) {
-    CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, us, 1)}).find("times must be above 0") != std::string::npos);
-    CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, 1, us)}).find("times must be above 0") != std::string::npos);
+    CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 64, us, 1)}).find("times must be above 0") !=
+          std::string::npos);
+    CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, us)}).find("times must be above 0") !=
+          std::string::npos);
   }
   for (const BackendTime& outside : {BackendTime{1, 2, 3}, BackendTime{4, 2, 3}, BackendTime{1, kNaN, 3}}) {
     TuningRow row = good;
     row.on_default = outside;
     CHECK(ErrorOf({row}).find("a median within its interval") != std::string::npos);
   }
-  CHECK(ErrorOf({Row(OpKind::kAllReduce, kF32, 2, 64, kNever, 1)}).find("must be finite") != std::string::npos);
+  CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 64, kNever, 1)}).find("must be finite") != std::string::npos);
   TuningRow half = good;
   half.on_default = {1, 1, kNever};
   CHECK(ErrorOf({half}).find("all of the default backend infinite") != std::string::npos);

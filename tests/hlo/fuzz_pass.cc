@@ -34,25 +34,23 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
 }
 
 xla_shmem::PassOptions ListingAll(xla_shmem::Lowering lowering) {
-  using xla_shmem::OpKind;
   xla_shmem::PassOptions options = MakeOptions(lowering);
-  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
-                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast, OpKind::kRaggedAllToAll}) {
-    options.assign.ops.push_back({op, std::nullopt});
+  for (const xla_shmem::CollectiveOpInfo& info : xla_shmem::kCollectiveOps) {
+    options.assign.ops.push_back({info.op, std::nullopt});
   }
   return options;
 }
 
 xla_shmem::PassOptions MakeTunedOptions() {
-  using xla_shmem::OpKind;
+  using xla_shmem::CollectiveOp;
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
   options.assign.profile = xla_shmem::Profile::kTuned;
   std::string error;
   // NVSHMEM below some size between the two, DEFAULT above.
   const bool ok = xla_shmem::TuningTable::Create(
-      {{OpKind::kAllReduce, xla_shmem::element_type::kF32, 2, 64, {1, 1, 1}, {9, 9, 9}},
-       {OpKind::kAllReduce, xla_shmem::element_type::kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
-       {OpKind::kCollectivePermute, xla_shmem::element_type::kF32, 4, 64, {1, 1, 1}, {9, 9, 9}}},
+      {{CollectiveOp::kAllReduce, xla_shmem::ElementType::kF32, 2, 64, {1, 1, 1}, {9, 9, 9}},
+       {CollectiveOp::kAllReduce, xla_shmem::ElementType::kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
+       {CollectiveOp::kCollectivePermute, xla_shmem::ElementType::kF32, 4, 64, {1, 1, 1}, {9, 9, 9}}},
       &options.assign.tuning, &error);
   if (!ok) {
     std::abort();

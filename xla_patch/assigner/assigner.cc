@@ -16,7 +16,7 @@ std::string Plural(int64_t count, const std::string& noun) {
 }
 
 std::string DescribeGroups(const CollectiveSpec& spec) {
-  if (spec.op == OpKind::kCollectivePermute) {
+  if (spec.op == CollectiveOp::kCollectivePermute) {
     return "all " + Plural(static_cast<int64_t>(spec.pairs.size()), "pair");
   }
   return spec.groups.size() == 1 ? "the group of " + std::to_string(spec.groups.devices.size())
@@ -135,11 +135,12 @@ std::string CompareBytes(int64_t bytes, const std::string& sign, const SizeLimit
 }
 
 // What the options say of an op; none if they do not consider it.
-std::optional<ConsideredOp> FindConsidered(OpKind op, const Options& options) {
+std::optional<ConsideredOp> FindConsidered(CollectiveOp op, const Options& options) {
   if (options.ops.empty() && options.profile == Profile::kTuned) {
     return ConsideredOp{op, std::nullopt};
   }
-  static const std::vector<ConsideredOp> published = {{OpKind::kAllReduce, {}}, {OpKind::kCollectivePermute, {}}};
+  static const std::vector<ConsideredOp> published = {{CollectiveOp::kAllReduce, {}},
+                                                      {CollectiveOp::kCollectivePermute, {}}};
   const std::vector<ConsideredOp>& ops = options.ops.empty() ? published : options.ops;
   const auto found = std::find_if(ops.begin(), ops.end(), [&](const ConsideredOp& one) { return one.op == op; });
   return found == ops.end() ? std::nullopt : std::make_optional(*found);
@@ -149,7 +150,8 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
   if (considered.limit.has_value()) {
     return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
   }
-  if (considered.op == OpKind::kAllReduce && options.profile != Profile::kTuned && options.threshold != kNoThreshold) {
+  if (considered.op == CollectiveOp::kAllReduce && options.profile != Profile::kTuned &&
+      options.threshold != kNoThreshold) {
     return SizeLimit{options.threshold, "threshold"};
   }
   return std::nullopt;
@@ -159,7 +161,7 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
 
 const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
 
-bool IsConsidered(OpKind op, const Options& options) { return FindConsidered(op, options).has_value(); }
+bool IsConsidered(CollectiveOp op, const Options& options) { return FindConsidered(op, options).has_value(); }
 
 std::string FormatBytes(int64_t bytes) {
   if (bytes < 1024) {

@@ -24,7 +24,7 @@ constexpr int64_t kNoThreshold = std::numeric_limits<int64_t>::max();
 
 // An op that the rules may move to NVSHMEM, if its result is strictly smaller than `limit` bytes.
 struct ConsideredOp {
-  OpKind op;
+  CollectiveOp op;
   std::optional<int64_t> limit;  // none: all-reduces have the threshold, other ops any size
 };
 
@@ -52,7 +52,7 @@ struct Decision {
 };
 
 // True for the ops that Decide may move to NVSHMEM at all.
-bool IsConsidered(OpKind op, const Options& options);
+bool IsConsidered(CollectiveOp op, const Options& options);
 
 // Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times.
 // `trace`, if there is one, is told of every rule that is asked.

@@ -52,9 +52,7 @@ void CloseGroup(DeviceGroups* groups) { groups->offsets.push_back(static_cast<in
 
 }  // namespace
 
-bool CanBeGlobal(OpKind op) {
-  return op == OpKind::kAllReduce || op == OpKind::kAllGather || op == OpKind::kReduceScatter;
-}
+bool CanBeGlobal(CollectiveOp op) { return InfoOf(op).Has(op_trait::kGlobalDeviceIds); }
 
 bool GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids, GroupMode* mode,
                   std::string* error) {

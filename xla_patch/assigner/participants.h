@@ -22,7 +22,7 @@ struct IdGroups {
 enum class GroupMode { kCrossReplica, kCrossPartition, kCrossReplicaAndPartition, kFlattenedId };
 
 // all-to-all, permutes and broadcasts have no use_global_device_ids.
-bool CanBeGlobal(OpKind op);
+bool CanBeGlobal(CollectiveOp op);
 bool GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids, GroupMode* mode,
                   std::string* error);
 

@@ -62,7 +62,7 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   if (!record.veto.empty()) {
     attributes[attribute::kVeto] = record.veto;
   }
-  if (record.op == OpName(OpKind::kCollectivePermute)) {
+  if (record.op == OpName(CollectiveOp::kCollectivePermute)) {
     attributes[attribute::kPairs] = std::to_string(record.num_pairs);
   }
   if (!record.reduction.empty()) {

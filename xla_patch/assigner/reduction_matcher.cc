@@ -21,54 +21,54 @@ const ReductionNode* SkipConvert(const std::vector<ReductionNode>& nodes, Direct
   if (from == nullptr) {
     return nullptr;
   }
-  const int32_t narrow = direction == Direction::kWiden ? from->element_type : node->element_type;
-  const int32_t wide = direction == Direction::kWiden ? node->element_type : from->element_type;
-  const bool is_detour = wide == element_type::kF32 && (narrow == element_type::kBF16 || narrow == element_type::kF16);
+  const ElementType narrow = direction == Direction::kWiden ? from->element_type : node->element_type;
+  const ElementType wide = direction == Direction::kWiden ? node->element_type : from->element_type;
+  const bool is_detour = wide == ElementType::kF32 && (narrow == ElementType::kBf16 || narrow == ElementType::kF16);
   return is_detour ? from : nullptr;
 }
 
-Reduction ReductionOf(const std::string& opcode) {
+std::optional<ReductionKind> ReductionOf(const std::string& opcode) {
   if (opcode == "add") {
-    return Reduction::kSum;
+    return ReductionKind::kSum;
   }
   if (opcode == "multiply") {
-    return Reduction::kProd;
+    return ReductionKind::kProd;
   }
   if (opcode == "minimum") {
-    return Reduction::kMin;
+    return ReductionKind::kMin;
   }
   if (opcode == "maximum") {
-    return Reduction::kMax;
+    return ReductionKind::kMax;
   }
   if (opcode == "and") {
-    return Reduction::kAnd;
+    return ReductionKind::kAnd;
   }
   if (opcode == "or") {
-    return Reduction::kOr;
+    return ReductionKind::kOr;
   }
-  return opcode == "xor" ? Reduction::kXor : Reduction::kNone;
+  return opcode == "xor" ? std::optional(ReductionKind::kXor) : std::nullopt;
 }
 
 }  // namespace
 
-Reduction MatchReduction(const std::vector<ReductionNode>& nodes, size_t root_index) {
+std::optional<ReductionKind> MatchReduction(const std::vector<ReductionNode>& nodes, size_t root_index) {
   if (nodes.size() > kMaxReductionNodes) {
-    return Reduction::kNone;
+    return std::nullopt;
   }
   const ReductionNode* root = SkipConvert(nodes, Direction::kNarrow, Scalar(nodes, root_index));
   if (root == nullptr || root->operands.size() != 2) {
-    return Reduction::kNone;
+    return std::nullopt;
   }
   int64_t parameters[2];
   for (int i = 0; i < 2; ++i) {
     const ReductionNode* operand = SkipConvert(nodes, Direction::kWiden, Scalar(nodes, root->operands[i]));
     if (operand == nullptr || operand->opcode != "parameter") {
-      return Reduction::kNone;
+      return std::nullopt;
     }
     parameters[i] = operand->parameter_number;
   }
   return parameters[0] + parameters[1] == 1 && parameters[0] * parameters[1] == 0 ? ReductionOf(root->opcode)
-                                                                                  : Reduction::kNone;
+                                                                                  : std::nullopt;
 }
 
 }  // namespace xla_shmem

@@ -3,10 +3,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/types/element_type.h"
+#include "xla_patch/types/reduction_kind.h"
 
 namespace xla_shmem {
 
@@ -14,7 +16,7 @@ namespace xla_shmem {
 struct ReductionNode {
   std::string opcode;  // as HLO text has it
   int64_t parameter_number = 0;
-  int32_t element_type = 0;
+  ElementType element_type = ElementType::kInvalid;
   bool is_scalar = false;
   std::vector<size_t> operands;  // indices among the nodes
 };
@@ -23,8 +25,8 @@ struct ReductionNode {
 constexpr size_t kMaxReductionNodes = 6;
 
 // sum, prod, min, max, and, or, xor for a computation that applies just that to its two parameters (bf16/f16 may detour
-// through f32); kNone for any other.
-Reduction MatchReduction(const std::vector<ReductionNode>& nodes, size_t root);
+// through f32); none for any other.
+std::optional<ReductionKind> MatchReduction(const std::vector<ReductionNode>& nodes, size_t root);
 
 }  // namespace xla_shmem
 

@@ -19,7 +19,7 @@ bool Contains(const std::vector<T>& values, T value) {
   return std::find(values.begin(), values.end(), value) != values.end();
 }
 
-const Transport::Carried* FindCarried(const Transport& transport, OpKind op) {
+const Transport::Carried* FindCarried(const Transport& transport, CollectiveOp op) {
   const auto carried = std::find_if(transport.carried.begin(), transport.carried.end(),
                                     [&](const Transport::Carried& candidate) { return candidate.op == op; });
   return carried == transport.carried.end() ? nullptr : &*carried;
@@ -29,8 +29,8 @@ std::string VetoElementTypes(const CollectiveSpec& spec) {
   if (spec.element_types.empty()) {
     return std::string(OpName(spec.op)) + " without a result";
   }
-  for (const int32_t type : spec.element_types) {
-    const int32_t bits = ElementTypeBits(type);
+  for (const ElementType type : spec.element_types) {
+    const int32_t bits = ElementBits(type);
     if (bits == 0 || bits % 8 != 0) {
       return ElementTypeName(type) + " has no whole-byte elements";
     }
@@ -39,16 +39,16 @@ std::string VetoElementTypes(const CollectiveSpec& spec) {
 }
 
 std::string VetoReduction(const CollectiveSpec& spec, const Transport::Carried& carried) {
-  if (spec.reduction == Reduction::kNone) {
+  if (!spec.reduction.has_value()) {
     return "the reduction is not a plain sum, prod, min, max, and, or or xor";
   }
-  for (const int32_t type : spec.element_types) {
+  for (const ElementType type : spec.element_types) {
     bool knows_type = false;
     bool knows_both = false;
     for (const Transport::Reducible& reducible : carried.reducible) {
       const bool has_type = Contains(reducible.element_types, type);
       knows_type = knows_type || has_type;
-      knows_both = knows_both || (has_type && Contains(reducible.reductions, spec.reduction));
+      knows_both = knows_both || (has_type && Contains(reducible.reductions, *spec.reduction));
     }
     if (!knows_type) {
       return "no SHMEM " + std::string(OpName(spec.op)) + " for " + ElementTypeName(type);
@@ -125,41 +125,52 @@ std::string VetoReach(const CollectiveSpec& spec, const Topology& topology, cons
   return "";
 }
 
+// The ops with the trait `platform`, the reducing ones for `reducible`.
+std::vector<Transport::Carried> CarriedOps(uint32_t platform, const std::vector<Transport::Reducible>& reducible) {
+  std::vector<Transport::Carried> carried;
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    if (info.Has(platform)) {
+      carried.push_back({info.op, info.Has(op_trait::kReduces) ? reducible : std::vector<Transport::Reducible>()});
+    }
+  }
+  return carried;
+}
+
 }  // namespace
 
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
-  using namespace element_type;  // NOLINT: lists of constants
-  using R = Reduction;
-  const std::vector<Transport::Reducible> reducible = {
-      {{kF32, kF64, kBF16, kF16, kF8E5M2, kF8E4M3FN, kF8E4M3B11FNUZ, kF8E5M2FNUZ, kF8E4M3FNUZ, kF8E4M3, kF8E3M4},
-       {R::kSum, R::kProd, R::kMin, R::kMax}},
-      {{kPred, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64},
-       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
-      {{kC64, kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
-  };
+  using E = ElementType;
+  using R = ReductionKind;
   Transport transport;
   transport.available = true;
-  transport.carried = {{OpKind::kCollectivePermute, {}}, {OpKind::kAllReduce, reducible},
-                       {OpKind::kAllGather, {}},         {OpKind::kReduceScatter, reducible},
-                       {OpKind::kAllToAll, {}},          {OpKind::kCollectiveBroadcast, {}}};
+  transport.carried = CarriedOps(op_trait::kOnCpu,
+                                 {
+                                     {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz,
+                                       E::kF8E5M2Fnuz, E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
+                                      {R::kSum, R::kProd, R::kMin, R::kMax}},
+                                     {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
+                                      {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
+                                     {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
+                                 });
   transport.reach = std::move(reach);
   return transport;
 }
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
-  using namespace element_type;  // NOLINT: a list of constants
+  using E = ElementType;
+  using R = ReductionKind;
   Transport transport;
   transport.available = true;
-  transport.carried = {{OpKind::kCollectivePermute, {}},
-                       {OpKind::kAllReduce,
-                        {{{kF32, kF64, kBF16, kF16, kS8, kS16, kS32, kS64, kU8, kU16, kU32, kU64},
-                          {Reduction::kSum, Reduction::kProd, Reduction::kMin, Reduction::kMax}}}}};
+  transport.carried = CarriedOps(
+      op_trait::kOnGpu,
+      {{{E::kF32, E::kF64, E::kBf16, E::kF16, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
+        {R::kSum, R::kProd, R::kMin, R::kMax}}});
   transport.max_reduced_group = 128;  // pointers that fit a kernel's parameters (nvshmem/gpu/kernels.cu)
   transport.reach = std::move(reach);
   return transport;
 }
 
-bool Carries(const Transport& transport, OpKind op) { return FindCarried(transport, op) != nullptr; }
+bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
 
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.available) {

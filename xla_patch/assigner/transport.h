@@ -16,12 +16,12 @@ namespace xla_shmem {
 // is reported beside the decision.
 struct Transport {
   struct Reducible {
-    std::vector<int32_t> element_types;
-    std::vector<Reduction> reductions;  // of each of these types
+    std::vector<ElementType> element_types;
+    std::vector<ReductionKind> reductions;  // of each of these types
   };
   // One op it carries: any type of whole bytes, where it only moves them; what is listed, where it reduces.
   struct Carried {
-    OpKind op;
+    CollectiveOp op;
     std::vector<Reducible> reducible;
   };
 
@@ -44,7 +44,7 @@ Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 
 // Whether it carries the op in some form.
-bool Carries(const Transport& transport, OpKind op);
+bool Carries(const Transport& transport, CollectiveOp op);
 
 // Empty if the transport carries `spec`; otherwise a sentence naming the op, the value and the limit.
 std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);

@@ -24,7 +24,7 @@ std::string FormatInterval(const BackendTime& time) {
 }
 
 // What was measured, as far as it is not what is asked about.
-std::string DescribeSource(const CollectiveSpec& spec, int32_t element_type, int64_t group_size,
+std::string DescribeSource(const CollectiveSpec& spec, ElementType element_type, int64_t group_size,
                            const Estimate& estimate) {
   std::string text = ElementTypeName(estimate.element_type);
   if (IsReducing(spec.op) && estimate.element_type != element_type) {
@@ -49,7 +49,7 @@ std::string DescribeSource(const CollectiveSpec& spec, int32_t element_type, int
 }  // namespace
 
 Decision DecideByTimes(const CollectiveSpec& spec, const TuningTable& table, const std::string& place) {
-  const int32_t element_type = spec.element_types.empty() ? 0 : spec.element_types.front();
+  const ElementType element_type = spec.element_types.empty() ? ElementType::kInvalid : spec.element_types.front();
   const int64_t group_size = CountGroups(spec).largest;
   const std::optional<Estimate> estimate = table.Find(spec.op, element_type, group_size, spec.bytes);
   if (!estimate.has_value()) {

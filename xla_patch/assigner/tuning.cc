@@ -26,8 +26,8 @@ bool Holds(const BackendTime& interval, double us) { return interval.low_us <= u
 
 // "" for a row that can be.
 std::string FindFault(const TuningRow& row) {
-  if (ElementTypeBits(row.element_type) == 0) {
-    return "element type " + std::to_string(row.element_type) + " has no size";
+  if (ElementBits(row.element_type) == 0) {
+    return "element type " + std::to_string(static_cast<int32_t>(row.element_type)) + " has no size";
   }
   if (row.group_size < 1 || row.bytes < 1) {
     return Describe(row) + ": bytes and group size must be at least 1";
@@ -42,7 +42,7 @@ std::string FindFault(const TuningRow& row) {
 }
 
 // Predicates are; complex numbers are floats.
-bool IsInteger(int32_t element_type) {
+bool IsInteger(ElementType element_type) {
   const char initial = ElementTypeName(element_type).front();
   return initial == 's' || initial == 'u' || initial == 'p';
 }
@@ -53,10 +53,10 @@ double GroupDistance(int64_t measured, int64_t wanted) {
 }
 
 // Ordered as Find chooses.
-auto Distance(const TuningRow& row, int32_t element_type, int64_t group_size) {
+auto Distance(const TuningRow& row, ElementType element_type, int64_t group_size) {
   return std::make_tuple(GroupDistance(row.group_size, group_size), -row.group_size, row.element_type != element_type,
                          IsInteger(row.element_type) != IsInteger(element_type),
-                         std::abs(ElementTypeBits(row.element_type) - ElementTypeBits(element_type)), row.element_type);
+                         std::abs(ElementBits(row.element_type) - ElementBits(element_type)), row.element_type);
 }
 
 // Between two times, the share `t` of the way from one to the other, in logarithms.
@@ -92,7 +92,8 @@ bool TuningTable::Create(std::vector<TuningRow> rows, TuningTable* table, std::s
   return true;
 }
 
-std::optional<Estimate> TuningTable::Find(OpKind op, int32_t element_type, int64_t group_size, int64_t bytes) const {
+std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_type, int64_t group_size,
+                                          int64_t bytes) const {
   const TuningRow* nearest = nullptr;  // the first of its curve, which has the smallest size
   const TuningRow* previous = nullptr;
   for (const TuningRow& row : rows_) {

@@ -24,8 +24,8 @@ Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default);
 
 // One line of a table: both backends at one size.
 struct TuningRow {
-  OpKind op = OpKind::kAllReduce;
-  int32_t element_type = 0;
+  CollectiveOp op = CollectiveOp::kAllReduce;
+  ElementType element_type = ElementType::kInvalid;
   int64_t group_size = 0;  // in devices; of a permute, those that pairs connect
   int64_t bytes = 0;       // of the result, as in CollectiveSpec
   BackendTime nvshmem;
@@ -37,7 +37,7 @@ struct Estimate {
   BackendTime nvshmem;
   BackendTime on_default;
   // What it was measured with.
-  int32_t element_type = 0;
+  ElementType element_type = ElementType::kInvalid;
   int64_t group_size = 0;
   // The sizes it is interpolated between; equal if it is one that was measured. Outside the measured range both are the
   // nearest end.
@@ -58,7 +58,7 @@ class TuningTable {
   // two that are equally near), and of those the nearest element type: the same; the nearest in width of the same kind
   // (integers, or floats and complex numbers); any. Between two sizes times are interpolated linearly in the
   // logarithms: hosts agree as far as their log and exp do, which is to the last bits of a time.
-  std::optional<Estimate> Find(OpKind op, int32_t element_type, int64_t group_size, int64_t bytes) const;
+  std::optional<Estimate> Find(CollectiveOp op, ElementType element_type, int64_t group_size, int64_t bytes) const;
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
 

@@ -6,22 +6,17 @@ namespace {
 std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array) {
   const std::string i = std::to_string(number);
   const std::string members = std::to_string(spec.groups.common_size());
-  if (spec.op == OpKind::kAllGather) {
+  if (spec.op == CollectiveOp::kAllGather) {
     return "result " + i + " is not the operands of " + members + " devices one after the other in memory";
   }
-  if (spec.op == OpKind::kReduceScatter) {
+  if (spec.op == CollectiveOp::kReduceScatter) {
     return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
   }
-  if (spec.op == OpKind::kAllToAll) {
+  if (spec.op == CollectiveOp::kAllToAll) {
     return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
                         : "operand and result " + i + " are not alike, or not like the others";
   }
   return "operand and result " + i + " differ in shape or layout";
-}
-
-// Ops whose shapes follow from the number of members.
-bool NeedsEqualGroups(OpKind op) {
-  return op == OpKind::kAllGather || op == OpKind::kReduceScatter || op == OpKind::kAllToAll;
 }
 
 }  // namespace
@@ -32,11 +27,11 @@ std::string BufferObstacle(const CollectiveSpec& spec, size_t num_operands, size
     return std::to_string(num_operands) + " operands for " + std::to_string(num_results) + " results";
   }
   const int64_t members = spec.groups.common_size();
-  if (NeedsEqualGroups(spec.op) && members == 0) {
+  if (InfoOf(spec.op).Has(op_trait::kEqualGroups) && members == 0) {
     return "its replica groups differ in size";
   }
   const bool is_one_array = num_operands == 1;
-  if (spec.op == OpKind::kAllToAll && !is_one_array && static_cast<int64_t>(num_operands) != members) {
+  if (spec.op == CollectiveOp::kAllToAll && !is_one_array && static_cast<int64_t>(num_operands) != members) {
     return std::to_string(num_operands) + " operands for groups of " + std::to_string(members);
   }
   for (size_t i = 0; i < buffers.size(); ++i) {

@@ -17,6 +17,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "xla_patch/nvshmem/gpu_reductions.h"
+
 namespace xla_shmem {
 
 // A cudaStream_t on GPU, a shm::Stream* on CPU. Opaque to everybody but the table.
@@ -34,11 +36,6 @@ inline constexpr TeamHandle kTeamWorld = 0;
 
 // nvshmemx_<type>_<op>_reduce_on_stream: `dest` and `source` are symmetric. 0 on success.
 using ReduceOnStream = int (*)(TeamHandle team, void* dest, const void* source, size_t elements, StreamHandle stream);
-// Rows and columns of NvshmemApi::reduce_on_stream, with NVSHMEM's names.
-inline constexpr const char* kReduceTypes[] = {"float", "double", "half",  "bfloat16", "int8",   "int16",
-                                               "int32", "int64",  "uint8", "uint16",   "uint32", "uint64"};
-inline constexpr const char* kReduceOps[] = {"sum", "prod", "min", "max"};
-
 struct NvshmemApi {
   int (*my_pe)();
   int (*n_pes)();
@@ -63,8 +60,9 @@ struct NvshmemApi {
   int (*team_split_2d)(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
                        const void* yaxis_config, long yaxis_mask, TeamHandle* yaxis_team);
   void (*team_destroy)(TeamHandle team);
-  // Null where the library has none. The host implementation has none: its all-reduces are put and signal.
-  ReduceOnStream reduce_on_stream[std::size(kReduceTypes)][std::size(kReduceOps)];
+  // By positions in the lists of gpu_reductions.h. Null where the library has none. The host implementation has none:
+  // its all-reduces are put and signal.
+  ReduceOnStream reduce_on_stream[std::size(kGpuElementTypes)][std::size(kGpuReductionKinds)];
 };
 
 // What thunks need of a stream besides NVSHMEM. On GPU these are driver calls, on CPU calls of host/stream.h.

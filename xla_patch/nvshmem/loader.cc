@@ -54,11 +54,11 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
 
 // Releases differ in the types they reduce; what is missing stays null.
 void ReadReductions(void* handle, NvshmemApi* api) {
-  for (size_t type = 0; type < std::size(kReduceTypes); ++type) {
-    for (size_t op = 0; op < std::size(kReduceOps); ++op) {
-      const std::string name =
-          std::string("nvshmemx_") + kReduceTypes[type] + "_" + kReduceOps[op] + "_reduce_on_stream";
-      api->reduce_on_stream[type][op] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
+  for (size_t type = 0; type < std::size(kGpuElementTypes); ++type) {
+    for (size_t kind = 0; kind < std::size(kGpuReductionKinds); ++kind) {
+      const std::string name = std::string("nvshmemx_") + kGpuElementTypes[type].nvshmem_name + "_" +
+                               ReductionName(kGpuReductionKinds[kind]) + "_reduce_on_stream";
+      api->reduce_on_stream[type][kind] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
     }
   }
 }

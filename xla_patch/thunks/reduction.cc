@@ -267,39 +267,38 @@ void ReduceComplex(ReductionKind kind, Operands operands) {
   if (kind == ReductionKind::kSum) ReduceTyped<Part, Sum>(operands);
 }
 
-bool IsInteger(ElementType type) { return type >= ElementType::kS8 && type <= ElementType::kU64; }
-
 }  // namespace
 
-size_t ElementBytes(ElementType type) {
+bool Supports(ElementType type, ReductionKind kind) {
   switch (type) {
+    case ElementType::kPred:
+    case ElementType::kS8:
+    case ElementType::kS16:
+    case ElementType::kS32:
+    case ElementType::kS64:
+    case ElementType::kU8:
+    case ElementType::kU16:
+    case ElementType::kU32:
+    case ElementType::kU64:
+      return true;
+    case ElementType::kC64:
+    case ElementType::kC128:
+      return kind == ReductionKind::kSum || kind == ReductionKind::kProd;
     case ElementType::kF16:
     case ElementType::kBf16:
-    case ElementType::kS16:
-    case ElementType::kU16:
-      return 2;
     case ElementType::kF32:
-    case ElementType::kS32:
-    case ElementType::kU32:
-      return 4;
     case ElementType::kF64:
-    case ElementType::kS64:
-    case ElementType::kU64:
-    case ElementType::kC64:
-      return 8;
-    case ElementType::kC128:
-      return 16;
+    case ElementType::kF8E5M2:
+    case ElementType::kF8E4M3:
+    case ElementType::kF8E4M3Fn:
+    case ElementType::kF8E4M3B11Fnuz:
+    case ElementType::kF8E5M2Fnuz:
+    case ElementType::kF8E4M3Fnuz:
+    case ElementType::kF8E3M4:
+      return kind <= ReductionKind::kMax;
     default:
-      return 1;
+      return false;
   }
-}
-
-bool Supports(ElementType type, ReductionKind kind) {
-  if (type == ElementType::kPred || IsInteger(type)) return true;
-  if (type == ElementType::kC64 || type == ElementType::kC128) {
-    return kind == ReductionKind::kSum || kind == ReductionKind::kProd;
-  }
-  return kind <= ReductionKind::kMax;
 }
 
 void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements,
@@ -351,6 +350,8 @@ void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, siz
       return ReduceFloats<F8E3M4>(kind, operands);
     case ElementType::kF8E4M3:
       return ReduceFloats<F8E4M3>(kind, operands);
+    default:
+      return;  // Supports() is false
   }
 }
 

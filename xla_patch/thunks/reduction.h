@@ -8,40 +8,14 @@
 #define XLA_SHMEM_THUNKS_REDUCTION_H_
 
 #include <cstddef>
-#include <string>
+
+#include "xla_patch/types/element_type.h"
+#include "xla_patch/types/reduction_kind.h"
 
 namespace xla_shmem {
 
-// The GPU's kernels know the first of each, up to kMax and kU64 (stream/all_reduce_steps.cc): new ones go to the end.
-enum class ReductionKind { kSum, kProd, kMin, kMax, kAnd, kOr, kXor };
-enum class ElementType {
-  kF32,
-  kF64,
-  kF16,
-  kBf16,
-  kS8,
-  kS16,
-  kS32,
-  kS64,
-  kU8,
-  kU16,
-  kU32,
-  kU64,
-  kPred,
-  kC64,
-  kC128,
-  kF8E4M3Fn,
-  kF8E5M2,
-  kF8E4M3B11Fnuz,
-  kF8E4M3Fnuz,
-  kF8E5M2Fnuz,
-  kF8E3M4,
-  kF8E4M3,
-};
-
-size_t ElementBytes(ElementType type);
-
-// False where the two make no sense together: and, or, xor of floats; anything but sum and prod of complex numbers.
+// False for types that have no reduction here, and where the two make no sense together: and, or, xor of floats;
+// anything but sum and prod of complex numbers.
 bool Supports(ElementType type, ReductionKind kind);
 
 // `inputs[0..count)` hold `elements` each and are reduced in that order into `output`, which may be one of them.

@@ -11,7 +11,7 @@ using test::Computation;
 using test::Instruction;
 using test::Message;
 
-Reduction Match(const Message& computation) {
+std::optional<ReductionKind> Match(const Message& computation) {
   const std::string bytes = Message().Sub(3, computation).str();
   Module module;
   std::string error;
@@ -20,15 +20,15 @@ Reduction Match(const Message& computation) {
 }
 
 TEST_CASE("the plain binary ops are recognised") {
-  CHECK(Match(test::ReductionComputation("add", 1)) == Reduction::kSum);
-  CHECK(Match(test::ReductionComputation("multiply", 1)) == Reduction::kProd);
-  CHECK(Match(test::ReductionComputation("minimum", 1)) == Reduction::kMin);
-  CHECK(Match(test::ReductionComputation("maximum", 1)) == Reduction::kMax);
-  CHECK(Match(test::ReductionComputation("and", 1, 1)) == Reduction::kAnd);
-  CHECK(Match(test::ReductionComputation("or", 1, 1)) == Reduction::kOr);
-  CHECK(Match(test::ReductionComputation("xor", 1, 4)) == Reduction::kXor);
-  CHECK(Match(test::ReductionComputation("subtract", 1)) == Reduction::kNone);
-  CHECK(Match(test::ReductionComputation("add", 9)) == Reduction::kNone);
+  CHECK(Match(test::ReductionComputation("add", 1)) == ReductionKind::kSum);
+  CHECK(Match(test::ReductionComputation("multiply", 1)) == ReductionKind::kProd);
+  CHECK(Match(test::ReductionComputation("minimum", 1)) == ReductionKind::kMin);
+  CHECK(Match(test::ReductionComputation("maximum", 1)) == ReductionKind::kMax);
+  CHECK(Match(test::ReductionComputation("and", 1, 1)) == ReductionKind::kAnd);
+  CHECK(Match(test::ReductionComputation("or", 1, 1)) == ReductionKind::kOr);
+  CHECK(Match(test::ReductionComputation("xor", 1, 4)) == ReductionKind::kXor);
+  CHECK(Match(test::ReductionComputation("subtract", 1)) == std::nullopt);
+  CHECK(Match(test::ReductionComputation("add", 9)) == std::nullopt);
 }
 
 // convert(add(convert(a), convert(b))) with the outer type `narrow` and the inner type `wide`.
@@ -43,25 +43,25 @@ Message Detour(int narrow, int wide) {
 }
 
 TEST_CASE("16-bit floats may be added in f32, nothing else may change type") {
-  CHECK(Match(Detour(16, 11)) == Reduction::kSum);
-  CHECK(Match(Detour(10, 11)) == Reduction::kSum);
-  CHECK(Match(Detour(2, 11)) == Reduction::kNone);
-  CHECK(Match(Detour(11, 12)) == Reduction::kNone);
-  CHECK(Match(Detour(11, 16)) == Reduction::kNone);
+  CHECK(Match(Detour(16, 11)) == ReductionKind::kSum);
+  CHECK(Match(Detour(10, 11)) == ReductionKind::kSum);
+  CHECK(Match(Detour(2, 11)) == std::nullopt);
+  CHECK(Match(Detour(11, 12)) == std::nullopt);
+  CHECK(Match(Detour(11, 16)) == std::nullopt);
 }
 
 TEST_CASE("anything but both parameters once is not a plain reduction") {
   const Message s = Message().Int(2, 11);
   const auto a = Instruction("a", "parameter", s, 1).Int(9, 0);
   const auto b = Instruction("b", "parameter", s, 2).Int(9, 1);
-  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", s, 3, {1, 1})}, 3)) == Reduction::kNone);
+  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", s, 3, {1, 1})}, 3)) == std::nullopt);
   CHECK(Match(Computation("r", 1, {a, Instruction("c", "constant", s, 2), Instruction("r", "add", s, 3, {1, 2})}, 3)) ==
-        Reduction::kNone);
-  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", s, 3, {1, 7})}, 3)) == Reduction::kNone);
-  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "negate", s, 3, {1})}, 3)) == Reduction::kNone);
-  CHECK(Match(Computation("r", 1, {a, b}, 9)) == Reduction::kNone);
+        std::nullopt);
+  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", s, 3, {1, 7})}, 3)) == std::nullopt);
+  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "negate", s, 3, {1})}, 3)) == std::nullopt);
+  CHECK(Match(Computation("r", 1, {a, b}, 9)) == std::nullopt);
   const Message array = test::ArrayShape({4});
-  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", array, 3, {1, 2})}, 3)) == Reduction::kNone);
+  CHECK(Match(Computation("r", 1, {a, b, Instruction("r", "add", array, 3, {1, 2})}, 3)) == std::nullopt);
 }
 
 }  // namespace

@@ -160,8 +160,8 @@ TEST_CASE("the structure hash ignores what differs between ranks and sees what m
 TEST_CASE("opcodes are told apart exactly") {
   CHECK(ClassifyOpcode("all-reduce").op_class == OpClass::kCollective);
   CHECK(ClassifyOpcode("all-reduce-start").op_class == OpClass::kCollectiveStart);
-  CHECK(ClassifyOpcode("collective-permute-done").kind == OpKind::kCollectivePermute);
-  CHECK(ClassifyOpcode("ragged-all-to-all").kind == OpKind::kRaggedAllToAll);
+  CHECK(ClassifyOpcode("collective-permute-done").collective == CollectiveOp::kCollectivePermute);
+  CHECK(ClassifyOpcode("ragged-all-to-all").collective == CollectiveOp::kRaggedAllToAll);
   for (const char* other :
        {"add", "all-reducer", "reduce", "collective", "concatenate", "", "all-reduce-scatter", "reduce-window"}) {
     CHECK(ClassifyOpcode(other).op_class == OpClass::kOther);

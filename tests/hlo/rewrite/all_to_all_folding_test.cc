@@ -16,7 +16,7 @@ using namespace test;  // NOLINT: builders and decoders
 
 PassOptions ListingAllToAll() {
   PassOptions options = MakeOptions(Lowering::kCpu);
-  options.assign.ops.push_back({OpKind::kAllToAll, std::nullopt});
+  options.assign.ops.push_back({CollectiveOp::kAllToAll, std::nullopt});
   return options;
 }
 

@@ -18,9 +18,8 @@ const std::vector<std::vector<int64_t>> kHalves = {{0, 1}, {2, 3}};
 
 PassOptions ListingAll(Lowering lowering) {
   PassOptions options = MakeOptions(lowering);
-  for (const OpKind op : {OpKind::kAllReduce, OpKind::kCollectivePermute, OpKind::kAllGather, OpKind::kReduceScatter,
-                          OpKind::kAllToAll, OpKind::kCollectiveBroadcast, OpKind::kRaggedAllToAll}) {
-    options.assign.ops.push_back({op, std::nullopt});
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    options.assign.ops.push_back({info.op, std::nullopt});
   }
   return options;
 }
@@ -110,7 +109,7 @@ TEST_CASE("what is not listed is neither decided on nor touched") {
   PassOptions options = MakeOptions(Lowering::kCpu);
   const std::string module = ModuleWith(AllGather(ArrayShape({16}), 0), ArrayShape({8}));
   CHECK_FALSE(Run(module, options).changed);
-  options.assign.ops = {{OpKind::kReduceScatter, std::nullopt}};
+  options.assign.ops = {{CollectiveOp::kReduceScatter, std::nullopt}};
   const PassResult result = Run(module, options);
   CHECK_FALSE(result.changed);
   CHECK(result.records[0].reason == "all-gather is not listed in XLA_SHMEM_OPS");

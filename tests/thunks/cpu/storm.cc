@@ -47,9 +47,9 @@ std::vector<std::vector<int>> RandomGroups(Random& random, int n_pes) {
 Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t operands, size_t largest) {
   Reduction reduction;
   reduction.group = group;
-  reduction.kind = static_cast<ReductionKind>(random() % 7);
+  reduction.kind = kReductionKinds[random() % std::size(kReductionKinds)];
   while (reduction.types.size() < operands) {
-    const auto type = static_cast<ElementType>(random() % (static_cast<int>(ElementType::kF8E4M3) + 1));
+    const auto type = static_cast<ElementType>(1 + random() % static_cast<int>(ElementType::kF8E3M4));
     if (!Supports(type, reduction.kind)) continue;
     reduction.types.push_back(type);
     reduction.elements.push_back(RandomBytes(random, largest) / ElementBytes(type));

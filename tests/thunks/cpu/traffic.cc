@@ -170,7 +170,7 @@ std::vector<char> AllReduceOperand(MessageKey key, int pe, size_t index, Element
     FillValues<float>(seed, operand.data(), 2 * elements);
   } else if (type == ElementType::kC128) {
     FillValues<double>(seed, operand.data(), 2 * elements);
-  } else if (type >= ElementType::kF8E4M3Fn || type == ElementType::kPred) {
+  } else if (type >= ElementType::kF8E5M2 || type == ElementType::kPred) {
     // Eighths of magnitudes up to 2 or so in all formats, no NaN; and bytes 0 and 1.
     const char mask = type == ElementType::kPred ? 1 : 0x3b;
     for (size_t i = 0; i < elements; ++i) operand[i] = static_cast<char>(Hash(seed + i)) & mask;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/nvshmem/gpu_reductions.h"
 #include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem::testing {
@@ -20,15 +21,6 @@ struct Arguments {
   unsigned long long elements;
   int count;
 };
-
-const std::vector<std::pair<ElementType, std::string>> kTypes = {
-    {ElementType::kF32, "f32"}, {ElementType::kF64, "f64"}, {ElementType::kF16, "f16"}, {ElementType::kBf16, "bf16"},
-    {ElementType::kS8, "s8"},   {ElementType::kS16, "s16"}, {ElementType::kS32, "s32"}, {ElementType::kS64, "s64"},
-    {ElementType::kU8, "u8"},   {ElementType::kU16, "u16"}, {ElementType::kU32, "u32"}, {ElementType::kU64, "u64"}};
-const std::vector<std::pair<ReductionKind, std::string>> kKinds = {{ReductionKind::kSum, "sum"},
-                                                                   {ReductionKind::kProd, "prod"},
-                                                                   {ReductionKind::kMin, "min"},
-                                                                   {ReductionKind::kMax, "max"}};
 
 // Equal bits, or NaN on both sides: the payload of a NaN is not part of the contract.
 bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<char>& b) {
@@ -60,8 +52,8 @@ bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<
 
 TEST_CASE("Every reduction kernel computes what the CPU road computes, for any bits and any grid") {
   std::mt19937 random(5);
-  for (const auto& [type, type_name] : kTypes) {
-    for (const auto& [kind, kind_name] : kKinds) {
+  for (const auto& [type, nvshmem_name] : kGpuElementTypes) {
+    for (const ReductionKind kind : kGpuReductionKinds) {
       for (const size_t elements : {size_t{1}, size_t{7}, size_t{64}, size_t{1003}}) {
         const size_t count = 1 + random() % 4;
         std::vector<std::vector<char>> inputs;
@@ -81,7 +73,7 @@ TEST_CASE("Every reduction kernel computes what the CPU road computes, for any b
         arguments.output = output.data();
         arguments.elements = elements;
         arguments.count = static_cast<int>(count);
-        const std::string kernel = "reduce_" + type_name + "_" + kind_name;
+        const std::string kernel = "reduce_" + ElementTypeName(type) + "_" + ReductionName(kind);
         CAPTURE(kernel);
         REQUIRE(FindKernel(kernel.c_str()) != nullptr);
         FindKernel(kernel.c_str())->run(&arguments, 1 + random() % 3, 32);

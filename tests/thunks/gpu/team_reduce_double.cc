@@ -27,7 +27,7 @@ void Enqueue(StreamHandle stream, std::function<void()> function) {
       stream, [](void* call) { (*static_cast<std::function<void()>*>(call))(); }, argument);
 }
 
-template <size_t kType, size_t kOp>
+template <size_t kType, size_t kKind>
 int ReduceOn(TeamHandle team, void* dest, const void* source, size_t elements, StreamHandle stream) {
   const NvshmemApi& shmem = shm::Api().shmem;
   std::vector<const char*> inputs;
@@ -35,13 +35,12 @@ int ReduceOn(TeamHandle team, void* dest, const void* source, size_t elements, S
     const int pe = shmem.team_translate_pe(team, i, kTeamWorld);
     inputs.push_back(static_cast<const char*>(shmem.ptr(source, pe)));
   }
-  const auto type = static_cast<ElementType>(kType);
+  const ElementType type = kGpuElementTypes[kType].type;
   auto reduced = std::make_shared<std::vector<char>>(elements * ElementBytes(type));
   const auto lock = CudaDouble::Lock(stream);
   shmem.barrier_on_stream(team, stream);
-  Enqueue(stream, [=] {
-    Reduce(type, static_cast<ReductionKind>(kOp), inputs.data(), inputs.size(), elements, reduced->data());
-  });
+  Enqueue(stream,
+          [=] { Reduce(type, kGpuReductionKinds[kKind], inputs.data(), inputs.size(), elements, reduced->data()); });
   shmem.barrier_on_stream(team, stream);
   Enqueue(stream, [=] { memcpy(dest, reduced->data(), reduced->size()); });
   return 0;
@@ -65,7 +64,7 @@ void FillTypes(NvshmemApi* table, std::index_sequence<kTypes...>) {
 const NvshmemApi& ShmemWithReductions() {
   static const NvshmemApi api = [] {
     NvshmemApi table = CudaDouble::Shmem();
-    FillTypes(&table, std::make_index_sequence<std::size(kReduceTypes)>());
+    FillTypes(&table, std::make_index_sequence<std::size(kGpuElementTypes)>());
     return table;
   }();
   return api;

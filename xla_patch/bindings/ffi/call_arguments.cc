@@ -1,7 +1,6 @@
 #include "xla_patch/bindings/ffi/call_arguments.h"
 
 #include <algorithm>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -10,59 +9,31 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-std::optional<ElementType> ToElementType(ffi::DataType type) {
-  switch (type) {
-    case ffi::DataType::PRED:
-      return ElementType::kPred;
-    case ffi::DataType::F32:
-      return ElementType::kF32;
-    case ffi::DataType::F64:
-      return ElementType::kF64;
-    case ffi::DataType::F16:
-      return ElementType::kF16;
-    case ffi::DataType::BF16:
-      return ElementType::kBf16;
-    case ffi::DataType::S8:
-      return ElementType::kS8;
-    case ffi::DataType::S16:
-      return ElementType::kS16;
-    case ffi::DataType::S32:
-      return ElementType::kS32;
-    case ffi::DataType::S64:
-      return ElementType::kS64;
-    case ffi::DataType::U8:
-      return ElementType::kU8;
-    case ffi::DataType::U16:
-      return ElementType::kU16;
-    case ffi::DataType::U32:
-      return ElementType::kU32;
-    case ffi::DataType::U64:
-      return ElementType::kU64;
-    case ffi::DataType::C64:
-      return ElementType::kC64;
-    case ffi::DataType::C128:
-      return ElementType::kC128;
-    case ffi::DataType::F8E5M2:
-      return ElementType::kF8E5M2;
-    case ffi::DataType::F8E4M3:
-      return ElementType::kF8E4M3;
-    case ffi::DataType::F8E4M3FN:
-      return ElementType::kF8E4M3Fn;
-    case ffi::DataType::F8E4M3B11FNUZ:
-      return ElementType::kF8E4M3B11Fnuz;
-    case ffi::DataType::F8E5M2FNUZ:
-      return ElementType::kF8E5M2Fnuz;
-    case ffi::DataType::F8E4M3FNUZ:
-      return ElementType::kF8E4M3Fnuz;
-    case ffi::DataType::F8E3M4:
-      return ElementType::kF8E3M4;
-    default:
-      return std::nullopt;
-  }
-}
-
-// By ReductionKind; the names are those of the assigner's ReductionName.
-constexpr std::string_view kReductionNames[] = {"sum", "prod", "min", "max", "and", "or", "xor"};
+// XLA numbers its FFI's types as PrimitiveType.
+constexpr ElementType ToElementType(ffi::DataType type) { return static_cast<ElementType>(type); }
+static_assert(ToElementType(ffi::DataType::PRED) == ElementType::kPred);
+static_assert(ToElementType(ffi::DataType::S8) == ElementType::kS8);
+static_assert(ToElementType(ffi::DataType::S16) == ElementType::kS16);
+static_assert(ToElementType(ffi::DataType::S32) == ElementType::kS32);
+static_assert(ToElementType(ffi::DataType::S64) == ElementType::kS64);
+static_assert(ToElementType(ffi::DataType::U8) == ElementType::kU8);
+static_assert(ToElementType(ffi::DataType::U16) == ElementType::kU16);
+static_assert(ToElementType(ffi::DataType::U32) == ElementType::kU32);
+static_assert(ToElementType(ffi::DataType::U64) == ElementType::kU64);
+static_assert(ToElementType(ffi::DataType::F16) == ElementType::kF16);
+static_assert(ToElementType(ffi::DataType::F32) == ElementType::kF32);
+static_assert(ToElementType(ffi::DataType::F64) == ElementType::kF64);
+static_assert(ToElementType(ffi::DataType::C64) == ElementType::kC64);
+static_assert(ToElementType(ffi::DataType::BF16) == ElementType::kBf16);
+static_assert(ToElementType(ffi::DataType::C128) == ElementType::kC128);
+static_assert(ToElementType(ffi::DataType::F8E5M2) == ElementType::kF8E5M2);
+static_assert(ToElementType(ffi::DataType::F8E4M3FN) == ElementType::kF8E4M3Fn);
+static_assert(ToElementType(ffi::DataType::F8E4M3B11FNUZ) == ElementType::kF8E4M3B11Fnuz);
+static_assert(ToElementType(ffi::DataType::F8E5M2FNUZ) == ElementType::kF8E5M2Fnuz);
+static_assert(ToElementType(ffi::DataType::F8E4M3FNUZ) == ElementType::kF8E4M3Fnuz);
+static_assert(ToElementType(ffi::DataType::F8E4M3) == ElementType::kF8E4M3);
+static_assert(ToElementType(ffi::DataType::F8E3M4) == ElementType::kF8E3M4);
+static_assert(ToElementType(ffi::DataType::F8E8M0FNU) == ElementType::kF8E8M0Fnu);
 
 template <typename T>
 bool Read(ffi::Dictionary attributes, const char* name, T* value, std::string* error) {
@@ -136,12 +107,12 @@ std::string InNoGroup(const std::string& name, int pe) {
 bool ReadReduction(ffi::Dictionary attributes, ReductionKind* reduction, std::string* error) {
   std::string_view name;
   if (!Read(attributes, "reduction", &name, error)) return false;
-  const auto* found = std::find(std::begin(kReductionNames), std::end(kReductionNames), name);
-  if (found == std::end(kReductionNames)) {
+  const std::optional<ReductionKind> found = ReductionNamed(name);
+  if (!found.has_value()) {
     *error = "a call has the unknown reduction \"" + std::string(name) + "\"; it was not written by this xla-shmem";
     return false;
   }
-  *reduction = static_cast<ReductionKind>(found - std::begin(kReductionNames));
+  *reduction = *found;
   return true;
 }
 
@@ -164,7 +135,7 @@ bool ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_
     buffers->operands.push_back(static_cast<const char*>((*operand).untyped_data()));
     buffers->results.push_back(static_cast<char*>((**result).untyped_data()));
     buffers->bytes.push_back((*operand).size_bytes() / operand_parts);
-    buffers->types.push_back((*operand).element_type());
+    buffers->types.push_back(ToElementType((*operand).element_type()));
   }
   return true;
 }
@@ -204,19 +175,12 @@ bool ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t 
   return true;
 }
 
-bool ToElementTypes(const std::string& name, const std::vector<ffi::DataType>& types, ReductionKind reduction,
-                    bool (*supports)(ElementType, ReductionKind), std::vector<ElementType>* elements,
-                    std::string* error) {
-  for (const ffi::DataType type : types) {
-    const std::optional<ElementType> element = ToElementType(type);
-    if (!element.has_value() || !supports(*element, reduction)) {
-      *error = name + ": no reduction \"" + std::string(kReductionNames[static_cast<int>(reduction)]) +
-               "\" for this element type";
-      return false;
-    }
-    elements->push_back(*element);
-  }
-  return true;
+bool CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
+                    bool (*supports)(ElementType, ReductionKind), std::string* error) {
+  const auto is_supported = [&](ElementType type) { return supports(type, reduction); };
+  if (std::all_of(types.begin(), types.end(), is_supported)) return true;
+  *error = name + ": no reduction \"" + ReductionName(reduction) + "\" for this element type";
+  return false;
 }
 
 std::string CheckTopology(const ffi::ErrorOr<int64_t>& topology, int64_t own) {

@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
-#include "xla_patch/thunks/reduction.h"
+#include "xla_patch/types/element_type.h"
+#include "xla_patch/types/reduction_kind.h"
 
 namespace xla_shmem {
 
@@ -50,7 +51,7 @@ struct Buffers {
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;
-  std::vector<::xla::ffi::DataType> types;
+  std::vector<ElementType> types;
 };
 bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t operand_parts,
                  size_t result_parts, Buffers* buffers, std::string* error);
@@ -60,10 +61,9 @@ bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets 
 bool ReadParts(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t parts, Buffers* buffers,
                std::string* error);
 
-// `supports` is what the road can reduce.
-bool ToElementTypes(const std::string& name, const std::vector<::xla::ffi::DataType>& types, ReductionKind reduction,
-                    bool (*supports)(ElementType, ReductionKind), std::vector<ElementType>* elements,
-                    std::string* error);
+// Whether `supports` holds for all of `types`.
+bool CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
+                    bool (*supports)(ElementType, ReductionKind), std::string* error);
 
 // Why an executable with calls for `topology` cannot be loaded into a job that has `own`, or "".
 std::string CheckTopology(const ::xla::ffi::ErrorOr<int64_t>& topology, int64_t own);

@@ -27,9 +27,7 @@ bool ReadCall(ffi::Dictionary attributes, CallIdentity* call, std::string* error
 }
 
 // What kernels.cu has been compiled for.
-bool HasKernel(ElementType type, ReductionKind reduction) {
-  return type <= ElementType::kU64 && reduction <= ReductionKind::kMax;
-}
+bool HasKernel(ElementType type, ReductionKind reduction) { return FindGpuReduction(type, reduction).has_value(); }
 
 // From the job's PE, -1 for none, to the one of our NVSHMEM world. The pass leaves alone what crosses worlds.
 bool ToWorldPe(const std::string& name, int job_pe, int* world_pe, std::string* error) {
@@ -59,10 +57,9 @@ bool ReadAllReduce(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   Buffers buffers;
   PeGroups groups;
   ReductionKind reduction = ReductionKind::kSum;
-  std::vector<ElementType> types;
   if (!ReadCall(attributes, call, error) || !ReadReduction(attributes, &reduction, error) ||
       !ReadGroups(attributes, &groups, error) || !ReadBuffers(arguments, results, 1, 1, &buffers, error) ||
-      !ToElementTypes(call->name, buffers.types, reduction, HasKernel, &types, error)) {
+      !CheckReducible(call->name, buffers.types, reduction, HasKernel, error)) {
     return false;
   }
   const int job_pe = GpuRuntime::Get().job_pe();
@@ -78,7 +75,7 @@ bool ReadAllReduce(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   *all_reduce = {call->name,
                  reduction,
                  std::move(group),
-                 std::move(types),
+                 std::move(buffers.types),
                  {std::move(buffers.operands), std::move(buffers.results), std::move(buffers.bytes)}};
   return true;
 }

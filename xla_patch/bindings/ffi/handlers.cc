@@ -12,6 +12,7 @@
 #include "xla_patch/thunks/cpu/collective_broadcast.h"
 #include "xla_patch/thunks/cpu/collective_permute.h"
 #include "xla_patch/thunks/cpu/reduce_scatter.h"
+#include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem {
 namespace {
@@ -44,7 +45,7 @@ bool TakeGroup(const Frame& frame, std::vector<int>* group, std::string* error) 
 
 template <typename Arguments>
 bool TakeBuffers(const Frame& frame, size_t operand_parts, size_t result_parts, Arguments* arguments,
-                 std::vector<ffi::DataType>* types, std::string* error) {
+                 std::vector<ElementType>* types, std::string* error) {
   Buffers buffers;
   if (!ReadBuffers(frame.operands, frame.results, operand_parts, result_parts, &buffers, error)) return false;
   arguments->operands = std::move(buffers.operands);
@@ -57,7 +58,7 @@ bool TakeBuffers(const Frame& frame, size_t operand_parts, size_t result_parts, 
 // Of ops that only move what they are given.
 template <typename Arguments>
 bool TakeBytes(const Frame& frame, size_t result_parts, Arguments* arguments, std::string* error) {
-  std::vector<ffi::DataType> types;
+  std::vector<ElementType> types;
   return TakeBuffers(frame, 1, result_parts, arguments, &types, error);
 }
 
@@ -66,9 +67,8 @@ template <typename Arguments>
 bool TakeTerms(const Frame& frame, size_t operand_parts, Arguments* arguments, std::string* error) {
   if (!frame.call.reduction.has_value()) return Lacks("reduction", error);
   arguments->reduction = *frame.call.reduction;
-  std::vector<ffi::DataType> types;
-  return TakeBuffers(frame, operand_parts, 1, arguments, &types, error) &&
-         ToElementTypes(arguments->name, types, arguments->reduction, Supports, &arguments->types, error);
+  return TakeBuffers(frame, operand_parts, 1, arguments, &arguments->types, error) &&
+         CheckReducible(arguments->name, arguments->types, arguments->reduction, Supports, error);
 }
 
 bool Read(const Frame& frame, PermuteArguments* permute, std::string* error) {

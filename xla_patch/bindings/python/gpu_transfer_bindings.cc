@@ -55,11 +55,14 @@ void Permute(uint64_t operation, int source, int target, const Addresses& operan
   });
 }
 
-// `reduction` and `type` are numbered as in thunks/reduction.h.
-void AllReduce(uint64_t operation, int reduction, int type, std::vector<int> group, const Addresses& operands,
+// `reduction` and `type` are positions in the lists of nvshmem/gpu_reductions.h.
+void AllReduce(uint64_t operation, size_t reduction, size_t type, std::vector<int> group, const Addresses& operands,
                const Addresses& results, const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
-  gpu::StreamAllReduce all_reduce{"all-reduce", static_cast<ReductionKind>(reduction), std::move(group),
-                                  std::vector<ElementType>(bytes.size(), static_cast<ElementType>(type)),
+  if (reduction >= std::size(kGpuReductionKinds) || type >= std::size(kGpuElementTypes)) {
+    throw nb::value_error("GPUs have no such reduction or element type");
+  }
+  gpu::StreamAllReduce all_reduce{"all-reduce", kGpuReductionKinds[reduction], std::move(group),
+                                  std::vector<ElementType>(bytes.size(), kGpuElementTypes[type].type),
                                   Buffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))

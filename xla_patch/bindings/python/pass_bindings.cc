@@ -55,7 +55,7 @@ Lowering ParseLowering(const std::string& name) {
 std::vector<ConsideredOp> ParseOps(const OpList& ops) {
   std::vector<ConsideredOp> considered;
   for (const auto& [name, limit] : ops) {
-    const std::optional<OpKind> op = OpNamed(name);
+    const std::optional<CollectiveOp> op = OpNamed(name);
     if (!op.has_value()) {
       throw nb::value_error(("unknown op \"" + name + "\"").c_str());
     }
@@ -212,7 +212,8 @@ void BindPass(nb::module_& m) {
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-        "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; 2^63-1 "
+        "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
+        "2^63-1 "
         "for none. ops: (op, "
         "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for \"tuned\" "
         "all. tuning: what \"tuned\" goes "

@@ -26,16 +26,16 @@ using TimeTuple = std::tuple<double, double, double>;
 // op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it.
 using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>>;
 
-OpKind ParseOp(const std::string& name) {
-  const std::optional<OpKind> op = OpNamed(name);
+CollectiveOp ParseOp(const std::string& name) {
+  const std::optional<CollectiveOp> op = OpNamed(name);
   if (!op.has_value()) {
     throw nb::value_error(("unknown op \"" + name + "\"").c_str());
   }
   return *op;
 }
 
-int32_t ParseDtype(const std::string& name) {
-  const std::optional<int32_t> type = ElementTypeNamed(name);
+ElementType ParseDtype(const std::string& name) {
+  const std::optional<ElementType> type = ElementTypeNamed(name);
   if (!type.has_value()) {
     throw nb::value_error(("unknown dtype \"" + name + "\"").c_str());
   }

@@ -13,16 +13,6 @@
 namespace xla_shmem {
 namespace {
 
-std::optional<Reduction> ReductionNamed(const std::string& name) {
-  for (const Reduction reduction : {Reduction::kNone, Reduction::kSum, Reduction::kProd, Reduction::kMin,
-                                    Reduction::kMax, Reduction::kAnd, Reduction::kOr, Reduction::kXor}) {
-    if (name == ReductionName(reduction)) {
-      return reduction;
-    }
-  }
-  return std::nullopt;
-}
-
 class Reader {
  public:
   explicit Reader(const Topology& topology) {
@@ -34,15 +24,15 @@ class Reader {
   // What a rewritten collective was: op and reduction stand in its attributes, who takes part in the arguments of the
   // call. False if they do not, or if the topology has no such PE.
   bool Restore(const hlo::Collective& collective, const CollectiveRecord& written, CollectiveSpec* spec) const {
-    const std::optional<OpKind> op = OpNamed(written.op);
+    const std::optional<CollectiveOp> op = OpNamed(written.op);
     const std::string_view arguments = collective.fields.backend_config;
     if (!op.has_value()) {
       return false;
     }
     spec->op = *op;
-    spec->reduction = ReductionNamed(written.reduction).value_or(Reduction::kNone);
+    spec->reduction = ReductionNamed(written.reduction);
     std::vector<int64_t> devices;
-    if (spec->op == OpKind::kCollectivePermute) {
+    if (UsesPairs(spec->op)) {
       if (!hlo::ReadInts(arguments, "pairs", &devices) || devices.size() % 2 != 0 || !ToDevices(&devices)) {
         return false;
       }

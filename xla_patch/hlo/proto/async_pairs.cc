@@ -22,7 +22,7 @@ bool IsDoneOf(const Opcode& done, const Opcode& start) {
   if (start.op_class == OpClass::kAsyncStart) {
     return done.op_class == OpClass::kAsyncDone;
   }
-  return done.op_class == OpClass::kCollectiveDone && done.kind == start.kind;
+  return done.op_class == OpClass::kCollectiveDone && done.collective == start.collective;
 }
 
 // XLA:GPU gives these no thunk, so it calls a pair with nothing else in between not overlapped

@@ -31,11 +31,11 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
   const int64_t members = collective.spec.groups.common_size();
   const int64_t dimension = fields.dimensions.size() == 1 ? fields.dimensions[0] : -1;
   switch (collective.spec.op) {
-    case OpKind::kAllGather:
+    case CollectiveOp::kAllGather:
       return IsMadeOfParts(result, operand, dimension, members);
-    case OpKind::kReduceScatter:
+    case CollectiveOp::kReduceScatter:
       return IsMadeOfParts(operand, result, dimension, members);
-    case OpKind::kAllToAll:
+    case CollectiveOp::kAllToAll:
       return SameBytesLayout(operand, result) &&
              (fields.operand_ids.size() == 1 ? IsMadeOfEqualParts(operand, dimension, members)
                                              : SameBytesLayout(result, *collective.result.Leaves()[0]));
@@ -119,7 +119,7 @@ class Finder {
     const Instruction& op = module_.instructions[collective->op];
     CollectiveSpec& spec = collective->spec;
     CollectiveFields& fields = collective->fields;
-    spec.op = op.opcode.kind;
+    spec.op = op.opcode.collective;
     CollectiveFields done;
     if (!DecodeCollective(module_, op.body, &fields, error) ||
         (collective->done >= 0 &&
@@ -133,7 +133,7 @@ class Finder {
       }
     } else if (collective->form == CollectiveForm::kStartDone) {
       // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
-      collective->in_place.assign(fields.operand_ids.size(), spec.op == OpKind::kAllReduce);
+      collective->in_place.assign(fields.operand_ids.size(), spec.op == CollectiveOp::kAllReduce);
     }
     if (fields.source_file.empty()) {
       const SourceLine source = source_lines_.OfFrame(fields.stack_frame);
@@ -166,7 +166,7 @@ class Finder {
       return false;
     }
     const bool is_start = collective->form == CollectiveForm::kStartDone;
-    const bool holds_operands = is_start && op.opcode.kind != OpKind::kAllReduce;
+    const bool holds_operands = is_start && op.opcode.collective != CollectiveOp::kAllReduce;
     if (collective->done < 0) {
       collective->result = holds_operands && own.elements.size() >= 2 ? Shape(own.elements[1]) : std::move(own);
       return true;
@@ -181,7 +181,7 @@ class Finder {
   }
 
   void ResolveParticipants(const CollectiveFields& fields, CollectiveSpec* spec) {
-    if (spec->op == OpKind::kCollectivePermute) {
+    if (UsesPairs(spec->op)) {
       ResolvePairs(fields.pairs, fields.has_channel_id, assignment_, &spec->pairs, &spec->unresolved);
       return;
     }
@@ -198,8 +198,8 @@ class Finder {
     id_budget_ -= static_cast<int64_t>(spec->groups.devices.size());
   }
 
-  Reduction CachedReduction(int64_t computation_id) {
-    const auto [entry, is_new] = reductions_.emplace(computation_id, Reduction::kNone);
+  std::optional<ReductionKind> CachedReduction(int64_t computation_id) {
+    const auto [entry, is_new] = reductions_.emplace(computation_id, std::nullopt);
     if (is_new) {
       entry->second = MatchReduction(module_, computation_id);
     }
@@ -237,7 +237,7 @@ class Finder {
   const DeviceAssignment& assignment_;
   const SourceLines source_lines_;
   std::vector<Collective> found_;
-  std::unordered_map<int64_t, Reduction> reductions_;
+  std::unordered_map<int64_t, std::optional<ReductionKind>> reductions_;
   // A compact group form can stand for a million devices, so the total is bounded: 5,000 collectives over 10,000
   // devices fit.
   int64_t id_budget_ = int64_t{1} << 26;

@@ -35,14 +35,14 @@ ReductionNode DecodeNode(const Instruction& instruction, std::vector<int64_t>* o
 
 }  // namespace
 
-Reduction MatchReduction(const Module& module, int64_t computation_id) {
+std::optional<ReductionKind> MatchReduction(const Module& module, int64_t computation_id) {
   const auto found = module.computation_of_id.find(computation_id);
   if (found == module.computation_of_id.end()) {
-    return Reduction::kNone;
+    return std::nullopt;
   }
   const Computation& computation = module.computations[found->second];
   if (computation.last - computation.first > kMaxReductionNodes) {
-    return Reduction::kNone;
+    return std::nullopt;
   }
   const InstructionIndex index(module, computation);
   // Past the end for an id that is none.

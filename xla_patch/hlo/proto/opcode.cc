@@ -5,34 +5,19 @@ namespace {
 
 struct Entry {
   std::string_view name;
-  Opcode opcode;
+  OpClass op_class;
 };
 
+// Besides the collectives.
 constexpr Entry kOpcodes[] = {
-    {"all-reduce", {OpClass::kCollective, OpKind::kAllReduce}},
-    {"all-reduce-start", {OpClass::kCollectiveStart, OpKind::kAllReduce}},
-    {"all-reduce-done", {OpClass::kCollectiveDone, OpKind::kAllReduce}},
-    {"collective-permute", {OpClass::kCollective, OpKind::kCollectivePermute}},
-    {"collective-permute-start", {OpClass::kCollectiveStart, OpKind::kCollectivePermute}},
-    {"collective-permute-done", {OpClass::kCollectiveDone, OpKind::kCollectivePermute}},
-    {"all-gather", {OpClass::kCollective, OpKind::kAllGather}},
-    {"all-gather-start", {OpClass::kCollectiveStart, OpKind::kAllGather}},
-    {"all-gather-done", {OpClass::kCollectiveDone, OpKind::kAllGather}},
-    {"reduce-scatter", {OpClass::kCollective, OpKind::kReduceScatter}},
-    {"all-to-all", {OpClass::kCollective, OpKind::kAllToAll}},
-    {"collective-broadcast", {OpClass::kCollective, OpKind::kCollectiveBroadcast}},
-    {"ragged-all-to-all", {OpClass::kCollective, OpKind::kRaggedAllToAll}},
-    {"async-start", {OpClass::kAsyncStart, OpKind::kAllReduce}},
-    {"async-update", {OpClass::kAsyncUpdate, OpKind::kAllReduce}},
-    {"async-done", {OpClass::kAsyncDone, OpKind::kAllReduce}},
-    {"while", {OpClass::kWhile, OpKind::kAllReduce}},
-    {"conditional", {OpClass::kConditional, OpKind::kAllReduce}},
-    {"fusion", {OpClass::kFusion, OpKind::kAllReduce}},
-    {"custom-call", {OpClass::kCustomCall, OpKind::kAllReduce}},
+    {"async-start", OpClass::kAsyncStart},  {"async-update", OpClass::kAsyncUpdate},
+    {"async-done", OpClass::kAsyncDone},    {"while", OpClass::kWhile},
+    {"conditional", OpClass::kConditional}, {"fusion", OpClass::kFusion},
+    {"custom-call", OpClass::kCustomCall},
 };
 
 // Most instructions are arithmetic: two characters tell that none of the names above can match.
-bool MayMatter(std::string_view opcode) {
+constexpr bool MayMatter(std::string_view opcode) {
   if (opcode.size() < 5) {
     return false;
   }
@@ -52,14 +37,45 @@ bool MayMatter(std::string_view opcode) {
   }
 }
 
+constexpr bool AllCollectivesMayMatter() {
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    if (!MayMatter(info.name)) {
+      return false;
+    }
+  }
+  return true;
+}
+static_assert(AllCollectivesMayMatter(), "MayMatter drops a collective");
+
+OpClass ClassifyCollective(const CollectiveOpInfo& info, std::string_view opcode) {
+  const std::string_view name = info.name;
+  if (opcode.substr(0, name.size()) != name) {
+    return OpClass::kOther;
+  }
+  const std::string_view rest = opcode.substr(name.size());
+  if (rest.empty()) {
+    return OpClass::kCollective;
+  }
+  if (!info.Has(op_trait::kStartAndDone)) {
+    return OpClass::kOther;
+  }
+  return rest == "-start" ? OpClass::kCollectiveStart : rest == "-done" ? OpClass::kCollectiveDone : OpClass::kOther;
+}
+
 }  // namespace
 
 Opcode ClassifyOpcode(std::string_view opcode) {
-  if (MayMatter(opcode)) {
-    for (const Entry& entry : kOpcodes) {
-      if (entry.name == opcode) {
-        return entry.opcode;
-      }
+  if (!MayMatter(opcode)) {
+    return Opcode();
+  }
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    if (const OpClass op_class = ClassifyCollective(info, opcode); op_class != OpClass::kOther) {
+      return {op_class, info.op};
+    }
+  }
+  for (const Entry& entry : kOpcodes) {
+    if (entry.name == opcode) {
+      return {entry.op_class, CollectiveOp::kAllReduce};
     }
   }
   return Opcode();

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <string_view>
 
-#include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem::hlo {
 
-// The opcodes the pass tells apart. A collective is an OpKind in one of three phases.
+// The opcodes the pass tells apart. A collective has three classes, one for each of its phases.
 enum class OpClass : uint8_t {
   kOther,
   kCollective,  // sync form, or the only instruction of an async computation
@@ -25,7 +25,7 @@ enum class OpClass : uint8_t {
 
 struct Opcode {
   OpClass op_class = OpClass::kOther;
-  OpKind kind = OpKind::kAllReduce;  // of the three collective classes
+  CollectiveOp collective = CollectiveOp::kAllReduce;  // of the three collective classes
 };
 
 Opcode ClassifyOpcode(std::string_view opcode);

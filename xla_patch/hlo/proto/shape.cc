@@ -4,7 +4,6 @@
 #include <limits>
 #include <numeric>
 
-#include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -68,7 +67,7 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
       case ShapeField::kElementType:
-        shape->element_type = static_cast<int32_t>(field.value);
+        shape->element_type = static_cast<ElementType>(static_cast<int32_t>(field.value));
         break;
       case ShapeField::kDimensions:
         well_formed = AppendRepeatedInts(field, &shape->dimensions) && well_formed;
@@ -128,7 +127,7 @@ bool IsMajorMost(const Shape& shape, int64_t dimension) {
 
 }  // namespace
 
-bool Shape::IsTuple() const { return element_type == element_type::kTuple; }
+bool Shape::IsTuple() const { return element_type == ElementType::kTuple; }
 
 std::vector<const Shape*> Shape::Leaves() const {
   if (!IsTuple()) {
@@ -166,7 +165,7 @@ int64_t ShapeBytes(const Shape& shape) {
   }
   const int64_t packed_bits = shape.element_size_in_bits;
   if (packed_bits <= 0) {
-    return SaturatingProduct(count, (ElementTypeBits(shape.element_type) + 7) / 8);
+    return SaturatingProduct(count, static_cast<int64_t>(ElementBytes(shape.element_type)));
   }
   // Eight elements make packed_bits bytes; a last few that do not fill eight are rounded up to whole bytes.
   const int64_t whole = SaturatingProduct(count / 8, packed_bits);

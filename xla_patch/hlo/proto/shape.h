@@ -6,12 +6,14 @@
 #include <string_view>
 #include <vector>
 
+#include "xla_patch/types/element_type.h"
+
 namespace xla_shmem::hlo {
 
 // A decoded xla.ShapeProto with what the pass asks of it; `proto` is the message it came from.
 struct Shape {
   std::string_view proto;
-  int32_t element_type = 0;
+  ElementType element_type = ElementType::kInvalid;
   std::vector<int64_t> dimensions;
   std::vector<Shape> elements;  // of a tuple
   std::vector<int64_t> minor_to_major;

@@ -321,7 +321,7 @@ bool WholeArrayFinder::IsSafe(const Relations& relations, const Collective& coll
 }
 
 std::optional<WholeArrays> WholeArrayFinder::Find(const Collective& collective) {
-  if (collective.spec.op != OpKind::kAllToAll || collective.form != CollectiveForm::kSync ||
+  if (collective.spec.op != CollectiveOp::kAllToAll || collective.form != CollectiveForm::kSync ||
       !collective.result.IsTuple() || collective.result.elements.size() != collective.fields.operand_ids.size() ||
       collective.fields.operand_ids.size() < 2) {
     return std::nullopt;

@@ -1,6 +1,5 @@
 #include "xla_patch/hlo/rewrite/custom_call.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -9,8 +8,6 @@
 
 namespace xla_shmem::hlo {
 namespace {
-
-bool IsPermute(const Collective& collective) { return collective.spec.op == OpKind::kCollectivePermute; }
 
 int64_t PeOf(int64_t device, const Topology& topology) { return topology.Find(device)->pe; }
 
@@ -25,7 +22,7 @@ std::string BackendConfig(const Module& module, const Collective& collective, co
   dictionary.AddString("name", spec.name);
   dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
   std::vector<int64_t> pes;
-  if (IsPermute(collective)) {
+  if (UsesPairs(spec.op)) {
     for (const auto& [source, target] : spec.pairs) {
       pes.push_back(PeOf(source, topology));
       pes.push_back(PeOf(target, topology));
@@ -83,19 +80,16 @@ CustomCall CallThatWrites(std::string target, const Module& module, const Collec
 }  // namespace
 
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology) {
-  std::string target = std::string("xla_shmem.") + OpName(collective.spec.op);
-  std::replace(target.begin(), target.end(), '-', '_');
-  return CallThatWrites(target, module, collective, topology);
+  return CallThatWrites(InfoOf(collective.spec.op).target, module, collective, topology);
 }
 
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology) {
-  return CallThatWrites(IsPermute(collective) ? "xla_shmem.permute_start" : "xla_shmem.all_reduce_start", module,
-                        collective, topology);
+  return CallThatWrites(InfoOf(collective.spec.op).start_target, module, collective, topology);
 }
 
 CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology) {
   CustomCall call;
-  call.target = IsPermute(collective) ? "xla_shmem.permute_done" : "xla_shmem.all_reduce_done";
+  call.target = InfoOf(collective.spec.op).done_target;
   call.backend_config = BackendConfig(module, collective, topology);
   call.aliasing = AliasFirstOperand(collective.result);
   for (size_t i = 0; i < collective.in_place.size(); ++i) {

@@ -10,9 +10,9 @@ std::string FormVeto(const Collective& collective, Lowering lowering) {
   if (lowering == Lowering::kCpu && IsPair(collective)) {
     return "start/done pairs are lowered for GPU only";
   }
-  const OpKind op = collective.spec.op;
-  if (lowering == Lowering::kGpu && op != OpKind::kAllReduce && op != OpKind::kCollectivePermute) {
-    return std::string(OpName(op)) + " is lowered for CPU only";
+  const CollectiveOpInfo& info = InfoOf(collective.spec.op);
+  if (lowering == Lowering::kGpu && !info.Has(op_trait::kOnGpu)) {
+    return std::string(info.name) + " is lowered for CPU only";
   }
   return collective.obstacle;
 }

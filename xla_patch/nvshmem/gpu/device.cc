@@ -11,7 +11,9 @@ namespace {
 
 constexpr unsigned kBlock = 256;
 
-std::string KernelName(const std::string& type, const std::string& kind) { return "reduce_" + type + "_" + kind; }
+std::string KernelName(ElementType type, ReductionKind kind) {
+  return "reduce_" + ElementTypeName(type) + "_" + ReductionName(kind);
+}
 
 // The parameter of the reduction kernels, laid out as in kernels.cu.
 struct ReduceArguments {
@@ -55,8 +57,8 @@ bool Device::LoadKernels(const void* image, std::string* error) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
   bool found = !failed() && FindFunction("tick") && FindFunction("trap");
-  for (const char* type : kKernelTypes) {
-    for (const char* kind : kKernelKinds) found = found && FindFunction(KernelName(type, kind));
+  for (const GpuElementType& listed : kGpuElementTypes) {
+    for (const ReductionKind kind : kGpuReductionKinds) found = found && FindFunction(KernelName(listed.type, kind));
   }
   *error = TakeError();
   return found && error->empty();
@@ -141,8 +143,8 @@ void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
   if (!failed()) Launch("tick", 1, 1, &arguments, stream);
 }
 
-void Device::Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs,
-                    size_t elements, void* output, CudaStream stream) {
+void Device::Reduce(ElementType type, ReductionKind kind, const std::vector<const void*>& inputs, size_t elements,
+                    void* output, CudaStream stream) {
   if (elements == 0 || failed()) return;
   ReduceArguments arguments{};
   std::copy(inputs.begin(), inputs.end(), arguments.inputs);

@@ -26,11 +26,6 @@ namespace xla_shmem::gpu {
 //             that share a GPU, where NVSHMEM refuses its own without MPS.
 enum class Puts { kNvshmem, kDriver };
 
-// Parts of the names of the reductions in kernels.cu, in the order of thunks/reduction.h.
-inline constexpr const char* kKernelTypes[] = {"f32", "f64", "f16", "bf16", "s8",  "s16",
-                                               "s32", "s64", "u8",  "u16",  "u32", "u64"};
-inline constexpr const char* kKernelKinds[] = {"sum", "prod", "min", "max"};
-
 class Device {
  public:
   // `context` is the primary context of the GPU; the tables must outlive the device.
@@ -55,7 +50,7 @@ class Device {
   void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
   void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
   // Runs kernel reduce_<type>_<kind>; all pointers are aligned to 16 bytes.
-  void Reduce(const std::string& type, const std::string& kind, const std::vector<const void*>& inputs, size_t elements,
+  void Reduce(ElementType type, ReductionKind kind, const std::vector<const void*>& inputs, size_t elements,
               void* output, CudaStream stream);
   static constexpr int kMaxReduceInputs = 128;
 

@@ -79,12 +79,11 @@ class Enqueuer {
 }  // namespace
 
 bool Transfers::EnqueueOnTeam(const StreamAllReduce& all_reduce) {
-  static_assert(static_cast<size_t>(ElementType::kU64) + 1 == std::size(kReduceTypes));
-  static_assert(static_cast<size_t>(ReductionKind::kMax) + 1 == std::size(kReduceOps));
   if (team_reductions_.api == nullptr) return false;
   const TeamHandle team = team_reductions_.teams->Find(all_reduce.group);
   const auto reduce_of = [&](ElementType type) {
-    return team_reductions_.api->reduce_on_stream[static_cast<size_t>(type)][static_cast<size_t>(all_reduce.reduction)];
+    const std::optional<GpuReduction> reduction = FindGpuReduction(type, all_reduce.reduction);
+    return reduction.has_value() ? team_reductions_.api->reduce_on_stream[reduction->type][reduction->kind] : nullptr;
   };
   const auto& types = all_reduce.types;
   if (team == kTeamInvalid || !std::all_of(types.begin(), types.end(), reduce_of)) return false;

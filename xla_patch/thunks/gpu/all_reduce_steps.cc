@@ -1,15 +1,8 @@
 #include "xla_patch/thunks/gpu/all_reduce_steps.h"
 
 #include <algorithm>
-#include <iterator>
 
 namespace xla_shmem::gpu {
-
-// The kernels carry the first element types and reductions only; the others are CPU's.
-constexpr ElementType kLastKernelType = ElementType::kU64;
-constexpr ReductionKind kLastKernelKind = ReductionKind::kMax;
-static_assert(static_cast<size_t>(kLastKernelType) + 1 == std::size(kKernelTypes));
-static_assert(static_cast<size_t>(kLastKernelKind) + 1 == std::size(kKernelKinds));
 
 std::vector<int> PeersFrom(const std::vector<int>& group, int pe) {
   const auto self = std::find(group.begin(), group.end(), pe);
@@ -26,9 +19,8 @@ std::string CheckAllReduce(const StreamAllReduce& all_reduce, int pe) {
     return all_reduce.name + ": a replica group of " + std::to_string(all_reduce.group.size()) + " PEs, at most " +
            std::to_string(Device::kMaxReduceInputs) + " can be reduced on GPU";
   }
-  const bool types_known = std::all_of(all_reduce.types.begin(), all_reduce.types.end(),
-                                       [](ElementType type) { return type <= kLastKernelType; });
-  if (!types_known || all_reduce.reduction > kLastKernelKind) {
+  const auto can_reduce = [&](ElementType type) { return FindGpuReduction(type, all_reduce.reduction).has_value(); };
+  if (!std::all_of(all_reduce.types.begin(), all_reduce.types.end(), can_reduce)) {
     return all_reduce.name + ": an element type or a reduction that the GPU's kernels do not carry; leave it to NCCL";
   }
   return "";
@@ -44,9 +36,8 @@ void EnqueueReduction(Device& device, const StreamAllReduce& all_reduce, const s
           slot_of[i] == nullptr ? buffers.operands[piece.buffer] + piece.buffer_offset : slot_of[i] + piece.slot_offset;
     }
     const ElementType type = all_reduce.types[piece.buffer];
-    device.Reduce(kKernelTypes[static_cast<size_t>(type)], kKernelKinds[static_cast<size_t>(all_reduce.reduction)],
-                  inputs, piece.bytes / ElementBytes(type), buffers.results[piece.buffer] + piece.buffer_offset,
-                  stream);
+    device.Reduce(type, all_reduce.reduction, inputs, piece.bytes / ElementBytes(type),
+                  buffers.results[piece.buffer] + piece.buffer_offset, stream);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +23,10 @@
 #include "xla/tsl/platform/status_macros.h"
 #include "xla/xla_data.pb.h"
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu_reductions.h"
 #include "xla_patch/thunks/gpu/transfers.h"
-#include "xla_patch/thunks/reduction.h"
+#include "xla_patch/types/element_type.h"
+#include "xla_patch/types/reduction_kind.h"
 
 namespace xla::gpu {
 namespace {
@@ -33,36 +34,8 @@ namespace {
 using ShmemType = ::xla_shmem::ElementType;
 using ShmemReduction = ::xla_shmem::ReductionKind;
 
-std::optional<ShmemType> ToShmemType(PrimitiveType type) {
-  switch (type) {
-    case F32:
-      return ShmemType::kF32;
-    case F64:
-      return ShmemType::kF64;
-    case F16:
-      return ShmemType::kF16;
-    case BF16:
-      return ShmemType::kBf16;
-    case S8:
-      return ShmemType::kS8;
-    case S16:
-      return ShmemType::kS16;
-    case S32:
-      return ShmemType::kS32;
-    case S64:
-      return ShmemType::kS64;
-    case U8:
-      return ShmemType::kU8;
-    case U16:
-      return ShmemType::kU16;
-    case U32:
-      return ShmemType::kU32;
-    case U64:
-      return ShmemType::kU64;
-    default:
-      return std::nullopt;
-  }
-}
+// The numbers are the same.
+ShmemType ToShmemType(PrimitiveType type) { return static_cast<ShmemType>(type); }
 
 ShmemReduction ToShmemReduction(ReductionKind kind) {
   switch (kind) {
@@ -85,7 +58,10 @@ ShmemAllReduceThunk::ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& 
 
 bool ShmemAllReduceThunk::Carries(const AllReduceReduceScatterThunkBase& thunk) {
   const std::vector<PrimitiveType>& types = thunk.config().operand_element_type;
-  return std::all_of(types.begin(), types.end(), [](PrimitiveType type) { return ToShmemType(type).has_value(); });
+  const ShmemReduction reduction = ToShmemReduction(thunk.reduction_kind());
+  return std::all_of(types.begin(), types.end(), [&](PrimitiveType type) {
+    return xla_shmem::FindGpuReduction(ToShmemType(type), reduction).has_value();
+  });
 }
 
 absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
@@ -94,11 +70,10 @@ absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Strea
   all_reduce.name = name();
   all_reduce.reduction = ToShmemReduction(reduction_kind());
   for (const PrimitiveType type : config().operand_element_type) {
-    const std::optional<ShmemType> shmem_type = ToShmemType(type);
-    if (!shmem_type.has_value()) {
+    if (!xla_shmem::FindGpuReduction(ToShmemType(type), all_reduce.reduction).has_value()) {
       return absl::InternalError(absl::StrCat(name(), ": NVSHMEM does not reduce ", PrimitiveType_Name(type)));
     }
-    all_reduce.types.push_back(*shmem_type);
+    all_reduce.types.push_back(ToShmemType(type));
   }
   ASSIGN_OR_RETURN(const std::vector<GlobalDeviceId> group,
                    GetParticipatingDevices(collective.global_device_id, *collective.device_assn,

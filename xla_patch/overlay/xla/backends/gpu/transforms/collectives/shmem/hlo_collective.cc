@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,31 +22,34 @@
 #include "xla_patch/assigner/participants.h"
 #include "xla_patch/assigner/reduction_matcher.h"
 #include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/types/collective_op.h"
+#include "xla_patch/types/element_type.h"
+#include "xla_patch/types/reduction_kind.h"
 
 namespace xla::gpu {
 namespace {
 
-using ::xla_shmem::OpKind;
+using ::xla_shmem::CollectiveOp;
 
-std::optional<OpKind> KindOf(HloOpcode opcode) {
+std::optional<CollectiveOp> KindOf(HloOpcode opcode) {
   switch (opcode) {
     case HloOpcode::kAllReduce:
     case HloOpcode::kAllReduceStart:
-      return OpKind::kAllReduce;
+      return CollectiveOp::kAllReduce;
     case HloOpcode::kCollectivePermute:
     case HloOpcode::kCollectivePermuteStart:
-      return OpKind::kCollectivePermute;
+      return CollectiveOp::kCollectivePermute;
     case HloOpcode::kAllGather:
     case HloOpcode::kAllGatherStart:
-      return OpKind::kAllGather;
+      return CollectiveOp::kAllGather;
     case HloOpcode::kReduceScatter:
-      return OpKind::kReduceScatter;
+      return CollectiveOp::kReduceScatter;
     case HloOpcode::kAllToAll:
-      return OpKind::kAllToAll;
+      return CollectiveOp::kAllToAll;
     case HloOpcode::kCollectiveBroadcast:
-      return OpKind::kCollectiveBroadcast;
+      return CollectiveOp::kCollectiveBroadcast;
     case HloOpcode::kRaggedAllToAll:
-      return OpKind::kRaggedAllToAll;
+      return CollectiveOp::kRaggedAllToAll;
     default:
       return std::nullopt;
   }
@@ -120,7 +124,7 @@ bool UsesGlobalDeviceIds(const HloInstruction& op) {
 void ReadParticipants(const HloInstruction& op, const xla_shmem::DeviceAssignment& assignment,
                       xla_shmem::CollectiveSpec* spec) {
   const bool has_channel_id = op.channel_id().value_or(0) > 0;
-  if (spec->op == OpKind::kCollectivePermute) {
+  if (xla_shmem::UsesPairs(spec->op)) {
     xla_shmem::ResolvePairs(op.source_target_pairs(), has_channel_id, assignment, &spec->pairs, &spec->unresolved);
     return;
   }
@@ -131,13 +135,13 @@ void ReadParticipants(const HloInstruction& op, const xla_shmem::DeviceAssignmen
   }
 }
 
-xla_shmem::Reduction ReadReduction(const HloInstruction& op) {
+std::optional<xla_shmem::ReductionKind> ReadReduction(const HloInstruction& op) {
   if (op.called_computations().size() != 1) {
-    return xla_shmem::Reduction::kNone;
+    return std::nullopt;
   }
   const HloComputation& computation = *op.called_computations()[0];
   if (computation.instruction_count() > static_cast<int64_t>(xla_shmem::kMaxReductionNodes)) {
-    return xla_shmem::Reduction::kNone;
+    return std::nullopt;
   }
   const std::vector<HloInstruction*> order = computation.MakeInstructionPostOrder();
   const auto position = [&](const HloInstruction* instruction) {
@@ -148,7 +152,7 @@ xla_shmem::Reduction ReadReduction(const HloInstruction& op) {
     xla_shmem::ReductionNode& node = nodes.emplace_back();
     node.opcode = std::string(HloOpcodeString(instruction->opcode()));
     node.parameter_number = instruction->opcode() == HloOpcode::kParameter ? instruction->parameter_number() : 0;
-    node.element_type = instruction->shape().element_type();
+    node.element_type = static_cast<xla_shmem::ElementType>(instruction->shape().element_type());
     node.is_scalar = ShapeUtil::IsScalar(instruction->shape());
     for (const HloInstruction* operand : instruction->operands()) {
       node.operands.push_back(position(operand));
@@ -216,7 +220,7 @@ absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule
 
 std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
                                             const xla_shmem::DeviceAssignment& assignment) {
-  const std::optional<OpKind> kind = KindOf(instruction->opcode());
+  const std::optional<CollectiveOp> kind = KindOf(instruction->opcode());
   if (!kind.has_value()) {
     return std::nullopt;
   }
@@ -229,7 +233,7 @@ std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
   spec.name = std::string(collective.issued->name());
   const std::vector<const Shape*> results = Leaves(ResultShape(collective));
   for (const Shape* result : results) {
-    spec.element_types.push_back(result->element_type());
+    spec.element_types.push_back(static_cast<xla_shmem::ElementType>(result->element_type()));
     spec.bytes += result->IsArray() ? ShapeUtil::ByteSizeOfElements(*result) : 0;
   }
   ReadParticipants(*instruction, assignment, &spec);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
 using ::xla_shmem::CollectiveSpec;
-using ::xla_shmem::Reduction;
+using ::xla_shmem::ElementType;
+using ::xla_shmem::ReductionKind;
 using Groups = std::vector<std::vector<int64_t>>;
 
 std::optional<HloCollective> Read(const HloModule& module, absl::string_view name) {
@@ -195,7 +197,7 @@ TEST(HloCollectiveTest, BytesOfACombinedAllReduceAreSummed) {
     ROOT c = (f32[4], f32[6]) all-reduce(p, h), channel_id=1, to_apply=sum, replica_groups={})");
   const CollectiveSpec spec = SpecOf(*module);
   EXPECT_EQ(spec.bytes, 40);
-  EXPECT_THAT(spec.element_types, ElementsAre(F32, F32));
+  EXPECT_THAT(spec.element_types, ElementsAre(ElementType::kF32, ElementType::kF32));
 }
 
 TEST(HloCollectiveTest, TypesOfLessThanAByteAreCountedAsXlaStoresThem) {
@@ -238,7 +240,7 @@ TEST(HloCollectiveTest, AnAsyncStartAroundItIsWhatAUserSees) {
   EXPECT_EQ(collective->obstacle, "");
 }
 
-Reduction ReductionBy(absl::string_view type, absl::string_view body) {
+std::optional<ReductionKind> ReductionBy(absl::string_view type, absl::string_view body) {
   const auto module =
       Parse(absl::StrCat("HloModule m\nf { a = ", type, "[] parameter(0)  b = ", type, "[] parameter(1) ", body,
                          " }\nENTRY main { p = ", type, "[4] parameter(0)  ROOT c = ", type,
@@ -248,27 +250,27 @@ Reduction ReductionBy(absl::string_view type, absl::string_view body) {
 }
 
 TEST(HloCollectiveTest, PlainReductionsAreRecognised) {
-  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] add(a, b)"), Reduction::kSum);
-  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] multiply(b, a)"), Reduction::kProd);
-  EXPECT_EQ(ReductionBy("s8", "ROOT r = s8[] minimum(a, b)"), Reduction::kMin);
-  EXPECT_EQ(ReductionBy("u64", "ROOT r = u64[] maximum(a, b)"), Reduction::kMax);
-  EXPECT_EQ(ReductionBy("pred", "ROOT r = pred[] and(a, b)"), Reduction::kAnd);
-  EXPECT_EQ(ReductionBy("s32", "ROOT r = s32[] or(a, b)"), Reduction::kOr);
+  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] add(a, b)"), ReductionKind::kSum);
+  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] multiply(b, a)"), ReductionKind::kProd);
+  EXPECT_EQ(ReductionBy("s8", "ROOT r = s8[] minimum(a, b)"), ReductionKind::kMin);
+  EXPECT_EQ(ReductionBy("u64", "ROOT r = u64[] maximum(a, b)"), ReductionKind::kMax);
+  EXPECT_EQ(ReductionBy("pred", "ROOT r = pred[] and(a, b)"), ReductionKind::kAnd);
+  EXPECT_EQ(ReductionBy("s32", "ROOT r = s32[] or(a, b)"), ReductionKind::kOr);
 }
 
 TEST(HloCollectiveTest, ASumOfBf16MayDetourThroughF32) {
   EXPECT_EQ(ReductionBy("bf16",
                         "x = f32[] convert(a)  y = f32[] convert(b)  s = f32[] add(x, y)  ROOT r = bf16[] convert(s)"),
-            Reduction::kSum);
+            ReductionKind::kSum);
 }
 
 TEST(HloCollectiveTest, OtherComputationsAreNoPlainReduction) {
-  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] add(a, a)"), Reduction::kNone);
-  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] subtract(a, b)"), Reduction::kNone);
-  EXPECT_EQ(ReductionBy("f32", "n = f32[] negate(b)  ROOT r = f32[] add(a, n)"), Reduction::kNone);
+  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] add(a, a)"), std::nullopt);
+  EXPECT_EQ(ReductionBy("f32", "ROOT r = f32[] subtract(a, b)"), std::nullopt);
+  EXPECT_EQ(ReductionBy("f32", "n = f32[] negate(b)  ROOT r = f32[] add(a, n)"), std::nullopt);
   EXPECT_EQ(
       ReductionBy("s32", "x = f32[] convert(a)  y = f32[] convert(b)  s = f32[] add(x, y)  ROOT r = s32[] convert(s)"),
-      Reduction::kNone);
+      std::nullopt);
 }
 
 std::string ObstacleOf(absl::string_view parameter, absl::string_view result) {

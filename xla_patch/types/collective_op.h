@@ -1,0 +1,78 @@
+// The table of collectives. A new collective is a row here, a file in thunks/cpu and one in bindings/ffi.
+#ifndef XLA_SHMEM_TYPES_COLLECTIVE_OP_H_
+#define XLA_SHMEM_TYPES_COLLECTIVE_OP_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace xla_shmem {
+
+enum class CollectiveOp : uint8_t {
+  kAllReduce,
+  kCollectivePermute,
+  kAllGather,
+  kReduceScatter,
+  kAllToAll,
+  kCollectiveBroadcast,
+  kRaggedAllToAll,
+};
+
+// Bits of CollectiveOpInfo::traits.
+namespace op_trait {
+inline constexpr uint32_t kReduces = 1;          // has a computation
+inline constexpr uint32_t kPairs = 2;            // pairs of source and target say who takes part, not replica groups
+inline constexpr uint32_t kStartAndDone = 4;     // HLO has the opcodes <name>-start and <name>-done
+inline constexpr uint32_t kGlobalDeviceIds = 8;  // HLO lets its groups list global device ids
+inline constexpr uint32_t kEqualGroups = 16;     // its shapes follow from the number of members
+inline constexpr uint32_t kOnCpu = 32;           // lowered for XLA:CPU, to `target`
+inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all three targets
+}  // namespace op_trait
+
+struct CollectiveOpInfo {
+  CollectiveOp op;
+  const char* name;        // HLO's: "all-reduce", never with "-start"
+  const char* short_name;  // that the command line also accepts; "" for none
+  uint32_t traits;
+  // Targets of custom calls, "" for none. The first does the whole transfer; the other two are start and done of a
+  // transfer that overlaps with other work.
+  const char* target;
+  const char* start_target;
+  const char* done_target;
+
+  constexpr bool Has(uint32_t trait) const { return (traits & trait) != 0; }
+};
+
+// In the order of CollectiveOp.
+inline constexpr CollectiveOpInfo kCollectiveOps[] = {
+    {CollectiveOp::kAllReduce, "all-reduce", "",
+     op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
+     "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"},
+    {CollectiveOp::kCollectivePermute, "collective-permute", "permute",
+     op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu, "xla_shmem.collective_permute",
+     "xla_shmem.permute_start", "xla_shmem.permute_done"},
+    {CollectiveOp::kAllGather, "all-gather", "",
+     op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu,
+     "xla_shmem.all_gather", "", ""},
+    {CollectiveOp::kReduceScatter, "reduce-scatter", "",
+     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu,
+     "xla_shmem.reduce_scatter", "", ""},
+    {CollectiveOp::kAllToAll, "all-to-all", "", op_trait::kEqualGroups | op_trait::kOnCpu, "xla_shmem.all_to_all", "",
+     ""},
+    {CollectiveOp::kCollectiveBroadcast, "collective-broadcast", "broadcast", op_trait::kOnCpu,
+     "xla_shmem.collective_broadcast", "", ""},
+    {CollectiveOp::kRaggedAllToAll, "ragged-all-to-all", "", 0, "", "", ""},
+};
+
+constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) { return kCollectiveOps[static_cast<size_t>(op)]; }
+
+constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }
+// By HLO's name.
+std::optional<CollectiveOp> OpNamed(std::string_view name);
+constexpr bool IsReducing(CollectiveOp op) { return InfoOf(op).Has(op_trait::kReduces); }
+constexpr bool UsesPairs(CollectiveOp op) { return InfoOf(op).Has(op_trait::kPairs); }
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_TYPES_COLLECTIVE_OP_H_
