@@ -68,8 +68,8 @@ fuzz: install
 # Tables of transport and pass speed; see docs/performance.md. BENCH_VS=stock,mpi compares with MPI too (docs/bench.md).
 BENCH_VS ?= stock
 bench: install
-	for p in 2 4; do $(BIN)/xla-shmem bench -p $$p -b 4K -e 64M -f 4 --op all --vs $(BENCH_VS) \
-	  --json out/bench/$$p-processes.json --png out/bench/$$p-processes.png || exit 1; done
+	for p in 2 4; do $(BIN)/xla-shmem bench -n $$p -b 4K -e 64M -f 4 --op all --vs $(BENCH_VS) \
+	  --output out/bench/$$p-processes.json --png out/bench/$$p-processes.png || exit 1; done
 	$(BIN)/python benchmarks/pass_benchmark.py
 	$(BIN)/python benchmarks/compile_benchmark.py
 

@@ -64,7 +64,7 @@ def ranks_of(out: Path) -> list[int]:
         with contextlib.suppress(OSError):
             arguments = line.read_bytes().split(b"\0")
             trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # the launcher has that
-            if trainer and any(argument.startswith(f"--out={out}".encode()) for argument in arguments):
+            if trainer and any(argument.startswith(f"--output={out}".encode()) for argument in arguments):
                 found.append(int(line.parent.name))
     return found
 

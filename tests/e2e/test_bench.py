@@ -81,8 +81,8 @@ def _measured(plan: Plan) -> list[Row]:
 def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     report, picture = tmp_path / "bench.json", tmp_path / "bench.png"
     before = shm_names()
-    files = ("--json", str(report), "--png", str(picture))
-    run = _bench(tmp_path, "--op", "all", *_SIZES, "--rounds", "1", "-n", "3", *files)
+    files = ("--output", str(report), "--png", str(picture))
+    run = _bench(tmp_path, "--op", "all", *_SIZES, "--rounds", "1", "--iterations", "3", *files)
     out, err = run.process.communicate(timeout=150)
     assert run.process.returncode == 0, f"{out}\n{err}"
     rows = json.loads(report.read_text())["rows"]
@@ -108,7 +108,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
 )
 def test_results_are_right_in_other_forms(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     _clean_environment(monkeypatch)
-    small = Plan(**{**vars(plan), "min_bytes": 64, "max_bytes": 1 << 20, "factor": 128, "rounds": 1, "iters": 3})
+    small = Plan(**{**vars(plan), "min_bytes": 64, "max_bytes": 1 << 20, "factor": 128, "rounds": 1, "iterations": 3})
     rows = _measured(small)
     assert {row.cell.op for row in rows if row.times["shmem"].us} == set(plan.ops)
     assert total_wrong(rows) == 0
@@ -128,7 +128,7 @@ def test_wrong_results_are_counted_and_the_exit_code_is_1(monkeypatch: pytest.Mo
         "4K",
         "--rounds",
         "1",
-        "-n",
+        "--iterations",
         "3",
         "--vs",
         "none",
@@ -143,7 +143,7 @@ def test_wrong_results_are_counted_and_the_exit_code_is_1(monkeypatch: pytest.Mo
 def test_ctrl_c_leaves_nothing_and_keeps_what_was_measured(tmp_path: Path) -> None:
     report = tmp_path / "bench.json"
     before = shm_names()
-    run = _bench(tmp_path, "--op", "permute", "--rounds", "50", "--json", str(report))
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "50", "--output", str(report))
     run.wait_for_first_row()
     run.process.send_signal(signal.SIGINT)
     _, err = run.process.communicate(timeout=60)

@@ -37,7 +37,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare")
     before = shm_names()
     environ = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # eight compilations take a third
-    ended = subprocess.run([*COMPARE, f"--out={out}"], env=environ, capture_output=True, text=True, timeout=800)
+    ended = subprocess.run([*COMPARE, f"--output={out}"], env=environ, capture_output=True, text=True, timeout=800)
     assert ended.returncode == 0, ended.stderr
     assert "default ring" in ended.stdout
     assert shm_names() <= before
@@ -92,7 +92,7 @@ def test_every_interval_holds_its_median(compared: Path) -> None:
 
 def test_ctrl_c_does_not_wait_for_ranks_that_compile(tmp_path: Path) -> None:
     before = shm_names()
-    with subprocess.Popen([*COMPARE, f"--out={tmp_path}"], stderr=subprocess.PIPE, text=True) as command:
+    with subprocess.Popen([*COMPARE, f"--output={tmp_path}"], stderr=subprocess.PIPE, text=True) as command:
         try:
             give_up = time.monotonic() + 120
             while not ranks_of(tmp_path) and time.monotonic() < give_up:

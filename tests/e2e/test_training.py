@@ -56,7 +56,7 @@ def started(*arguments: str, flag: bool = True) -> Iterator[subprocess.Popen[str
 @contextlib.contextmanager
 def train(*arguments: str, out: Path, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
     """A job that starts its ranks itself; none of them outlives a test that fails."""
-    with started("train", *arguments, f"--out={out}", flag=flag) as job:
+    with started("train", *arguments, f"--output={out}", flag=flag) as job:
         try:
             yield job
         finally:
@@ -78,7 +78,7 @@ def wait_for_step(job: subprocess.Popen[str], out: Path, step: int) -> None:
 def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[StepRecord]:
     """The log of a job whose ranks another launcher has started."""
     out = tmp_path_factory.mktemp("uninterrupted")
-    with started("launch", "-n", "2", "--", *XLA_SHMEM, "train", *JOB, f"--out={out}") as job:
+    with started("launch", "-n", "2", "--", *XLA_SHMEM, "train", *JOB, f"--output={out}") as job:
         output, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 0, errors
     assert (out / "train.png").read_bytes().startswith(b"\x89PNG")
@@ -99,7 +99,7 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
         _, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 1
     assert "the job ended with exit code 137 after" in errors
-    assert newest_checkpoint(TrainConfig(out=str(tmp_path))) in (3, 6, 9)
+    assert newest_checkpoint(TrainConfig(output=str(tmp_path))) in (3, 6, 9)
 
     with train(*JOB, out=tmp_path) as job:
         _, errors = job.communicate(timeout=WAIT_S)
@@ -128,7 +128,7 @@ def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_pat
 
 
 def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
-    with started("launch", "-n", "1", "--", *XLA_SHMEM, "train", *SMALL, "--context=2", f"--out={tmp_path}") as job:
+    with started("launch", "-n", "1", "--", *XLA_SHMEM, "train", *SMALL, "--context=2", f"--output={tmp_path}") as job:
         _, errors = job.communicate(timeout=WAIT_S)
     assert job.returncode == 1
     assert "context 2 x tensor 1 needs 2 devices, this job has 1; start 2 ranks or choose" in errors

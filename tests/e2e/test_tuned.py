@@ -90,8 +90,8 @@ def test_what_tune_measures_is_a_table_that_jobs_take_and_verify_holds_against(
     path, found = tmp_path / "tuning.json", tmp_path / "verify.json"
     before = shm_names()
     cells = ("--op", "all-reduce", "--op", "all-gather", "--op", "broadcast", "-e", "512", "-f", "64")
-    brief = ("-b", "8", "--rounds", "2", "-n", "20", "-o", str(path))
-    measured = CliRunner().invoke(main, ["tune", *cells, *brief])
+    brief = ("-b", "8", "--rounds", "2", "--iterations", "20")
+    measured = CliRunner().invoke(main, ["tune", "--output", str(path), *cells, *brief])
     assert measured.exit_code == 0, measured.output
     assert not path.with_name("tuning.json.partial").exists()
     rows = {(one.op, one.bytes): one for one in table.load(path).rows}
@@ -100,7 +100,9 @@ def test_what_tune_measures_is_a_table_that_jobs_take_and_verify_holds_against(
     assert rows["all-reduce", 512].default is not None
     assert {(one.dtype, one.group, one.nvshmem.programs) for one in rows.values()} == {("f32", 2, 4)}
 
-    verified = CliRunner().invoke(main, ["tune", "--verify", "--json", str(found), *cells, *brief])
+    verified = CliRunner().invoke(
+        main, ["tune", "--verify", "--tuning", str(path), "--output", str(found), *cells, *brief]
+    )
     assert verified.exit_code in (0, 1), verified.output
     lines = json.loads(found.read_text())["rows"]
     assert [(line["op"], line["bytes"]) for line in lines] == [

@@ -21,7 +21,7 @@ from xla_shmem.cli.main import main
         (["--op", "reduce"], "'reduce' is not one of"),
         (["--dtype", "f8"], "'f8' is not one of"),
         (["--vs", "gloo"], "'gloo' is not one of stock, mpi"),
-        (["-p", "4", "--groups", "3"], "--groups 3 does not divide 4 PEs"),
+        (["-n", "4", "--groups", "3"], "--groups 3 does not divide 4 PEs"),
         (["--op", "all", "--in-place"], "all-gather cannot run in place"),
     ],
 )

@@ -95,15 +95,15 @@ def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"processes": 1}, "nobody to talk to"),
+        ({"processes": 1}, "no other to send to"),
         ({"group": 3}, "--groups 3 does not divide 2 PEs"),
-        ({"min_bytes": 16, "max_bytes": 8}, "--minbytes 16 is more than --maxbytes 8"),
+        ({"min_bytes": 16, "max_bytes": 8}, "--min-bytes 16 is more than --max-bytes 8"),
         ({"misalign": 3}, "--misalign 3 is not a multiple of the 4 bytes of f32"),
-        ({"bind": True, "processes": 10_000}, "--bind: 10000 processes cannot have processors of their own"),
+        ({"bind": True, "processes": 10_000}, "--bind: 10000 ranks cannot have processors of their own"),
         ({"rivals": ("mpi",), "devices_per_process": 2}, "one device per process"),
         ({"ops": ("reduce-scatter",), "reduction": "max"}, "no reduce-scatter with --reduction max, only sum"),
         ({"ops": ("all-gather",), "in_place": True}, "all-gather cannot run in place"),
-        ({"min_bytes": 1, "max_bytes": 3}, "no size from --minbytes 1 to --maxbytes 3"),
+        ({"min_bytes": 1, "max_bytes": 3}, "no size from --min-bytes 1 to --max-bytes 3"),
     ],
 )
 def test_a_plan_that_cannot_be_run_is_refused_in_a_sentence(wrong: dict[str, object], words: str) -> None:

@@ -78,7 +78,7 @@ def test_wrong_elements_of_all_variants_are_added_up() -> None:
 def test_the_report_holds_machine_and_every_time(tmp_path: Path) -> None:
     file = tmp_path / "new" / "bench.json"
     rows = [_row(shmem=_times(1000.0, 2000.0), mpi=Times(reason="no")), _row(count=2, shmem=_times(3.0))]
-    results.save_json(file, describe_machine(), rows)
+    results.save_json(file, results.report(describe_machine(), rows))
     report = json.loads(file.read_text())
     assert {"date", "cpu", "cores", "kernel", "load", "versions", "rows"} <= set(report)
     large, small = report["rows"]

@@ -20,7 +20,14 @@ from xla_shmem.train.checkpoints import Checkpoints
 
 
 def job(folder: Path, **fields: Any) -> TrainConfig:
-    defaults = {"preset": "tiny", "context": 1, "steps": 7, "checkpoint_every": 3, "resume": True, "out": str(folder)}
+    defaults = {
+        "preset": "tiny",
+        "context": 1,
+        "steps": 7,
+        "checkpoint_every": 3,
+        "resume": True,
+        "output": str(folder),
+    }
     return TrainConfig(**defaults | fields)
 
 

@@ -160,11 +160,11 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
         (["--tensor", "4"], "kv-heads 2 does not divide over tensor 4"),
         (["--attention", "gather"], "attention is gather"),
         (["--steps", "4"], "choose at least 5"),
-        (["--repeats", "0"], "0 is not in the range"),
+        (["--rounds", "0"], "0 is not in the range"),
     ],
 )
 def test_what_cannot_be_compared_gets_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["compare", "--out", str(tmp_path), *options])
+    result = CliRunner().invoke(main, ["compare", "--output", str(tmp_path), *options])
     assert result.exit_code == 2
     assert words in result.stderr
     assert list(tmp_path.iterdir()) == []

@@ -79,11 +79,11 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
         (["--sequence", "1000", "--context", "3"], "1000"),
         (["--context", "1"], "at least 2 ranks"),
         (["--steps", "2"], "steps"),
-        (["--repeats", "0"], "repeats is 0"),
+        (["--rounds", "0"], "0 is not in the range"),
     ],
 )
 def test_options_that_cannot_work_get_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["demo", "--out", str(tmp_path), *options])
+    result = CliRunner().invoke(main, ["demo", "--output", str(tmp_path), *options])
     assert result.exit_code in (1, 2)
     assert words in result.stderr
     assert "Traceback" not in result.output

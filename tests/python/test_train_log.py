@@ -108,11 +108,11 @@ def test_flops_are_those_of_a_count_by_hand() -> None:
 
 
 def test_a_folder_with_checkpoints_is_for_resuming(tmp_path: Path) -> None:
-    new = TrainConfig(out=str(tmp_path), checkpoint_every=5)
+    new = TrainConfig(output=str(tmp_path), checkpoint_every=5)
     check_folder(new)
     for name in ("5", "10", "15.orbax-checkpoint-tmp-3"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert newest_checkpoint(new) == 10
     with pytest.raises(ConfigError, match="holds a checkpoint after 10 steps; --resume goes on from there"):
         check_folder(new)
-    check_folder(TrainConfig(out=str(tmp_path), checkpoint_every=5, resume=True))
+    check_folder(TrainConfig(output=str(tmp_path), checkpoint_every=5, resume=True))

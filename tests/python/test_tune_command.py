@@ -29,12 +29,12 @@ def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["-p", "1"], "one PE has nobody to talk to"),
-        (["-p", "4", "--groups", "3"], "--groups 3: '3' does not divide 4 PEs"),
-        (["-p", "4", "--groups", "2,two"], "'two' does not divide 4 PEs"),
+        (["-n", "1"], "one PE has no other to send to"),
+        (["-n", "4", "--groups", "3"], "--groups 3: '3' does not divide 4 PEs"),
+        (["-n", "4", "--groups", "2,two"], "'two' does not divide 4 PEs"),
         (["--op", "reduce"], "'reduce' is not one of"),
         (["-d", "f8"], "'f8' is not one of"),
-        (["-b", "1K", "-e", "8"], "--minbytes 1024 is more than --maxbytes 8"),
+        (["-b", "1K", "-e", "8"], "--min-bytes 1024 is more than --max-bytes 8"),
         (["--show", "--verify"], "give one of them"),
         (["--show"], "there is no such file; `xla-shmem tune` makes one."),
         (["--verify"], "there is no such file; `xla-shmem tune` makes one."),
@@ -96,7 +96,7 @@ def test_crossovers_are_where_the_pass_changes_its_mind() -> None:
 def test_show_prints_what_the_table_decides_also_of_another_machine(tmp_path: Path) -> None:
     path = written(tmp_path / "t.json", row("all-gather", 64, 1.0, 9.0), row("all-gather", 1 << 20, 9.0, 1.0))
     path.write_text(path.read_text().replace('"processors": "', '"processors": "9'))
-    result = CliRunner().invoke(main, ["tune", "--show", "-o", str(path)])
+    result = CliRunner().invoke(main, ["tune", "--show", "--tuning", str(path)])
     assert result.exit_code == 0, result.output
     (line,) = [line for line in result.stdout.splitlines() if not line.startswith("#")]
     assert " ".join(line.split()) == (
@@ -167,7 +167,7 @@ class _Measured:
 
 
 def _tune(path: Path) -> Any:
-    return CliRunner().invoke(main, ["tune", "-o", str(path)])
+    return CliRunner().invoke(main, ["tune", "--output", str(path)])
 
 
 def test_a_whole_run_is_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_whole_run_is_a_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     assert "NVSHMEM from 64 B; measured up to 64 B" in result.stdout
     assert f"# written; to use it: XLA_SHMEM_PROFILE=tuned XLA_SHMEM_TUNING={path}" in result.stdout
     assert [file.name for file in tmp_path.glob("tuning*")] == ["tuning.json"]
-    assert CliRunner().invoke(main, ["tune", "--show", "-o", str(path)]).exit_code == 0
+    assert CliRunner().invoke(main, ["tune", "--show", "--tuning", str(path)]).exit_code == 0
 
 
 @pytest.mark.parametrize(("end", "code"), [(KeyboardInterrupt, 130), (jobs.JobFailed, 1)])
@@ -191,7 +191,7 @@ def test_a_run_that_ends_early_keeps_its_lines_beside_the_old_table(
     _Measured(monkeypatch, end=end)
     assert _tune(path).exit_code == code
     assert path.read_text() == old
-    partial = CliRunner().invoke(main, ["tune", "--show", "-o", f"{path}.partial"])
+    partial = CliRunner().invoke(main, ["tune", "--show", "--tuning", f"{path}.partial"])
     assert partial.exit_code == 2
     assert "holds only what was measured until `xla-shmem tune` was stopped" in partial.stderr
     assert '"collective-permute"' in Path(f"{path}.partial").read_text()

@@ -47,7 +47,7 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
     for variant in running:
         if plan.check:
             row.times[variant].wrong = _wrong(jobs[variant], variant)
-        row.times[variant].turns = plan.iters or _turns(jobs[variant], variant)
+        row.times[variant].turns = plan.iterations or _turns(jobs[variant], variant)
     for number in range(plan.rounds):
         # Whoever is always second finds the caches as the same other has left them.
         for variant in running if number % 2 == 0 else reversed(running):

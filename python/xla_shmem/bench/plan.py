@@ -113,7 +113,7 @@ class Plan:
     dtype: str = "f32"
     reduction: str = "sum"
     warmup: int = 5
-    iters: int | None = None
+    iterations: int | None = None
     rounds: int = 9
     check: bool = True
     rivals: tuple[str, ...] = ("stock",)
@@ -149,17 +149,19 @@ class Plan:
         """
         width = DTYPES[self.dtype][1]
         if self.pes < 2:
-            raise BenchError("one PE has nobody to talk to; give at least --processes 2 or --devices-per-process 2.")
+            raise BenchError("one PE has no other to send to; give at least --num-ranks 2 or --devices-per-process 2.")
         if self.group_size < 2 or self.pes % self.group_size:
             raise BenchError(f"--groups {self.group} does not divide {self.pes} PEs into groups of at least 2.")
         if self.min_bytes > self.max_bytes:
-            raise BenchError(f"--minbytes {self.min_bytes} is more than --maxbytes {self.max_bytes}.")
+            raise BenchError(f"--min-bytes {self.min_bytes} is more than --max-bytes {self.max_bytes}.")
         if self.misalign % width:
             raise BenchError(f"--misalign {self.misalign} is not a multiple of the {width} bytes of {self.dtype}.")
         if "mpi" in self.rivals and self.devices_per_process > 1:
             raise BenchError("JAX's MPI collectives need one device per process: leave --devices-per-process at 1.")
         if self.bind and self.processes > (processors := len(os.sched_getaffinity(0))):
-            raise BenchError(f"--bind: {self.processes} processes cannot have processors of their own: {processors}.")
+            raise BenchError(
+                f"--bind: {self.processes} ranks cannot have processors of their own: there are {processors}."
+            )
         for op in self.ops:
             if self.reduction not in REDUCTIONS.get(op, (self.reduction,)):
                 raise BenchError(f"JAX has no {op} with --reduction {self.reduction}, only {REDUCTIONS[op][0]}.")
@@ -167,7 +169,7 @@ class Plan:
                 raise BenchError(f"{op} cannot run in place: its result has another shape than its operand.")
         if not list(self.cells()):
             raise BenchError(
-                f"no size from --minbytes {self.min_bytes} to --maxbytes {self.max_bytes} holds an element of "
+                f"no size from --min-bytes {self.min_bytes} to --max-bytes {self.max_bytes} holds an element of "
                 f"{self.dtype} for each of {self.group_size} PEs."
             )
 

@@ -125,7 +125,12 @@ def total_wrong(rows: Sequence[Row]) -> int:
     return sum(times.wrong or 0 for row in rows for times in row.times.values())
 
 
-def save_json(path: Path, header: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Writes the report: the header's entries and all rows."""
+def report(header: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
+    """Returns the report: the header's entries and all rows."""
+    return {**header, "rows": [row.as_json() for row in rows]}
+
+
+def save_json(path: Path, found: dict[str, Any]) -> None:
+    """Writes a report, and makes its folder if that is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**header, "rows": [row.as_json() for row in rows]}, indent=1) + "\n")
+    path.write_text(json.dumps(found, indent=1) + "\n")

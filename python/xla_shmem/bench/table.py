@@ -37,11 +37,11 @@ def _line(cells: Mapping[str, str]) -> str:
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
     """The lines above the first row."""
-    iters = plan.iters or "as many as take 200 ms"
+    iterations = plan.iterations or "as many as take 200 ms"
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
-        f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iters}",
+        f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iterations}",
         "times per collective, each program's mean at its slowest rank; speed-up: median over SHMEM's median; "
         "limit: share of the memcpy limit",
         "reached, single-copy / through slots; call: what XLA takes for an FFI call that does nothing",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from xla_shmem.cli.former_names import former_option
+from xla_shmem.cli.job_options import Command, ending_on_signals, rounds_option
 from xla_shmem.compare import report as compare_report
 from xla_shmem.compare.plan import plan, read_list
 from xla_shmem.compare.results import RING_TURN, TURN, Row, save_json
@@ -25,57 +27,66 @@ from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.step_log import read_records
 from xla_shmem.train.step_times import MEASURED
 
-#: Options of `xla-shmem train` that are lists here, or make no sense.
-_LEFT_OUT = ("sequence", "context", "tensor", "out", "checkpoint_every", "checkpoints_kept", "resume")
+#: Fields of a job that are lists here, or that every run sets itself.
+_LEFT_OUT = ("sequence", "context", "tensor", "output", "checkpoint_every", "checkpoints_kept", "resume")
 
 #: Up to the last measured step.
 _STEPS = 21
 
-#: Exit code after Ctrl-C: 128 plus SIGINT.
-_INTERRUPTED = 130
+
+def _list_option(*names: str, default: str, words: str) -> Callable[[Command], Command]:
+    return click.option(*names, default=default, show_default=True, metavar="LIST", help=f"{words}, a list.")
 
 
 @click.command("compare")
 @config_options(leave_out=_LEFT_OUT)
-@click.option("--sequence", "--seq", "sequences", default="1024,2048,4096", show_default=True, help="Tokens, a list.")
-@click.option("--context", "contexts", default="2,4", show_default=True, help="Degrees of context parallelism, a list.")
-@click.option("--tensor", "tensors", default="1", show_default=True, help="Degrees of tensor parallelism, a list.")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Turns of every variant.")
+@former_option("--warmup", now="--warmup-steps")
+@_list_option("--sequence", "--seq", "sequences", default="1024,2048,4096", words="Tokens in a sequence")
+@_list_option("--context", "contexts", default="2,4", words="Devices along the mesh axis that splits the sequence")
+@_list_option(
+    "--tensor", "tensors", default="1", words="Devices along the mesh axis that splits heads and hidden features"
+)
+@rounds_option(1)
+@former_option("--repeats", now="--rounds")
 @click.option(
     "--ring-steps",
     type=click.IntRange(min=1),
+    metavar="N",
     default=40,
     show_default=True,
-    help="Steps of each kind, with the ring's transfers and without, that count in a turn.",
+    help="Steps of a round that are measured with the ring's transfers, and as many without.",
 )
 @click.option(
-    "--out",
+    "--output",
     type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
     default=Path("out/compare"),
     show_default=True,
-    help="Folder for everything measured (compare.json), the picture (compare.png), and every run's log.",
+    help="Where to write: everything measured (compare.json), the picture (compare.png), and each run's log.",
 )
+@former_option("--out", now="--output")
 def compare_command(
     config: Path | None,
     sequences: str,
     contexts: str,
     tensors: str,
-    repeats: int,
+    rounds: int,
     ring_steps: int,
-    out: Path,
+    output: Path,
     **options: Any,
 ) -> None:
     """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
 
-    Prints the columns of Table 2 of NVIDIA's write-up, and what the ring adds to a step: a step that sends less one
-    whose ring sends nothing, right before or after; and how much of that the transfers are, and how much that a rank
-    waits for a slower one. The variants take turns, on CPU processes of this machine.
-    Losses of both backends have to agree; the exit code is 1 if they do not.
+    Prints the columns of Table 2 of NVIDIA's post, and the time that the ring adds to a step: a step that sends,
+    less a neighbouring step whose ring sends nothing. That time is split into transfers and waiting for slower ranks.
+    The variants take turns, on CPU processes of this machine.
+
+    The exit code is 1 if the losses of the two backends do not agree.
 
     \b
     Examples:
       xla-shmem compare --preset tiny --seq 1024,4096 --context 2,4
-      xla-shmem compare --context 2 --tensor 1,2 --repeats 5
+      xla-shmem compare --context 2 --tensor 1,2 --rounds 5
     """
     job = from_options(config, options, defaults={"steps": _STEPS, "context": 2})
     try:
@@ -84,24 +95,21 @@ def compare_command(
         jobs = plan(job, lengths, rings, read_list("tensor", tensors))
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        rows = _run(jobs, out.resolve(), repeats, ring_steps)
-    except RunError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        click.echo(f"\nStopped; all ranks have ended. What was measured until then is under {out}.", err=True)
-        raise SystemExit(_INTERRUPTED) from None
+    with ending_on_signals(lambda: f"Measurements so far are under {output}."):
+        try:
+            rows = _run(jobs, output.resolve(), rounds, ring_steps)
+        except RunError as error:
+            raise click.ClickException(str(error)) from None
     if problems := [problem for row in rows if (problem := row.problem()) is not None]:
         raise click.ClickException("\n".join(problems))
 
 
-def _run(jobs: list[TrainConfig], out: Path, repeats: int, ring_steps: int) -> list[Row]:
-    """Runs all jobs; prints and saves what was measured, also when somebody has seen enough."""
+def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int) -> list[Row]:
+    """Runs all jobs; prints and saves the measurements, also those before Ctrl-C."""
     console = report_console()
     machine = describe_machine()
     where = f"{machine['cores']} cores, {machine['cpu']}"
-    what = f"{jobs[0].preset}, {repeats} turn{'s' if repeats > 1 else ''} of each variant"
+    what = f"{jobs[0].preset}, {rounds} turn{'s' if rounds > 1 else ''} of each variant"
     console.print(f"{what}, on {where}, load {machine['load'][0]:.1f}.")
     rows: list[Row] = []
     try:
@@ -109,7 +117,7 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int, ring_steps: int) -> l
             for job in jobs:
                 name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
                 folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
-                rows.append(_row(job, folder, repeats, ring_steps, progress, name))
+                rows.append(_row(job, folder, rounds, ring_steps, progress, name))
     finally:
         if rows:
             header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
@@ -119,22 +127,22 @@ def _run(jobs: list[TrainConfig], out: Path, repeats: int, ring_steps: int) -> l
             console.print(compare_report.ring_table(rows))
             if max(row.config.devices for row in rows) > machine["cores"]:
                 console.print(
-                    "More ranks than cores: what of it the transfers are cannot be told well (docs/training.md)."
+                    "More ranks than cores: the split into transfers and waiting is uncertain (docs/training.md)."
                 )
             console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
             console.print(f"Under {out}: compare.json, compare.png, and a folder for each run.", soft_wrap=True)
     return rows
 
 
-def _row(job: TrainConfig, folder: Path, repeats: int, ring_steps: int, progress: JobProgress, name: str) -> Row:
+def _row(job: TrainConfig, folder: Path, rounds: int, ring_steps: int, progress: JobProgress, name: str) -> Row:
     """Runs one job in all variants."""
-    runs = run_in_turns(job, folder, TURN, repeats, progress, name)
+    runs = run_in_turns(job, folder, TURN, rounds, progress, name)
     longer = dataclasses.replace(job, steps=MEASURED[0] + ring_steps)
-    taken_apart = run_in_turns(longer, folder, RING_TURN, repeats, progress, name)
+    taken_apart = run_in_turns(longer, folder, RING_TURN, rounds, progress, name)
     twins = {
         ring: {
             variant: [
-                read_records(run_folder(folder, variant, repeat) / ring.log_name) for repeat in range(1, repeats + 1)
+                read_records(run_folder(folder, variant, repeat) / ring.log_name) for repeat in range(1, rounds + 1)
             ]
             for variant in RING_TURN
         }

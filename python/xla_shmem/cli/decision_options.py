@@ -28,18 +28,18 @@ _OPTIONS = (
         metavar="K",
         default=1,
         show_default=True,
-        help="Consecutive devices of one process.",
+        help="Devices of each process, consecutive.",
     ),
     click.option(
         "--devices-per-host",
         type=click.IntRange(min=1),
         metavar="H",
-        help="Consecutive devices of one host.  [default: 8, in whole processes]",
+        help="Devices of each host, consecutive.  [default: 8, in whole processes]",
     ),
     click.option(
         "--nvlink-domain",
         metavar="D",
-        help="Consecutive devices of one NVLink domain.  [default: XLA_SHMEM_NVLINK_DOMAIN, or one host]",
+        help="Devices of each NVLink domain, consecutive.  [default: XLA_SHMEM_NVLINK_DOMAIN, or one host]",
     ),
     click.option(
         "--num-devices",

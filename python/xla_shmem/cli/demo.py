@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from xla_shmem.cli.former_names import former_option
+from xla_shmem.cli.job_options import ending_on_signals, rounds_option
 from xla_shmem.compare import demo_report
 from xla_shmem.compare.side_by_side import (
     LOSS_TOLERANCE,
@@ -27,37 +28,33 @@ from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.report import describe
 from xla_shmem.train.step_times import MEASURED
 
-#: Options of `xla-shmem train` that make no sense here: a run begins anew in a folder of its own.
-_LEFT_OUT = ("corpus", "token_dtype", "out", "checkpoint_every", "checkpoints_kept", "resume")
-
-#: Exit code after Ctrl-C: 128 plus SIGINT.
-_INTERRUPTED = 130
+#: Fields of a job that every run sets itself: it starts from nothing, in a folder of its own.
+_LEFT_OUT = ("corpus", "token_dtype", "output", "checkpoint_every", "checkpoints_kept", "resume")
 
 
 class DemoError(Exception):
-    """The demo did not show what it is there to show; the message says why."""
+    """The two runs do not make a comparison; the message says why."""
 
 
-def run_demo(config: TrainConfig, out: Path, repeats: int = 1) -> None:
+def run_demo(config: TrainConfig, out: Path, rounds: int = 1) -> None:
     """Runs the job on both transports in turn, prints the comparison and saves it under `out`.
 
     Args:
       config: the job.
       out: folder for logs, dumps and `demo.png`; created if missing.
-      repeats: how often each transport runs: SHMEM, stock, stock, SHMEM, …
+      rounds: runs of each transport: SHMEM, stock, stock, SHMEM, …
 
     Raises:
-      DemoError: options that make no comparison, a missing package, a run that failed, losses that disagree, or no
-        collective that was moved to SHMEM.
+      DemoError: an unsuitable option, a missing package, a failed run, losses that disagree, or no collective on SHMEM.
     """
-    _check(config, repeats)
+    _check(config)
     out = out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False)
     console.print(f"Training on Python's standard library for {config.steps} steps: {describe(config)}.")
     try:
         with JobProgress(console) as progress:
-            runs = run_in_turns(config, out, (Variant.SHMEM, Variant.STOCK), repeats, progress)
+            runs = run_in_turns(config, out, (Variant.SHMEM, Variant.STOCK), rounds, progress)
         reports = assignments(run_folder(out, Variant.SHMEM, 1))
     except RunError as error:
         raise DemoError(str(error)) from None
@@ -75,11 +72,9 @@ def run_demo(config: TrainConfig, out: Path, repeats: int = 1) -> None:
         raise DemoError(problem)
 
 
-def _check(config: TrainConfig, repeats: int) -> None:
-    if repeats < 1:
-        raise DemoError(f"repeats is {repeats}; it must be at least 1.")
+def _check(config: TrainConfig) -> None:
     if config.devices < 2:
-        raise DemoError("One rank has nobody to talk to; choose a mesh (--context, --data, …) of at least 2 ranks.")
+        raise DemoError("One rank has no other to send to; choose a mesh (--context, --data, …) of at least 2 ranks.")
     first = MEASURED[0]
     if config.steps < first + 2:
         raise DemoError(f"Step times are taken from step {first} on; choose at least {first + 2} steps.")
@@ -91,31 +86,27 @@ def _check(config: TrainConfig, repeats: int) -> None:
 
 @click.command("demo")
 @config_options(leave_out=_LEFT_OUT)
-@click.option("--repeats", default=1, show_default=True, help="Runs on each transport, in turn.")
+@former_option("--warmup", now="--warmup-steps")
+@rounds_option(1)
+@former_option("--repeats", now="--rounds")
 @click.option(
-    "--out",
+    "--output",
     type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
     default=Path("out/demo"),
     show_default=True,
-    help="Folder for logs, compiled modules and the picture.",
+    help="Where to write: logs, compiled modules and the picture.",
 )
-def demo_command(config: Path | None, repeats: int, out: Path, **options: Any) -> None:
+@former_option("--out", now="--output")
+def demo_command(config: Path | None, rounds: int, output: Path, **options: Any) -> None:
     """Train a small Llama with SHMEM collectives and with stock ones, and compare.
 
-    A byte-level decoder learns the sources of Python's standard library, its sequence spread over 4 local
-    processes by ring attention. Prints what was decided about each collective, both loss curves and the step
-    times.
+    A byte-level decoder learns the sources of Python's standard library. Ring attention splits its sequence over 4
+    local processes. Prints the decision for each collective, both loss curves and the step times.
     """
     job = from_options(config, options)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        run_demo(job, out, repeats)
-    except DemoError as error:
-        raise click.ClickException(str(error)) from None
-    except KeyboardInterrupt:
-        click.echo(f"\nStopped; all ranks have ended. What they printed is under {out}.", err=True)
-        raise SystemExit(_INTERRUPTED) from None
-
-
-if __name__ == "__main__":
-    demo_command()
+    with ending_on_signals(lambda: f"Their output is under {output}."):
+        try:
+            run_demo(job, output, rounds)
+        except DemoError as error:
+            raise click.ClickException(str(error)) from None

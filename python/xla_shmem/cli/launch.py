@@ -6,18 +6,13 @@ import sys
 
 import click
 
+from xla_shmem.cli.job_options import bind_option, devices_option, num_ranks_option
 from xla_shmem.launch.launcher import GRACE, launch
 
 
 @click.command("launch", context_settings={"allow_interspersed_args": False})
-@click.option("-n", "--num-ranks", type=click.IntRange(min=1), required=True, help="Number of local processes.")
-@click.option(
-    "--devices-per-process",
-    type=click.IntRange(min=1),
-    metavar="K",
-    help="Devices of each rank: K CPU devices, or GPUs rank·K to rank·K+K-1.  [default: 1 GPU, or JAX's own "
-    "number of CPU devices]",
-)
+@num_ranks_option()
+@devices_option(": K CPU devices, or GPUs rank·K to rank·K+K-1.  [default: 1 GPU, or JAX's own number of CPU devices]")
 @click.option("--prefix/--no-prefix", default=True, show_default=True, help="Put '[rank] ' before each output line.")
 @click.option(
     "--grace",
@@ -27,12 +22,7 @@ from xla_shmem.launch.launcher import GRACE, launch
     metavar="SECONDS",
     help=f"Time between a signal to this process and SIGKILL to its ranks; at most {GRACE:g} after a rank has failed.",
 )
-@click.option(
-    "--bind/--no-bind",
-    default=False,
-    show_default=True,
-    help="Give each rank an equal share of the processors for its own.",
-)
+@bind_option(", an equal share.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def launch_command(
     num_ranks: int, devices_per_process: int | None, prefix: bool, grace: float, bind: bool, command: tuple[str, ...]
@@ -43,8 +33,8 @@ def launch_command(
     of them; set JAX_PLATFORMS=cpu to stay on the CPU. Ranks have no stdin.
 
     The first rank that fails stops the others: SIGTERM to their process groups, SIGKILL after 5 seconds. The
-    exit code is the failing rank's, or 128 plus the signal that killed it. Shared memory is unlinked in every
-    case.
+    exit code is that of the first rank that failed, or 128 plus the signal that killed it. The job's shared memory is
+    always unlinked.
 
     \b
     Examples:

@@ -29,8 +29,8 @@ from xla_shmem.train.throughput import step_flops
 
 #: Fields of a job that the time of a step does not depend on.
 _LEFT_OUT = (
-    "steps", "learning_rate", "warmup", "seed", "corpus", "token_dtype", "out", "checkpoint_every", "checkpoints_kept",
-    "resume",
+    "steps", "learning_rate", "warmup_steps", "seed", "corpus", "token_dtype", "output", "checkpoint_every",
+    "checkpoints_kept", "resume",
 )  # fmt: skip
 
 #: What a job is where nothing is said: the first row of docs/table2.md.

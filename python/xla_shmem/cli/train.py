@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
+from xla_shmem.cli.former_names import former_option
+from xla_shmem.cli.job_options import INTERRUPTED, ending_on_signals
 from xla_shmem.console import report_console
 from xla_shmem.launch.rank_environment import inside_a_job
 from xla_shmem.train import report as train_report
@@ -21,19 +22,16 @@ from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
-#: Exit code after Ctrl-C: 128 plus SIGINT.
-_INTERRUPTED = 130
-
 
 @click.command("train")
 @config_options()
+@former_option("--warmup", now="--warmup-steps")
+@former_option("--out", now="--output")
 def train_command(config: Path | None, **options: Any) -> None:
     """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
 
-    Inside a job (xla-shmem launch, srun, mpirun) this process is one of its ranks; otherwise it starts one process for
-    each device of the mesh on this machine. XLA_FLAGS decides as for any program what carries the collectives.
-
-    Keys of the file are the options' names. Log, checkpoints and picture are under --out.
+    Inside a job (xla-shmem launch, srun, mpirun) this process is one of its ranks. Otherwise it starts one process
+    for each device of the mesh on this machine. As for any program, XLA_FLAGS selects the collectives' backend.
 
     \b
     Examples:
@@ -60,20 +58,15 @@ def _launch(job: TrainConfig, console: Console) -> None:
 
     tokens = open_corpus(job.corpus, job.token_dtype, job.model().vocab)
     console.print(f"{train_report.describe(job)}; {tokens}.")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with JobProgress(console) as progress:
-            records = run_job(job, progress.follow("train", job.steps))
-    except KeyboardInterrupt:
-        _say_where_it_stopped(job)
+    with ending_on_signals(lambda: _kept(job)), JobProgress(console) as progress:
+        records = run_job(job, progress.follow("train", job.steps))
     _report(job, records, console)
 
 
-def _say_where_it_stopped(job: TrainConfig) -> None:
+def _kept(job: TrainConfig) -> str:
     newest = newest_checkpoint(job)
     where = "no checkpoint" if newest is None else f"a checkpoint after {newest} of {job.steps} steps; --resume goes on"
-    click.echo(f"\nStopped; all ranks have ended. {job.out} holds {where}.", err=True)
-    raise SystemExit(_INTERRUPTED)
+    return f"{job.output} holds {where}."
 
 
 def _be_a_rank(job: TrainConfig, console: Console) -> None:
@@ -83,7 +76,7 @@ def _be_a_rank(job: TrainConfig, console: Console) -> None:
         follow = None
 
         def on_step(record: StepRecord) -> None:
-            nonlocal follow  # a bar only where there are records, which is rank 0
+            nonlocal follow  # only rank 0 has records, and so a progress bar
             follow = follow or progress.follow("train", job.steps)
             follow(record)
 
@@ -91,14 +84,14 @@ def _be_a_rank(job: TrainConfig, console: Console) -> None:
             run_rank(job, on_step)
         except Stopped as stopped:
             click.echo(f"\n{stopped}", err=True)
-            raise SystemExit(_INTERRUPTED) from None
+            raise SystemExit(INTERRUPTED) from None
     if follow is not None:
-        _report(job, read_records(Path(job.out) / LOG_NAME), console)
+        _report(job, read_records(Path(job.output) / LOG_NAME), console)
 
 
 def _report(job: TrainConfig, records: list[StepRecord], console: Console) -> None:
-    picture = Path(job.out) / "train.png"
+    picture = Path(job.output) / "train.png"
     train_report.save_picture(picture, job, records)
     for line in train_report.summary(job, records):
         console.print(line)
-    console.print(f"Log: {Path(job.out) / LOG_NAME}, picture: {picture}", soft_wrap=True)
+    console.print(f"Log: {Path(job.output) / LOG_NAME}, picture: {picture}", soft_wrap=True)

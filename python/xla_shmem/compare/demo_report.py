@@ -71,9 +71,9 @@ def speed_up_sentence(runs: Runs) -> str:
     ratio = step_times(runs[Variant.STOCK]).median / step_times(runs[Variant.SHMEM]).median
     single = speed_ups(runs)
     spread = (
-        f" ({min(single):.2f}x to {max(single):.2f}x in {len(single)} alternating repeats)"
+        f" ({min(single):.2f}x to {max(single):.2f}x in {len(single)} alternating rounds)"
         if len(single) > 1
-        else " (one run each; against noise, --repeats alternates several)"
+        else " (one run each; against noise, --rounds alternates several)"
     )
     return f"Speed-up of the median step: {ratio:.2f}x{spread}."
 

@@ -54,7 +54,7 @@ def main(config: Path | None, **options: Any) -> None:
         job = from_options(config, options)
         tokens = start_rank(job)
         # Last the log of the job itself: who follows that one finds the others as long.
-        logs = {ring: StepLog(Path(job.out) / ring.log_name) for ring in reversed(Ring)}
+        logs = {ring: StepLog(Path(job.output) / ring.log_name) for ring in reversed(Ring)}
         for records in turns(job, tokens):
             if jax.process_index() == 0:
                 for ring, log in logs.items():

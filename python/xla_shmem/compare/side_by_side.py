@@ -42,10 +42,10 @@ def run_in_turns(
     for repeat in range(1, repeats + 1):
         for variant in variants if repeat % 2 else reversed(variants):
             title = variant.value if repeats == 1 else f"{variant.value} {repeat}"
-            job = dataclasses.replace(config, out=str(run_folder(out, variant, repeat)))
+            job = dataclasses.replace(config, output=str(run_folder(out, variant, repeat)))
             runs[variant].append(run_variant(variant, job, progress.follow(f"{name}{title}", config.steps)))
             if variant.flag:
-                _check_moved(assignments(Path(job.out)))
+                _check_moved(assignments(Path(job.output)))
     return runs
 
 

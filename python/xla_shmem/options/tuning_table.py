@@ -143,18 +143,28 @@ def default_path(environ: Mapping[str, str]) -> Path:
     return folder / "xla-shmem" / "tuning.json"
 
 
+def as_json(table: Table, *, complete: bool) -> str:
+    """Returns the text of the file.
+
+    Args:
+      table: what it holds.
+      complete: whether all was measured that was asked for; `load` refuses a table that is not complete.
+    """
+    document = {"format": FORMAT, "version": VERSION, "complete": complete, **dataclasses.asdict(table)}
+    return json.dumps(document, indent=1) + "\n"
+
+
 def save(path: Path, table: Table, *, complete: bool) -> None:
-    """Writes the file in one step, so that nobody reads half of it.
+    """Writes the file at once, so that no other process reads half of it.
 
     Args:
       path: of the file; its folder is created if missing.
       table: what to write.
-      complete: whether all was measured that was asked for; `load` refuses what is not complete.
+      complete: as for `as_json`.
     """
-    document = {"format": FORMAT, "version": VERSION, "complete": complete, **dataclasses.asdict(table)}
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    unfinished.write_text(json.dumps(document, indent=1) + "\n")
+    unfinished.write_text(as_json(table, complete=complete))
     unfinished.replace(path)
 
 

@@ -14,7 +14,10 @@ from xla_shmem.train.job_folder import checkpoint_folder
 _State = TypeVar("_State")
 
 #: Fields on which the values of a run depend, beside the model and the corpus.
-_SAME = ("batch", "sequence", "dtype", "fp8", "steps", "learning_rate", "warmup", "seed")
+_SAME = ("batch", "sequence", "dtype", "fp8", "steps", "learning_rate", "warmup_steps", "seed")
+
+#: Names that releases before 0.2 wrote.
+_FORMER_NAMES = {"warmup_steps": "warmup"}
 
 
 class Checkpoints:
@@ -55,11 +58,11 @@ class Checkpoints:
         """
         saved = self._manager.restore(self.newest, args=ocp.args.Composite(job=ocp.args.JsonRestore()))
         for name, value in self._facts.items():
-            before = saved.job.get(name)
+            before = saved.job.get(name, saved.job.get(_FORMER_NAMES.get(name)))
             if before != value:
                 raise ConfigError(
                     f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this one has {value}; "
-                    "going on exactly needs the same. Choose another --out to start anew."
+                    "going on exactly needs the same. Choose another --output to start anew."
                 )
         restored = self._manager.restore(self.newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)))
         state: _State = restored.state

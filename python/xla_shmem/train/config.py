@@ -61,7 +61,7 @@ class TrainConfig:
         "async",
         "sync",
     )
-    dtype: str = _field("f32", "Type of activations and matmuls; parameters are f32.", "f32", "bf16")
+    dtype: str = _field("f32", "Element type, of activations and matmuls; parameters are f32.", "f32", "bf16")
     fp8: bool = _field(False, "Matmuls in FP8 with delayed scaling: E4M3 forward, E5M2 backward.")
     remat: str = _field(
         "none", "What the backward pass computes again instead of keeping it.", "none", "full", "dots", "attention"
@@ -69,7 +69,7 @@ class TrainConfig:
 
     steps: int = _field(30, "Optimiser steps.")
     learning_rate: float = _field(2e-3, "Peak of the learning rate.")
-    warmup: int = _field(5, "Steps over which the learning rate rises to its peak.")
+    warmup_steps: int = _field(5, "Steps over which the learning rate rises to its peak.")
     seed: int = _field(0, "Seed of parameters and data order.")
 
     corpus: str = _field(
@@ -79,7 +79,7 @@ class TrainConfig:
     )
     token_dtype: str = _field("", "Element type of .bin token files.", "", *TOKEN_DTYPES)
 
-    out: str = _field("out/train", "Folder for log, checkpoints and picture.")
+    output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.")
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
     checkpoints_kept: int = _field(2, "Newest checkpoints that are kept.")
     resume: bool = _field(False, "Go on from the newest checkpoint in the folder, if there is one.")
@@ -89,7 +89,7 @@ class TrainConfig:
             choices = field.metadata["choices"]
             if choices and getattr(self, field.name) not in choices:
                 raise ConfigError(unknown(f"{flag(field.name)}", getattr(self, field.name), choices))
-        for name in ("batch", "sequence", "steps", "warmup", "checkpoints_kept"):
+        for name in ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
         for name in ("seed", "checkpoint_every"):

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import tomllib
 import types
 import typing
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.train.config import ConfigError, TrainConfig, unknown
+from xla_shmem.train.config import ConfigError, TrainConfig, flag, unknown
+
+#: Keys of releases before 0.2; each is read and its new name is printed on stderr.
+FORMER_KEYS = {"warmup": "warmup_steps", "out": "output"}
 
 _NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
@@ -39,6 +43,9 @@ def read_config_file(path: Path) -> dict[str, Any]:
     fields = {}
     for key, value in entries.items():
         name = key.replace("-", "_")
+        if name in FORMER_KEYS:
+            name = FORMER_KEYS[name]
+            print(f"config {path}: {key} is now {flag(name)}; this name goes in 0.3", file=sys.stderr)
         if name not in names:
             raise ConfigError(unknown(f"config {path}: a key", name, names))
         expected = field_type(name)

@@ -9,7 +9,7 @@ from xla_shmem.train.config import ConfigError, TrainConfig
 
 def checkpoint_folder(config: TrainConfig) -> Path:
     """Where a job's checkpoints are, each in a folder named by the steps behind it."""
-    return Path(config.out).resolve() / "checkpoints"
+    return Path(config.output).resolve() / "checkpoints"
 
 
 def newest_checkpoint(config: TrainConfig) -> int | None:
@@ -28,6 +28,6 @@ def check_folder(config: TrainConfig) -> None:
     newest = newest_checkpoint(config)
     if newest is not None and not config.resume:
         raise ConfigError(
-            f"out {config.out} holds a checkpoint after {newest} steps; --resume goes on from there, another --out "
-            "starts anew."
+            f"output {config.output} holds a checkpoint after {newest} steps; --resume goes on from there, another "
+            "--output starts anew."
         )

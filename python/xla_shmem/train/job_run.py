@@ -74,7 +74,7 @@ def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRe
     The job's folder also gets `hlo/` with rank 0's compiled training step. Ranks that are to stop while they compile
     are not waited for. Otherwise as `run_job`.
     """
-    folder = Path(config.out)
+    folder = Path(config.output)
     dump = folder / "hlo"
     shutil.rmtree(dump, ignore_errors=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
@@ -122,7 +122,7 @@ def run_job(
     Raises:
       RunError: a rank failed, or no step was finished for too long.
     """
-    folder = Path(config.out)
+    folder = Path(config.output)
     folder.mkdir(parents=True, exist_ok=True)
     log, output = folder / LOG_NAME, folder / "output.log"
     forget_records(log, newest_checkpoint(config) or 0)

@@ -43,10 +43,10 @@ def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
 def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
     """AdamW with gradients clipped to norm 1, linear warm-up and cosine decay over the job's steps."""
     schedule = optax.warmup_cosine_decay_schedule(
-        init_value=config.learning_rate / (config.warmup + 1),
+        init_value=config.learning_rate / (config.warmup_steps + 1),
         peak_value=config.learning_rate,
-        warmup_steps=config.warmup,
-        decay_steps=max(config.steps, config.warmup + 1),
+        warmup_steps=config.warmup_steps,
+        decay_steps=max(config.steps, config.warmup_steps + 1),
         end_value=config.learning_rate / 10,
     )
     return optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=0.1, mask=_decayed))

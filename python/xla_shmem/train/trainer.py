@@ -115,7 +115,7 @@ def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None
     Raises:
       ValueError, Stopped: as `train`.
     """
-    log = StepLog(Path(config.out) / LOG_NAME)
+    log = StepLog(Path(config.output) / LOG_NAME)
     for record in train(config, start_rank(config)):
         if jax.process_index() == 0:
             log.append(record)

@@ -1,0 +1,77 @@
+"""Options of every command that starts a job, and how such a command ends on Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+#: Exit code after Ctrl-C: 128 plus SIGINT.
+INTERRUPTED = 130
+
+
+def num_ranks_option(default: int | None = None) -> Callable[[Command], Command]:
+    """Number of ranks: `num_ranks`; required if there is no default."""
+    given: dict[str, Any] = {"required": True} if default is None else {"default": default, "show_default": True}
+    return click.option(
+        "-n",
+        "--num-ranks",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Ranks of the job, one local process each.",
+        **given,
+    )
+
+
+def devices_option(details: str, default: int | None = None) -> Callable[[Command], Command]:
+    """Devices of a rank: `devices_per_process`. `details` end the help's first sentence."""
+    return click.option(
+        "--devices-per-process",
+        type=click.IntRange(min=1),
+        metavar="K",
+        default=default,
+        show_default=default is not None,
+        help=f"Devices of each process{details}",
+    )
+
+
+def bind_option(details: str) -> Callable[[Command], Command]:
+    """Whether ranks have processors of their own: `bind`. `details` end the help's first sentence."""
+    return click.option(
+        "--bind/--no-bind",
+        default=False,
+        show_default=True,
+        help=f"Give each rank processors of its own{details}",
+    )
+
+
+def rounds_option(default: int, details: str = "") -> Callable[[Command], Command]:
+    """How often the variants take turns: `rounds`."""
+    return click.option(
+        "--rounds",
+        type=click.IntRange(min=1),
+        metavar="N",
+        default=default,
+        show_default=True,
+        help=f"Turns of each variant{details}.",
+    )
+
+
+@contextlib.contextmanager
+def ending_on_signals(kept: Callable[[], str]) -> Iterator[None]:
+    """Ends the command with exit code 130 if Ctrl-C or SIGTERM interrupts the body.
+
+    Args:
+      kept: returns a sentence about what the command leaves behind, "" for none.
+    """
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"\nStopped; all ranks have ended. {kept()}".rstrip(" "), err=True)
+        raise SystemExit(INTERRUPTED) from None

@@ -1,0 +1,104 @@
+"""Names of release 0.1: each does the same as its new name, and says that name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from xla_shmem.cli.main import main
+
+COMMANDS = ("bench", "tune", "train", "compare", "demo", "doctor", "assign")
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stops every command before it begins; holds what was parsed for it."""
+    found: dict[str, Any] = {}
+
+    def keep(self: click.Command, context: click.Context) -> None:
+        if not isinstance(self, click.Group):
+            found.clear()
+            found.update(context.params)
+
+    monkeypatch.setattr(click.Command, "invoke", keep)
+    return found
+
+
+FORMER = [
+    ("bench", ["-p", "4"], ["-n", "4"], "-p/--processes is now --num-ranks"),
+    ("bench", ["--processes", "4"], ["--num-ranks", "4"], "-p/--processes is now --num-ranks"),
+    ("bench", ["--iters", "7"], ["--iterations", "7"], "--iters is now --iterations"),
+    ("bench", ["--minbytes", "1K"], ["--min-bytes", "1K"], "--minbytes is now --min-bytes"),
+    ("bench", ["--maxbytes=1K"], ["--max-bytes=1K"], "--maxbytes is now --max-bytes"),
+    ("bench", ["--stepfactor", "3"], ["--step-factor", "3"], "--stepfactor is now --step-factor"),
+    ("bench", ["--json", "b.json"], ["--output", "b.json"], "--json FILE is now --output"),
+    ("tune", ["-p4"], ["-n4"], "-p/--processes is now --num-ranks"),
+    ("tune", ["--iters", "7"], ["--iterations", "7"], "--iters is now --iterations"),
+    ("tune", ["-o", "t.json"], ["--output", "t.json"], "-o/--out is now --output"),
+    ("tune", ["--show", "--out", "t.json"], ["--show", "--tuning", "t.json"], "-o/--out is now --tuning"),
+    (
+        "tune",
+        ["-o", "t.json", "--verify", "--json", "f.json"],
+        ["--tuning", "t.json", "--verify", "--output", "f.json"],
+        "-o/--out is now --tuning",
+    ),
+    ("train", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
+    ("train", ["--out", "o"], ["--output", "o"], "--out is now --output"),
+    ("compare", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
+    ("compare", ["--out", "o"], ["--output", "o"], "--out is now --output"),
+    ("compare", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
+    ("demo", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
+    ("demo", ["--out", "o"], ["--output", "o"], "--out is now --output"),
+    ("demo", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
+]
+
+
+@pytest.mark.parametrize(("command", "former", "new", "line"), FORMER)
+def test_a_former_option_does_what_the_new_one_does_and_names_it(
+    parsed: dict[str, Any], command: str, former: list[str], new: list[str], line: str
+) -> None:
+    result = CliRunner().invoke(main, [command, *former])
+    assert result.exit_code == 0, result.output
+    assert f"{line}; this name goes in 0.3" in result.stderr.splitlines()
+    by_former = dict(parsed)
+    result = CliRunner().invoke(main, [command, *new])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert by_former == parsed
+
+
+def test_a_former_option_beside_its_new_name_is_refused(parsed: dict[str, Any]) -> None:
+    result = CliRunner().invoke(main, ["bench", "-p", "4", "-n", "20"])
+    assert result.exit_code == 2
+    assert "-p/--processes is the former name of --num-ranks; give one of them." in result.stderr
+
+
+@pytest.mark.parametrize("command", ["bench", "tune"])
+def test_json_without_a_file_is_a_flag(parsed: dict[str, Any], command: str) -> None:
+    for arguments in (["--json"], ["--json", "--rounds", "3"]):
+        result = CliRunner().invoke(main, [command, *arguments])
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert parsed["as_json"] is True
+        assert parsed["output"] is None
+
+
+def test_former_keys_of_a_config_file_are_read_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from xla_shmem.train.config_file import read_config_file
+
+    file = tmp_path / "job.toml"
+    file.write_text('warmup = 7\nout = "elsewhere"\n')
+    assert read_config_file(file) == {"warmup_steps": 7, "output": "elsewhere"}
+    assert capsys.readouterr().err.splitlines() == [
+        f"config {file}: warmup is now warmup-steps; this name goes in 0.3",
+        f"config {file}: out is now output; this name goes in 0.3",
+    ]
+
+
+def test_no_help_shows_a_former_name() -> None:
+    shown = {word for command in COMMANDS for word in CliRunner().invoke(main, [command, "--help"]).stdout.split()}
+    former = {word.partition("=")[0] for _, options, _, _ in FORMER for word in options if word.startswith("--")}
+    now = {"--json", "--show", "--verify", "--warmup"}  # bench's --warmup is no former name
+    assert shown.isdisjoint(former - now)
