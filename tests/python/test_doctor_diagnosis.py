@@ -1,4 +1,4 @@
-"""What the doctor concludes, from described machines."""
+"""Diagnoses of described machines."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DGX = replace(
 
 
 def machine(base: Facts, **changes: Any) -> Facts:
-    """`base` with fields changed; a dict changes fields of a field."""
+    """Returns `base` with changed fields; a dict changes the fields of a field."""
     return replace(
         base,
         **{
@@ -60,33 +60,33 @@ def first(facts: Facts) -> tuple[str, str]:
     return finding.what, finding.fix
 
 
-def roads(diagnosis: Diagnosis) -> tuple[bool, bool]:
+def working_paths(diagnosis: Diagnosis) -> tuple[bool, bool]:
     return diagnosis.cpu.works, diagnosis.gpu.works
 
 
 def test_laptop_without_gpu_works_on_the_cpu_and_has_nothing_to_fix() -> None:
     diagnosis = diagnose(LAPTOP)
-    assert roads(diagnosis) == (True, False)
+    assert working_paths(diagnosis) == (True, False)
     assert (diagnosis.works, diagnosis.wants_gpu, diagnosis.first) == (True, False, None)
 
 
-def test_dgx_works_on_both_roads_and_has_nothing_to_fix() -> None:
+def test_dgx_works_on_both_paths_and_has_nothing_to_fix() -> None:
     diagnosis = diagnose(DGX)
-    assert roads(diagnosis) == (True, True)
+    assert working_paths(diagnosis) == (True, True)
     assert (diagnosis.wants_gpu, diagnosis.first) == (True, None)
 
 
 @pytest.mark.parametrize("flag", [None, False])
-def test_unset_flag_is_the_first_thing_where_all_else_is_well(flag: bool | None) -> None:
+def test_an_unset_flag_is_the_first_thing_to_fix_if_everything_else_works(flag: bool | None) -> None:
     for base in (LAPTOP, DGX):
         facts = machine(base, environment={"flag": flag})
         assert first(facts) == ("the flag is not set, so this is stock JAX", SET_FLAG)
         assert diagnose(facts).works
 
 
-def test_bad_option_stops_both_roads() -> None:
+def test_a_bad_option_blocks_both_paths() -> None:
     facts = machine(DGX, environment={"error": "XLA_SHMEM_THRESHOLD='much': must be a size"})
-    assert roads(diagnose(facts)) == (False, False)
+    assert working_paths(diagnose(facts)) == (False, False)
     assert first(facts) == ("XLA_SHMEM_THRESHOLD='much': must be a size", "correct or unset that variable")
 
 
@@ -97,24 +97,24 @@ def test_bad_option_stops_both_roads() -> None:
         ({"jax": "0.9.2", "jaxlib": "0.9.2"}, "jax 0.9.2 has no transform hook", "pip install -U 'jax>=0.10.2'"),
         ({"jaxlib": "0.10.1"}, "jaxlib 0.10.1 has no transform hook", "pip install -U 'jax>=0.10.2'"),
         ({"core_error": "undefined symbol"}, "does not load: undefined symbol", "--force-reinstall"),
-        ({"entry_point": False}, "no entry point xla_shmem.plugin", "--force-reinstall"),
+        ({"entry_point": False}, "has no entry point xla_shmem.plugin", "--force-reinstall"),
     ],
 )
-def test_broken_installation_stops_both_roads(installation: dict[str, Any], what: str, fix: str) -> None:
+def test_a_broken_installation_blocks_both_paths(installation: dict[str, Any], what: str, fix: str) -> None:
     facts = machine(DGX, installation=installation)
-    assert roads(diagnose(facts)) == (False, False)
+    assert working_paths(diagnose(facts)) == (False, False)
     assert what in first(facts)[0]
     assert fix in first(facts)[1]
 
 
-def test_newer_releases_and_development_versions_pass() -> None:
+def test_newer_releases_and_development_versions_are_accepted() -> None:
     for version in ("0.11.2", "0.12.0.1", "0.12.1.dev20261101"):
         plugins = (CudaPlugin(13, version, version),)
         facts = machine(DGX, installation={"jax": version, "jaxlib": version, "cuda_plugins": plugins})
         assert diagnose(facts).first is None
 
 
-def test_other_systems_are_told_what_it_runs_on() -> None:
+def test_on_another_system_the_finding_names_the_supported_ones() -> None:
     facts = machine(LAPTOP, system="Darwin", machine="arm64")
     assert not diagnose(facts).works
     assert first(facts) == ("Darwin on arm64: xla-shmem runs on Linux, x86-64 and AArch64", "")
@@ -132,19 +132,22 @@ def test_other_systems_are_told_what_it_runs_on() -> None:
         (SharedMemory(64 << 20, 24 << 20, "", None), True, "/dev/shm has 24 MiB free, enough for 1 process"),
     ],
 )
-def test_little_shared_memory_is_named_with_the_command(memory: SharedMemory, works: bool, what: str) -> None:
+def test_too_little_shared_memory_is_reported_with_a_command(memory: SharedMemory, works: bool, what: str) -> None:
     facts = machine(LAPTOP, shared_memory=memory)
     assert diagnose(facts).cpu.works == works
     assert first(facts)[0] == what
     assert "/dev/shm" in first(facts)[1]
 
 
-def test_shared_memory_does_not_concern_the_gpu() -> None:
-    assert roads(diagnose(machine(DGX, shared_memory=SharedMemory(0, 0, "/dev/shm: gone", None)))) == (False, True)
+def test_shared_memory_does_not_affect_the_gpu_path() -> None:
+    assert working_paths(diagnose(machine(DGX, shared_memory=SharedMemory(0, 0, "/dev/shm: gone", None)))) == (
+        False,
+        True,
+    )
 
 
 PLUGIN = (CudaPlugin(13, "0.10.2", "0.10.2"),)
-GPU_TROUBLE: dict[str, tuple[dict[str, Any], str, str]] = {
+GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no driver": (
         {"driver": Driver(NO_DRIVER), "visible": VisibleGpus((), "no libcuda"), "domains": ()},
         "no NVIDIA driver",
@@ -163,7 +166,7 @@ GPU_TROUBLE: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "hidden": (
         {"visible": VisibleGpus((), ""), "domains": ()},
-        "8 GPUs and shows none of them",
+        "8 GPUs, but CUDA sees none of them",
         "unset CUDA_VISIBLE_DEVICES",
     ),
     "no CUDA plugin": ({"installation": {"cuda_plugins": ()}}, "no CUDA plugin", "pip install -U 'jax[cuda13]'"),
@@ -179,7 +182,7 @@ GPU_TROUBLE: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "plugin differs from jaxlib": (
         {"installation": {"cuda_plugins": (CudaPlugin(13, "0.11.2", "0.11.2"),)}},
-        "jax-cuda13-plugin 0.11.2, its pjrt 0.11.2 and jaxlib 0.10.2 differ",
+        "jax-cuda13-plugin 0.11.2, its pjrt 0.11.2 and jaxlib 0.10.2 have different versions",
         "pip install -U 'jax[cuda13]==0.10.2'",
     ),
     "pjrt missing": (
@@ -189,7 +192,7 @@ GPU_TROUBLE: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "driver too old for CUDA 13": (
         {"driver": Driver("", "550.54", (12, 4), GPUS)},
-        "driver 550.54 runs CUDA up to 12.4, the plugin needs 13 (driver 580 or newer)",
+        "driver 550.54 supports CUDA up to 12.4, but the plugin needs 13 (driver 580 or newer)",
         "pip install 'jax[cuda12]'",
     ),
     "driver too old for CUDA 12": (
@@ -218,18 +221,18 @@ GPU_TROUBLE: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("trouble", GPU_TROUBLE)
-def test_gpu_trouble_leaves_the_cpu_and_names_the_first_fix(trouble: str) -> None:
-    changes, what, fix = GPU_TROUBLE[trouble]
+@pytest.mark.parametrize("fault", GPU_FAULTS)
+def test_a_gpu_fault_leaves_the_cpu_path_working_and_names_the_first_fix(fault: str) -> None:
+    changes, what, fix = GPU_FAULTS[fault]
     facts = machine(DGX, **changes)
-    assert roads(diagnose(facts)) == (True, False)
+    assert working_paths(diagnose(facts)) == (True, False)
     assert what in first(facts)[0]
     assert fix in first(facts)[1]
 
 
-def test_gpus_that_do_not_reach_each_other_are_a_blocker_without_a_fix() -> None:
+def test_gpus_without_a_common_nvlink_domain_are_a_blocker_without_a_fix() -> None:
     facts = machine(DGX, domains=tuple((i, "no NVLink or peer access") for i in range(8)))
-    assert roads(diagnose(facts)) == (True, False)
+    assert working_paths(diagnose(facts)) == (True, False)
     assert "no two of the 8 GPUs are in one NVLink domain (no NVLink or peer access)" in first(facts)[0]
 
 
@@ -237,32 +240,32 @@ def test_several_domains_are_a_note() -> None:
     diagnosis = diagnose(machine(DGX, domains=tuple((i // 4, "NVLink within its host") for i in range(8))))
     assert diagnosis.gpu.works
     assert [note.what for note in diagnosis.gpu.notes] == [
-        "8 GPUs in 2 NVLink domains: collectives across them stay on NCCL"
+        "8 GPUs are in 2 NVLink domains; collectives between domains stay on NCCL"
     ]
 
 
-def test_several_gpus_in_one_process_are_told_how_to_start() -> None:
+def test_several_gpus_in_one_process_are_a_note_with_the_launch_command() -> None:
     facts = machine(DGX, environment={"gpus_per_process": 8})
     assert diagnose(facts).gpu.works
     what, fix = first(facts)
-    assert "takes 8 GPUs; NVSHMEM has one PE a process" in what
+    assert "uses 8 GPUs, but NVSHMEM has one PE per process" in what
     assert fix.startswith("xla-shmem launch -n 8 -- python train.py")
 
 
-def test_fabric_that_still_registers_is_a_note() -> None:
+def test_a_fabric_that_is_still_registering_is_a_note() -> None:
     gpu = replace(GPUS[0], fabric=Fabric("11111111-2222-3333-4444-555555555555", 0, "in progress"))
     facts = machine(DGX, driver=Driver("", "580.65.06", (13, 0), (gpu, *GPUS[1:])))
     assert "still registering" in first(facts)[0]
 
 
-def test_build_without_gpu_lowering_says_so_and_does_not_hide_what_can_be_fixed() -> None:
+def test_a_build_without_gpu_lowering_does_not_hide_findings_with_a_fix() -> None:
     facts = machine(DGX, installation={"lowers_gpu": False})
-    assert roads(diagnose(facts)) == (True, False)
-    assert "does not lower GPU programs yet: they keep NCCL" in first(facts)[0]
+    assert working_paths(diagnose(facts)) == (True, False)
+    assert "does not lower GPU programs, so their collectives stay on NCCL" in first(facts)[0]
     assert first(machine(facts, environment={"flag": None}))[1] == SET_FLAG
 
 
-def test_platforms_choose_the_road() -> None:
+def test_jax_platforms_chooses_the_path() -> None:
     broken = {"nvshmem": Library("", "", "none", "missing")}
     assert diagnose(machine(DGX, environment={"platforms": "cpu"}, **broken)).first is None
     assert "no NVIDIA driver" in first(machine(LAPTOP, environment={"platforms": "cuda,cpu"}))[0]

@@ -1,4 +1,4 @@
-"""Who is stuck where, from the flight records of a job."""
+"""The diagnosis of a job from its flight records."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def waiting(pe: int) -> ProcessRecord:
     return record(pe, entry(SUM, State.WAITING, 990.0))
 
 
-def test_nothing_is_stuck_where_everything_is_done() -> None:
+def test_nothing_is_stuck_if_every_collective_is_done() -> None:
     diagnosis = diagnose_job([record(pe, entry(SUM, State.DONE, 990.0, 991.0)) for pe in range(3)], NOW)
     assert diagnosis.stuck == ()
     assert diagnosis.absent == 0
@@ -55,12 +55,12 @@ def test_nothing_is_stuck_where_everything_is_done() -> None:
     [
         ({"life": ""}, "process 2 (pid 102) was killed or crashed"),
         ({"life": "", "outcome": Outcome.EXITED}, "process 2 (pid 102) ended"),
-        ({"life": "T"}, "process 2 (pid 102) stopped by a signal"),
+        ({"life": "T"}, "process 2 (pid 102) is stopped by a signal"),
         ({"sites": (OTHER,)}, "process 2 has loaded no program with this collective: the processes run different"),
         ({"sites": ()}, "it has begun no collective yet"),
     ],
 )
-def test_a_pe_that_never_arrived_is_named_with_what_is_known_of_it(other: dict[str, object], why: str) -> None:
+def test_a_missing_pe_is_named_with_the_reason(other: dict[str, object], why: str) -> None:
     diagnosis = diagnose_job([waiting(0), waiting(1), record(2, **other)], NOW)  # type: ignore[arg-type]
     (stuck,) = diagnosis.stuck
     assert stuck.waiting == (0, 1)
@@ -70,34 +70,36 @@ def test_a_pe_that_never_arrived_is_named_with_what_is_known_of_it(other: dict[s
     assert why in why_missing(diagnosis)[2]
 
 
-def test_a_pe_between_collectives_is_told_from_one_that_is_stuck_elsewhere() -> None:
+def test_a_pe_between_collectives_and_a_pe_stuck_in_another_collective_have_different_reasons() -> None:
     idle = record(2, entry(SHIFT, State.DONE, 980.0, 985.0))
-    assert why_missing(diagnose_job([waiting(0), waiting(1), idle], NOW)) == {2: "it is between collectives for 15.0 s"}
+    assert why_missing(diagnose_job([waiting(0), waiting(1), idle], NOW)) == {
+        2: "it has been between collectives for 15.0 s"
+    }
     elsewhere = record(2, entry(OTHER, State.WAITING, 995.0), sites=(SUM, OTHER))
     diagnosis = diagnose_job([waiting(0), waiting(1), elsewhere], NOW)
     by_name = {stuck.name: {missing.pe: missing.why for missing in stuck.missing} for stuck in diagnosis.stuck}
-    assert by_name[SUM.name] == {2: "it is in jit_eval/psum.1 itself, for 5.0 s"}
+    assert by_name[SUM.name] == {2: "it has been in jit_eval/psum.1 for 5.0 s"}
     assert set(by_name[OTHER.name]) == {0, 1}
 
 
-def test_only_those_that_a_permute_connects_are_waited_for() -> None:
+def test_in_a_permute_only_connected_pes_are_missing() -> None:
     diagnosis = diagnose_job([record(0, entry(SHIFT, State.WAITING, 990.0)), record(1), record(2)], NOW)
     assert list(why_missing(diagnosis)) == [1]
 
 
-def test_runs_of_one_program_are_told_apart() -> None:
+def test_runs_of_one_program_are_distinguished() -> None:
     late = record(2, entry(SUM, State.DONE, 980.0, 985.0, run=6))
     ahead = [record(pe, entry(SUM, State.WAITING, 990.0, run=7)) for pe in (0, 1)]
     (stuck,) = diagnose_job([*ahead, late], NOW).stuck
     assert (stuck.run, [missing.pe for missing in stuck.missing]) == (7, [2])
 
 
-def test_a_collective_that_all_have_begun_waits_for_nobody_who_is_missing() -> None:
+def test_no_pe_is_missing_in_a_collective_that_all_have_begun() -> None:
     (stuck,) = diagnose_job([waiting(pe) for pe in range(3)], NOW).stuck
     assert stuck.missing == ()
 
 
-def test_what_a_failure_has_ended_is_told_with_the_time_up_to_it() -> None:
+def test_the_time_of_a_failed_collective_ends_with_the_failure() -> None:
     failed = [
         record(pe, entry(SUM, State.FAILED, 900.0, 960.0), life="", outcome=Outcome.FAILED, failure="gave up")
         for pe in (0, 1)
@@ -110,13 +112,13 @@ def test_what_a_failure_has_ended_is_told_with_the_time_up_to_it() -> None:
     assert list(why_missing(diagnosis)) == [2]
 
 
-def test_processes_without_a_record_are_counted_and_waited_for_as_such() -> None:
+def test_processes_without_a_record_are_counted_and_their_pes_are_missing() -> None:
     diagnosis = diagnose_job([waiting(0), waiting(1)], NOW)
     assert diagnosis.absent == 1
-    assert "no record of it here" in why_missing(diagnosis)[2]
+    assert "no record on this host" in why_missing(diagnosis)[2]
 
 
-def test_entries_without_a_name_do_no_harm() -> None:
+def test_entries_without_a_name_are_accepted() -> None:
     nameless = dataclasses.replace(entry(SUM, State.WAITING, 990.0), site=None)
     diagnosis = diagnose_job([record(0, nameless)], NOW)
     assert diagnosis.stuck == ()

@@ -1,4 +1,4 @@
-"""What `xla-shmem doctor` says of the machine, with the package installed."""
+"""The diagnosis of `xla-shmem doctor` for this machine, with the package installed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def main() -> None:
     for ordinal, (domain, reason) in enumerate(facts.domains):
         records.fact(f"device {ordinal}", f"NVLink domain {domain}: {reason}")
     blockers = "; ".join(finding.what for finding in diagnosis.gpu.blockers)
-    records.check("nothing stands in the way of the GPU road", diagnosis.gpu.works, blockers)
+    records.check("the flag works on the GPU path", diagnosis.gpu.works, blockers)
     for finding in diagnosis.gpu.notes:
         records.left_out("note", finding.what)
 

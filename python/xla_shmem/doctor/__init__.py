@@ -1,1 +1,1 @@
-"""``xla-shmem doctor``: gather facts of this machine, conclude from them what the flag will do, print both."""
+"""``xla-shmem doctor``: gathers facts about this machine, derives whether the flag works here, and prints both."""

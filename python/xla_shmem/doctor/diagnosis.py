@@ -1,4 +1,4 @@
-"""From facts to words: on which road the flag works, what stands in the way, what to fix first. Pure."""
+"""Derives from the facts whether the flag works on the CPU path and on the GPU path, and what to fix first. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
 
-#: Kernel drivers that JAX asks for, by CUDA release.
+#: Oldest kernel driver that JAX supports, by CUDA release.
 OLDEST_DRIVER = {12: "525", 13: "580"}
 
 _DRIVER_FIX = {
@@ -29,7 +29,7 @@ class Finding:
 
     Attributes:
       what: a sentence.
-      fix: the command, or what to do where that is not one; "" if nothing can be done here.
+      fix: a command or an instruction; "" if there is no fix on this machine.
     """
 
     what: str
@@ -37,12 +37,12 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Road:
-    """CPU or GPU.
+class PathVerdict:
+    """Whether the flag works on the CPU path or on the GPU path.
 
     Attributes:
-      blockers: why the flag changes nothing on this road, the first to fix first; none means that it works.
-      notes: what works, but not for everything.
+      blockers: reasons why the flag has no effect on this path, in the order to fix them. Empty: the flag works.
+      notes: limits of a path that works.
     """
 
     blockers: tuple[Finding, ...]
@@ -50,45 +50,47 @@ class Road:
 
     @property
     def works(self) -> bool:
-        """Whether nothing stands in the way."""
+        """Whether there is no blocker."""
         return not self.blockers
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What to say.
+    """The conclusions from the facts of one machine.
 
     Attributes:
-      wants_gpu: whether the GPU road is meant: JAX_PLATFORMS asks for it, or does not choose and there is a driver or a
+      cpu: the CPU path.
+      gpu: the GPU path.
+      wants_gpu: whether the user wants the GPU path: JAX_PLATFORMS names it, or is not set and there is a driver or a
         CUDA plugin.
-      first: the first thing to fix, None if there is nothing.
+      first: the first thing to fix; None if there is nothing to fix.
     """
 
-    cpu: Road
-    gpu: Road
+    cpu: PathVerdict
+    gpu: PathVerdict
     wants_gpu: bool
     first: Finding | None
 
     @property
     def works(self) -> bool:
-        """Whether the flag works on some road."""
+        """Whether the flag works on the CPU path or on the GPU path."""
         return self.cpu.works or self.gpu.works
 
 
 def diagnose(facts: Facts) -> Diagnosis:
-    """Returns what follows from the facts."""
+    """Returns the diagnosis of the facts."""
     common = tuple(_common(facts))
-    cpu = Road((*common, *_cpu_blockers(facts)), tuple(_cpu_notes(facts)))
-    gpu = Road((*common, *_gpu_blockers(facts)), tuple(_gpu_notes(facts)))
+    cpu = PathVerdict((*common, *_cpu_blockers(facts)), tuple(_cpu_notes(facts)))
+    gpu = PathVerdict((*common, *_gpu_blockers(facts)), tuple(_gpu_notes(facts)))
     asked = re.split(r"[,\s]+", facts.environment.platforms.lower())
     has_gpu = facts.driver.error not in (NO_DRIVER, MISSING_PACKAGE) or bool(facts.installation.cuda_plugins)
     wants_gpu = bool({"cuda", "gpu"} & set(asked)) if asked != [""] else has_gpu
-    roads = [gpu, cpu] if wants_gpu else [cpu]
-    in_order = [finding for road in roads for finding in road.blockers]
+    paths = [gpu, cpu] if wants_gpu else [cpu]
+    in_order = [finding for path in paths for finding in path.blockers]
     if not facts.environment.flag:
         in_order.append(Finding("the flag is not set, so this is stock JAX", SET_FLAG))
-    in_order += [finding for road in roads for finding in road.notes]
-    # What nobody here can fix must not hide what can be.
+    in_order += [finding for path in paths for finding in path.notes]
+    # A finding without a fix must not hide one that has a fix.
     first = next((finding for finding in in_order if finding.fix), next(iter(in_order), None))
     return Diagnosis(cpu, gpu, wants_gpu, first)
 
@@ -109,7 +111,7 @@ def _common(facts: Facts) -> Iterator[Finding]:
         )
     elif not installation.entry_point:
         yield Finding(
-            "JAX will not find the plugin: no entry point xla_shmem.plugin in group jax_plugins",
+            "JAX cannot find the plugin: group jax_plugins has no entry point xla_shmem.plugin",
             "pip install --force-reinstall --no-deps xla-shmem",
         )
     if facts.environment.error:
@@ -129,11 +131,11 @@ def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
 
 def _cpu_notes(facts: Facts) -> Iterator[Finding]:
     memory = facts.shared_memory
-    # As many processes as that still have room when all take their share at once (job.py).
-    room = memory.free // (2 * MIN_HEAP_SIZE)
-    if 1 <= room < 4:
+    # One of n processes takes at most 1/(2n) of the free memory (runtime/job.py).
+    count = memory.free // (2 * MIN_HEAP_SIZE)
+    if 1 <= count < 4:
         yield Finding(
-            f"/dev/shm has {memory.free >> 20} MiB free, enough for {room} process{'' if room == 1 else 'es'}",
+            f"/dev/shm has {memory.free >> 20} MiB free, enough for {count} process{'' if count == 1 else 'es'}",
             "mount -o remount,size=1g /dev/shm    # in Docker: docker run --shm-size=1g",
         )
 
@@ -142,27 +144,28 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
     driver, plugins = facts.driver, facts.installation.cuda_plugins
     if driver.error:
         yield Finding(
-            driver.error, _DRIVER_FIX.get(driver.error, "nvidia-smi    # must work first; reboot or reinstall")
+            driver.error,
+            _DRIVER_FIX.get(driver.error, "nvidia-smi    # must work first; reboot, or reinstall the driver"),
         )
     elif facts.visible.error:
-        yield Finding(f"CUDA does not start: {facts.visible.error}", "nvidia-smi    # shows what the driver says")
+        yield Finding(f"CUDA does not start: {facts.visible.error}", "nvidia-smi    # shows the state of the driver")
     elif not facts.visible.bus_ids:
         yield Finding(
-            f"the driver has {len(driver.gpus)} GPUs and shows none of them to CUDA", "unset CUDA_VISIBLE_DEVICES"
+            f"the driver has {len(driver.gpus)} GPUs, but CUDA sees none of them", "unset CUDA_VISIBLE_DEVICES"
         )
     if not plugins:
         cuda = 13 if driver.cuda is None or driver.cuda >= (13, 0) else 12
-        yield Finding("JAX has no CUDA plugin, so it will not use a GPU", f"pip install -U 'jax[cuda{cuda}]'")
+        yield Finding("JAX has no CUDA plugin, so it cannot use a GPU", f"pip install -U 'jax[cuda{cuda}]'")
     else:
         yield from _plugin_blockers(facts, plugins[0])
     if len(facts.domains) > 1 and len({domain for domain, _ in facts.domains}) == len(facts.domains):
         yield Finding(
-            f"no two of the {len(facts.domains)} GPUs are in one NVLink domain ({facts.domains[0][1]}): all collectives"
-            " between them stay on NCCL",
+            f"no two of the {len(facts.domains)} GPUs are in one NVLink domain ({facts.domains[0][1]}), so all"
+            " collectives stay on NCCL",
             "",
         )
     if not facts.installation.lowers_gpu:
-        yield Finding("this release of xla-shmem does not lower GPU programs yet: they keep NCCL", "")
+        yield Finding("this build of xla-shmem does not lower GPU programs, so their collectives stay on NCCL", "")
 
 
 def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
@@ -174,7 +177,8 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
         )
     elif {release(plugin.version), release(jaxlib)} != {release(plugin.pjrt)}:
         yield Finding(
-            f"{name}, its pjrt {plugin.pjrt or 'missing'} and jaxlib {jaxlib} differ, so JAX will not use the GPU",
+            f"{name}, its pjrt {plugin.pjrt or 'missing'} and jaxlib {jaxlib} have different versions, so JAX cannot"
+            " use the GPU",
             f"pip install -U 'jax[cuda{plugin.cuda}]=={facts.installation.jax}'",
         )
     if facts.driver.cuda is not None and facts.driver.cuda < (plugin.cuda, 0):
@@ -182,7 +186,7 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
         oldest = OLDEST_DRIVER.get(plugin.cuda)
         older_plugin = plugin.cuda > 12 and facts.driver.cuda >= (12, 0)
         yield Finding(
-            f"driver {facts.driver.version} runs CUDA up to {supported}, the plugin needs {plugin.cuda}"
+            f"driver {facts.driver.version} supports CUDA up to {supported}, but the plugin needs {plugin.cuda}"
             f" (driver {oldest} or newer)",
             f"pip uninstall -y jax-cuda{plugin.cuda}-plugin jax-cuda{plugin.cuda}-pjrt && pip install 'jax[cuda12]'"
             if older_plugin
@@ -197,7 +201,7 @@ def _nvshmem_fix(facts: Facts, cuda: int) -> str:
         return "unset XLA_SHMEM_NVSHMEM_LIBRARY"
     if facts.nvshmem.cause == "missing":
         return f"pip install nvidia-nvshmem-cu{cuda}"
-    # The wheels of both releases share one path; the wrong one has to go first.
+    # The wheels of both releases install to the same path, so the wrong one must be removed first.
     return f"pip uninstall -y nvidia-nvshmem-cu12 nvidia-nvshmem-cu13 && pip install nvidia-nvshmem-cu{cuda}"
 
 
@@ -205,16 +209,16 @@ def _gpu_notes(facts: Facts) -> Iterator[Finding]:
     count, per_process = len(facts.visible.bus_ids), facts.environment.gpus_per_process
     if per_process > 1:
         yield Finding(
-            f"a process started here takes {per_process} GPUs; NVSHMEM has one PE a process, so its collectives stay on"
-            " NCCL",
+            f"a process started here uses {per_process} GPUs, but NVSHMEM has one PE per process, so its collectives"
+            " stay on NCCL",
             f"xla-shmem launch -n {per_process} -- python train.py    # one process per GPU",
         )
     if count == 1:
-        yield Finding("one GPU: only a job with processes on other machines has collectives to move", "")
+        yield Finding("this machine has one GPU, so only jobs that use other machines too have collectives", "")
     domains = len({domain for domain, _ in facts.domains})
     if 1 < domains < count:
-        yield Finding(f"{count} GPUs in {domains} NVLink domains: collectives across them stay on NCCL", "")
+        yield Finding(f"{count} GPUs are in {domains} NVLink domains; collectives between domains stay on NCCL", "")
     if any(gpu.fabric is not None and gpu.fabric.state == "in progress" for gpu in facts.driver.gpus):
         yield Finding(
-            "the NVLink fabric is still registering GPUs", "nvidia-smi -q | grep -A4 Fabric    # until Completed"
+            "the NVLink fabric is still registering GPUs", "nvidia-smi -q | grep -A4 Fabric    # wait for Completed"
         )

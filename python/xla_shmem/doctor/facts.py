@@ -1,4 +1,4 @@
-"""Everything that ``xla-shmem doctor`` looks at, as plain data: what it says follows from this and nothing else."""
+"""The facts that ``xla-shmem doctor`` gathers, as plain data. The diagnosis depends on nothing else."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from xla_shmem.gpu.nvml import Driver
 
 @dataclass(frozen=True)
 class Library:
-    """A library that was looked for.
+    """The result of the search for a library.
 
     Attributes:
-      path: what was opened or would be; "" if there is none.
-      version: as the library or its wheel says; "" if unknown.
-      error: why it cannot be used, "" if it can.
-      cause: what kind of error that is: there is none, there is one for another CUDA, or the one that an option names
-        is none.
+      path: path or soname; "" if none was found.
+      version: version that the library or its wheel reports; "" if unknown.
+      error: why it cannot be used; "" if it can.
+      cause: kind of the error: no library, a library for another CUDA release, or an unusable library named by an
+        option.
     """
 
     path: str
@@ -33,8 +33,8 @@ class SharedMemory:
     """/dev/shm, in bytes.
 
     Attributes:
-      error: why no file can be made there, "" otherwise.
-      memory_limit: of this process's control group, which counts shared memory; None without one.
+      error: why no file can be created there; "" if it can.
+      memory_limit: limit of this process's control group, which counts shared memory; None if there is no limit.
     """
 
     total: int
@@ -45,13 +45,13 @@ class SharedMemory:
 
 @dataclass(frozen=True)
 class Installation:
-    """The packages.
+    """The installed packages.
 
     Attributes:
-      jax, jaxlib: versions, None if missing.
-      cuda_plugins: in the order JAX tries them.
-      core_error: why the compiled module of xla-shmem cannot be loaded, "" otherwise.
-      entry_point: whether JAX will find the plugin.
+      jax, jaxlib: versions; None if missing.
+      cuda_plugins: CUDA plugins of JAX, in the order in which JAX tries them.
+      core_error: why the compiled module of xla-shmem cannot be loaded; "" if it can.
+      entry_point: whether JAX can find the plugin.
       lowers_gpu: whether this build replaces collectives in GPU programs.
     """
 
@@ -66,13 +66,13 @@ class Installation:
 
 @dataclass(frozen=True)
 class Environment:
-    """What the environment asks for.
+    """Settings in environment variables.
 
     Attributes:
-      flag: the flag's value, None if it is not there.
-      error: what is wrong with the flag or an option, "" otherwise.
+      flag: value of the flag; None if it is not set.
+      error: error in the flag or in an option; "" if there is none.
       platforms: ``JAX_PLATFORMS``.
-      gpus_per_process: how many GPUs a JAX process started from here would take.
+      gpus_per_process: number of GPUs that a JAX process with this environment would use.
     """
 
     flag: bool | None
@@ -86,10 +86,10 @@ class Facts:
     """One machine.
 
     Attributes:
-      system: ``"Linux"`` and the like.
-      machine: ``"x86_64"`` and the like.
-      cores: that this process may use.
-      domains: number of the NVLink domain of each visible GPU, and the reason, had each a process of its own.
+      system: name of the operating system, such as ``"Linux"``.
+      machine: name of the architecture, such as ``"x86_64"``.
+      cores: processors that this process may use.
+      domains: for each visible GPU, number of its NVLink domain and the reason, for a job of one process per GPU.
     """
 
     system: str

@@ -1,4 +1,4 @@
-"""Gathers the facts. Nothing here starts JAX, and nothing raises because something is missing."""
+"""Gathers the facts. Does not start JAX, and does not raise if something is missing."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from xla_shmem.options import OptionError, resolve
 from xla_shmem.xla_flags import read_flag
 
 _SHM = "/dev/shm"
-#: Set by a launcher under which JAX takes one device per process (jax/_src/clusters).
+#: Variables of launchers under which JAX uses one device per process (jax/_src/clusters).
 _LOCAL_RANKS = (("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_RANK"), ("SLURM_JOB_ID", "SLURM_LOCALID"))
 
 
 def gather(environ: Mapping[str, str] | None = None) -> Facts:
-    """Returns the facts of this machine as a process with this environment (``os.environ``) has them."""
+    """Returns the facts of this machine, for a process with the environment ``environ`` (default: ``os.environ``)."""
     environ = os.environ if environ is None else environ
     driver, visible = read_driver(), visible_gpus()
     installation = _installation()
@@ -52,7 +52,7 @@ def _installation() -> Installation:
     try:
         from xla_shmem import _core
 
-        # The handlers of the GPU road; a build without them leaves GPU programs alone.
+        # A build without the handlers of the GPU path does not change GPU programs.
         lowers_gpu = hasattr(_core, "cuda_handlers")
     except ImportError as error:
         core_error = str(error)
@@ -72,7 +72,7 @@ def _shared_memory() -> SharedMemory:
     limit = None
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         text = Path(path).read_text().strip() if Path(path).is_file() else ""
-        # Version 1 writes "no limit" as the largest multiple of a page.
+        # Control groups of version 1 write "no limit" as the largest multiple of a page.
         if text.isdecimal() and int(text) < 2**62:
             limit = int(text)
             break
@@ -126,16 +126,16 @@ def _nvshmem(cuda: int | None, environ: Mapping[str, str]) -> Library:
 
 def _nvrtc(cuda: int | None, environ: Mapping[str, str]) -> Library:
     if cuda is None:
-        return Library("", "", "no CUDA plugin of JAX, so no CUDA release to look for")
+        return Library("", "", "not searched: without a CUDA plugin of JAX the CUDA release is unknown")
     found = [candidate for candidate in libraries.nvrtc(cuda, environ).candidates if "/" in candidate.path]
     if not found:
-        return Library("", "", f"libnvrtc.so.{cuda} is in no wheel, library path or toolkit")
+        return Library("", "", f"no libnvrtc.so.{cuda} in wheels, library path or toolkit")
     return Library(found[0].path, found[0].source, "")
 
 
 def _nccl(cuda: int | None) -> Library:
-    """NCCL by its wheel; a copy elsewhere is not opened for its version, it is hundreds of megabytes."""
+    """Looks for NCCL's wheel only: opening a library of hundreds of megabytes for its version is too slow."""
     for release in [cuda] if cuda else [13, 12]:
         if version := distribution_version(f"nvidia-nccl-cu{release}"):
             return Library(f"nvidia-nccl-cu{release}", version, "")
-    return Library("", "", "no wheel nvidia-nccl-cu12 or -cu13")
+    return Library("", "", "no wheel nvidia-nccl-cu12 or nvidia-nccl-cu13")

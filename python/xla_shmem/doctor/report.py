@@ -1,4 +1,4 @@
-"""Prints facts and diagnosis, for people or as JSON."""
+"""Prints facts and diagnosis as text or as JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xla_shmem.console import report_console
-from xla_shmem.doctor.diagnosis import Diagnosis, Finding, Road
+from xla_shmem.doctor.diagnosis import Diagnosis, Finding, PathVerdict
 from xla_shmem.doctor.facts import Facts, Library
 from xla_shmem.gpu.nvml import Gpu
 from xla_shmem.hlo.collective_report import format_bytes
@@ -21,7 +21,7 @@ from xla_shmem.xla_flags import FLAG
 
 
 def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
-    """Prints one object: ``facts``, ``cpu``, ``gpu``, ``works``, ``first``."""
+    """Prints one object with the keys ``works``, ``first``, ``cpu``, ``gpu`` and ``facts``."""
     value = {
         "works": diagnosis.works,
         "first": None if diagnosis.first is None else dataclasses.asdict(diagnosis.first),
@@ -33,18 +33,18 @@ def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
 
 
 def print_report(facts: Facts, diagnosis: Diagnosis) -> None:
-    """Prints a table of facts, the two roads, and the first thing to fix."""
+    """Prints a table of facts, the verdict on each path, and the first thing to fix."""
     console = report_console()
     console.soft_wrap = True
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     for name, value in _rows(facts):
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
-    _print_road(console, "CPU", diagnosis.cpu)
+    _print_verdict(console, "CPU", diagnosis.cpu)
     if diagnosis.wants_gpu:
-        _print_road(console, "GPU", diagnosis.gpu)
+        _print_verdict(console, "GPU", diagnosis.gpu)
     else:
-        console.print(Text("GPU  not looked for: no NVIDIA GPU and no CUDA plugin of JAX here"))
+        console.print(Text("GPU  not examined: no NVIDIA GPU and no CUDA plugin of JAX"))
     console.print()
     if diagnosis.first is None:
         console.print(Text("Nothing to fix.", style="green"))
@@ -69,7 +69,7 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     for gpu in driver.gpus:
         yield f"GPU {gpu.index}", _gpu_text(gpu)
     if not driver.error:
-        yield "CUDA shows", facts.visible.error or f"{len(facts.visible.bus_ids)} GPUs"
+        yield "visible to CUDA", facts.visible.error or f"{len(facts.visible.bus_ids)} GPUs"
     for ordinal, (domain, reason) in enumerate(facts.domains):
         yield f"device {ordinal}", f"NVLink domain {domain}: {reason}"
     for name, library in (("NVSHMEM", facts.nvshmem), ("NVRTC", facts.nvrtc), ("NCCL", facts.nccl)):
@@ -91,10 +91,10 @@ def _library_text(library: Library) -> str:
     return library.error or f"{library.version}, {library.path}"
 
 
-def _print_road(console: Console, name: str, road: Road) -> None:
-    verdict = Text("the flag works", style="green") if road.works else Text("the flag changes nothing", style="yellow")
+def _print_verdict(console: Console, name: str, path: PathVerdict) -> None:
+    verdict = Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
     console.print(Text(f"{name}  ") + verdict)
-    for finding in (*road.blockers, *road.notes):
+    for finding in (*path.blockers, *path.notes):
         _print_finding(console, "     - ", finding)
 
 

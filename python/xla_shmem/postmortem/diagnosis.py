@@ -1,4 +1,4 @@
-"""What the flight records of a job say about why it does not go on: a pure function of the records."""
+"""Derives from the flight records of a job which collectives do not end, and why. Pure."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site
 
 @dataclasses.dataclass(frozen=True)
 class PeStatus:
-    """One PE.
+    """State of one PE.
 
     Attributes:
-      pe: its number.
-      process: its process.
-      pid: of the process.
-      life: what has become of the process, in words.
-      collectives: how many the PE has begun.
-      under_way: what it has begun and not finished, oldest first.
-      last: the last one that it has brought to its end, None if there is none.
+      pe: number of the PE.
+      process: number of its process.
+      pid: process id.
+      life: state of the process, in words.
+      collectives: number of collectives that the PE has begun.
+      under_way: collectives that it has begun and not finished, oldest first.
+      last: the collective that it finished last; None if there is none.
     """
 
     pe: int
@@ -33,11 +33,11 @@ class PeStatus:
 
 @dataclasses.dataclass(frozen=True)
 class Missing:
-    """A PE that has not begun what others wait for.
+    """A PE that has not begun a collective in which others wait.
 
     Attributes:
-      pe: its number.
-      why: what is known of it, a sentence without a stop.
+      pe: number of the PE.
+      why: the reason, as far as it is known: a sentence without a full stop.
     """
 
     pe: int
@@ -46,16 +46,16 @@ class Missing:
 
 @dataclasses.dataclass(frozen=True)
 class Stuck:
-    """One execution of a collective that some PEs have begun and none of these has brought to its end.
+    """One execution of a collective that some PEs have begun and none of them has finished.
 
     Attributes:
       name: ``module/instruction``.
-      op: as in HLO.
-      run: which run of the program.
-      bytes: of the operands.
-      waiting: PEs that are in it.
-      missing: PEs they wait for that have not begun it.
-      seconds: since the first began, up to now or to the failure that ended it.
+      op: name of the op in HLO.
+      run: number of the program's run.
+      bytes: bytes of the operands.
+      waiting: PEs that have begun it.
+      missing: PEs that take part and have not begun it.
+      seconds: time since the first PE began, until now or until the failure.
       failed: whether a failure has ended it.
     """
 
@@ -71,13 +71,13 @@ class Stuck:
 
 @dataclasses.dataclass(frozen=True)
 class JobDiagnosis:
-    """Everything that follows from a job's records.
+    """The conclusions from the records of one job.
 
     Attributes:
-      pes: by number.
-      stuck: what is under way, the one whose peers are missing first, then the oldest first.
-      failures: why the job failed, as each process that saw it says; equal texts once.
-      absent: how many processes of this host have no record: they never got as far as their first collective.
+      pes: state of each PE, by number.
+      stuck: collectives under way. Those with missing PEs come first, then the oldest.
+      failures: why the job failed, as its processes recorded it; equal texts once.
+      absent: number of processes of this host without a record: they did not reach their first collective.
     """
 
     pes: tuple[PeStatus, ...]
@@ -87,11 +87,11 @@ class JobDiagnosis:
 
 
 def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
-    """Draws the conclusions.
+    """Returns the diagnosis of a job.
 
     Args:
-      records: of one job, at least one.
-      now: seconds of the machine's monotonic clock.
+      records: at least one record, all of one job.
+      now: the machine's monotonic clock, in seconds.
     """
     by_pe = {pe: record for record in records for pe in record.entries}
     pes = tuple(_status(pe, by_pe[pe]) for pe in sorted(by_pe))
@@ -122,7 +122,7 @@ def _life_in_words(record: ProcessRecord) -> str:
             Outcome.RUNNING: "was killed or crashed",
         }[record.outcome]
     if record.life in ("T", "t"):
-        return "stopped by a signal"
+        return "is stopped by a signal"
     return "has failed and still runs" if record.outcome is Outcome.FAILED else "runs"
 
 
@@ -139,7 +139,7 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
             if entry.site is None:
                 continue
             begun.add((pe, _key(entry)))
-            # What a failure has ended was under way when it struck.
+            # A collective that a failure ended was under way until then.
             if entry.under_way or entry.state is State.FAILED:
                 under_way.setdefault(_key(entry), {})[pe] = entry
     found = []
@@ -161,8 +161,8 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
 
 def _why_missing(pe: int, site: Site, record: ProcessRecord | None, now: float) -> str:
     if record is None:
-        return "no record of it here: another host, or its process never got as far as its first collective"
-    # One that was cut short might have come to this program.
+        return "no record on this host: it is on another host, or its process did not reach its first collective"
+    # A process that was cut short might have loaded this program later.
     cut_short = record.outcome is not Outcome.FAILED and record.life in ("", "T", "t")
     if not cut_short and record.sites and all(own.operation != site.operation for own in record.sites):
         return (
@@ -172,7 +172,7 @@ def _why_missing(pe: int, site: Site, record: ProcessRecord | None, now: float) 
         return f"process {record.process} (pid {record.pid}) {_life_in_words(record)}"
     mine = [entry for entry in record.entries[pe] if entry.under_way and entry.site is not None]
     if mine:
-        return f"it is in {mine[0].site.name} itself, for {now - mine[0].start:.1f} s"  # type: ignore[union-attr]
+        return f"it has been in {mine[0].site.name} for {now - mine[0].start:.1f} s"  # type: ignore[union-attr]
     if not record.entries[pe]:
         return "it has begun no collective yet"
-    return f"it is between collectives for {now - max(e.end for e in record.entries[pe]):.1f} s"
+    return f"it has been between collectives for {now - max(e.end for e in record.entries[pe]):.1f} s"

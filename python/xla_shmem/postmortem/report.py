@@ -1,4 +1,4 @@
-"""Prints what the flight records of a job say."""
+"""Prints the diagnosis of a job as text or as JSON."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def print_job_json(directory: Path, diagnosis: JobDiagnosis) -> None:
 
 
 def print_job_report(directory: Path, diagnosis: JobDiagnosis) -> None:
-    """Prints the diagnosis for people."""
+    """Prints a table of the PEs, the failures, and the collectives that do not end."""
     console = report_console()
     console.print(f"Job {directory.name}, records in {directory}", markup=False)
     table = Table("PE", "process", "state", "collectives", "in", "last finished", box=None, header_style="bold")
@@ -30,9 +30,9 @@ def print_job_report(directory: Path, diagnosis: JobDiagnosis) -> None:
         table.add_row(*map(Text, _row(status)))
     console.print(table)
     if diagnosis.absent:
-        console.print(f"{diagnosis.absent} more on this host without a record: they never came to a collective")
+        console.print(f"Processes on this host without a record: {diagnosis.absent}. They did not reach a collective.")
     for failure in diagnosis.failures:
-        console.print(f"failure: {failure}", markup=False)
+        console.print(f"Failure: {failure}", markup=False)
     for stuck in diagnosis.stuck:
         console.print(_sentence(stuck), markup=False)
     if not diagnosis.stuck and not diagnosis.failures:
@@ -63,6 +63,6 @@ def _sentence(stuck: Stuck) -> str:
     begun = "waited" if stuck.failed else "waits" if len(stuck.waiting) == 1 else "wait"
     where = f"{_pes(stuck.waiting)} {begun} in {stuck.op} {stuck.name}, run {stuck.run}, {stuck.bytes} bytes"
     if not stuck.missing:
-        return f"{where}, for {stuck.seconds:.1f} s; all its PEs have begun it."
+        return f"{where}, for {stuck.seconds:.1f} s. All its PEs have begun it."
     lines = [f"  PE {missing.pe} never arrived: {missing.why}." for missing in stuck.missing]
     return "\n".join([f"{where}, for {stuck.seconds:.1f} s:", *lines])
