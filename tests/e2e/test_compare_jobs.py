@@ -16,8 +16,8 @@ import pytest
 from job_runs import ranks_of, shm_names
 
 from xla_shmem.compare.side_by_side import assignments, run_folder
+from xla_shmem.compare.variants import Variant
 from xla_shmem.launch.launcher import GRACE
-from xla_shmem.train.job_run import Variant
 
 # Each of four jobs compiles its step, two of them three times.
 pytestmark = pytest.mark.timeout(900)
@@ -70,13 +70,13 @@ def test_only_the_blocks_change_their_transport_and_only_one_of_three_steps_send
         assert all(steps.count(Counter(each)) == expected.count(each) for each in expected)
 
 
-def test_the_step_that_sends_trains_as_without_its_twins(compared: Path) -> None:
+def test_the_sending_step_trains_as_without_its_ablations(compared: Path) -> None:
     (row,) = json.loads((compared / "compare.json").read_text())["rows"]
     losses = {name: [record["loss"] for record in runs[0]] for name, runs in row["runs"].items()}
     assert losses["ring on SHMEM"] == losses["SHMEM"]
     assert losses["ring on stock"] == pytest.approx(losses["SHMEM"], rel=1e-6)
-    for name, twin in row["twins"].items():
-        records = twin["ring on SHMEM"][0]
+    for name, runs in row["ablations"].items():
+        records = runs["ring on SHMEM"][0]
         assert [record["step"] for record in records] == list(range(STEPS)), name
         assert [record["loss"] for record in records] != losses["ring on SHMEM"], name
     assert len(losses["SHMEM"]) == STEPS

@@ -1,4 +1,4 @@
-"""`xla-shmem compare`: what it runs, what it makes of the times, and what it refuses."""
+"""`xla-shmem compare`: the jobs that it runs, what it computes from their times, and its errors."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from xla_shmem.compare.plan import plan, read_list
 from xla_shmem.compare.results import RING_TURN, Row, median_interval, save_json
 from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.compare.side_by_side import Runs
+from xla_shmem.compare.variants import Variant
 from xla_shmem.options.values import ops
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.job_run import TRAINER, Variant
+from xla_shmem.train.job_run import TRAINER
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.throughput import step_flops
 
 JOB = TrainConfig(preset="tiny", context=2, steps=21)
 SECONDS = {Variant.SHMEM: 0.5, Variant.STOCK: 1.0, Variant.RING_ON_SHMEM: 0.5, Variant.RING_ON_STOCK: 0.8}
-TWIN_SECONDS = {
+ABLATION_SECONDS = {
     Ring.WAITING: {Variant.RING_ON_SHMEM: 0.46, Variant.RING_ON_STOCK: 0.45},
     Ring.SILENT: {Variant.RING_ON_SHMEM: 0.4, Variant.RING_ON_STOCK: 0.4},
 }
@@ -38,10 +39,11 @@ def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
         return [StepRecord(step, loss, seconds[variant], 64, compiled=step == 0) for step in range(config.steps)]
 
     runs = {variant: [run(variant, SECONDS), run(variant, SECONDS)] for variant in Variant}
-    twins = {
-        ring: {variant: [run(variant, seconds)] * 2 for variant in seconds} for ring, seconds in TWIN_SECONDS.items()
+    ablations = {
+        ring: {variant: [run(variant, seconds)] * 2 for variant in seconds}
+        for ring, seconds in ABLATION_SECONDS.items()
     }
-    return Row(config, runs, twins)
+    return Row(config, runs, ablations)
 
 
 def test_every_length_is_run_on_every_mesh() -> None:
@@ -77,7 +79,7 @@ def test_the_speed_up_is_taken_within_a_turn() -> None:
     """The machine is half as fast in the second turn, and one stock step of the first is a stray."""
     runs = _slowed(row().runs, turn=1, factor=2)
     runs[Variant.STOCK][0][5] = runs[Variant.STOCK][0][5]._replace(seconds=60.0)
-    assert Row(JOB, runs, row().twins).speed_up == pytest.approx(2.0)
+    assert Row(JOB, runs, row().ablations).speed_up == pytest.approx(2.0)
 
 
 def test_what_the_ring_adds_is_taken_within_a_turn_of_steps_and_the_first_steps_do_not_count() -> None:
@@ -90,8 +92,8 @@ def test_what_the_ring_adds_is_taken_within_a_turn_of_steps_and_the_first_steps_
             for variant, each in runs.items()
         }
 
-    twins = {ring: drifting(runs, since=3) for ring, runs in row().twins.items()}
-    measured = Row(JOB, drifting(row().runs, since=0), twins)
+    ablations = {ring: drifting(runs, since=3) for ring, runs in row().ablations.items()}
+    measured = Row(JOB, drifting(row().runs, since=0), ablations)
     assert measured.exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
     assert measured.transfers(Variant.STOCK) == pytest.approx((0.35, 0.35, 0.35))
 
@@ -104,6 +106,21 @@ def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
     assert 0.94 < held < 0.98
     assert all(each.low <= each.median <= each.high for each in intervals)
     assert median_interval([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)  # too few for 95 %
+
+
+def test_a_time_that_cannot_be_told_from_noise_is_not_shown_as_a_number(tmp_path: Path) -> None:
+    noisy = row()
+    waiting = noisy.ablations[Ring.WAITING][Variant.RING_ON_SHMEM][0]
+    for record in list(waiting):
+        waiting[record.step] = record._replace(seconds=0.49 + 0.02 * (record.step % 2))
+    assert not noisy.transfers(Variant.SHMEM).above_noise
+    assert noisy.transfers(Variant.STOCK).above_noise
+    console = Console(width=200, file=(tmp_path / "table").open("w"))
+    console.print(compare_report.ring_table([noisy]))
+    console.file.close()
+    (line,) = [line for line in (tmp_path / "table").read_text().splitlines() if line.strip().startswith("1,024")]
+    assert "350.0 (350.0 to 350.0)" in line
+    assert "noise (-10.0 to 10.0)" in line
 
 
 def test_losses_of_the_transports_are_compared() -> None:
@@ -141,7 +158,7 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     assert report["load"] == [1.0]
     assert report["rows"][1]["sequence_per_device"] == 1024
     assert report["rows"][1]["speed_up"] == pytest.approx(2.0)
-    assert len(report["rows"][0]["twins"]["silent"]["ring on stock"]) == 2
+    assert len(report["rows"][0]["ablations"]["silent"]["ring on stock"]) == 2
     ring = report["rows"][0]["ring_s"]["stock"]
     assert ring["exposed"] == pytest.approx({"median": 0.4, "low": 0.4, "high": 0.4})
     assert ring["transfers"]["median"] == pytest.approx(0.35)
@@ -154,8 +171,8 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--context", "1,2"], "context is 1; a ring of one sends nothing, choose at least 2"),
-        (["--context", "two"], "context is 'two'; it is a list of numbers such as 2,4"),
+        (["--context", "1,2"], "context is 1; a ring of one rank sends nothing: choose at least 2"),
+        (["--context", "two"], "context is 'two'; it must be a list of numbers such as 2,4"),
         (["--sequence", "1000", "--context", "3"], "sequence 1000 does not divide over context 3"),
         (["--tensor", "4"], "kv-heads 2 does not divide over tensor 4"),
         (["--attention", "gather"], "attention is gather"),

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from xla_shmem.cli.main import main
 from xla_shmem.compare import demo_report
 from xla_shmem.compare.side_by_side import disagreement, loss_differences
+from xla_shmem.compare.variants import Variant
 from xla_shmem.launch.launcher_process import cpu_environment
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.job_run import Variant
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.xla_flags import FLAG, MARKER
 

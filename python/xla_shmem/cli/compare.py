@@ -139,7 +139,7 @@ def _row(job: TrainConfig, folder: Path, rounds: int, ring_steps: int, progress:
     runs = run_in_turns(job, folder, TURN, rounds, progress, name)
     longer = dataclasses.replace(job, steps=MEASURED[0] + ring_steps)
     taken_apart = run_in_turns(longer, folder, RING_TURN, rounds, progress, name)
-    twins = {
+    ablations = {
         ring: {
             variant: [
                 read_records(run_folder(folder, variant, repeat) / ring.log_name) for repeat in range(1, rounds + 1)
@@ -148,4 +148,4 @@ def _row(job: TrainConfig, folder: Path, rounds: int, ring_steps: int, progress:
         }
         for ring in (Ring.WAITING, Ring.SILENT)
     }
-    return Row(job, {**runs, **taken_apart}, twins)
+    return Row(job, {**runs, **taken_apart}, ablations)

@@ -19,10 +19,11 @@ from xla_shmem.compare.side_by_side import (
     run_folder,
     run_in_turns,
 )
+from xla_shmem.compare.variants import Variant
 from xla_shmem.hlo.collective_report import print_tables
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.job_run import RunError, Variant
+from xla_shmem.train.job_run import RunError
 from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.report import describe

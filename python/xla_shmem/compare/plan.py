@@ -1,4 +1,4 @@
-"""What `xla-shmem compare` runs: a job for every sequence length and degree of parallelism. Free of JAX."""
+"""The jobs of `xla-shmem compare`: one for every sequence length and degree of parallelism. Free of JAX."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from xla_shmem.train.step_times import MEASURED
 
 
 def read_list(name: str, text: str) -> tuple[int, ...]:
-    """Reads `1024,4096`; every number once, in the order given.
+    """Reads a list such as `1024,4096`; duplicates are dropped, the order is kept.
 
     Raises:
-      ConfigError: something else.
+      ConfigError: `text` is not such a list.
     """
     try:
         numbers = [int(each) for each in text.split(",")]
     except ValueError:
-        raise ConfigError(f"{flag(name)} is '{text}'; it is a list of numbers such as 2,4.") from None
+        raise ConfigError(f"{flag(name)} is '{text}'; it must be a list of numbers such as 2,4.") from None
     return tuple(dict.fromkeys(numbers))
 
 
 def plan(
     config: TrainConfig, sequences: Sequence[int], contexts: Sequence[int], tensors: Sequence[int]
 ) -> list[TrainConfig]:
-    """The jobs, by mesh and then by length.
+    """The jobs, ordered by mesh and then by length.
 
     Raises:
-      ConfigError: one of them cannot run, has nothing to compare, or has no measured steps.
+      ConfigError: a job cannot run, has no ring to compare, or has no measured steps.
     """
     if config.attention != "ring":
-        raise ConfigError(f"attention is {config.attention}; compare takes the ring's transfers apart: choose ring.")
+        raise ConfigError(f"attention is {config.attention}; compare measures the ring's transfers: choose ring.")
     first = MEASURED[0]
     if config.steps < first + 2:
         raise ConfigError(
-            f"steps is {config.steps}; step times are taken from step {first} on, choose at least {first + 2}."
+            f"steps is {config.steps}; step times are measured from step {first} on: choose at least {first + 2}."
         )
     jobs = []
     for context in contexts:
         for tensor in tensors:
             if context < 2:
-                raise ConfigError(f"context is {context}; a ring of one sends nothing, choose at least 2.")
+                raise ConfigError(f"context is {context}; a ring of one rank sends nothing: choose at least 2.")
             for sequence in sequences:
                 jobs.append(dataclasses.replace(config, context=context, tensor=tensor, sequence=sequence))
     return jobs

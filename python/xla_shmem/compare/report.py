@@ -1,8 +1,8 @@
-"""The table of a comparison, with the columns of the write-up's Table 2, and its picture."""
+"""The tables of a comparison, with the columns of Table 2 in NVIDIA's post, and its picture."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,18 +10,21 @@ from rich import box
 from rich.table import Table
 
 from xla_shmem.compare.results import CONFIDENCE, Interval, Row
-from xla_shmem.train.job_run import Variant
+from xla_shmem.compare.variants import Variant
 from xla_shmem.train.step_times import MEASURED
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LABELS = {Variant.STOCK: "default", Variant.SHMEM: "SHMEM"}
 _COLOURS = {Variant.SHMEM: "#0b6e4f", Variant.STOCK: "#e07a1f"}
 _MARKERS = "os^Dv*"
 
+_Mesh = tuple[int, int]  # degrees of context and tensor parallelism
+
 
 def table(rows: Sequence[Row]) -> Table:
-    """One line for each job."""
+    """One line per job: throughput, speed-up, step times and the difference of losses."""
     first, last = MEASURED
     job = ("sequence", "CP", "TP", "devices", "seq/device")
     measured = ("default", "SHMEM", "speed-up", "default ms", "SHMEM ms", "losses differ")
@@ -34,18 +37,19 @@ def table(rows: Sequence[Row]) -> Table:
             str(config.tensor),
             str(config.devices),
             f"{config.sequence // config.context:,}",
-            *(f"{row.tflops(variant):.3g}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            *(f"{row.tflops(variant):.3g}" for variant in _LABELS),
             f"{row.speed_up:.2f}x",
-            *(f"{row.times(variant).median * 1e3:.1f}" for variant in (Variant.STOCK, Variant.SHMEM)),
+            *(f"{row.times(variant).median * 1e3:.1f}" for variant in _LABELS),
             f"{row.largest_difference():.0e}",
         )
     return result
 
 
 def ring_table(rows: Sequence[Row]) -> Table:
-    """What the ring adds to a step of each job, and of what it consists."""
+    """One line per job: what the ring adds to a step, and the part of it that its transfers take."""
     result = _empty_table(
-        f"What the ring adds to a step, and of that its transfers: ms, medians with {CONFIDENCE:.0%} intervals",
+        f"What the ring adds to a step, and of that its transfers: ms, medians with {CONFIDENCE:.0%} intervals; "
+        "noise: the interval is not above 0",
         ("sequence", "CP", "TP", "default ring", "SHMEM ring", "default transfers", "SHMEM transfers"),
     )
     for row in rows:
@@ -54,8 +58,8 @@ def ring_table(rows: Sequence[Row]) -> Table:
             f"{config.sequence:,}",
             str(config.context),
             str(config.tensor),
-            *(_milliseconds(row.exposed(variant)) for variant in (Variant.STOCK, Variant.SHMEM)),
-            *(_milliseconds(row.transfers(variant)) for variant in (Variant.STOCK, Variant.SHMEM)),
+            *(_milliseconds(row.exposed(variant)) for variant in _LABELS),
+            *(_milliseconds(row.transfers(variant)) for variant in _LABELS),
         )
     return result
 
@@ -69,45 +73,25 @@ def _empty_table(title: str, columns: Sequence[str]) -> Table:
 
 def _milliseconds(interval: Interval) -> str:
     median, low, high = (f"{seconds * 1e3:.1f}" for seconds in interval)
-    return f"{median} ({low} to {high})"
+    return f"{median if interval.above_noise else 'noise'} ({low} to {high})"
 
 
 def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
-    """Saves a PNG: over the sequence's length the speed-up, and what the ring adds to a step on each transport."""
+    """Saves a PNG: over the sequence length the speed-up, and what the ring adds to a step on each transport."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
 
-    figure = Figure(figsize=(14, 4.6), layout="constrained")
+    meshes: dict[_Mesh, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row.config.sequence):
+        meshes.setdefault((row.config.context, row.config.tensor), []).append(row)
+    figure = Figure(figsize=(10, 4.6), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=10)
-    speed, ring, transfers = figure.subplots(1, 3)
-    meshes = list(dict.fromkeys((row.config.context, row.config.tensor) for row in rows))
-    shapes = []
-    for number, mesh in enumerate(meshes):
-        marker = _MARKERS[number % len(_MARKERS)]
-        shapes.append(Line2D([], [], color="0.3", marker=marker, label=f"CP {mesh[0]}, TP {mesh[1]}"))
-        of_mesh = sorted(
-            (row for row in rows if (row.config.context, row.config.tensor) == mesh),
-            key=lambda row: row.config.sequence,
-        )
-        lengths = [row.config.sequence for row in of_mesh]
-        speed.plot(lengths, [row.speed_up for row in of_mesh], marker=marker, color=_COLOURS[Variant.SHMEM], lw=1.4)
-        for variant in _COLOURS:
-            _plot_intervals(ring, lengths, [row.exposed(variant) for row in of_mesh], variant, marker)
-            _plot_intervals(transfers, lengths, [row.transfers(variant) for row in of_mesh], variant, marker)
-    speed.axhline(1.0, color="0.6", lw=1, ls="--")
-    speed.set_title("Speed-up of the median step, SHMEM over default", fontsize=10, loc="left")
-    speed.set_ylim(bottom=0)
-    speed.legend(handles=shapes, frameon=False, fontsize=8)
-    labels = {Variant.SHMEM: "SHMEM", Variant.STOCK: "default"}
-    colours = [Line2D([], [], color=colour, label=labels[variant]) for variant, colour in _COLOURS.items()]
-    for axes, what in ((ring, "What the ring adds to a step"), (transfers, "Of that, its transfers")):
-        axes.axhline(0.0, color="0.6", lw=1)
-        axes.set_title(f"{what} (ms, {CONFIDENCE:.0%} intervals)", fontsize=10, loc="left")
-        axes.legend(handles=[*colours, *shapes], frameon=False, fontsize=8)
+    speed, ring = figure.subplots(1, 2)
+    _draw_speed_up(speed, meshes)
+    _draw_ring(ring, meshes)
     lengths = sorted({row.config.sequence for row in rows})
-    for axes in (speed, ring, transfers):
+    for axes in (speed, ring):
         axes.set_xscale("log", base=2)
         axes.set_xticks(lengths, [f"{length:,}" for length in lengths], fontsize=8)
         axes.minorticks_off()
@@ -117,11 +101,46 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
     figure.savefig(path, dpi=130)
 
 
-def _plot_intervals(
+def _draw_speed_up(axes: Axes, meshes: Mapping[_Mesh, Sequence[Row]]) -> None:
+    for number, ((context, tensor), rows) in enumerate(meshes.items()):
+        lengths = [row.config.sequence for row in rows]
+        axes.plot(
+            lengths,
+            [row.speed_up for row in rows],
+            marker=_MARKERS[number % len(_MARKERS)],
+            color=_COLOURS[Variant.SHMEM],
+            lw=1.4,
+            label=f"CP {context}, TP {tensor}",
+        )
+    axes.axhline(1.0, color="0.6", lw=1, ls="--")
+    axes.set_title("Speed-up of the median step, SHMEM over default", fontsize=10, loc="left")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize=8)
+
+
+def _draw_ring(axes: Axes, meshes: Mapping[_Mesh, Sequence[Row]]) -> None:
+    from matplotlib.lines import Line2D
+
+    for number, rows in enumerate(meshes.values()):
+        lengths = [row.config.sequence for row in rows]
+        marker = _MARKERS[number % len(_MARKERS)]
+        for variant in _COLOURS:
+            _draw_intervals(axes, lengths, [row.exposed(variant) for row in rows], variant, marker)
+    axes.axhline(0.0, color="0.6", lw=1)
+    axes.set_title(f"What the ring adds to a step (ms, {CONFIDENCE:.0%} intervals)", fontsize=10, loc="left")
+    handles = [Line2D([], [], color=colour, label=_LABELS[variant]) for variant, colour in _COLOURS.items()]
+    handles.append(Line2D([], [], color="0.3", ls="", marker="o", mfc="white", label="hollow: not above noise"))
+    axes.legend(handles=handles, frameon=False, fontsize=8)
+
+
+def _draw_intervals(
     axes: Axes, lengths: Sequence[int], intervals: Sequence[Interval], variant: Variant, marker: str
 ) -> None:
-    """A line through the medians, in milliseconds, with bars from end to end of the intervals."""
+    """A line through the medians in milliseconds, bars over the intervals, hollow markers for noise."""
     in_ms = [Interval(*(seconds * 1e3 for seconds in interval)) for interval in intervals]
     ends = [each.median - each.low for each in in_ms], [each.high - each.median for each in in_ms]
     medians = [each.median for each in in_ms]
-    axes.errorbar(lengths, medians, ends, marker=marker, color=_COLOURS[variant], lw=1.4, capsize=3)
+    colour = _COLOURS[variant]
+    axes.errorbar(lengths, medians, ends, color=colour, lw=1.4, capsize=3)
+    fills = [colour if each.above_noise else "white" for each in in_ms]
+    axes.scatter(lengths, medians, marker=marker, s=36, c=fills, edgecolors=colour, zorder=3)

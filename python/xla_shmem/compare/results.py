@@ -1,4 +1,4 @@
-"""What a comparison has measured: a row for each job, with what follows from its runs."""
+"""The results of a comparison: one row per job, computed from its runs."""
 
 from __future__ import annotations
 
@@ -12,39 +12,44 @@ from typing import Any, NamedTuple
 
 from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.compare.side_by_side import Runs, disagreement, loss_differences
+from xla_shmem.compare.variants import Variant
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.job_run import Variant
 from xla_shmem.train.step_log import StepRecord
 from xla_shmem.train.step_times import MEASURED, StepTimes, measured_seconds, step_times
 from xla_shmem.train.throughput import step_flops
 
-#: What a turn runs for the speed-up, one after the other.
+#: Variants that a round runs for the speed-up.
 TURN = (Variant.SHMEM, Variant.STOCK)
 
-#: What a turn runs to take the ring apart.
+#: Variants that a round runs to measure what the ring adds.
 RING_TURN = (Variant.RING_ON_SHMEM, Variant.RING_ON_STOCK)
 
-#: The runs that take a transport's ring apart.
-_TAKEN_APART = {Variant.SHMEM: Variant.RING_ON_SHMEM, Variant.STOCK: Variant.RING_ON_STOCK}
+#: For each transport the variant that measures its ring.
+_RING_VARIANTS = {Variant.SHMEM: Variant.RING_ON_SHMEM, Variant.STOCK: Variant.RING_ON_STOCK}
 
-#: How sure `Interval` is that the true median lies in it.
+#: Confidence with which an `Interval` contains the true median.
 CONFIDENCE = 0.95
 
 
 class Interval(NamedTuple):
-    """A median in seconds, and where the median of infinitely many such measurements lies (`CONFIDENCE`)."""
+    """A median of measurements in seconds, with a confidence interval (`CONFIDENCE`) of the true median."""
 
     median: float
     low: float
     high: float
 
+    @property
+    def above_noise(self) -> bool:
+        """Whether the interval lies above 0. If not, a difference of times cannot be told from noise."""
+        return self.low > 0
+
 
 def median_interval(values: Sequence[float]) -> Interval:
-    """The median with the interval of the sign test, which asks nothing of how the values are spread.
+    """The median with the interval of the sign test, which assumes nothing about the distribution.
 
-    Of too few values for such an interval, the least and the largest.
+    With too few values for such an interval, it is from the smallest to the largest value.
     """
-    from scipy import stats  # takes a while to import
+    from scipy import stats  # slow to import; a dependency of jax
 
     interval = stats.quantile_test(values, p=0.5).confidence_interval(CONFIDENCE)
     low, high = (min(values), max(values)) if math.isnan(interval.low + interval.high) else interval
@@ -57,16 +62,16 @@ class Row:
 
     Attributes:
       config: the job.
-      runs: of every variant.
-      twins: the steps of the runs that take the ring apart with the other kinds of ring, for every step in `runs`.
+      runs: the runs of every variant.
+      ablations: the steps of the ring variants with a waiting and with a silent ring, one for every step in `runs`.
     """
 
     config: TrainConfig
     runs: Runs
-    twins: Mapping[Ring, Runs]
+    ablations: Mapping[Ring, Runs]
 
     def times(self, variant: Variant) -> StepTimes:
-        """Step times of all repeats."""
+        """Step times over all rounds."""
         return step_times(self.runs[variant])
 
     def tflops(self, variant: Variant) -> float:
@@ -76,29 +81,29 @@ class Row:
 
     @property
     def speed_up(self) -> float:
-        """Median stock step over median SHMEM step of a turn; the median of the turns."""
-        turns = zip(self.runs[Variant.STOCK], self.runs[Variant.SHMEM], strict=True)
-        medians = ([statistics.median(measured_seconds(run)) for run in turn] for turn in turns)
+        """Median stock step over median SHMEM step in each round; of these the median."""
+        rounds = zip(self.runs[Variant.STOCK], self.runs[Variant.SHMEM], strict=True)
+        medians = ([statistics.median(measured_seconds(run)) for run in runs] for runs in rounds)
         return statistics.median(stock / shmem for stock, shmem in medians)
 
     def exposed(self, variant: Variant) -> Interval:
-        """Seconds that the ring adds to a step where it is on the transport of `variant`.
+        """Seconds that the ring adds to a step if its blocks are on the transport of `variant`.
 
-        Noise can make it negative where there is little to see; so for what it consists of.
+        Noise can make this and its parts negative.
         """
         return self._difference(variant, Ring.SENDING, Ring.SILENT)
 
     def transfers(self, variant: Variant) -> Interval:
-        """Of the seconds that the ring adds, those that moving its blocks takes."""
+        """The part of `exposed` that the transfers of blocks take."""
         return self._difference(variant, Ring.SENDING, Ring.WAITING)
 
     def waits(self, variant: Variant) -> Interval:
-        """Of the seconds that the ring adds, those that ranks wait for a slower one, whatever carries the blocks."""
+        """The part of `exposed` that ranks wait for a slower rank, which every transport has to do."""
         return self._difference(variant, Ring.WAITING, Ring.SILENT)
 
     def _difference(self, variant: Variant, ring: Ring, less: Ring) -> Interval:
-        """Of all turns of steps with the one kind of ring and the other. The first do not count, as for step times."""
-        runs = _TAKEN_APART[variant]
+        """Seconds of a step with `ring` minus those of the step with `less` in the same turn, from step MEASURED[0]."""
+        runs = _RING_VARIANTS[variant]
         return median_interval(
             [
                 step.seconds - other.seconds
@@ -109,10 +114,10 @@ class Row:
         )
 
     def _steps(self, ring: Ring, runs: Variant) -> Sequence[Sequence[StepRecord]]:
-        return (self.runs if ring is Ring.SENDING else self.twins[ring])[runs]
+        return (self.runs if ring is Ring.SENDING else self.ablations[ring])[runs]
 
     def largest_difference(self) -> float:
-        """Of the losses, SHMEM's from stock's, relative."""
+        """Largest relative difference of a step's losses on SHMEM and on stock."""
         return max(loss_differences(self.runs))
 
     def problem(self) -> str | None:
@@ -121,7 +126,7 @@ class Row:
         return None if sentence is None else f"sequence {self.config.sequence} on {self.config.mesh()}: {sentence}"
 
     def as_json(self) -> dict[str, Any]:
-        """The row with everything that follows from it, and every step."""
+        """The row's results and the records of every step."""
         return {
             "sequence": self.config.sequence,
             "context": self.config.context,
@@ -137,12 +142,12 @@ class Row:
                     "transfers": self.transfers(variant)._asdict(),
                     "waits": self.waits(variant)._asdict(),
                 }
-                for variant in _TAKEN_APART
+                for variant in _RING_VARIANTS
             },
             "largest_loss_difference": self.largest_difference(),
             "step_s": {variant.value: dataclasses.asdict(self.times(variant)) for variant in self.runs},
             "runs": _as_json(self.runs),
-            "twins": {ring.value: _as_json(runs) for ring, runs in self.twins.items()},
+            "ablations": {ring.value: _as_json(runs) for ring, runs in self.ablations.items()},
         }
 
 

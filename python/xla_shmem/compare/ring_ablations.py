@@ -1,7 +1,7 @@
-"""Rings that keep their blocks, for measuring what the ring's transfers cost a step: `xla-shmem compare` only.
+"""Rings that keep their blocks, to measure what the transfers of a ring cost. Only `xla-shmem compare` uses them.
 
-Every rank attends to its own block in each step of the ring instead of to the one that would have come: as much
-arithmetic, on the same shapes, without the transfer. Losses mean nothing.
+In each step of the ring a rank attends to its own block instead of the next one: the same arithmetic on the same
+shapes, without the transfer. The losses are meaningless.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _Send = Callable[[jax.Array, str], jax.Array]
 
 @contextlib.contextmanager
 def traced_as(ring: Ring) -> Iterator[None]:
-    """The rings of programs that are traced in here are of this kind."""
+    """Inside this context programs are traced with rings of this kind."""
     send: _Send = ring_attention._send
-    twins: dict[Ring, _Send] = {
+    sends: dict[Ring, _Send] = {
         Ring.SENDING: send,
-        Ring.WAITING: lambda block, axis_name: _keep_but_one(block, axis_name, send),
+        Ring.WAITING: lambda block, axis_name: _keep_all_but_one(block, axis_name, send),
         Ring.SILENT: lambda block, axis_name: _keep(block),
     }
-    ring_attention._send = twins[ring]  # type: ignore[assignment]  # mypy minds the names of its parameters
+    ring_attention._send = sends[ring]  # type: ignore[assignment]  # mypy compares the names of parameters too
     try:
         yield
     finally:
@@ -35,15 +35,15 @@ def traced_as(ring: Ring) -> Iterator[None]:
 
 
 def _keep(block: jax.Array) -> jax.Array:
-    # The barrier keeps XLA from seeing that it is the same block, and from doing equal arithmetic once.
+    # Without the barrier XLA would see that the block is the same and merge equal arithmetic.
     kept: jax.Array = lax.optimization_barrier(block)  # type: ignore[no-untyped-call]
     return kept
 
 
-def _keep_but_one(block: jax.Array, axis_name: str, send: _Send) -> jax.Array:
-    """The block with the first element of the one that would have come, for which a rank has to wait as for all of it.
+def _keep_all_but_one(block: jax.Array, axis_name: str, send: _Send) -> jax.Array:
+    """The block with the first element of the next block, for which the rank has to wait.
 
-    Costs a copy of the block, which the transfer makes too.
+    Costs a copy of the block; a transfer makes one too.
     """
     first = (0,) * block.ndim
     element = send(lax.slice(block, first, (1,) * block.ndim), axis_name)

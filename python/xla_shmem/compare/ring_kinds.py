@@ -1,4 +1,4 @@
-"""The rings of a job that is taken apart to see what its ring adds to a step. Free of JAX."""
+"""The kinds of ring with which `compare` measures what a job's ring adds to a step. Free of JAX."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from xla_shmem.train.step_log import LOG_NAME
 class Ring(enum.Enum):
     """How the ring of a training step sends its blocks."""
 
-    SENDING = "sending"  #: As it is.
-    WAITING = "waiting"  #: Keeps them, and sends one element of each: a rank waits for its neighbour and hardly more.
-    SILENT = "silent"  #: Keeps them, and sends nothing.
+    SENDING = "sending"  #: Sends its blocks, as the job does.
+    WAITING = "waiting"  #: Keeps its blocks and sends one element of each: a rank only waits for its neighbour.
+    SILENT = "silent"  #: Keeps its blocks and sends nothing.
 
     @property
     def log_name(self) -> str:
-        """Name of the log of its steps; who follows the job's own log sees those that send."""
+        """Name of the log of its steps. The sending ring writes the job's own log, which `run_job` follows."""
         return LOG_NAME if self is Ring.SENDING else f"{self.value}.jsonl"

@@ -1,8 +1,8 @@
-"""One rank of a job that trains three times at once, once with each kind of ring (`ring_kinds`).
+"""One rank of a job that trains three times side by side, once with each kind of ring (`ring_kinds`).
 
-They take turns step by step, in every order as often. So the steps of a turn meet the same machine, the same processes
-and the same memory, and their differences are free of what differs from run to run. Only the losses of the ring that
-sends mean anything.
+The three take turns step by step, in every order equally often. The steps of a turn run on the same machine state, in
+the same processes and the same memory, so their differences contain no variation from run to run. Only the losses of
+the sending ring are meaningful.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(config: Path | None, **options: Any) -> None:
     try:
         job = from_options(config, options)
         tokens = start_rank(job)
-        # Last the log of the job itself: who follows that one finds the others as long.
+        # The job's own log comes last: when it has a record, the other logs have theirs.
         logs = {ring: StepLog(Path(job.output) / ring.log_name) for ring in reversed(Ring)}
         for records in turns(job, tokens):
             if jax.process_index() == 0:

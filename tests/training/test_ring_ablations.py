@@ -1,4 +1,4 @@
-"""What `xla-shmem compare` puts in the place of the ring's transfers: as much arithmetic, little or nothing sent."""
+"""The rings with which `xla-shmem compare` measures transfers: equal arithmetic, and little or nothing sent."""
 
 import functools
 import re
@@ -33,9 +33,9 @@ def ops(step: list[tuple[str, str]]) -> Counter[str]:
 
 @pytest.mark.parametrize("ring", [Ring.WAITING, Ring.SILENT])
 def test_other_rings_compute_as_much(ring: Ring) -> None:
-    twin, sending = ops(compiled(ring)), ops(compiled(Ring.SENDING))
+    ablation, sending = ops(compiled(ring)), ops(compiled(Ring.SENDING))
     for op in ("dot", "exponential", "all-reduce"):
-        assert twin[op] == sending[op] > 0, op
+        assert ablation[op] == sending[op] > 0, op
 
 
 def test_a_silent_ring_sends_nothing() -> None:
