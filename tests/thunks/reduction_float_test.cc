@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "tests/thunks/cpu/reduce_all.h"
+#include "tests/thunks/reduce_all.h"
 #include "xla_patch/thunks/reduction.h"
 
 #if defined(__x86_64__)

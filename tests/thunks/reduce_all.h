@@ -1,5 +1,5 @@
-#ifndef XLA_SHMEM_TESTS_THUNKS_CPU_REDUCE_ALL_H_
-#define XLA_SHMEM_TESTS_THUNKS_CPU_REDUCE_ALL_H_
+#ifndef XLA_SHMEM_TESTS_THUNKS_REDUCE_ALL_H_
+#define XLA_SHMEM_TESTS_THUNKS_REDUCE_ALL_H_
 
 #include <vector>
 
@@ -19,4 +19,4 @@ std::vector<T> ReduceAll(ElementType type, ReductionKind kind, const std::vector
 
 }  // namespace xla_shmem
 
-#endif  // XLA_SHMEM_TESTS_THUNKS_CPU_REDUCE_ALL_H_
+#endif  // XLA_SHMEM_TESTS_THUNKS_REDUCE_ALL_H_
