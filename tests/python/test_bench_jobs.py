@@ -1,4 +1,4 @@
-"""How the coordinator talks to the ranks of a job: made-up ranks at the other ends of the sockets."""
+"""Commands and answers between the coordinator and fake ranks."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ranks(job: jobs.Job) -> Iterator[list[socket.socket]]:
         end.close()
 
 
-def test_answers_come_in_the_order_of_the_ranks_however_they_arrive(job: jobs.Job, ranks: list[socket.socket]) -> None:
+def test_answers_are_in_the_order_of_the_ranks(job: jobs.Job, ranks: list[socket.socket]) -> None:
     def answer() -> None:
         ranks[1].sendall(b'{"rank": 1}\n')
         ranks[0].sendall(b'{"ra')
@@ -58,20 +58,20 @@ def test_a_rank_that_does_not_answer_is_named(
         job.ask("time")
 
 
-def test_a_rank_that_is_gone_is_named(job: jobs.Job, ranks: list[socket.socket]) -> None:
+def test_a_rank_that_has_ended_is_named(job: jobs.Job, ranks: list[socket.socket]) -> None:
     ranks[1].close()
     with pytest.raises(jobs.JobFailed, match=r"(?s)lost rank 1.*the job said this"):
         job.ask("time")
 
 
-def test_a_job_that_ends_early_is_quoted(tmp_path: Path) -> None:
+def test_the_output_of_a_job_that_ends_early_is_quoted(tmp_path: Path) -> None:
     command = ["/bin/sh", "-c", "echo cannot find it; exit 3"]
     words = r"(?s)the mpi job ended with exit code 3\..*cannot find it"
     with jobs.Job("mpi", command, dict(os.environ), 2, tmp_path) as job, pytest.raises(jobs.JobFailed, match=words):
         _watch(job)
 
 
-def test_what_ended_a_job_is_quoted_however_much_the_other_ranks_print_after_it(tmp_path: Path) -> None:
+def test_the_cause_of_the_end_is_quoted_even_if_other_ranks_print_much_after_it(tmp_path: Path) -> None:
     command = [*jobs.LAUNCHER, "-n", "2", "--", sys.executable, "-c", _DIES_WITH_THE_OTHER, str(tmp_path / "ready")]
     with jobs.Job("shmem", command, dict(os.environ), 2, tmp_path) as job, pytest.raises(jobs.JobFailed) as failed:
         _watch(job)
@@ -104,7 +104,9 @@ def _watch(job: jobs.Job) -> None:
         time.sleep(0.01)
 
 
-def test_ranks_are_told_to_end_but_not_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_get_the_command_to_end_unless_there_was_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jobs, "GRACE", 0.1)
     heard = []
     for error in (None, RuntimeError("no")):

@@ -1,4 +1,4 @@
-"""What a benchmark measures, and how results are checked: arithmetic and NumPy, no job."""
+"""The plan of a benchmark, and the check of its results. Starts no job."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def _cell(op: str, count: int = 12, group: int = 4, dtype: str = "f32", reductio
     return Cell(op, count, dtype, reduction or ("sum" if "reduce" in op else ""), group, in_place=False)
 
 
-def test_sizes_go_by_the_factor_and_stop_at_the_last() -> None:
+def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
     assert list(sizes(8, 128, 4)) == [8, 32, 128]
     assert list(sizes(8, 127, 4)) == [8, 32]
 
 
-def test_a_size_is_the_larger_buffer_of_a_pe() -> None:
+def test_the_size_is_that_of_the_larger_buffer_of_a_pe() -> None:
     plan = Plan(processes=4, ops=OPS, min_bytes=1024, max_bytes=1024)
     found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
     assert found == {
@@ -34,7 +34,7 @@ def test_a_size_is_the_larger_buffer_of_a_pe() -> None:
     }
 
 
-def test_sizes_are_rounded_to_whole_elements_for_each_pe_and_empty_or_repeated_ones_left_out() -> None:
+def test_sizes_are_rounded_down_to_whole_elements_without_empty_or_repeated_ones() -> None:
     plan = Plan(processes=4, ops=("all-gather",), min_bytes=8, max_bytes=64, factor=2)
     assert [cell.bytes for cell in plan.cells()] == [16, 32, 64]
     plan = dataclasses.replace(plan, processes=3, min_bytes=12, max_bytes=24)
@@ -73,11 +73,11 @@ def test_bus_factors_are_those_of_nccl_tests(op: str, factor: float) -> None:
         ("all-reduce", 1.5, 3.0),
     ],
 )
-def test_what_crosses_is_copied_once_or_twice_and_what_stays_once(op: str, single: float, slots: float) -> None:
+def test_remote_bytes_are_copied_once_or_twice_and_local_bytes_once(op: str, single: float, slots: float) -> None:
     assert _cell(op).copies == (single, slots)
 
 
-def test_operations_are_listed_once_and_all_means_all() -> None:
+def test_each_operation_is_listed_once_and_all_selects_every_one() -> None:
     assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"]) == (
         "collective-permute",
         "collective-broadcast",
@@ -85,7 +85,7 @@ def test_operations_are_listed_once_and_all_means_all() -> None:
     assert chosen_ops(["collective-permute", "all"]) == OPS
 
 
-def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
+def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
     assert chosen_rivals("mpi, stock") == ("stock", "mpi")
     assert chosen_rivals("none") == ()
     with pytest.raises(BenchError, match="'nccl' is not one of stock, mpi"):
@@ -106,7 +106,7 @@ def test_rivals_are_read_in_any_order_and_none_is_none() -> None:
         ({"min_bytes": 1, "max_bytes": 3}, "no size from --min-bytes 1 to --max-bytes 3"),
     ],
 )
-def test_a_plan_that_cannot_be_run_is_refused_in_a_sentence(wrong: dict[str, object], words: str) -> None:
+def test_a_plan_that_cannot_run_is_refused_in_one_sentence(wrong: dict[str, object], words: str) -> None:
     plan = dataclasses.replace(Plan(), **wrong)  # type: ignore[arg-type]
     with pytest.raises(BenchError, match=words):
         plan.validate()
@@ -137,7 +137,7 @@ def test_sums_are_exact_in_every_type_and_order(dtype: str) -> None:
         assert data.wrong_elements(total, data.expected(cell, 3)) == 0
 
 
-def test_no_operand_holds_what_an_unwritten_result_holds() -> None:
+def test_no_operand_holds_the_value_of_an_unwritten_result() -> None:
     cell = _cell("collective-permute", count=100_000, dtype="s8")
     assert not np.isin(data.operand(cell, 0), data.unwritten(cell)).any()
 

@@ -1,4 +1,4 @@
-"""Table, JSON and picture of a benchmark, from made-up times."""
+"""Table, JSON and picture of a benchmark with given times."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_bandwidths_limits_and_speed_up() -> None:
     assert slots == pytest.approx(2 * single)
 
 
-def test_a_small_line_says_what_the_call_costs_once() -> None:
+def test_the_call_overhead_of_a_small_row_is_shown_once() -> None:
     row = _row(count=2, shmem=_times(3.0), stock=_times(6.0))
     shmem, stock = table.row_lines(row, set())
     assert shmem.split()[-1] == "0.30"
@@ -42,7 +42,7 @@ def test_a_small_line_says_what_the_call_costs_once() -> None:
     assert _row(shmem=_times(3.0)).as_json()["empty_call_us"] is None
 
 
-def test_quantiles_lie_between_the_neighbours() -> None:
+def test_quantiles_are_interpolated() -> None:
     times = _times(30.0, 10.0, 20.0, 40.0)
     assert (times.quantile(0.0), times.median, times.quantile(1.0)) == (10.0, 25.0, 40.0)
     assert times.quantile(0.99) == pytest.approx(39.7)
@@ -62,10 +62,10 @@ def test_a_line_has_a_value_under_every_heading() -> None:
     assert len(shmem) == len(stock) == len(heading[-2])
 
 
-def test_a_variant_that_did_not_run_is_said_once() -> None:
+def test_a_variant_that_did_not_run_is_reported_once() -> None:
     row = _row("collective-broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
     said: set[str] = set()
-    assert table.row_lines(row, said)[1] == "# collective-broadcast is not run by stock: XLA:CPU cannot"
+    assert table.row_lines(row, said)[1] == "# stock cannot run collective-broadcast: XLA:CPU cannot"
     assert len(table.row_lines(row, said)) == 1
     assert row.speed_up("stock") is None
 
@@ -75,7 +75,7 @@ def test_wrong_elements_of_all_variants_are_added_up() -> None:
     assert results.total_wrong(rows) == 5
 
 
-def test_the_report_holds_machine_and_every_time(tmp_path: Path) -> None:
+def test_the_report_holds_the_machine_and_every_time(tmp_path: Path) -> None:
     file = tmp_path / "new" / "bench.json"
     rows = [_row(shmem=_times(1000.0, 2000.0), mpi=Times(reason="no")), _row(count=2, shmem=_times(3.0))]
     results.save_json(file, results.report(describe_machine(), rows))

@@ -1,4 +1,4 @@
-"""What a rank of the benchmark makes of the times that it takes."""
+"""The times that a rank of the benchmark reports."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _time(monkeypatch: pytest.MonkeyPatch, warmup: int) -> tuple[_Program, list[
     return program, cast("list[float]", rank.time("shmem", warmup=warmup, turns=10, runs=2)["us"])
 
 
-def test_what_a_program_costs_once_is_in_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_times_leave_out_the_fixed_cost_of_a_program(monkeypatch: pytest.MonkeyPatch) -> None:
     program, us = _time(monkeypatch, warmup=5)
     assert us == pytest.approx([2e6, 2e6])
     assert program.turns == [5, 15, 5, 15]

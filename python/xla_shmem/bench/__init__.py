@@ -1,1 +1,1 @@
-"""`xla-shmem bench`: collectives of several transports in turns, cell by cell; see docs/bench.md."""
+"""`xla-shmem bench`: times collectives on several transports in turns; see docs/bench.md."""

@@ -1,4 +1,4 @@
-"""What the PEs send, and what they have to receive: computed with NumPy alone."""
+"""Operands and expected results, computed with NumPy alone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _COMBINE = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:
-    """NumPy's dtype of a key of `DTYPES`."""
+    """Returns the NumPy dtype of a key of `DTYPES`."""
     return np.dtype(ml_dtypes.bfloat16 if name == "bf16" else DTYPES[name][0])
 
 
 def operand(cell: Cell, pe: int) -> Array:
-    """What a PE sends: small whole numbers that depend on PE and place, so that data in a wrong place is seen.
+    """Returns the operand of a PE: small whole numbers that depend on PE and index, so that misplaced data is found.
 
-    Sums are exact in every order: the values are as large as a sum over the group stays exact in the type.
+    The values are so small that a sum over the group is exact in the type, in every order.
     """
     dtype = numpy_dtype(cell.dtype)
     limit = 126
@@ -38,12 +38,12 @@ def operand(cell: Cell, pe: int) -> Array:
 
 
 def unwritten(cell: Cell) -> Array:
-    """A result buffer before anything is received: a value that no operand has."""
+    """Returns the initial content of a result buffer: a value that no operand has."""
     return np.full(cell.result_elements, 127, numpy_dtype(cell.dtype))
 
 
 def expected(cell: Cell, pe: int) -> Array:
-    """What a PE has to receive, when groups are neighbours: the PEs 0 … K-1, K … 2K-1, and so on."""
+    """Returns the expected result of a PE. Groups are neighbours: PEs 0 … K-1, K … 2K-1, and so on."""
     first = pe // cell.group * cell.group
     place = pe - first
     if cell.op == "collective-permute":
@@ -61,7 +61,7 @@ def expected(cell: Cell, pe: int) -> Array:
 
 def _reduced(cell: Cell, members: Sequence[int], piece: slice) -> Array:
     combine = _COMBINE[cell.reduction]
-    # f16 and bf16 are exact in f32 here, and NumPy is slow in them. Integers wrap around as XLA's do.
+    # f32 is exact for these values of f16 and bf16, and much faster in NumPy. Integers wrap around as in XLA.
     wide = np.float32 if cell.dtype in ("f16", "bf16") else numpy_dtype(cell.dtype)
     result = operand(cell, members[0])[piece].astype(wide)
     for member in members[1:]:
@@ -70,7 +70,7 @@ def _reduced(cell: Cell, members: Sequence[int], piece: slice) -> Array:
 
 
 def wrong_elements(result: Array, wanted: Array) -> int:
-    """Elements whose bits differ; all of them if the shapes do."""
+    """Returns the number of elements whose bits differ; all elements if shape or dtype differs."""
     if result.shape != wanted.shape or result.dtype != wanted.dtype:
         return max(result.size, wanted.size)
     bits = np.dtype(f"u{wanted.dtype.itemsize}")

@@ -1,4 +1,4 @@
-"""What XLA asks for a call that does nothing: the part of a small collective's time that no transport can save."""
+"""The time of an FFI call that does nothing: XLA's overhead, which every transport has."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from jax import lax
 from xla_shmem import _core
 
 _TARGET = "xla_shmem.empty"
-_ELEMENTS = 1024  # 4 KiB of f32, which nobody copies: the result is the operand's buffer
+_ELEMENTS = 1024  # 4 KiB of f32; not copied, because the result is the buffer of the operand
 
 
 class EmptyCall:
-    """Two loops, with a call of an empty FFI handler in them and without, on one device of this process."""
+    """Two compiled loops on one device of this process: one calls an empty FFI handler, the other one does not."""
 
     def __init__(self) -> None:
         jax.ffi.register_ffi_target(_TARGET, _core.empty_call(), platform="cpu")
@@ -27,7 +27,7 @@ class EmptyCall:
         self._loops = [_loop(call), _loop(lambda x: x)]
 
     def us(self, turns: int, runs: int) -> float:
-        """µs of a call: by how much a turn of the loop with it takes longer, median of `runs` pairs."""
+        """Returns µs per call: the difference between a turn of both loops, median of `runs` pairs."""
         return statistics.median(self._seconds(0, turns) - self._seconds(1, turns) for _ in range(runs)) / turns * 1e6
 
     def _seconds(self, loop: int, turns: int) -> float:

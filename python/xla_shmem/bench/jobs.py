@@ -1,4 +1,4 @@
-"""The jobs of a benchmark: started side by side, told what to do one at a time."""
+"""The jobs of a benchmark. They run side by side and execute commands one at a time."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
 
-#: Seconds a job may take to start, and to answer a command, before it counts as stuck. A rank that ends is noticed at
-#: once, and SHMEM's and gloo's waits have deadlines of their own.
+#: Seconds until a job that does not start, or does not answer a command, counts as stuck. The end of a rank is noticed
+#: at once, and the waits of SHMEM and gloo have their own deadlines.
 START_WITHIN = 300.0
 ANSWER_WITHIN = 1800.0
 
-#: The program of the ranks, up to its arguments.
+#: Command of a rank, without the arguments.
 WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
 
 
 class JobFailed(Exception):
-    """A job ended, or answers no more; the message shows the last lines of its output."""
+    """A job ended or does not answer. The message shows the last lines of its output."""
 
 
 class Job:
-    """A running job whose ranks wait at their sockets.
+    """A running job whose ranks wait for commands at their sockets.
 
     Args:
-      name: which one: `shmem` (which runs the stock collectives too) or `mpi`.
-      command: starts it.
-      environment: of the command.
-      ranks: how many ranks will connect.
-      folder: for the output.
+      name: `shmem` (which runs the stock collectives too) or `mpi`.
+      command: command that starts the job.
+      environment: environment of the command.
+      ranks: number of ranks that will connect.
+      folder: folder for the output.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class Job:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches the coordinator only, which then stops the job
+                start_new_session=True,  # so that Ctrl-C reaches the coordinator only, which stops the job
             )
 
     def __enter__(self) -> Job:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
-        """Tells the ranks to end, or after an error leaves them alone, which ends them at once; stops who stays."""
+        """Tells the ranks to end; after an error only closes the sockets, which ends them at once. Stops the rest."""
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 if error is None:
@@ -81,7 +81,7 @@ class Job:
         stop(self._process)
 
     def add(self, rank: int, connection: socket.socket) -> None:
-        """Takes the connection of a rank."""
+        """Adds the connection of a rank."""
         self._connections[rank] = connection
         self._unread[rank] = b""
 
@@ -91,10 +91,10 @@ class Job:
         return len(self._connections) == self._ranks
 
     def check_alive(self) -> None:
-        """Looks whether the job still runs.
+        """Checks that the job still runs.
 
         Raises:
-          JobFailed: it has ended.
+          JobFailed: the job has ended.
         """
         code = self._process.poll()
         if code is not None:
@@ -104,7 +104,7 @@ class Job:
         """Sends a command to all ranks and returns their answers, in the order of the ranks.
 
         Raises:
-          JobFailed: a rank is gone, or did not answer for `ANSWER_WITHIN` seconds.
+          JobFailed: a rank has ended, or did not answer for `ANSWER_WITHIN` seconds.
         """
         line = (json.dumps({"do": do, **arguments}) + "\n").encode()
         with selectors.DefaultSelector() as selector:
@@ -127,7 +127,7 @@ class Job:
         return [answers[rank] for rank in sorted(answers)]
 
     def _receive(self, rank: int, do: str) -> dict[str, Any] | None:
-        """Reads what a rank has sent; None while its line is not complete."""
+        """Reads from a rank. Returns None until its line is complete."""
         try:
             chunk = self._connections[rank].recv(1 << 16)
         except ConnectionError:
@@ -149,10 +149,10 @@ class Job:
 
 
 def mpi_command(plan: Plan) -> list[str]:
-    """`mpirun` with its options, up to the program.
+    """Returns the command `mpirun` with its options, without the program.
 
     Raises:
-      BenchError: MPI cannot be used here; the message says what to install or set.
+      BenchError: MPI cannot be used here. The message says what to install or set.
     """
     library = os.environ.get("MPITRAMPOLINE_LIB", "")
     how = "build https://github.com/eschnett/MPIwrapper with this machine's MPI and set it to libmpiwrapper.so"
@@ -164,16 +164,16 @@ def mpi_command(plan: Plan) -> list[str]:
     if not command or shutil.which(command[0]) is None:
         raise BenchError(
             f"--vs mpi: there is no {command[0] if command else 'mpirun'}; install an MPI (Debian: apt-get install "
-            "openmpi-bin libopenmpi-dev), or say with --mpirun how it starts jobs."
+            "openmpi-bin libopenmpi-dev), or give its command with --mpirun."
         )
     return [*command, "-n", str(plan.processes)]
 
 
 def mpi_environment(plan: Plan, cores: int) -> dict[str, str]:
-    """What is set for Open MPI, where the user has not: more ranks than cores, and a container's root."""
+    """Returns settings of Open MPI that the user has not set: for more ranks than cores, and for user root."""
     wanted: dict[str, str] = {}
     if plan.processes > cores:
-        # Ranks that poll without giving way would each wait for the other's time slice.
+        # Without yielding, a rank that polls keeps the core that the other rank needs.
         wanted |= {"OMPI_MCA_mpi_yield_when_idle": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
     if os.geteuid() == 0:
         wanted |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -181,10 +181,10 @@ def mpi_environment(plan: Plan, cores: int) -> dict[str, str]:
 
 
 def mpi_settings(plan: Plan) -> list[str]:
-    """Which MPI it is and how its job is started, for the report; nothing without one.
+    """Returns the version of MPI and the command that starts its job, for the report. Empty if MPI is not compared.
 
     Raises:
-      BenchError: as `mpi_command`.
+      BenchError: as for `mpi_command`.
     """
     if "mpi" not in plan.rivals:
         return []
@@ -201,9 +201,9 @@ class Start:
     """How a job is started.
 
     Attributes:
-      prefix: what comes before the ranks' program.
-      environment: of all that.
-      arguments: of the program, after the socket and the name of the job.
+      prefix: command that starts the ranks, without their program.
+      environment: environment of the command.
+      arguments: arguments of the ranks' program after the socket and the name of the job.
     """
 
     prefix: Sequence[str]
@@ -212,7 +212,7 @@ class Start:
 
 
 def launched(plan: Plan, environ: Mapping[str, str]) -> Start:
-    """A job of `xla-shmem launch` on the CPU with the flag on, and these variables."""
+    """Returns the start of a CPU job by `xla-shmem launch`, with the flag set and the variables `environ`."""
     devices = ("--devices-per-process", str(plan.devices_per_process))
     bind = ["--bind"] if plan.bind else []
     prefix = [*LAUNCHER, "-n", str(plan.processes), *devices, *bind, "--"]
@@ -221,11 +221,11 @@ def launched(plan: Plan, environ: Mapping[str, str]) -> Start:
 
 @contextlib.contextmanager
 def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str, Job]]:
-    """Starts jobs of so many ranks each, yields them by name once all ranks wait for commands, and ends them.
+    """Starts jobs of `ranks` ranks each, yields them by name when all ranks are connected, and ends them.
 
     Raises:
-      BenchError: no socket can be made.
-      JobFailed: a job did not come up.
+      BenchError: the socket cannot be created.
+      JobFailed: a job did not start.
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-")))
@@ -234,7 +234,7 @@ def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str
         try:
             listener.bind(str(path))
         except OSError as error:
-            raise BenchError(f"no socket can be made at {path}: {error}; set TMPDIR to a short path.") from None
+            raise BenchError(f"cannot create a socket at {path}: {error}; set TMPDIR to a short path.") from None
         listener.listen()
         jobs = {}
         for name, start in starts.items():
@@ -246,14 +246,14 @@ def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str
 
 @contextlib.contextmanager
 def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
-    """Starts the jobs that a plan needs, yields them by the variants they run, and ends them.
+    """Starts the jobs of a plan, yields the job of each variant, and ends them.
 
     Raises:
-      BenchError: MPI is asked for and cannot be had.
-      JobFailed: a job did not come up.
+      BenchError: the plan compares with MPI, and MPI cannot be used here.
+      JobFailed: a job did not start.
     """
     mpirun = mpi_command(plan) if "mpi" in plan.rivals else []
-    # All operations of all sizes on SHMEM, where the user has not said which.
+    # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
     starts = {"shmem": launched(plan, {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", **os.environ})}
     with contextlib.ExitStack() as stack:
         if mpirun:
@@ -275,7 +275,7 @@ def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
         for job in jobs.values():
             job.check_alive()
         if time.monotonic() > give_up:
-            raise JobFailed(f"the ranks did not come up within {START_WITHIN:.0f} s.")
+            raise JobFailed(f"the ranks did not start within {START_WITHIN:.0f} s.")
         with contextlib.suppress(TimeoutError):
             connection, _ = listener.accept()
             connection.settimeout(START_WITHIN)

@@ -1,4 +1,4 @@
-"""Runs a plan: line by line, in each line round by round, and in each round one variant after the other."""
+"""Runs a plan: row by row; in each row several rounds; in each round one variant after the other."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from xla_shmem.bench.jobs import Job
 from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 
-#: µs that a timed program should take, so that starting it weighs little; and the fewest and most collectives in it.
+#: Wanted duration of a timed program in µs, long compared with its start; fewest and most collectives in it.
 _PROGRAM_US = 200_000.0
 _TURNS = (10, 1000)
 
 #: Timed programs of a variant in each round.
 _RUNS = 2
 
-#: Seconds of each PE's `memcpy` in each round, and the smallest size: below, a call's own cost is what one measures.
+#: Seconds of each PE's `memcpy` in each round; smallest size in bytes. Below it, the overhead of the call dominates.
 _MEMCPY_SECONDS = 0.01
 _MEMCPY_FROM = 64 << 10
 
-#: Below that, what XLA's call costs is a large part: turns of each of its loops, and pairs of loops in each round.
+#: For smaller sizes, the overhead of XLA's call is measured: turns of a loop, and pairs of loops in each round.
 _EMPTY_CALL_TURNS, _EMPTY_CALL_RUNS = 2000, 3
 
 
 def measure(plan: Plan, jobs: Mapping[str, Job]) -> Iterator[Row]:
-    """Yields the lines of the plan's table as they are measured.
+    """Yields the rows of the plan's table as they are measured.
 
     Args:
-      plan: what to measure.
-      jobs: by variant; a job may run several. The first is the one whose ranks copy memory and call nothing.
+      plan: the operations, sizes and repetitions to measure.
+      jobs: job of each variant; a job may run several. The first one also measures `memcpy` and empty calls.
 
     Raises:
-      JobFailed: a job ended before it was told to.
+      JobFailed: a job ended early.
     """
     for cell in plan.cells():
         yield _measure_cell(plan, jobs, cell)
@@ -49,7 +49,7 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
             row.times[variant].wrong = _wrong(jobs[variant], variant)
         row.times[variant].turns = plan.iterations or _turns(jobs[variant], variant)
     for number in range(plan.rounds):
-        # Whoever is always second finds the caches as the same other has left them.
+        # The order alternates, because each variant leaves its data in the caches for the next one.
         for variant in running if number % 2 == 0 else reversed(running):
             times = row.times[variant]
             times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
@@ -80,14 +80,14 @@ def _wrong(job: Job, variant: str) -> int:
 
 
 def _time(job: Job, variant: str, warmup: int, turns: int, runs: int) -> list[float]:
-    """µs per collective of each program: a collective has ended when the slowest rank has its result."""
+    """Returns µs per collective of each program. A collective ends when the slowest rank has its result."""
     answers = job.ask("time", variant=variant, warmup=warmup, turns=turns, runs=runs)
     return [max(times) for times in zip(*(answer["us"] for answer in answers), strict=True)]
 
 
 def _turns(job: Job, variant: str) -> int:
-    """How many collectives of this size make a program of the wanted length."""
-    # The slower of two: noise can make a time too short, and a program then takes minutes.
+    """Returns the number of collectives that make a program of the wanted duration."""
+    # The slower of two programs: a time that is too short by noise would make programs of minutes.
     us = max(_time(job, variant, warmup=1, turns=4, runs=2))
     fewest, most = _TURNS
     return max(fewest, min(most, round(_PROGRAM_US / max(us, _PROGRAM_US / most))))
@@ -100,7 +100,7 @@ def _memcpy(plan: Plan, job: Job, size: int) -> float:
 
 
 def _empty_call(job: Job) -> float:
-    """µs at the slowest rank, while all ranks do the same."""
+    """Returns µs per call at the slowest rank, while all ranks do the same."""
     answers = job.ask("empty_call", turns=_EMPTY_CALL_TURNS, runs=_EMPTY_CALL_RUNS)
     slowest: float = max(answer["us"] for answer in answers)
     return slowest

@@ -1,4 +1,4 @@
-"""The picture: latency and bandwidth over size, both logarithmic, with the limits that `memcpy` sets."""
+"""A picture of latency and bandwidth over size, on logarithmic axes, with the limits that `memcpy` sets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
     """Saves a PNG with a row of two plots for each operation.
 
     Args:
-      path: of the PNG; its folder is created if missing.
-      title: above the plots.
-      rows: what was measured; operations that no variant ran are left out.
+      path: path of the PNG; its folder is created if missing.
+      title: text above the plots.
+      rows: the measurements. Operations that no variant ran are left out.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
 
 
 def _draw(axes: Any, rows: Sequence[Row], *, bandwidth: bool) -> None:
-    """Draws times in µs, or the bandwidths in GB/s that they come to."""
+    """Draws the times in µs, or the same as bandwidths in GB/s."""
 
     def value(row: Row, us: float) -> float:
         return row.cell.bytes / us / 1e3 if bandwidth else us

@@ -1,4 +1,4 @@
-"""What a benchmark measures: operations, sizes, groups, and what follows from them by arithmetic."""
+"""The plan of a benchmark: operations, sizes, groups, and the quantities that follow from them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 
 from xla_shmem.options.values import OPS
 
-#: Operations whose operand and result have the same shape; only these can run in place.
+#: Operations whose operand and result have the same shape. Only these can run in place.
 SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
 
-#: Reductions that JAX's collectives can ask for, per operation.
+#: Reductions of JAX's collectives, by operation.
 REDUCTIONS = {"all-reduce": ("sum", "min", "max"), "reduce-scatter": ("sum",)}
 
-#: Name of an element type as nccl-tests and HLO write it → NumPy name and bytes.
+#: Element types by their names in HLO: name in NumPy, bytes.
 DTYPES = {
     "f32": ("float32", 4),
     "f64": ("float64", 8),
@@ -30,31 +30,31 @@ DTYPES = {
     "u64": ("uint64", 8),
 }
 
-#: What can be compared with SHMEM: XLA's default backend (gloo), and its MPI collectives.
+#: Variants to compare with SHMEM: XLA's default backend (gloo), and JAX's MPI collectives.
 RIVALS = ("stock", "mpi")
 
 VARIANTS = ("shmem", *RIVALS)
 
-#: Whether the pass has to carry a variant's collectives. Of other variants the rules of their job decide.
+#: Whether the pass must move a variant's collectives to SHMEM. For other variants the rules of their job decide.
 CARRIED = {"shmem": True, "stock": False, "mpi": False}
 
 
 class BenchError(ValueError):
-    """The benchmark cannot be run as asked; the message says why and what to change."""
+    """The benchmark cannot run with these settings. The message says why and what to change."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One line of the table.
+    """One row of the table.
 
     Attributes:
       op: one of `OPS`, as HLO spells it.
-      count: elements, as nccl-tests counts them: of the whole buffer, or of one PE's piece of it for all-gather,
-        reduce-scatter and all-to-all.
+      count: elements as nccl-tests counts them: of the whole buffer; for all-gather, reduce-scatter and all-to-all of
+        one PE's piece.
       dtype: key of `DTYPES`.
       reduction: `sum`, `min` or `max`; empty for operations that do not reduce.
       group: PEs of each group.
-      in_place: the result becomes the next operand, instead of a buffer of its own.
+      in_place: whether the result is the next operand. Otherwise it has its own buffer.
     """
 
     op: str
@@ -66,22 +66,22 @@ class Cell:
 
     @property
     def operand_elements(self) -> int:
-        """Elements of a PE's operand."""
+        """Elements of the operand of one PE."""
         return self.count * (self.group if self.op in ("reduce-scatter", "all-to-all") else 1)
 
     @property
     def result_elements(self) -> int:
-        """Elements of a PE's result."""
+        """Elements of the result of one PE."""
         return self.count * (self.group if self.op in ("all-gather", "all-to-all") else 1)
 
     @property
     def bytes(self) -> int:
-        """Bytes of a PE's larger buffer: the size of the line."""
+        """Bytes of the larger buffer of one PE: the size that the table shows."""
         return max(self.operand_elements, self.result_elements) * DTYPES[self.dtype][1]
 
     @property
     def bus_factor(self) -> float:
-        """Bus bandwidth over algorithm bandwidth, as in nccl-tests' doc/PERFORMANCE.md."""
+        """Bus bandwidth divided by algorithm bandwidth, as in nccl-tests' doc/PERFORMANCE.md."""
         if self.op in ("collective-permute", "collective-broadcast"):
             return 1.0
         rest = (self.group - 1) / self.group
@@ -89,11 +89,11 @@ class Cell:
 
     @property
     def copies(self) -> tuple[float, float]:
-        """Copies of `bytes` that each PE has to make or wait for: with single-copy transfers, and through slots.
+        """Number of copies of `bytes` per PE: with single-copy transfers, and through slots.
 
-        A byte that crosses is copied once, from buffer to buffer, or twice, into a slot and out of it. A piece that
-        stays (all-gather, all-to-all) is copied once either way. Reducing a byte into a buffer counts as one copy,
-        although it reads one byte more.
+        A byte for another PE is copied once (from buffer to buffer) or twice (into a slot and out of it). A PE's own
+        piece (all-gather, all-to-all) is copied once in both cases. Reducing a byte into a buffer counts as one copy,
+        although it reads one more byte.
         """
         crossing = self.bus_factor
         stays = 1 / self.group if self.op in ("all-gather", "all-to-all") else 0.0
@@ -102,7 +102,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Everything a run is asked to do, checked; see `xla-shmem bench --help` for the meaning of each."""
+    """The settings of a run; `xla-shmem bench --help` explains each one."""
 
     processes: int = 2
     devices_per_process: int = 1
@@ -130,7 +130,7 @@ class Plan:
 
     @property
     def group_size(self) -> int:
-        """PEs of each group: all of them where nothing else is asked for."""
+        """PEs of each group; by default all PEs."""
         return self.group or self.pes
 
     def __str__(self) -> str:
@@ -142,10 +142,10 @@ class Plan:
         )
 
     def validate(self) -> None:
-        """Checks what options cannot check one by one.
+        """Checks that the settings fit each other.
 
         Raises:
-          BenchError: in one sentence, what does not fit and what to change.
+          BenchError: two settings do not fit. The message says which and what to change.
         """
         width = DTYPES[self.dtype][1]
         if self.pes < 2:
@@ -174,7 +174,7 @@ class Plan:
             )
 
     def cells(self) -> Iterator[Cell]:
-        """The lines of the table. Sizes are rounded down to whole elements; empty and repeated ones are left out."""
+        """Yields the rows of the table. Rounds sizes down to whole elements; leaves out empty and repeated ones."""
         for op in self.ops:
             seen = set()
             for size in sizes(self.min_bytes, self.max_bytes, self.factor):
@@ -194,7 +194,7 @@ class Plan:
 
 
 def sizes(first: int, last: int, factor: int) -> Iterator[int]:
-    """`first`, `first·factor`, … up to `last`."""
+    """Yields `first`, `first·factor`, … up to `last`."""
     while first <= last:
         yield first
         first *= factor

@@ -1,14 +1,14 @@
-"""The programs that are timed: one collective over and over in a loop, compiled by XLA as users' programs are.
+"""The timed programs: a loop around one collective, compiled by XLA like a user's program.
 
-Out of place (the result has a buffer of its own) the loop is
+Out of place (the result has its own buffer) the loop is
 
     y = collective(x);  x[0] = y[0] if never else x[0]
 
-`never` is an argument that is always false. Without it XLA would see that x does not change, and do the collective
-once before the loop. In place the loop is `x = collective(x)`. XLA:CPU lets no collective write over its operand there
-either, and adds a copy to every turn, for all transports (docs/bench.md).
+`never` is an argument that is always false. Without it XLA would find that x does not change, and move the collective
+out of the loop. In place the loop is `x = collective(x)`. XLA:CPU does not let a collective overwrite its operand there
+either and adds a copy to every turn, for all transports (docs/bench.md).
 
-The number of turns is an argument too, so that warm-up, check and timing run one executable.
+The number of turns is an argument too, so that warm-up, check and timing use the same executable.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _WHY_NOT = ("xla_shmem.veto", "xla_shmem.reason")
 
 
 class NotCarried(Exception):
-    """A transport does not carry this collective; the message says why."""
+    """A transport cannot run this collective. The message says why."""
 
 
 def mesh_of_job(group: int) -> Mesh:
-    """The devices of the job in the order (process, local device), neighbours in groups of `group`."""
+    """Returns the mesh of the job. Devices are ordered by (process, device id); neighbours form groups of `group`."""
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     return Mesh(np.array(devices).reshape(-1, group), _AXES)
 
@@ -62,9 +62,9 @@ def _collective(cell: Cell) -> Callable[[Any], Any]:
 
 
 def let_cpu_broadcast() -> None:
-    """Gives `lax.pbroadcast` its lowering on CPU, which JAX leaves out because XLA:CPU cannot compile the result.
+    """Registers the lowering of `lax.pbroadcast` for CPU.
 
-    The pass takes the collective out of the module before XLA:CPU comes to it.
+    JAX does not, because XLA:CPU cannot compile a collective-broadcast. The pass replaces it before that.
     """
     from jax._src.lax import parallel
     from jax.interpreters import mlir
@@ -77,11 +77,11 @@ class Program:
     """A cell's loop, compiled for one transport, with its operands.
 
     Args:
-      cell: what to run.
-      carried: whether the pass has to move the collective; None: as its rules say.
+      cell: the collective to run.
+      carried: whether the pass must move the collective to SHMEM; None: its rules decide.
 
     Raises:
-      NotCarried: this transport does not run the collective.
+      NotCarried: this transport cannot run the collective.
     """
 
     def __init__(self, cell: Cell, *, carried: bool | None) -> None:
@@ -95,9 +95,9 @@ class Program:
         if carried and not _OURS.search(text):
             raise NotCarried(why_not(text))
         if carried is False and _OURS.search(text):
-            raise RuntimeError("stock collectives were asked for, and the pass took them")
+            raise RuntimeError("the pass moved a collective that had to stay with stock XLA")
         if _COLLECTIVE.search(text[text.index("\nENTRY ") :]):
-            raise RuntimeError(f"XLA took the {cell.op} out of the loop:\n{text}")
+            raise RuntimeError(f"XLA moved the {cell.op} out of the loop:\n{text}")
 
     @property
     def record(self) -> dict[str, Any]:
@@ -107,12 +107,12 @@ class Program:
         return dict(record)
 
     def run(self, turns: int) -> None:
-        """Runs the collective `turns` times and waits for the end."""
+        """Runs the collective `turns` times and waits until it is done."""
         self._buffers = self._compiled(np.int32(turns), np.False_, *self._buffers)
         jax.block_until_ready(self._buffers)  # type: ignore[no-untyped-call]
 
     def wrong(self) -> int:
-        """Runs the collective once and returns how many elements of this process's results are wrong."""
+        """Runs the collective once and returns the number of wrong elements in this process's results."""
         self._buffers = self._fresh_buffers()
         self.run(1)
         result = self._buffers[-1]
@@ -125,7 +125,7 @@ class Program:
         operand = self._sharded(lambda pe: data.operand(self._cell, pe))
         if self._cell.in_place:
             return (operand,)
-        # A result that is never written must not look right.
+        # So that a result that was never written is wrong.
         return operand, self._sharded(lambda pe: data.unwritten(self._cell))
 
     def _sharded(self, values: Callable[[int], data.Array]) -> Any:
@@ -134,7 +134,7 @@ class Program:
             for device, place in self._places.items()
             if device.process_index == jax.process_index()
         ]
-        # With operands that are still on their way XLA would run the program on a thread of its own, which MPI forbids.
+        # XLA would run a program with unfinished operands on another thread, which MPI forbids.
         jax.block_until_ready(shards)  # type: ignore[no-untyped-call]
         shape = (shards[0].size * len(self._places),)
         return jax.make_array_from_single_device_arrays(shape, self._sharding, shards)
@@ -149,7 +149,7 @@ class Program:
             def turn(_: Any, buffers: Any) -> Any:
                 x, _ = buffers
                 y = collective(x)
-                # A known element XLA would take from the part that it is in, and so keep the parts of an all-to-all.
+                # With a constant index XLA would read from one part of an all-to-all and keep the parts apart.
                 first = lax.dynamic_index_in_dim(y, never.astype(np.int32), keepdims=False)
                 return x.at[0].set(lax.select(never, first, x[0])), y
 
@@ -163,14 +163,14 @@ class Program:
             out_specs=sharded,
             check_vma=False,
         )
-        # Donated, so that no program begins with a copy of its operands.
+        # Donated, so that a program does not begin with a copy of its operands.
         donated = tuple(range(2, 2 + len(self._buffers)))
         return jax.jit(mapped, donate_argnums=donated).lower(np.int32(1), np.False_, *self._buffers).compile()
 
 
 def why_not(text: str) -> str:
-    """Why the pass left the collective of a compiled module where it was, in its own words."""
+    """Returns why the pass did not move the collective of a compiled module, as the module says."""
     for attribute in _WHY_NOT:
         if found := re.search(rf'{re.escape(attribute)}="((?:[^"\\]|\\.)*)"', text):
             return found.group(1)
-    return "the pass did not see it: is the package installed, so that JAX finds its plugin?"
+    return "the pass did not run; check with `xla-shmem doctor` that JAX finds the plugin"

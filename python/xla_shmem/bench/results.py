@@ -1,4 +1,4 @@
-"""What was measured: times per variant and line, what follows from them, and the report as JSON."""
+"""The measurements of a benchmark: times of each row and variant, derived quantities, and the report as JSON."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from xla_shmem.bench.plan import Cell
 
 @dataclasses.dataclass
 class Times:
-    """One variant of one line.
+    """The times of one variant in one row.
 
     Attributes:
-      us: µs per collective of each timed program, the slowest rank's; empty if the variant did not run.
+      us: µs per collective of each timed program, at its slowest rank; empty if the variant did not run.
       turns: collectives per timed program.
-      wrong: wrong elements over all ranks, None if nothing was checked.
+      wrong: number of wrong elements on all ranks; None if the results were not checked.
       reason: why the variant did not run; empty if it did.
     """
 
@@ -42,15 +42,15 @@ class Times:
 
 @dataclasses.dataclass
 class Row:
-    """One line: a cell with the times of its variants.
+    """One row: a cell and the times of its variants.
 
     Attributes:
-      cell: what was run.
-      times: by variant.
-      memcpy_gb_per_s: GB/s of a PE's `memcpy` of `cell.bytes` while all PEs copy, their mean, one value per round;
-        empty for sizes at which a call's own cost is what one would measure.
-      empty_call_us: for those sizes, µs that XLA takes for an FFI call whose handler does nothing, one value per round.
-      records: by variant that ran, its collective as the pass describes it (`_core.CollectiveRecord`).
+      cell: the collective.
+      times: times of each variant.
+      memcpy_gb_per_s: GB/s of a `memcpy` of `cell.bytes` while all PEs copy: mean over the PEs, one value per round.
+        Empty for small sizes, where the overhead of the call dominates.
+      empty_call_us: for small sizes, µs of an FFI call whose handler does nothing, one value per round.
+      records: for each variant that ran, its collective as the pass describes it (`_core.CollectiveRecord`).
     """
 
     cell: Cell
@@ -60,21 +60,21 @@ class Row:
     records: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
 
     def algorithm_bandwidth(self, variant: str) -> float:
-        """GB/s: bytes of the line over the median time."""
+        """Returns GB/s: bytes of the row divided by the median time."""
         return self.cell.bytes / self.times[variant].median / 1e3
 
     def bus_bandwidth(self, variant: str) -> float:
-        """GB/s that a PE's link would have to carry, whatever the operation and the number of PEs."""
+        """Returns the GB/s on the link of a PE; comparable between operations and numbers of PEs."""
         return self.algorithm_bandwidth(variant) * self.cell.bus_factor
 
     def speed_up(self, rival: str) -> float | None:
-        """Median of the rival over median of SHMEM, None where one of them did not run."""
+        """Returns the median of the rival divided by the median of SHMEM; None if one of them did not run."""
         if not self.times["shmem"].us or not self.times[rival].us:
             return None
         return self.times[rival].median / self.times["shmem"].median
 
     def memcpy_limits_us(self) -> tuple[float, float] | None:
-        """µs that the copies alone take: with single-copy transfers, and through slots (`Cell.copies`)."""
+        """Returns µs for the copies alone: with single-copy transfers, and through slots (`Cell.copies`)."""
         if not self.memcpy_gb_per_s:
             return None
         one_copy = self.cell.bytes / statistics.median(self.memcpy_gb_per_s) / 1e3
@@ -82,7 +82,7 @@ class Row:
         return single * one_copy, slots * one_copy
 
     def as_json(self) -> dict[str, Any]:
-        """The line with everything that follows from it, for the report."""
+        """Returns the row with all derived quantities, for the report."""
         limits = self.memcpy_limits_us()
         memcpy = limits and {
             "gb_per_s": statistics.median(self.memcpy_gb_per_s),
@@ -121,16 +121,16 @@ class Row:
 
 
 def total_wrong(rows: Sequence[Row]) -> int:
-    """Wrong elements of all lines and variants."""
+    """Returns the number of wrong elements in all rows and variants."""
     return sum(times.wrong or 0 for row in rows for times in row.times.values())
 
 
 def report(header: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
-    """Returns the report: the header's entries and all rows."""
+    """Returns the report: the entries of the header, and the rows."""
     return {**header, "rows": [row.as_json() for row in rows]}
 
 
 def save_json(path: Path, found: dict[str, Any]) -> None:
-    """Writes a report, and makes its folder if that is missing."""
+    """Writes a report; creates its folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")

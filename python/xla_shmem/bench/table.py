@@ -1,4 +1,4 @@
-"""The table, a line as soon as it is measured; fixed columns, and `#` before what is no data, as in nccl-tests."""
+"""The table, as in nccl-tests: fixed columns, a line as soon as it is measured, and `#` before lines without data."""
 
 from __future__ import annotations
 
@@ -36,33 +36,34 @@ def _line(cells: Mapping[str, str]) -> str:
 
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
-    """The lines above the first row."""
+    """Returns the lines above the first row."""
     iterations = plan.iterations or "as many as take 200 ms"
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
         f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iterations}",
-        "times per collective, each program's mean at its slowest rank; speed-up: median over SHMEM's median; "
-        "limit: share of the memcpy limit",
-        "reached, single-copy / through slots; call: what XLA takes for an FFI call that does nothing",
+        "times are per collective: the mean of a program at its slowest rank",
+        "speed-up: median divided by SHMEM's median; limit: percent of the memcpy limit that is reached, single-copy / "
+        "through slots",
+        "call: time of an FFI call that does nothing",
         *notes,
     ]
     return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]
 
 
 def row_lines(row: Row, said: set[str]) -> list[str]:
-    """The lines of a row, one for each variant that ran, and a remark for each that did not.
+    """Returns a line for each variant that ran, and a remark for each other variant.
 
     Args:
-      row: what was measured.
-      said: remarks that need no repeating; new ones are added.
+      row: the measurements.
+      said: remarks that were printed before and are left out. New ones are added.
     """
     lines = []
     for variant, times in row.times.items():
         if times.us:
             lines.append(_variant_line(row, variant, times))
             continue
-        remark = f"# {row.cell.op} is not run by {variant}: {times.reason}"
+        remark = f"# {variant} cannot run {row.cell.op}: {times.reason}"
         if remark not in said:
             lines.append(remark)
         said.add(remark)

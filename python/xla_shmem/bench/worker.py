@@ -1,9 +1,9 @@
-"""One rank of a benchmark job: does what the coordinator says, and waits for it at a socket.
+"""One rank of a benchmark job: executes commands that the coordinator sends over a socket.
 
     python -m xla_shmem.bench.worker SOCKET JOB [COORDINATOR_ADDRESS PROCESSES]
 
-The ranks of a job that has to wait are all in `recv`, so it takes nothing from the one that is measured. Without the
-coordinator a rank ends at once. Commands and answers are lines of JSON.
+The ranks of a waiting job block in `recv`, so they take no processor time from the measured job. A rank ends at once if
+its coordinator ends. Commands and answers are lines of JSON.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ import numpy as np
 
 from xla_shmem.bench.plan import CARRIED, Cell
 
-#: Ranks under mpirun; the names that Open MPI, and the many implementations that speak PMI, set.
+#: Variables that hold the rank under mpirun: of Open MPI, and of the implementations with PMI.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 
 class _Rank:
-    """Answers commands; one method for each."""
+    """Executes commands. Each method is a command."""
 
     def __init__(self) -> None:
         self._programs: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class _Rank:
         self._empty_call: Any = None
 
     def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
-        """Compiles a cell for each variant; returns why a variant does not run it, or what the pass says of it."""
+        """Compiles a cell for each variant. Returns reasons of variants that cannot run it, and records of the rest."""
         from xla_shmem import plugin
         from xla_shmem.bench.programs import NotCarried, Program
 
@@ -51,7 +51,7 @@ class _Rank:
                     self._programs[variant] = Program(Cell(**cell), carried=carried)
             except (NotCarried, NotImplementedError) as error:
                 reasons[variant] = str(error)
-            except Exception as error:  # XLA's refusals have no type of their own
+            except Exception as error:  # XLA has no exception type for unimplemented collectives
                 if "nimplemented" not in str(error) and "UNIMPLEMENTED" not in str(error):
                     raise
                 reasons[variant] = str(error).splitlines()[0]
@@ -62,12 +62,11 @@ class _Rank:
         return {"wrong": self._programs[variant].wrong()}
 
     def time(self, variant: str, warmup: int, turns: int, runs: int) -> dict[str, Any]:
-        """Times `runs` programs of `turns` collectives that follow `warmup` untimed ones; µs per collective of each.
+        """Times `runs` programs of `warmup` untimed and `turns` timed collectives; returns µs per collective of each.
 
-        What the same program takes with the untimed ones alone, the median so far, is taken off. So what a program
-        costs once is in no time: starting it, fresh pages for its results, and the copies of whole buffers that jax
-        0.10.2 makes since it forgets about donation when the pass has changed a module. The short program also lets the
-        ranks begin together.
+        Subtracts the time of the same program with the untimed collectives alone (the median so far). That is the fixed
+        cost of a program: its start, new pages for its results, and copies of whole buffers, since jax 0.10.2 drops
+        donation when the pass has changed a module. The short program also lets the ranks begin together.
         """
         program = self._programs[variant]
 
@@ -85,14 +84,14 @@ class _Rank:
         return {"us": [(each - untimed) / turns * 1e6 for each in full]}
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
-        """µs that XLA takes for an FFI call whose handler does nothing."""
+        """Measures µs of an FFI call whose handler does nothing."""
         from xla_shmem.bench.empty_call import EmptyCall
 
         self._empty_call = self._empty_call or EmptyCall()
         return {"us": self._empty_call.us(turns, runs)}
 
     def memcpy(self, size: int, seconds: float, threads: int) -> dict[str, Any]:
-        """Copies blocks of `size` bytes for about `seconds` on each thread; their mean GB/s, each byte counted once."""
+        """Copies blocks of `size` bytes for about `seconds` on each thread; returns the mean GB/s of a thread."""
         if len(self._blocks) != threads or self._blocks[0][0].size != size:
             self._blocks = [(np.ones(size, np.uint8), np.ones(size, np.uint8)) for _ in range(threads)]
         with ThreadPoolExecutor(threads) as pool:
@@ -104,13 +103,13 @@ def _copy_speed(target: Any, source: Any, seconds: float) -> float:
     copied = 0
     start = time.perf_counter()
     while (elapsed := time.perf_counter() - start) < seconds or not copied:
-        np.copyto(target, source)  # a memcpy, without the interpreter's lock
+        np.copyto(target, source)  # a memcpy that does not hold the interpreter's lock
         copied += source.size
     return float(copied / elapsed / 1e9)
 
 
 def _join(job: str, mpi_arguments: list[str]) -> int:
-    """Enters JAX's distributed job and returns this process's rank."""
+    """Joins JAX's distributed job and returns the rank of this process."""
     import jax
 
     from xla_shmem.bench.programs import let_cpu_broadcast
@@ -118,7 +117,7 @@ def _join(job: str, mpi_arguments: list[str]) -> int:
     let_cpu_broadcast()
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     if job == "mpi":
-        # JAX creates communicators on the thread that runs the program and insists that it is the main one.
+        # JAX creates communicators on the thread that runs the program, and requires that it is the main thread.
         jax.config.update("jax_cpu_collectives_implementation", "mpi")  # type: ignore[no-untyped-call]
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
         address, processes = mpi_arguments
@@ -131,12 +130,12 @@ def _join(job: str, mpi_arguments: list[str]) -> int:
 
 
 def _end_at_once() -> NoReturn:
-    """The coordinator is gone: no leaving of the job in good order, in which ranks would wait for one another."""
+    """Ends without leaving the job in order, because the ranks would wait for one another."""
     os._exit(1)
 
 
 def main(arguments: list[str]) -> None:
-    """Connects, says which rank this is, and answers until told to end."""
+    """Connects, reports its rank, and executes commands until the command `end`."""
     path, job, *mpi_arguments = arguments
     rank = _join(job, mpi_arguments)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -159,7 +158,7 @@ def main(arguments: list[str]) -> None:
                 break
             send(getattr(commands, name)(**message))
     if job == "mpi":
-        # JAX finalizes MPI while XLA still holds communicators, which Open MPI answers by aborting the job.
+        # JAX finalizes MPI while XLA still holds communicators; Open MPI aborts the job then.
         os._exit(0)
 
 
