@@ -19,14 +19,12 @@ def _run(tmp_path: Path, how: str, **environ: str) -> JobRun:
     return run_job("worker_records.py", [how], ranks=3, results=tmp_path / "run", **(records | environ))
 
 
-def _doctor(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def _postmortem(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [
         sys.executable,
         "-c",
         "from xla_shmem.cli.main import main; main()",
-        "doctor",
-        "--job",
-        "last",
+        "postmortem",
         *arguments,
     ]
     environ = {"XLA_SHMEM_RECORDS": str(tmp_path / "records"), "PATH": "/usr/bin:/bin"}
@@ -34,7 +32,7 @@ def _doctor(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]
 
 
 def _diagnosis(tmp_path: Path) -> dict[str, Any]:
-    result = _doctor(tmp_path, "--json")
+    result = _postmortem(tmp_path, "--json")
     assert result.returncode == 1, result.stderr
     value: dict[str, Any] = json.loads(result.stdout)
     return value
@@ -44,7 +42,7 @@ def test_a_job_that_ends_well_leaves_no_records(tmp_path: Path) -> None:
     run = _run(tmp_path, "done")
     assert run.exit_code == 0, run.output
     assert list((tmp_path / "records").iterdir()) == []
-    result = _doctor(tmp_path)
+    result = _postmortem(tmp_path)
     assert result.returncode == 1
     assert "no job last" in result.stderr
     assert "Jobs that end well leave no records." in result.stderr
@@ -54,7 +52,7 @@ def test_a_killed_rank_is_named_by_the_records_it_leaves(tmp_path: Path) -> None
     run = _run(tmp_path, "die")
     assert run.exit_code != 0
     assert run.segments == []
-    assert "shows every PE" in run.line_with("xla-shmem doctor --job")
+    assert "shows every PE" in run.line_with("xla-shmem postmortem")
     diagnosis = _diagnosis(tmp_path)
     # The two collectives of the last run may begin in any order, and one may fail before the other begins.
     begun = [status["collectives"] for status in diagnosis["pes"]]
@@ -64,12 +62,12 @@ def test_a_killed_rank_is_named_by_the_records_it_leaves(tmp_path: Path) -> None
     assert any("has exited" in failure for failure in diagnosis["failures"])
     missing = {(m["pe"], m["why"].split(") ")[-1]) for stuck in diagnosis["stuck"] for m in stuck["missing"]}
     assert missing == {(1, "was killed or crashed")}
-    report = _doctor(tmp_path).stdout
+    report = _postmortem(tmp_path).stdout
     assert "PE 1 never arrived: process 1" in report
     assert "jit_" in report
 
 
-def test_programs_that_differ_are_said_to_by_the_error_and_by_doctor(tmp_path: Path) -> None:
+def test_programs_that_differ_are_said_to_by_the_error_and_by_postmortem(tmp_path: Path) -> None:
     run = _run(tmp_path, "other")
     assert run.exit_code != 0
     assert run.segments == []

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from xla_shmem.cli.main import main
 from xla_shmem.options.table import markdown_table
 
+GROUPS = {
+    "Run": ["launch", "train"],
+    "Understand": ["inspect", "doctor", "postmortem", "options"],
+    "Measure": ["bench", "tune", "compare", "demo"],
+    "Estimate": ["predict"],
+}
+COMMANDS = [command for commands in GROUPS.values() for command in commands]
 
-def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module() -> None:
+
+def test_help_groups_the_commands_and_imports_neither_jax_nor_the_compiled_module() -> None:
     program = (
         "import sys\n"
         "from xla_shmem.cli.main import main\n"
@@ -22,15 +32,37 @@ def test_help_lists_the_commands_and_imports_neither_jax_nor_the_compiled_module
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
     assert result.returncode == 0, result.stderr
-    for command in ("launch", "inspect", "assign", "bench", "train", "compare", "doctor", "options"):
-        assert f"  {command} " in result.stdout
+    sections = dict(re.findall(r"^(\w+):\n((?:  .*\n)+)", result.stdout, re.MULTILINE))
+    assert {group: re.findall(r"^  (\w+)", lines, re.MULTILINE) for group, lines in sections.items()} == GROUPS | {
+        "Options": []
+    }
 
 
-@pytest.mark.parametrize("command", ["launch", "inspect", "assign", "bench", "train", "compare", "doctor"])
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"options", "demo"}))
 def test_help_of_each_command_has_examples(command: str) -> None:
     result = CliRunner().invoke(main, [command, "--help"])
     assert result.exit_code == 0
     assert f"xla-shmem {command} " in result.stdout
+
+
+def test_every_option_has_one_meaning_in_all_commands() -> None:
+    meanings: dict[str, dict[tuple[str, ...], str]] = {}
+    for name in COMMANDS:
+        command = main.get_command(click.Context(main), name)
+        assert command is not None
+        for option in command.params:
+            if isinstance(option, click.Option) and not option.hidden:
+                for spelling in (*option.opts, *option.secondary_opts):
+                    meanings.setdefault(spelling, {}).setdefault(_meaning(option), name)
+    assert {spelling: found for spelling, found in meanings.items() if len(found) > 1} == {}
+    assert len(meanings) > 60
+
+
+def _meaning(option: click.Option) -> tuple[str, ...]:
+    """The first words of the help, whether a value (or a list of them) follows, and the full name."""
+    stem = re.split(r"[,.;:]", option.help or "")[0]
+    form = "flag" if option.is_flag or option.flag_value is True else "value"
+    return stem, form, max(option.opts, key=len)
 
 
 def test_options_prints_the_table_of_the_documentation() -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner
+from hlo_samples import CPU_SYNC
 
 from xla_shmem.cli.main import main
-
-COMMANDS = ("bench", "tune", "train", "compare", "demo", "doctor", "assign")
 
 
 @pytest.fixture
@@ -76,6 +75,27 @@ def test_a_former_option_beside_its_new_name_is_refused(parsed: dict[str, Any]) 
     assert "-p/--processes is the former name of --num-ranks; give one of them." in result.stderr
 
 
+def test_assign_is_inspect_decide(tmp_path: Path, no_options: None) -> None:
+    module, first, second = tmp_path / "m.txt", tmp_path / "first.txt", tmp_path / "second.txt"
+    module.write_text(CPU_SYNC)
+    arguments = [str(module), "--json", "--threshold", "1K", "--lowering", "cpu"]
+    former = CliRunner().invoke(main, ["assign", *arguments, "-o", str(first)])
+    assert (former.exit_code, former.stderr) == (0, "assign is now inspect --decide; this name goes in 0.3\n")
+    new = CliRunner().invoke(main, ["inspect", "--decide", *arguments, "--output", str(second)])
+    assert (new.exit_code, new.stderr) == (0, "")
+    assert former.stdout == new.stdout
+    assert first.read_text() == second.read_text()
+
+
+def test_doctor_job_is_postmortem(tmp_path: Path) -> None:
+    arguments = [f"{tmp_path}/no-records", "--json"]
+    former = CliRunner().invoke(main, ["doctor", "--job", *arguments])
+    new = CliRunner().invoke(main, ["postmortem", *arguments])
+    assert former.exit_code == new.exit_code == 1
+    assert "holds no flight records" in new.stderr
+    assert former.stderr == f"doctor --job is now postmortem; this name goes in 0.3\n{new.stderr}"
+
+
 @pytest.mark.parametrize("command", ["bench", "tune"])
 def test_json_without_a_file_is_a_flag(parsed: dict[str, Any], command: str) -> None:
     for arguments in (["--json"], ["--json", "--rounds", "3"]):
@@ -98,7 +118,7 @@ def test_former_keys_of_a_config_file_are_read_and_named(tmp_path: Path, capsys:
 
 
 def test_no_help_shows_a_former_name() -> None:
-    shown = {word for command in COMMANDS for word in CliRunner().invoke(main, [command, "--help"]).stdout.split()}
+    shown = {word for command, *_ in FORMER for word in CliRunner().invoke(main, [command, "--help"]).stdout.split()}
     former = {word.partition("=")[0] for _, options, _, _ in FORMER for word in options if word.startswith("--")}
     now = {"--json", "--show", "--verify", "--warmup"}  # bench's --warmup is no former name
     assert shown.isdisjoint(former - now)

@@ -91,7 +91,9 @@ def test_table_shows_what_the_json_says(tmp_path: Path) -> None:
 
 def test_rewritten_module_shows_its_decisions(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    decided = CliRunner().invoke(main, ["assign", str(tmp_path / "m.txt"), "-o", str(tmp_path / "o.pb"), "--json"])
+    decided = CliRunner().invoke(
+        main, ["inspect", "--decide", str(tmp_path / "m.txt"), "--output", str(tmp_path / "o.pb"), "--json"]
+    )
     assert decided.exit_code == 0, decided.stderr
     expected = {record["name"]: record for record in json.loads(decided.stdout)}
     records = _records(tmp_path / "o.pb")

@@ -30,7 +30,7 @@ def stock(tmp_path: Path) -> Path:
 @pytest.fixture
 def rewritten(stock: Path, tmp_path: Path) -> Path:
     path = tmp_path / "rewritten.pb"
-    result = CliRunner().invoke(main, ["assign", str(stock), "-o", str(path)])
+    result = CliRunner().invoke(main, ["inspect", "--decide", str(stock), "--output", str(path)])
     assert result.exit_code == 0, result.stderr
     return path
 

@@ -66,7 +66,7 @@ def test_filters_hold_together(cpu: Path, filters: list[str], left: set[str]) ->
 def test_backend_is_what_a_collective_runs_on_and_not_what_was_decided(gpu: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.pb"
     layout = ["--devices-per-host", "4", "--nvlink-domain", "4"]
-    assigned = CliRunner().invoke(main, ["assign", str(gpu), "-o", str(out), *layout])
+    assigned = CliRunner().invoke(main, ["inspect", "--decide", str(gpu), "--output", str(out), *layout])
     assert assigned.exit_code == 0, assigned.stderr
     assert {name: record["backend"] for name, record in _records(out, "--backend", "DEFAULT").items()} == {
         "permute-start": "NVSHMEM"  # vetoed: it crosses domains

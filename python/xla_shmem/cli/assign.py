@@ -1,4 +1,4 @@
-"""``xla-shmem assign``."""
+"""``xla-shmem assign``, the former name of ``xla-shmem inspect --decide``."""
 
 from __future__ import annotations
 
@@ -6,55 +6,22 @@ import click
 
 from xla_shmem.cli.decision_options import decision_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.hlo.collective_report import ModuleReport, print_json, print_tables
-from xla_shmem.hlo.files import check_output, read_module, write_module
+from xla_shmem.cli.former_names import json_option, say_new_name
+from xla_shmem.cli.inspect import lowering_option, show_decisions
 from xla_shmem.inspect.decision_settings import DecisionSettings
+from xla_shmem.inspect.selection import Selection
 
 
-@click.command("assign")
+@click.command("assign", hidden=True)
 @click.argument("path", metavar="IN")
-@click.option("-o", "output", metavar="OUT", help="Write the module: .txt or .hlo as text, .pb as proto, .gz after.")
+@click.option("-o", "--output", metavar="FILE", help="Where to write: the module that the pass has rewritten.")
+@lowering_option
+@json_option()
 @decision_options
-@click.option(
-    "--lowering",
-    type=click.Choice(["auto", "none", "cpu", "gpu"]),
-    default="auto",
-    show_default=True,
-    help="Target of the rewrite: 'auto' is the platform the module was compiled for, 'none' writes only the "
-    "decisions (frontend attributes).",
-)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of objects instead of a table.")
 @one_sentence_errors
 def assign_command(
-    path: str,
-    output: str | None,
-    settings: DecisionSettings,
-    lowering: str,
-    as_json: bool,
+    path: str, output: str | None, lowering: str | None, as_json: bool, settings: DecisionSettings
 ) -> None:
-    """Run the compiler pass offline on the module IN and show what it decides.
-
-    This is the very pass that runs inside the compiler. IN is anything `xla-shmem inspect` reads, as long as
-    it is one module. Devices 0 to N-1 are laid out evenly over processes, hosts and NVLink domains. What the
-    transport would not carry keeps its decision but is shown as lowered to DEFAULT, with the reason.
-
-    The platform of a module is in the name of its dump (cpu_after_optimizations, gpu_after_optimizations);
-    elsewhere start/done pairs or a collective_backend_config mean GPU, anything else CPU.
-
-    \b
-    Examples:
-      xla-shmem assign module.txt --threshold 64MiB
-      xla-shmem assign module.txt --ops 'all-reduce<1MiB,all-gather'
-      xla-shmem assign module.hlo.pb --devices-per-process 4 --num-devices 16 --profile domain
-      xla-shmem assign module.txt.gz -o rewritten.txt --json
-    """
-    from xla_shmem import _core
-
-    if output is not None:
-        check_output(output)
-    module = read_module(path)
-    platform = module.platform if lowering == "auto" else lowering
-    result = settings.decide(_core.run_pass, module, platform)
-    if output is not None:
-        write_module(output, module.proto if result.module is None else result.module)
-    (print_json if as_json else print_tables)([ModuleReport(module.source, module.name, result.records)])
+    """Former name of `xla-shmem inspect --decide`."""
+    say_new_name("assign", "inspect --decide")
+    show_decisions(path, Selection(), settings, lowering, output, as_json)

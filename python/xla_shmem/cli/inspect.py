@@ -11,27 +11,46 @@ from rich.console import RenderableType
 
 from xla_shmem.cli.decision_options import decision_options
 from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.former_names import json_option
 from xla_shmem.hlo.collective_report import ModuleReport, print_json, print_tables
+from xla_shmem.hlo.files import check_output, read_module, write_module
 from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule, read_inspected
 from xla_shmem.inspect.overlap import overlap_as_json, overlap_table
 from xla_shmem.inspect.selection import Selection, read_selection
 from xla_shmem.inspect.totals import count_totals, totals_table
 
+lowering_option = click.option(
+    "--lowering",
+    type=click.Choice(["auto", "none", "cpu", "gpu"]),
+    help="Target of the rewrite: the platform that the module was compiled for, or another; 'none' writes only the "
+    "decisions, as frontend attributes.  [default: auto]",
+)
+
 
 @click.command("inspect")
 @click.argument("paths", nargs=-1, metavar="PATH...")
-@click.option("--op", "only_ops", multiple=True, metavar="OP", help="Only this op, such as all-reduce; repeatable.")
+@click.option("--op", "only_ops", multiple=True, metavar="OP", help="Collective, repeatable: show only these ops.")
 @click.option(
-    "--backend", type=click.Choice(["NVSHMEM", "DEFAULT"], case_sensitive=False), help="Only what runs on it."
+    "--backend",
+    type=click.Choice(["NVSHMEM", "DEFAULT"], case_sensitive=False),
+    metavar="[NVSHMEM|DEFAULT]",
+    help="Show only collectives that run on it.",
 )
-@click.option("--min-bytes", metavar="SIZE", help="Only results of at least this size, such as 64KiB.")
-@click.option("--loop/--no-loop", "in_loop", default=None, help="Only inside loops, or only outside.")
-@click.option("--overlap", is_flag=True, help="Add what XLA scheduled between the start and the done of each pair.")
-@click.option("--explain", "name", metavar="NAME", help="Print what each rule saw of one collective.")
+@click.option("--min-bytes", metavar="SIZE", help="Smallest size, of a result: show only larger ones and equal ones.")
+@click.option("--loop/--no-loop", "in_loop", default=None, help="Show only collectives inside loops, or only outside.")
+@click.option("--overlap", is_flag=True, help="Add the work that XLA scheduled between start and done of each pair.")
+@click.option("--explain", "name", metavar="NAME", help="Print each rule's question, evidence and verdict for it.")
 @click.option("--diff", nargs=2, metavar="A B", help="Compare the collectives of two dumps.")
-@click.option("--html", "page", metavar="FILE", help="Write one self-contained page, to be opened in a browser.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--html", "page", metavar="FILE", help="Write one self-contained page for a browser.")
+@click.option("--decide", "decides", is_flag=True, help="Run the compiler pass on PATH and show its decisions.")
+@lowering_option
+@click.option(
+    "--output",
+    metavar="FILE",
+    help="Where to write: the module that --decide has rewritten; .txt or .hlo as text, .pb as proto, .gz after.",
+)
+@json_option()
 @decision_options
 @one_sentence_errors
 def inspect_command(
@@ -44,17 +63,27 @@ def inspect_command(
     name: str | None,
     diff: tuple[str, str] | None,
     page: str | None,
+    decides: bool,
+    lowering: str | None,
+    output: str | None,
     as_json: bool,
     settings: DecisionSettings,
 ) -> None:
     """Show every collective of compiled modules: backend, rule and reason.
 
     PATH is a directory written by --xla_dump_to, HLO text, a serialized HloModuleProto or HloProto (.pb), any
-    of them gzipped, or - for standard input. The table shows what the module says, and nothing is decided here:
-    modules that xla-shmem compiled carry rule and reason; modules of stock XLA carry the backend only.
+    of them gzipped, or - for standard input. The table shows the decisions that a module records: rule and reason if
+    xla-shmem compiled it, the backend only if stock XLA did.
 
-    The options of the rules and of the layout of devices (--profile to --num-devices, as for `xla-shmem assign`) are
-    for --explain, which asks the rules again, and for the map of groups in --html.
+    --decide runs the compiler pass offline on one module and shows its decisions. It is the same pass as in the
+    compiler. Devices 0 to N-1 are laid out evenly over processes, hosts and NVLink domains. A collective that the
+    transport does not carry keeps its decision, and is shown as lowered to DEFAULT with the reason.
+
+    The options of the rules and of the layout of devices (--profile to --num-devices) are for --decide, for --explain,
+    which asks the rules again, and for the map of groups in --html.
+
+    The platform of a module is in the name of its dump (cpu_after_optimizations, gpu_after_optimizations). For other
+    names, start/done pairs or a collective_backend_config mean GPU, anything else CPU.
 
     --diff ends with exit code 0 whether the dumps differ or not.
 
@@ -63,18 +92,32 @@ def inspect_command(
       XLA_FLAGS=--xla_dump_to=/tmp/dump python train.py && xla-shmem inspect /tmp/dump
       xla-shmem inspect /tmp/dump --op all-reduce --backend DEFAULT --min-bytes 1MiB
       xla-shmem inspect /tmp/dump --explain all-reduce.67 --devices-per-process 4
+      xla-shmem inspect module.txt --decide --ops 'all-reduce<1MiB,all-gather'
+      xla-shmem inspect module.hlo.pb --decide --devices-per-process 4 --num-devices 16 --profile domain
+      xla-shmem inspect module.txt.gz --decide --output rewritten.txt --json
       xla-shmem inspect --diff /tmp/dump-0.10 /tmp/dump-0.11
       xla-shmem inspect /tmp/dump --html report.html
       xla-shmem inspect --json module.hlo.pb | jq '.[] | select(.backend == "DEFAULT")'
     """
     selection = read_selection(only_ops, backend and backend.upper(), min_bytes, in_loop)
+    if not decides and (output or lowering):
+        raise click.UsageError(f"--{'output' if output else 'lowering'} needs --decide.")
     if diff is not None:
-        if paths or name or page:
-            raise click.UsageError("--diff takes its two dumps itself: no PATH, --explain or --html beside it.")
+        if paths or name or page or decides:
+            raise click.UsageError(
+                "--diff takes its two dumps itself: no PATH, --explain, --html or --decide beside it."
+            )
         _print_difference(diff, selection, as_json)
         return
     if not paths:
         raise click.UsageError("Missing argument 'PATH...': give a dump, or two with --diff.")
+    if decides:
+        if name or page or overlap:
+            raise click.UsageError("--decide shows a table of decisions: no --explain, --html or --overlap beside it.")
+        if len(paths) > 1:
+            raise click.UsageError(f"--decide takes one module, and there are {len(paths)} paths.")
+        show_decisions(paths[0], selection, settings, lowering, output, as_json)
+        return
     modules = [module for path in paths for module in read_inspected(path, selection)]
     if page is not None:
         from xla_shmem.inspect.page import write_page
@@ -87,6 +130,35 @@ def inspect_command(
         print_json(_with_overlap(modules) if overlap else [module.report() for module in modules])
     else:
         _print_tables(modules, overlap)
+
+
+def show_decisions(
+    path: str, selection: Selection, settings: DecisionSettings, lowering: str | None, output: str | None, as_json: bool
+) -> None:
+    """Runs the pass on the one module of a path, prints the selected collectives and writes the module if asked.
+
+    Args:
+      path: anything that `read_module` reads.
+      selection: the collectives that are printed.
+      settings: rules and layout of devices.
+      lowering: ``"cpu"``, ``"gpu"``, ``"none"``; None or ``"auto"`` for the platform the module was compiled for.
+      output: file for the rewritten module, None for none.
+      as_json: print JSON instead of a table.
+
+    Raises:
+      HloFileError, OptionError: of the module, the file or an option.
+    """
+    from xla_shmem import _core
+
+    if output is not None:
+        check_output(output)
+    module = read_module(path)
+    platform = module.platform if lowering in (None, "auto") else lowering
+    result = settings.decide(_core.run_pass, module, platform)
+    if output is not None:
+        write_module(output, module.proto if result.module is None else result.module)
+    selected = [record for record in result.records if selection(record)]
+    (print_json if as_json else print_tables)([ModuleReport(module.source, module.name, selected)])
 
 
 def _print_tables(modules: list[InspectedModule], overlap: bool) -> None:

@@ -8,44 +8,62 @@ from types import MappingProxyType
 
 import click
 
-#: Command name → module and attribute; loaded when used, so that ``--help`` needs neither JAX nor the
-#: compiled module.
-_COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+#: Group, command and its line in ``--help``. A command is imported when it is used, so that ``--help`` needs neither
+#: JAX nor the compiled module: `xla_shmem.cli.<command>` holds `<command>_command`.
+_GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
-        "launch": ("xla_shmem.cli.launch", "launch_command"),
-        "inspect": ("xla_shmem.cli.inspect", "inspect_command"),
-        "assign": ("xla_shmem.cli.assign", "assign_command"),
-        "bench": ("xla_shmem.cli.bench", "bench_command"),
-        "tune": ("xla_shmem.cli.tune", "tune_command"),
-        "predict": ("xla_shmem.cli.predict", "predict_command"),
-        "train": ("xla_shmem.cli.train", "train_command"),
-        "compare": ("xla_shmem.cli.compare", "compare_command"),
-        "demo": ("xla_shmem.cli.demo", "demo_command"),
-        "doctor": ("xla_shmem.cli.doctor", "doctor_command"),
-        "options": ("xla_shmem.cli.options", "options_command"),
+        "Run": {
+            "launch": "Run a program as several local ranks.",
+            "train": "Train a Llama decoder on a mesh of devices.",
+        },
+        "Understand": {
+            "inspect": "Show every collective of compiled modules: backend, rule and reason.",
+            "doctor": "Show whether the flag will work here, and the first thing to fix.",
+            "postmortem": "Show which PE of a job waits for which other PE.",
+            "options": "Print the table of XLA_SHMEM_* variables.",
+        },
+        "Measure": {
+            "bench": "Time collectives on SHMEM, on stock JAX and over MPI.",
+            "tune": "Measure which backend is faster here, for profile tuned.",
+            "compare": "Time a training job on SHMEM and on the default backend.",
+            "demo": "Train a small Llama on SHMEM and on stock collectives, and compare.",
+        },
+        "Estimate": {
+            "predict": "Predict step time and exposed communication on NCCL and on NVSHMEM.",
+        },
     }
 )
 
+_COMMANDS = tuple(command for commands in _GROUPS.values() for command in commands)
 
-class _LazyGroup(click.Group):
+#: Former names, not listed; each prints its new name.
+_FORMER_COMMANDS = ("assign",)
+
+
+class _GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in _COMMANDS + _FORMER_COMMANDS:
             return None
-        module, attribute = _COMMANDS[cmd_name]
-        command = getattr(importlib.import_module(module), attribute)
+        command = getattr(importlib.import_module(f"xla_shmem.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(map(len, _COMMANDS))
+        for group, commands in _GROUPS.items():
+            with formatter.section(group):
+                formatter.write_dl([(command.ljust(width), help_) for command, help_ in commands.items()])
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+
+@click.group(cls=_GroupedCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(package_name="xla-shmem", prog_name="xla-shmem")
 def main() -> None:
     """Put/signal collectives for stock JAX, chosen per collective by an XLA compiler pass.
 
-    Programs need no command of this tool: install the package and set
-    XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs, show what was
-    decided, and what stands in the way.
+    Programs do not need this command: install the package and set
+    XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs, show decisions and
+    problems, measure, and estimate.
     """

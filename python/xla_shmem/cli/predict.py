@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.former_names import json_option
 from xla_shmem.gpu_compile.compiled_step import CompileError, compile_step
 from xla_shmem.hlo.files import HloInput, read_module, read_modules
 from xla_shmem.options import resolve
@@ -58,7 +59,7 @@ _DEFAULTS = {name: value for name, value in vars(long_context_job()).items() if 
     help="NCCL as with --xla_gpu_collective_permute_connected_components: small communicators for permutes.",
 )
 @click.option("--fp8-peak", is_flag=True, help="PATH's matmuls are in FP8; a job says so itself.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list of objects instead of tables.")
+@json_option()
 @config_options(_LEFT_OUT, _DEFAULTS)
 @one_sentence_errors
 def predict_command(

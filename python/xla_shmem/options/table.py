@@ -137,7 +137,7 @@ TABLE: tuple[Option, ...] = (
         "records",
         "auto",
         "`auto`, `off`, or a directory",
-        "Where the flight recorder keeps each PE's last collectives for `xla-shmem doctor --job`: `auto` is "
+        "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`: `auto` is "
         "`xla-shmem-<uid>` in the directory for temporary files. Records of jobs that end well go with them. CPU only.",
         str,
     ),

@@ -1,7 +1,7 @@
 """Where flight records lie, and what stands in them (written by xla_patch/runtime/observe/flight_recorder.h).
 
 A job has a directory, named by its key, in which each process has two files. The records of jobs that failed, or whose
-processes were killed, stay for `xla-shmem doctor --job`, the newest of them at least.
+processes were killed, stay for `xla-shmem postmortem`, the newest of them at least.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // The flight recorder: the last collectives of every PE of this process, in a file that is mapped into memory, so that
-// `xla-shmem doctor --job` can read it while the job hangs and after it has crashed.
+// `xla-shmem postmortem` can read it while the job hangs and after it has crashed.
 //
 // Two files a process, in the directory of the job:
 //   <process>.ring   RingHeader, then for each local PE a PeHeader and its last kEntries collectives

@@ -75,7 +75,7 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
   if (!strangers.empty()) text += "; " + strangers;
   recorder_->Fail(text);
   const std::string& directory = options_.record_directory;
-  return text + " (xla-shmem doctor --job " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
+  return text + " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
 }
 
 void Observer::Close() {

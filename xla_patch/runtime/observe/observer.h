@@ -63,7 +63,7 @@ class Observer {
   // Whether the time spent moving data is asked for.
   bool measures_moves() const { return statistics_ != nullptr || trace_ != nullptr; }
 
-  // Where `xla-shmem doctor --job` finds this job, "" without a recorder.
+  // Where `xla-shmem postmortem` finds this job, "" without a recorder.
   const std::string& record_directory() const { return options_.record_directory; }
 
   // The process ends: prints statistics, writes the rest of the trace, and leaves word that all was well.

@@ -1,4 +1,4 @@
-"""`xla-shmem assign`: the compiler pass offline."""
+"""`xla-shmem inspect --decide`: the compiler pass offline."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def gpu(tmp_path: Path) -> Path:
     return path
 
 
-def _assign(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["assign", *map(str, arguments)])
+def _decide(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["inspect", "--decide", *map(str, arguments)])
 
 
 def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
-    result = _assign(*arguments, "--json")
+    result = _decide(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
     return {record["name"]: record for record in json.loads(result.stdout)}
 
@@ -57,6 +57,11 @@ def test_default_is_the_published_rule(cpu: Path) -> None:
     assert records["large"]["rule"] == "size"
     assert "16.0 MiB" in records["large"]["reason"]
     assert records["small"]["lowered"] == "NVSHMEM"
+
+
+def test_filters_choose_what_is_printed_and_not_what_is_written(cpu: Path, tmp_path: Path) -> None:
+    assert set(_records(cpu, "--op", "permute", "--output", tmp_path / "o.txt")) == {"permute"}
+    assert (tmp_path / "o.txt").read_text().count('custom_call_target="xla_shmem.all_reduce"') == 1
 
 
 def test_threshold_is_a_strict_limit(cpu: Path) -> None:
@@ -127,7 +132,7 @@ def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Pat
     record = _records(cpu, "--devices-per-host", "2")["small"]
     assert (record["backend"], record["lowered"]) == ("NVSHMEM", "DEFAULT")
     assert record["veto"]
-    row = next(line for line in _assign(cpu, "--devices-per-host", "2").stdout.splitlines() if "small" in line)
+    row = next(line for line in _decide(cpu, "--devices-per-host", "2").stdout.splitlines() if "small" in line)
     assert "NVSHMEM → DEFAULT" in row
 
 
@@ -158,7 +163,7 @@ def test_tuned_profile_goes_by_a_table_of_any_machine(cpu: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["o.txt", "o.hlo", "o.pb", "o.txt.gz", "o.pb.gz"])
 def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, name: str) -> None:
-    assert _assign(cpu, "-o", tmp_path / name).exit_code == 0
+    assert _decide(cpu, "--output", tmp_path / name).exit_code == 0
     text = to_text("m", read_module(str(tmp_path / name)).proto)
     assert text.count('custom_call_target="xla_shmem.') > 0
     assert "all-reduce(" in text  # the large one
@@ -166,7 +171,7 @@ def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, 
 
 
 def test_start_done_pairs_with_work_between_are_lowered_as_pairs(gpu: Path, tmp_path: Path) -> None:
-    _assign(gpu, "-o", tmp_path / "o.txt")
+    _decide(gpu, "--output", tmp_path / "o.txt")
     text = (tmp_path / "o.txt").read_text()
     assert "xla_shmem.permute_start" in text
     assert "xla_shmem.permute_done" in text
@@ -175,7 +180,7 @@ def test_start_done_pairs_with_work_between_are_lowered_as_pairs(gpu: Path, tmp_
 
 
 def test_lowering_none_only_notes_the_decisions(cpu: Path, tmp_path: Path) -> None:
-    records = _records(cpu, "--lowering", "none", "-o", tmp_path / "o.txt")
+    records = _records(cpu, "--lowering", "none", "--output", tmp_path / "o.txt")
     text = (tmp_path / "o.txt").read_text()
     assert records["small"]["backend"] == "NVSHMEM"
     assert "custom_call_target" not in text
@@ -193,7 +198,7 @@ def test_more_devices_than_the_module_names_are_fine(cpu: Path) -> None:
 
 
 def _error(*arguments: str | Path) -> str:
-    result = _assign(*arguments)
+    result = _decide(*arguments)
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("Error: ")
@@ -213,7 +218,23 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
     path = tmp_path / "m.txt"
     path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
     assert "does not say how many devices it is for; give --num-devices." in _error(path)
-    assert _assign(path, "--num-devices", "2").exit_code == 0
+    assert _decide(path, "--num-devices", "2").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--decide", "m.txt", "n.txt"], "--decide takes one module, and there are 2 paths."),
+        (["--decide", "m.txt", "--overlap"], "--decide shows a table of decisions"),
+        (["--decide", "--diff", "m.txt", "n.txt"], "--diff takes its two dumps itself"),
+        (["m.txt", "--output", "o.txt"], "--output needs --decide."),
+        (["m.txt", "--lowering", "cpu"], "--lowering needs --decide."),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(arguments: list[str], sentence: str) -> None:
+    result = CliRunner().invoke(main, ["inspect", *arguments])
+    assert result.exit_code == 2
+    assert sentence in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -223,7 +244,7 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
         ("--tuning", "no/table", "XLA_SHMEM_TUNING='no/table': there is no such file; `xla-shmem tune` makes one."),
         ("--threshold", "16MB", "threshold='16MB': must be a size in bytes"),
         ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),
-        ("-o", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),
+        ("--output", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),
     ],
 )
 def test_bad_option_is_one_sentence(
