@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-
-from xla_shmem.train.config import TrainConfig, flag
+from xla_shmem.train.config_fields import FIELDS
 
 
 def markdown_table() -> str:
     """A Markdown table with one row per field of `TrainConfig`."""
     lines = ["| key | default | meaning |", "|---|---|---|"]
-    for field in dataclasses.fields(TrainConfig):
-        meaning = field.metadata["help"]
-        if field.metadata["choices"]:
-            meaning += f" One of {', '.join(f'`{choice}`' for choice in field.metadata['choices'] if choice)}."
-        lines.append(f"| `{flag(field.name)}` | {_default(field.default)} | {meaning} |")
+    for field in FIELDS.values():
+        meaning = field.help
+        if field.choices:
+            meaning += f" One of {', '.join(f'`{choice}`' for choice in field.choices if choice)}."
+        lines.append(f"| `{field.key}` | {_default(field.default)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: what is kept, what is given back, and what is refused. Kills and several processes: tests/e2e."""
+"""Checkpoints: which are kept, what they restore, and which are refused. Kills and several processes: tests/e2e."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_folder_spacing_and_mesh_may_change(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "tokens", "message"),
     [
-        ({"steps": 9}, 1000, "with steps 7, and this one has 9"),
-        ({"layers": 3}, 1000, "with layers 2, and this one has 3"),
-        ({"learning_rate": 0.5}, 1000, "with learning-rate 0.002, and this one has 0.5"),
-        ({}, 1001, "with corpus-tokens 1000, and this one has 1001"),
+        ({"steps": 9}, 1000, "with steps 7, and this job has 9"),
+        ({"layers": 3}, 1000, "with layers 2, and this job has 3"),
+        ({"learning_rate": 0.5}, 1000, "with learning-rate 0.002, and this job has 0.5"),
+        ({}, 1001, "with corpus-tokens 1000, and this job has 1001"),
     ],
 )
 def test_what_would_compute_something_else_is_refused(
@@ -85,6 +85,22 @@ def test_what_would_compute_something_else_is_refused(
     with (
         Checkpoints(dataclasses.replace(job(saved), **fields), tokens) as checkpoints,
         pytest.raises(ConfigError, match=message),
+    ):
+        checkpoints.restore(ABSTRACT)
+
+
+def test_a_checkpoint_of_release_0_1_with_the_former_name_of_warmup_steps_is_read(tmp_path: Path) -> None:
+    with Checkpoints(job(tmp_path), tokens=1000) as checkpoints:
+        checkpoints.save(7, state(7))
+    (facts,) = (tmp_path / "checkpoints/7/job").glob("*metadata*")
+    text = facts.read_text()
+    assert '"warmup_steps"' in text
+    facts.write_text(text.replace('"warmup_steps"', '"warmup"'))
+    with Checkpoints(job(tmp_path), tokens=1000) as checkpoints:
+        assert int(checkpoints.restore(ABSTRACT)["step"]) == 7
+    with (
+        Checkpoints(job(tmp_path, warmup_steps=6), tokens=1000) as checkpoints,
+        pytest.raises(ConfigError, match="with warmup-steps 5, and this job has 6"),
     ):
         checkpoints.restore(ABSTRACT)
 

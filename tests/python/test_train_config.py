@@ -75,7 +75,7 @@ def test_a_field_that_is_given_replaces_the_presets() -> None:
         ({"seed": -1}, "seed is -1; it must not be negative"),
         ({"learning_rate": 0.0}, "learning-rate is 0.0; it must be greater than 0"),
         ({"preset": "tyni"}, "preset is 'tyni', which is unknown; did you mean tiny?"),
-        ({"preset": "gpt"}, "preset is 'gpt', which is unknown; choose among tiny, demo, 1b, 8b"),
+        ({"preset": "gpt"}, "preset is 'gpt', which is unknown; choose one of tiny, demo, 1b, 8b"),
         ({"attention": "rings"}, "attention is 'rings', which is unknown; did you mean ring?"),
         ({"token_dtype": "unit16"}, "token-dtype is 'unit16', which is unknown; did you mean uint16?"),
     ],
@@ -89,9 +89,9 @@ def test_a_job_that_cannot_run_gets_a_sentence(fields: dict[str, Any], message: 
     ("text", "message"),
     [
         ("contex = 4", "a key is 'contex', which is unknown; did you mean context?"),
-        ('steps = "30"', "steps is '30', and has to be an integer, without the quotes: steps = 30."),
-        ("fp8 = 1", "fp8 is 1, and has to be true or false."),
-        ("steps = true", "steps is True, and has to be an integer."),
+        ('steps = "30"', "steps is '30'; it must be an integer, without the quotes: steps = 30."),
+        ("fp8 = 1", "fp8 is 1; it must be true or false."),
+        ("steps = true", "steps is True; it must be an integer."),
         ("steps 30", "is not TOML: Expected '='"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Checkpoints of a training job through orbax: every process writes its own shards while training goes on."""
+"""Checkpoints of a training job, written with orbax: every process writes its own shards while training continues."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from typing import Any, TypeVar
 import orbax.checkpoint as ocp
 
 from xla_shmem.train.config import ConfigError, TrainConfig, flag
+from xla_shmem.train.config_fields import FIELDS
 from xla_shmem.train.job_folder import checkpoint_folder
 
 _State = TypeVar("_State")
 
-#: Fields on which the values of a run depend, beside the model and the corpus.
+#: Fields that a job must keep to resume exactly, besides the model and the corpus.
 _SAME = ("batch", "sequence", "dtype", "fp8", "steps", "learning_rate", "warmup_steps", "seed")
-
-#: Names that releases before 0.2 wrote.
-_FORMER_NAMES = {"warmup_steps": "warmup"}
 
 
 class Checkpoints:
-    """The checkpoints in a job's folder; a checkpoint's number is that of the steps behind it.
+    """The checkpoints in a job's folder. The number of a checkpoint is the number of steps done.
 
-    Saving is asynchronous, and a checkpoint appears under its name only when it is complete: a process that is killed
-    leaves none that is half written. To be made, used and closed by all processes alike.
+    Saving is asynchronous. A checkpoint gets its name only when it is complete, so a killed process leaves no partial
+    checkpoint. All processes must make, use and close it in the same way.
 
     Args:
       config: the job.
-      tokens: in the corpus, which has to be the same one when the job goes on.
+      tokens: number of tokens in the corpus; the same when the job resumes.
     """
 
     def __init__(self, config: TrainConfig, tokens: int) -> None:
@@ -46,34 +44,34 @@ class Checkpoints:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Waits for what is being written, unless an error ends the job."""
+        """Waits until all checkpoints are written, unless an error ends the job."""
         if error is None:
             self._manager.close()
 
     def restore(self, abstract: _State) -> _State:
-        """The newest checkpoint's state, with the shapes, types and shardings of `abstract`.
+        """The state of the newest checkpoint, with the shapes, types and shardings of `abstract`.
 
         Raises:
-          ConfigError: the checkpoint is of a job that would have computed something else.
+          ConfigError: the checkpoint belongs to a job that computes something else.
         """
         saved = self._manager.restore(self.newest, args=ocp.args.Composite(job=ocp.args.JsonRestore()))
         for name, value in self._facts.items():
-            before = saved.job.get(name, saved.job.get(_FORMER_NAMES.get(name)))
+            before = saved.job.get(name, saved.job.get(_former(name)))  # releases before 0.2 wrote former names
             if before != value:
                 raise ConfigError(
-                    f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this one has {value}; "
-                    "going on exactly needs the same. Choose another --output to start anew."
+                    f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this job has {value}; "
+                    "to resume, set the same value. Choose another --output to start a new job."
                 )
         restored = self._manager.restore(self.newest, args=ocp.args.Composite(state=ocp.args.StandardRestore(abstract)))
         state: _State = restored.state
         return state
 
     def due(self, steps: int) -> bool:
-        """Whether a checkpoint is to be written after so many steps."""
+        """Whether to write a checkpoint after this number of steps."""
         return steps % self._every == 0 or steps == self._last
 
     def save(self, steps: int, state: Any) -> None:
-        """Starts to write a checkpoint; returns as soon as the state may be changed."""
+        """Starts to write a checkpoint; returns when the state may change."""
         if steps == self.newest:
             return
         job = ocp.args.JsonSave(self._facts)
@@ -82,7 +80,11 @@ class Checkpoints:
         self.newest = steps
 
 
+def _former(name: str) -> str:
+    return FIELDS[name].former if name in FIELDS else ""
+
+
 def _facts(config: TrainConfig, tokens: int) -> dict[str, Any]:
-    """What has to be the same for a job to go on exactly, as JSON gives it back."""
+    """The values that must not change when a job resumes, as JSON returns them."""
     same = {name: getattr(config, name) for name in _SAME}
     return {**dataclasses.asdict(config.model()), **same, "corpus_tokens": tokens}

@@ -1,4 +1,7 @@
-"""A training job, checked before any process starts. Free of JAX."""
+"""A training job, checked before any process starts. Free of JAX.
+
+`TrainConfig` is the only description of a job: config files, options and the documentation derive from its fields.
+"""
 
 from __future__ import annotations
 
@@ -10,39 +13,41 @@ from typing import Any
 from xla_shmem.models.config import PRESETS, LlamaConfig
 from xla_shmem.parallel.mesh_shape import MeshShape
 
-#: Fields that replace the preset's where they are given.
+#: Fields that replace values of the preset.
 MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "parallel_block", "qk_norm")
 
-#: Element types of a `.bin` token file, which does not say itself what it holds.
+#: Element types of a `.bin` token file, which does not record its type.
 TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
 
 MESH_FIELDS = ("data", "fsdp", "context", "tensor")
 
 
 class ConfigError(ValueError):
-    """A job that cannot be run; the message names the field, its value, the limit, and a way out."""
+    """The job cannot run; the message names the field, its value, the limit and a way out."""
 
 
-def _field(default: Any, text: str, *choices: str) -> Any:
-    return dataclasses.field(default=default, metadata={"help": text, "choices": choices})
+def _field(default: Any, text: str, *choices: str, aliases: tuple[str, ...] = (), former: str = "") -> Any:
+    """A field with the metadata of `config_fields.ConfigField`."""
+    metadata = {"help": text, "choices": choices, "aliases": aliases, "former": former}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainConfig:
-    """A training job. Every field is a key of the config file and an option of the command line.
+    """A training job. Every field is a key of config files and an option of the command line.
 
     Raises:
-      ConfigError: a value that is none, or sizes that do not divide as model or mesh need it.
+      ConfigError: a value is not allowed, or a size does not divide as the model or the mesh needs.
     """
 
-    preset: str = _field("demo", "Sizes of the model, to start from.", *PRESETS)
+    preset: str = _field("demo", "Sizes of the model; other fields replace single values.", *PRESETS)
     vocab: int | None = _field(None, "Token values, instead of the preset's; text needs 256.")
     width: int | None = _field(None, "Features of the residual stream, instead of the preset's.")
     layers: int | None = _field(None, "Decoder layers, instead of the preset's.")
     heads: int | None = _field(None, "Query heads, instead of the preset's.")
     kv_heads: int | None = _field(None, "Key/value heads, instead of the preset's.")
     hidden: int | None = _field(None, "Features between the SwiGLU projections, instead of the preset's.")
-    parallel_block: bool | None = _field(None, "Attention and MLP side by side instead of one after the other.")
+    parallel_block: bool | None = _field(None, "Attention and MLP read the same input, instead of one after the other.")
     qk_norm: bool | None = _field(None, "Normalise queries and keys.")
 
     data: int = _field(1, "Devices along the mesh axis that splits the batch and replicates parameters.")
@@ -53,8 +58,8 @@ class TrainConfig:
     shard_over_context: bool = _field(False, "Shard parameters over the context axis too, as over fsdp.")
 
     batch: int = _field(1, "Sequences in a step, over all devices.")
-    sequence: int = _field(1024, "Tokens in a sequence.")
-    attention: str = _field("ring", "How attention crosses the context axis.", "ring", "gather")
+    sequence: int = _field(1024, "Tokens in a sequence.", aliases=("--seq",))
+    attention: str = _field("ring", "Communication of attention along the context axis.", "ring", "gather")
     tensor_matmul: str = _field(
         "async",
         "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives.",
@@ -64,25 +69,30 @@ class TrainConfig:
     dtype: str = _field("f32", "Element type, of activations and matmuls; parameters are f32.", "f32", "bf16")
     fp8: bool = _field(False, "Matmuls in FP8 with delayed scaling: E4M3 forward, E5M2 backward.")
     remat: str = _field(
-        "none", "What the backward pass computes again instead of keeping it.", "none", "full", "dots", "attention"
+        "none",
+        "Activations that the backward pass recomputes.",
+        "none",
+        "full",
+        "dots",
+        "attention",
     )
 
     steps: int = _field(30, "Optimiser steps.")
     learning_rate: float = _field(2e-3, "Peak of the learning rate.")
-    warmup_steps: int = _field(5, "Steps over which the learning rate rises to its peak.")
+    warmup_steps: int = _field(5, "Steps over which the learning rate rises to its peak.", former="warmup")
     seed: int = _field(0, "Seed of parameters and data order.")
 
     corpus: str = _field(
         "",
-        "Text file, .jsonl (field `text`), .npy or .bin token file, or a folder with one of these kinds; "
-        "empty for the sources of Python's standard library.",
+        "Text file, .jsonl file (field `text`), .npy or .bin token file, or a folder with files of one of these kinds. "
+        "Without it: the sources of Python's standard library.",
     )
     token_dtype: str = _field("", "Element type of .bin token files.", "", *TOKEN_DTYPES)
 
-    output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.")
+    output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.", former="out")
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
-    checkpoints_kept: int = _field(2, "Newest checkpoints that are kept.")
-    resume: bool = _field(False, "Go on from the newest checkpoint in the folder, if there is one.")
+    checkpoints_kept: int = _field(2, "Number of newest checkpoints to keep.")
+    resume: bool = _field(False, "Continue from the newest checkpoint in the folder, if there is one.")
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -96,15 +106,13 @@ class TrainConfig:
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
         if self.resume and not self.checkpoint_every:
-            raise ConfigError(
-                "resume needs checkpoints, and checkpoint-every is 0; say how many steps lie between them."
-            )
+            raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; set the steps between checkpoints.")
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
         overlapped = self.tensor_matmul == "async" and self.tensor > 1
         if overlapped and self.fp8:
             raise ConfigError(
-                f"tensor-matmul async over tensor {self.tensor} does not multiply in FP8; choose tensor-matmul sync."
+                f"tensor-matmul async over tensor {self.tensor} cannot multiply in FP8; choose tensor-matmul sync."
             )
         try:
             self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context, overlapped)
@@ -112,7 +120,7 @@ class TrainConfig:
             raise ConfigError(str(error)) from None
 
     def model(self) -> LlamaConfig:
-        """Sizes of the model: the preset's, with the fields that replace them."""
+        """Sizes of the model: the preset's, replaced by the fields that are set."""
         given = {name: getattr(self, name) for name in MODEL_FIELDS if getattr(self, name) is not None}
         return dataclasses.replace(PRESETS[self.preset], **given)
 
@@ -126,7 +134,7 @@ class TrainConfig:
         return self.mesh().devices
 
     def arguments(self) -> list[str]:
-        """The command line of `xla-shmem train` that is read back as this job."""
+        """Arguments of `xla-shmem train` that describe this job."""
         arguments = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -140,13 +148,13 @@ class TrainConfig:
 
 
 def flag(name: str) -> str:
-    """A field's name as options and messages spell it."""
+    """The name of a field as options and messages spell it."""
     return name.replace("_", "-")
 
 
 def unknown(what: str, value: object, known: Iterable[str]) -> str:
-    """A sentence about a value that is none of those known, with the nearest of them."""
+    """A sentence about a value that is not in `known`, with the closest one."""
     known = [each for each in known if each]
     nearest = difflib.get_close_matches(str(value), known, n=1, cutoff=0.5)
-    hint = f"did you mean {nearest[0]}?" if nearest else f"choose among {', '.join(known)}."
+    hint = f"did you mean {nearest[0]}?" if nearest else f"choose one of {', '.join(known)}."
     return f"{what} is {value!r}, which is unknown; {hint}"

@@ -1,37 +1,27 @@
-"""Config files: TOML with the fields of `TrainConfig` as keys."""
+"""Reads config files: TOML whose keys are the fields of `TrainConfig`."""
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 import tomllib
-import types
-import typing
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.train.config import ConfigError, TrainConfig, flag, unknown
+from xla_shmem.train.config import ConfigError, unknown
+from xla_shmem.train.config_fields import FIELDS
 
-#: Keys of releases before 0.2; each is read and its new name is printed on stderr.
-FORMER_KEYS = {"warmup": "warmup_steps", "out": "output"}
+_FORMER = {field.former: field for field in FIELDS.values() if field.former}
 
-_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
-
-
-def field_type(name: str) -> type:
-    """The type of a field's values, None aside."""
-    hint = typing.get_type_hints(TrainConfig)[name]
-    if isinstance(hint, types.UnionType):
-        (hint,) = (each for each in typing.get_args(hint) if each is not types.NoneType)
-    assert isinstance(hint, type)
-    return hint
+_KIND_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
-    """The fields that a file gives, by name; keys may be spelled with `-` or `_`.
+    """Reads the fields that a file sets, by name. Keys may be spelled with `-` or `_`.
+
+    Prints the new name of a former key on stderr.
 
     Raises:
-      ConfigError: no such file, not TOML, a key that is no field, or a value of another type.
+      ConfigError: the file cannot be read or is not TOML, a key is unknown, or a value has the wrong type.
     """
     try:
         entries = tomllib.loads(path.read_text())
@@ -39,22 +29,28 @@ def read_config_file(path: Path) -> dict[str, Any]:
         raise ConfigError(f"config {path} cannot be read: {error}.") from None
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"config {path} is not TOML: {error}.") from None
-    names = [field.name for field in dataclasses.fields(TrainConfig)]
     fields = {}
     for key, value in entries.items():
-        name = key.replace("-", "_")
-        if name in FORMER_KEYS:
-            name = FORMER_KEYS[name]
-            print(f"config {path}: {key} is now {flag(name)}; this name goes in 0.3", file=sys.stderr)
-        if name not in names:
-            raise ConfigError(unknown(f"config {path}: a key", name, names))
-        expected = field_type(name)
-        if expected is float and type(value) is int:
-            value = float(value)
-        if type(value) is not expected:
-            raise ConfigError(
-                f"config {path}: {key} is {value!r}, and has to be {_NAMES[expected]}"
-                + (f", without the quotes: {key} = {value}." if isinstance(value, str) and expected is not str else ".")
-            )
-        fields[name] = value
+        name = _field_name(path, key)
+        fields[name] = _converted(path, key, value, FIELDS[name].kind)
     return fields
+
+
+def _field_name(path: Path, key: str) -> str:
+    name = key.replace("-", "_")
+    if name in _FORMER:
+        field = _FORMER[name]
+        print(f"config {path}: {key} is now {field.key}; this name goes in 0.3", file=sys.stderr)
+        return field.name
+    if name not in FIELDS:
+        raise ConfigError(unknown(f"config {path}: a key", name, FIELDS))
+    return name
+
+
+def _converted(path: Path, key: str, value: Any, kind: type) -> Any:
+    if kind is float and type(value) is int:
+        return float(value)
+    if type(value) is not kind:
+        hint = f", without the quotes: {key} = {value}." if isinstance(value, str) else "."
+        raise ConfigError(f"config {path}: {key} is {value!r}; it must be {_KIND_NAMES[kind]}{hint}")
+    return value

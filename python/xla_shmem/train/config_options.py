@@ -1,8 +1,7 @@
-"""The fields of `TrainConfig` as options of a command."""
+"""A training job from the command line: every field of `TrainConfig` is an option, and `--config` reads a file."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,31 +9,33 @@ from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.train.config import ConfigError, TrainConfig, flag
-from xla_shmem.train.config_file import field_type, read_config_file
+from xla_shmem.train.config import ConfigError, TrainConfig
+from xla_shmem.train.config_fields import FIELDS, ConfigField
+from xla_shmem.train.config_file import read_config_file
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
-
-_ALIASES = {"sequence": ("--seq",)}
 
 
 def config_options(
     leave_out: Container[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[[_Command], _Command]:
-    """Decorator: adds `--config` and every field of `TrainConfig` to a click command, but for those left out.
+    """Decorator that adds `--config` and the fields of `TrainConfig` to a click command.
 
-    A field that is not given arrives as None. `defaults` are shown instead of `TrainConfig`'s; pass them to
-    `from_options` too.
+    An option that is not given is None.
+
+    Args:
+      leave_out: names of fields that are no options.
+      defaults: fields with a default other than `TrainConfig`'s; pass them to `from_options` too.
     """
 
     def decorate(command: _Command) -> _Command:
-        for field in reversed(dataclasses.fields(TrainConfig)):
+        for field in reversed(list(FIELDS.values())):
             if field.name not in leave_out:
                 command = _option(field, defaults.get(field.name, field.default))(command)
         return click.option(
             "--config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
-            help="TOML file with these options as keys; the command line comes before it.",
+            help="TOML file with these options as keys; the command line takes precedence.",
         )(command)
 
     return decorate
@@ -43,15 +44,15 @@ def config_options(
 def from_options(
     config: Path | None, options: Mapping[str, Any], defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> TrainConfig:
-    """The job that a command decorated with `config_options` was asked for.
+    """The job described by the options of a command that `config_options` decorates.
 
     Args:
-      config: the file, if one was given.
-      options: fields by name; None for those that were not given.
-      defaults: fields whose default is another than `TrainConfig`'s.
+      config: the config file; None if there is none.
+      options: fields by name; None for an option that is not given.
+      defaults: as for `config_options`.
 
     Raises:
-      click.UsageError: the file or the options do not make a job.
+      click.UsageError: the file cannot be read, or the job cannot run.
     """
     try:
         fields = dict(defaults) | (read_config_file(config) if config is not None else {})
@@ -61,14 +62,12 @@ def from_options(
         raise click.UsageError(str(error)) from None
 
 
-def _option(field: dataclasses.Field[Any], default: Any) -> Callable[[_Command], _Command]:
-    kind = field_type(field.name)
-    name = flag(field.name)
-    help_text = field.metadata["help"]
-    if field.metadata["choices"]:
-        help_text += f" One of: {', '.join(each for each in field.metadata['choices'] if each)}."
+def _option(field: ConfigField, default: Any) -> Callable[[_Command], _Command]:
+    help_text = field.help
+    if field.choices:
+        help_text += f" One of: {', '.join(each for each in field.choices if each)}."
     if default not in (None, "", False):
         help_text += f"  [default: {default}]"
-    if kind is bool:
-        return click.option(f"--{name}/--no-{name}", field.name, default=None, help=help_text)
-    return click.option(f"--{name}", *_ALIASES.get(field.name, ()), field.name, type=kind, help=help_text)
+    if field.kind is bool:
+        return click.option(f"--{field.key}/--no-{field.key}", field.name, default=None, help=help_text)
+    return click.option(f"--{field.key}", *field.aliases, field.name, type=field.kind, help=help_text)
