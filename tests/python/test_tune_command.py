@@ -146,9 +146,9 @@ def test_the_summary_counts_and_tells_the_noise() -> None:
     same = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[11.0] * 8)
     worse = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[5.0] * 8, upstream=[5.0] * 8, tuned=[9.0] * 8)
     counts, noise = verify.summary([same, same, worse])
-    assert "3 lines: tuned ran what the better of stock and upstream ran in 2" in counts
+    assert "Of 3 rows, tuned chose the backend of the faster of stock and upstream in 2." in counts
     assert counts.endswith("and slower in 1.")
-    assert "ratio 1.10 in the median, 1.10 to 1.10" in noise
+    assert "median ratio 1.10; 90 % of the ratios are from 1.10 to 1.10" in noise
     assert verify.slower([same, worse]) == [worse]
 
 
@@ -207,7 +207,7 @@ def test_what_is_not_in_the_table_is_said_with_the_reason(monkeypatch: pytest.Mo
     result = _tune(tmp_path / "tuning.json")
     assert result.exit_code == 1
     assert "# all-gather of 64 B (bf16): process 1 runs without xla-shmem" in result.stdout
-    assert "# all-gather of 64 B (bf16): XLA carries it as a type measured before" in result.stdout
+    assert "# all-gather of 64 B (bf16): XLA runs it as a type that was measured before" in result.stdout
     assert "SHMEM ran none of these collectives" in result.stderr
     assert not list(tmp_path.glob("tuning*"))
 

@@ -1,4 +1,4 @@
-"""The file of profile `tuned`: what it holds, what is refused and with which words."""
+"""The tuning table of profile `tuned`: its content, and errors for files that are refused."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def _resolve(path: Path, **settings: str) -> Any:
     return resolve({"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(path), **settings}, {})
 
 
-def test_a_table_comes_back_as_it_was_saved(tmp_path: Path) -> None:
+def test_a_table_is_loaded_as_it_was_saved(tmp_path: Path) -> None:
     path = tmp_path / "new" / "tuning.json"
     save(path, here(*ROWS), complete=True)
     assert load(path) == here(*ROWS)
     assert [file.name for file in path.parent.iterdir()] == ["tuning.json"]
 
 
-def test_the_digest_is_of_what_decides() -> None:
+def test_the_digest_depends_on_platform_and_rows_only() -> None:
     digest = here(*ROWS).digest()
     assert dataclasses.replace(here(*ROWS), measured={"date": "tomorrow"}).digest() == digest
     assert here(ROWS[0]).digest() != digest
@@ -50,16 +50,16 @@ def test_the_median_lies_between_two_of_the_times(count: int, low: int, high: in
     assert found.programs == count
 
 
-def test_a_program_that_was_faster_than_an_empty_one_took_no_time() -> None:
+def test_a_negative_time_counts_as_the_smallest_time() -> None:
     assert Measured.of([-3.0, 2.0, 4.0]) == Measured(2.0, 0.01, 4.0, 3)
 
 
-def test_a_table_says_nothing_of_another_platform() -> None:
+def test_a_table_has_no_rows_for_another_platform() -> None:
     assert here(*ROWS).core("cpu").num_rows == 2
     assert here(*ROWS).core("gpu").num_rows == 0
 
 
-def test_the_core_decides_by_medians_unless_they_may_be_equal() -> None:
+def test_the_core_compares_medians_unless_they_may_be_equal() -> None:
     far = row("all-gather", 64, 10.0, 20.0)
     near = dataclasses.replace(row("all-gather", 4096, 10.0, 12.0), nvshmem=times(10.0, within=2.0))
     core = here(far, near, row("all-to-all", 64, 3.0, 1.0), *ROWS).core("cpu")
@@ -118,9 +118,9 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_no_table_is_refused_in_one_sentence(tmp_path: Path, what: str) -> None:
-    damage, words = REFUSED[what]
+@pytest.mark.parametrize("fault", REFUSED)
+def test_an_unusable_table_is_refused_in_one_sentence(tmp_path: Path, fault: str) -> None:
+    damage, words = REFUSED[fault]
     path = written(tmp_path / "tuning.json", *ROWS)
     damage(path)
     with pytest.raises(TuningError) as refused:
@@ -132,7 +132,7 @@ def test_what_is_no_table_is_refused_in_one_sentence(tmp_path: Path, what: str) 
     assert str(error.value) == f"XLA_SHMEM_TUNING='{path}': {refused.value}"
 
 
-def test_profile_tuned_reads_the_table_and_others_do_not(tmp_path: Path) -> None:
+def test_only_profile_tuned_reads_the_table(tmp_path: Path) -> None:
     path = written(tmp_path / "tuning.json", *ROWS)
     options = _resolve(path)
     assert options.tuning == here(*ROWS)
@@ -145,7 +145,7 @@ def test_profile_tuned_reads_the_table_and_others_do_not(tmp_path: Path) -> None
     assert "tuning" not in upstream.decision_key()
 
 
-def test_the_rules_are_keywords_of_the_pass_on_gpus_too(tmp_path: Path) -> None:
+def test_the_rules_are_keywords_of_the_gpu_pass_too(tmp_path: Path) -> None:
     rules = _resolve(written(tmp_path / "tuning.json", *ROWS)).rules("gpu")
     assert rules["tuning"].num_rows == 0
     try:
@@ -154,7 +154,7 @@ def test_the_rules_are_keywords_of_the_pass_on_gpus_too(tmp_path: Path) -> None:
         _core.reset_gpu_pass()
 
 
-def test_the_table_is_looked_for_in_the_users_configuration(tmp_path: Path) -> None:
+def test_the_default_path_is_in_the_users_configuration_folder(tmp_path: Path) -> None:
     written(tmp_path / "xla-shmem" / "tuning.json", *ROWS)
     written(tmp_path / ".config" / "xla-shmem" / "tuning.json", ROWS[0])
     environ = {"XLA_SHMEM_PROFILE": "tuned", "HOME": str(tmp_path)}
@@ -164,7 +164,7 @@ def test_the_table_is_looked_for_in_the_users_configuration(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["CPU", "processors", "jaxlib", "xla-shmem", "XLA_SHMEM_SPIN_US"])
-def test_a_table_of_another_machine_is_refused_with_what_differs(tmp_path: Path, name: str) -> None:
+def test_a_table_of_another_machine_is_refused_with_the_difference(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tuning.json"
     foreign = dataclasses.replace(here(*ROWS), fingerprint={**here().fingerprint, name: "elsewhere"})
     save(path, foreign, complete=True)
@@ -177,14 +177,14 @@ def test_a_table_of_another_machine_is_refused_with_what_differs(tmp_path: Path,
     )
 
 
-def test_other_settings_of_the_transport_make_a_table_foreign(tmp_path: Path) -> None:
+def test_a_table_of_other_transport_settings_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path / "tuning.json", *ROWS)
     with pytest.raises(OptionError, match="XLA_SHMEM_SINGLE_COPY auto; here is XLA_SHMEM_SINGLE_COPY off"):
         _resolve(path, XLA_SHMEM_SINGLE_COPY="off")
     assert _resolve(path, XLA_SHMEM_DEADLINE="5").tuning is not None
 
 
-def test_fingerprints_that_lack_something_differ() -> None:
+def test_a_fingerprint_that_lacks_an_entry_differs() -> None:
     assert fingerprint.difference({"CPU": "a"}, {"CPU": "a"}) == ""
     assert (
         fingerprint.difference({"CPU": "a"}, {"CPU": "a", "jax": "1"}) == "was measured with jax unknown; here is jax 1"
@@ -192,7 +192,7 @@ def test_fingerprints_that_lack_something_differ() -> None:
     assert fingerprint.difference({"old": "x"}, {}) == "was measured with old x; here is old unknown"
 
 
-def test_rows_are_what_the_table_says(tmp_path: Path) -> None:
+def test_the_file_has_the_fields_of_the_rows(tmp_path: Path) -> None:
     document = json.loads(written(tmp_path / "tuning.json", *ROWS).read_text())
     assert (document["format"], document["version"], document["complete"]) == (table.FORMAT, table.VERSION, True)
     assert [field.name for field in dataclasses.fields(TunedRow)] == list(document["rows"][0])

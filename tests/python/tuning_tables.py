@@ -1,4 +1,4 @@
-"""Tuning tables by hand."""
+"""Makes tuning tables for tests."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 
 
 def times(us: float, within: float = 0.0) -> Measured:
-    """Times with that median, which may be so much less or more."""
+    """Returns times with median `us` and the interval `us` ± `within`."""
     return Measured(us, us - within, us + within, 18)
 
 
 def row(op: str, bytes: int, nvshmem: float, default: float | None, **other: Any) -> TunedRow:
-    """f32 in groups of 2, unless told otherwise."""
+    """Returns a row; by default f32 in groups of 2. `other` changes its fields."""
     on_default = None if default is None else times(default)
     plain = TunedRow(op, "f32", 2, bytes, times(nvshmem), on_default)
     return dataclasses.replace(plain, **other)
 
 
 def here(*rows: TunedRow) -> Table:
-    """A table that holds on this machine, with the options' defaults."""
+    """Returns a table that is valid on this machine, with default options."""
     settings = vars(resolve({}, {}))
     return Table("cpu", fingerprint.fingerprint(settings), {"date": "2026-11-21", "load": [0.1]}, rows)
 
 
 def written(path: Path, *rows: TunedRow) -> Path:
-    """The same as a file."""
+    """Saves such a table and returns its path."""
     table.save(path, here(*rows), complete=True)
     return path

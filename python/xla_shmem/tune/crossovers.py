@@ -1,4 +1,4 @@
-"""Where one backend becomes faster than the other, asked of the very table that the pass decides by."""
+"""Sizes at which the other backend becomes faster, by the lookup that the pass uses."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Choice = Literal["NVSHMEM", "DEFAULT"]
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """What the table decides for an op, an element type and a group size.
+    """The choices of a table for one op, element type and group size.
 
     Attributes:
-      op, dtype, group: which.
-      choices: (bytes, backend): from this size on it is this one. The first size is the smallest measured.
-      last: largest size measured, bytes.
+      op, dtype, group: key of the curve.
+      choices: (bytes, backend): this backend is chosen from this size on. The first size is the smallest measured one.
+      last: largest measured size in bytes.
     """
 
     op: str
@@ -30,7 +30,7 @@ class Curve:
 
 
 def curves(table: Table) -> Iterator[Curve]:
-    """Yields what was measured, in that order; ties are DEFAULT's."""
+    """Yields the curves in the order of measuring. A tie counts as DEFAULT."""
     core = table.core(table.platform)
     names = dict.fromkeys((row.op, row.dtype, row.group) for row in table.rows)
     for op, dtype, group in names:
@@ -50,7 +50,7 @@ def _changes(sizes: list[int], choice: Callable[[int], Choice]) -> Iterator[tupl
 
 
 def _first_with(wanted: Choice, low: int, high: int, choice: Callable[[int], Choice]) -> int:
-    """A size in (low, high] from which on it is `wanted`."""
+    """Returns a size in (low, high] from which on the choice is `wanted`."""
     while high - low > 1:
         middle = (low + high) // 2
         if choice(middle) == wanted:

@@ -1,4 +1,4 @@
-"""Measures both backends: the benchmark's cells, over groups and element types, as rows of a tuning table."""
+"""Measures both backends with the benchmark, and makes the rows of a tuning table."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.options.tuning_table import Measured, TunedRow
 
-#: The rules of the job that measures: whatever its transport can carry goes to SHMEM.
+#: Rules of the measuring job: everything that the transport can carry goes to SHMEM.
 _RULES = {"XLA_SHMEM_PROFILE": "domain", "XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none"}
 
 
 def group_sizes(text: str | None, pes: int) -> tuple[int, ...]:
-    """Reads the groups to measure: a list such as ``2,4``; when omitted the powers of two up to all PEs, and all.
+    """Reads the group sizes to measure from a list such as ``2,4``.
+
+    Without a list: the powers of two that divide the number of PEs, and that number itself.
 
     Raises:
-      BenchError: a size that does not divide the PEs.
+      BenchError: a size does not divide the number of PEs.
     """
     if text is None:
         return tuple(sorted({pes} | {2**n for n in range(1, pes.bit_length()) if pes % 2**n == 0}))
@@ -32,10 +34,10 @@ def group_sizes(text: str | None, pes: int) -> tuple[int, ...]:
 
 
 def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan]:
-    """The plan for every group size and element type.
+    """Returns a plan for every group size and element type.
 
     Raises:
-      BenchError: one of them cannot be run.
+      BenchError: one of the plans cannot run.
     """
     every = [dataclasses.replace(plan, group=group, dtype=dtype) for group in groups for dtype in dtypes]
     for one in every:
@@ -44,12 +46,13 @@ def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan
 
 
 def measure_rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]:
-    """Yields each line with its row of the table as it is measured; None for what SHMEM does not run.
+    """Yields each row of the benchmark with its row of the tuning table, as it is measured.
 
-    One job runs all plans: they differ in groups and element types only.
+    The second is None if SHMEM cannot run the collective, or XLA runs it as an element type that was measured before.
+    One job runs all plans, since they differ in groups and element types only.
 
     Raises:
-      JobFailed: the job ended before it was told to.
+      JobFailed: the job ended early.
     """
     start = jobs.launched(every[0], {**os.environ, **_RULES})
     seen: set[tuple[str, str, int, int]] = set()
@@ -58,7 +61,7 @@ def measure_rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]
         for plan in every:
             for row in measure.measure(plan, variants):
                 tuned = tuned_row(row.times, row.records)
-                # XLA:CPU carries bf16 as f32, so two element types can be one.
+                # XLA:CPU runs bf16 collectives in f32, so two element types can have the same key.
                 if tuned is not None and (key := (tuned.op, tuned.dtype, tuned.group, tuned.bytes)) in seen:
                     tuned = None
                 elif tuned is not None:
@@ -67,18 +70,18 @@ def measure_rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]
 
 
 def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, object]]) -> TunedRow | None:
-    """Returns the row of the table that a line of the benchmark makes; None if SHMEM did not run it.
+    """Returns the row of the tuning table for a row of the benchmark; None if SHMEM did not run it.
 
     Args:
-      times: of the variants `shmem` and `stock`.
-      records: of the same, as far as they ran.
+      times: times of the variants `shmem` and `stock`.
+      records: records of those variants that ran.
     """
     if not times["shmem"].us:
         return None
     record = records["shmem"]
     return TunedRow(
         op=str(record["op"]),
-        # Of several types, the pass goes by the first.
+        # The pass looks up a collective of several types by the first one.
         dtype=str(record["dtype"]).split(",")[0],
         group=int(str(record["group_size"])),
         bytes=int(str(record["bytes"])),

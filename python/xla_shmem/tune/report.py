@@ -1,4 +1,4 @@
-"""What `xla-shmem tune` prints: lines as they are measured, and the table's crossovers."""
+"""The output of `xla-shmem tune`: rows as they are measured, and the crossovers of a table."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ _COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
 
 
 def heading() -> str:
-    """The columns of `row_line`."""
+    """Returns the headings of `row_line`."""
     return "# " + _COLUMNS.format("op", "type", "group", "bytes", "NVSHMEM (µs)", "DEFAULT (µs)", "ratio")
 
 
 def row_line(row: TunedRow) -> str:
-    """One line measured: medians, where they may lie, and how many times as long DEFAULT takes."""
+    """Returns a measured row as text: medians with their intervals, and DEFAULT's time divided by NVSHMEM's."""
     ratio = f"{row.default.median_us / row.nvshmem.median_us:.2f}x" if row.default else ""
     times = (_times(row.nvshmem), _times(row.default) if row.default else "not run")
     return "  " + _COLUMNS.format(row.op, row.dtype, row.group, row.bytes, *times, ratio)
 
 
 def left_out(cell: Cell, reason: str) -> str:
-    """Says of a line that it is not in the table."""
-    return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason or 'XLA carries it as a type measured before'}"
+    """Returns a remark for a row that is not in the table."""
+    return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason or 'XLA runs it as a type that was measured before'}"
 
 
 def crossover_lines(table: Table) -> Iterator[str]:
-    """Yields, for each op, type and group size, which backend the table chooses at which sizes."""
-    yield "# faster backend by bytes of the result; DEFAULT where no difference can be told"
+    """Yields a line for each op, type and group size: the backend that the table chooses at each size."""
+    yield "# faster backend by bytes of the result; DEFAULT if the difference is not significant"
     for curve in curves(table):
         yield f"  {curve.op:<20} {curve.dtype:>5}, groups of {curve.group}: {_choices(curve)}"
 
 
 def measured_line(table: Table) -> str:
-    """Says when and where the table was measured."""
+    """Returns a line with date, load and machine of the measurement."""
     facts = table.measured
     machine = ", ".join(f"{name} {value}" for name, value in table.fingerprint.items())
     return f"# measured {facts.get('date', 'at an unknown date')}, load {facts.get('load', 'unknown')}; {machine}"

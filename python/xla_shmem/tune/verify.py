@@ -1,9 +1,8 @@
-"""Holds profile `tuned` against what it has to choose from: stock JAX, and profile `upstream`, in turns.
+"""Compares profile `tuned` with stock JAX and profile `upstream`, in turns.
 
-`upstream` and `tuned` are jobs of their own, with their rules in the environment as a user would set them; stock runs
-in the first. Where `tuned` compiles to the same backend as the better of the two, its program is the same, and what the
-times differ by is this run's noise. Where it chose otherwise it has to be no slower by the comparison that the pass
-itself makes of two backends.
+`upstream` and `tuned` are two jobs, whose rules are set in the environment as a user sets them. Stock runs in the first
+job. If `tuned` chose the same backend as the faster of the other two, the programs are equal, and the difference of the
+times is noise. If it chose another backend, it must not be slower by the comparison that the pass uses.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 
-#: `same`: tuned runs the backend of the better one. Else its own choice is `faster`, `even` (no difference can be
-#: told) or `slower`.
+#: `same`: tuned chose the backend of the faster one of stock and upstream. Otherwise its own choice is `faster`, `even`
+#: (no significant difference) or `slower`.
 Verdict = Literal["same", "faster", "even", "slower"]
 
 _COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
@@ -29,11 +28,12 @@ _COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """One line: medians in µs (stock None where XLA cannot run the op) and what came of it.
+    """The comparison of one row: medians in µs, and the verdict.
 
     Attributes:
-      backend: what `tuned` chose.
-      ratio: median of `tuned` over that of the better of the others.
+      stock_us, upstream_us: None if the variant cannot run the op.
+      backend: choice of `tuned`.
+      ratio: median of `tuned` divided by the median of the faster of the others.
     """
 
     op: str
@@ -48,27 +48,27 @@ class Comparison:
     verdict: Verdict
 
     def line(self) -> str:
-        """The line as text."""
+        """Returns the comparison as a line of text."""
         us = ("" if time is None else f"{time:.2f}" for time in (self.stock_us, self.upstream_us, self.tuned_us))
         row = (self.op, self.dtype, self.group, self.bytes, *us, self.backend, f"{self.ratio:.2f}", self.verdict)
         return "  " + _COLUMNS.format(*row)
 
 
 def heading() -> str:
-    """The columns of `Comparison.line`."""
+    """Returns the headings of `Comparison.line`."""
     names = ("op", "type", "group", "bytes", "stock (µs)", "upstream (µs)", "tuned (µs)", "choice", "ratio", "verdict")
     return "# " + _COLUMNS.format(*names)
 
 
 def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
-    """Yields each line of the plans as it is measured.
+    """Yields each row of the plans as it is measured.
 
     Raises:
-      BenchError: `tuned` did not run a collective that the others ran.
-      JobFailed: a job ended before it was told to.
+      BenchError: `tuned` did not run a collective.
+      JobFailed: a job ended early.
     """
     tuned = {"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(table.absolute())}
-    # An empty variable counts as unset: what a user gets who sets nothing but the profile.
+    # An empty variable counts as unset, so that only the profile is set.
     unset = {"XLA_SHMEM_OPS": "", "XLA_SHMEM_THRESHOLD": ""}
     starts = {
         "upstream": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "upstream"}),
@@ -82,7 +82,7 @@ def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
 
 
 def judge(row: Row) -> Comparison:
-    """Returns what a line with the variants `stock`, `upstream` and `tuned` says.
+    """Returns the comparison for a row with the variants `stock`, `upstream` and `tuned`.
 
     Raises:
       BenchError: `tuned` did not run the collective.
@@ -120,23 +120,23 @@ def _own_choice(row: Row, better: str) -> Verdict:
 
 
 def summary(comparisons: Sequence[Comparison]) -> list[str]:
-    """What it comes to, in sentences."""
+    """Returns the result of all comparisons, in sentences."""
     counts = {verdict: sum(one.verdict == verdict for one in comparisons) for verdict in ("same", "faster", "even")}
     lines = [
-        f"# {len(comparisons)} lines: tuned ran what the better of stock and upstream ran in {counts['same']}, was "
-        f"faster by a choice of its own in {counts['faster']}, even in {counts['even']}, and slower in "
+        f"# Of {len(comparisons)} rows, tuned chose the backend of the faster of stock and upstream in "
+        f"{counts['same']}. Another choice was faster in {counts['faster']}, even in {counts['even']}, and slower in "
         f"{len(slower(comparisons))}."
     ]
     noise = sorted(one.ratio for one in comparisons if one.verdict == "same")
     if len(noise) >= 2:
         tenths = statistics.quantiles(noise, n=20, method="inclusive")
         lines.append(
-            f"# noise of this run, from the same programs in two jobs: ratio {statistics.median(noise):.2f} in the "
-            f"median, {tenths[0]:.2f} to {tenths[-1]:.2f} for nine in ten."
+            f"# Noise of this run, from equal programs in two jobs: median ratio {statistics.median(noise):.2f}; 90 % "
+            f"of the ratios are from {tenths[0]:.2f} to {tenths[-1]:.2f}."
         )
     return lines
 
 
 def slower(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The lines that speak against the table."""
+    """Returns the comparisons in which `tuned` was slower."""
     return [one for one in comparisons if one.verdict == "slower"]
