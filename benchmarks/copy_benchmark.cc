@@ -1,5 +1,5 @@
 // What a copy costs by how source and destination lie to each other, with memcpy, shm::Copy and
-// shm::CopyPastCaches.
+// shm::CopyStreaming.
 // Usage: copy_benchmark [BYTES...]; by default 4 KiB, 128 KiB and 1 MiB. Prints the least of 300 turns in us.
 #include <algorithm>
 #include <chrono>
@@ -44,7 +44,7 @@ int main(int argc, char** argv) {
     for (const size_t ahead : {0, 1, 16, 31, 32, 64, 2048, 4080}) {
       printf("%10zu %22zu %10.2f %10.2f %15.2f\n", bytes, ahead, Least([&] { memcpy(to + ahead, from, bytes); }),
              Least([&] { xla_shmem::shm::Copy(to + ahead, from, bytes); }),
-             Least([&] { xla_shmem::shm::CopyPastCaches(to + ahead, from, bytes); }));
+             Least([&] { xla_shmem::shm::CopyStreaming(to + ahead, from, bytes); }));
     }
     std::free(from);
     std::free(to);

@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <optional>
 #include <vector>
 
 #include "xla_patch/shm/copy_costs.h"
@@ -91,14 +92,14 @@ void Measure(size_t bytes, size_t chunk) {
 
 void PrintCosts() {
   using std::chrono::duration;
-  xla_shmem::shm::CopyCosts costs{};
-  if (!MeasureCopies(512 << 10, &costs)) {
+  const std::optional<xla_shmem::shm::CopyCosts> costs = xla_shmem::shm::MeasureCopies(512 << 10);
+  if (!costs.has_value()) {
     std::puts("the two protocols cannot be compared here");
     return;
   }
-  const duration<double, std::micro> direct = costs.direct, staged = costs.staged;
-  std::printf("512 KiB, processor time: cross-memory read %.0f us, through slots %.0f us, %.2f\n", direct.count(),
-              staged.count(), direct / staged);
+  const duration<double, std::micro> read = costs->cross_memory_read, slots = costs->through_slots;
+  std::printf("512 KiB, processor time: cross-memory read %.0f us, through slots %.0f us, %.2f\n", read.count(),
+              slots.count(), read / slots);
 }
 
 }  // namespace

@@ -33,9 +33,15 @@
 namespace xla_shmem {
 namespace {
 
-[[noreturn]] void GiveUp(const std::string& why) {
-  fprintf(stderr, "%s\n", why.c_str());
+[[noreturn]] void ExitWith(const Status& status) {
+  fprintf(stderr, "%s\n", status.message().c_str());
   _exit(1);
+}
+
+template <typename T>
+T ValueOf(Result<T> result) {
+  if (!result.ok()) ExitWith(result.status());
+  return *std::move(result);
 }
 
 // A core for each process, if there are as many: what mpirun does.
@@ -56,22 +62,17 @@ class Rank {
   Rank(const shm::JobKey& job, bench::Meeting* meeting, int rank, int ranks, shm::SingleCopy single_copy)
       : rank_(rank), ranks_(ranks) {
     constexpr size_t kHeapBytes = 64 << 20;
-    std::string error;
     std::vector<std::unique_ptr<shm::Segment>> segments(ranks);
-    segments[rank] = shm::Segment::Create(job, rank, kHeapBytes, &error);
-    if (segments[rank] == nullptr) GiveUp(error);
+    segments[rank] = ValueOf(shm::Segment::Create(job, rank, kHeapBytes));
     meeting->Meet();
     std::vector<int> process_of_pe(ranks);
     std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
     for (int other = 0; other < ranks; ++other) {
-      if (other != rank) segments[other] = shm::Segment::Attach(job, other, &error);
-      if (segments[other] == nullptr) GiveUp(error);
+      if (other != rank) segments[other] = ValueOf(shm::Segment::Attach(job, other));
       segments[other]->NoteAttached(ranks);
     }
-    heap_ = shm::Heap::Create(std::move(segments), process_of_pe, rank, &error);
-    if (heap_ == nullptr) GiveUp(error);
-    pes_ = LocalPes::Create({single_copy}, heap_.get(), &error);
-    if (pes_ == nullptr) GiveUp(error);
+    heap_ = ValueOf(shm::Heap::Create(std::move(segments), process_of_pe, rank));
+    pes_ = ValueOf(LocalPes::Create({single_copy}, heap_.get()));
     engine_ =
         std::make_unique<shm::ProgressEngine>(heap_.get(), std::chrono::microseconds(100), std::chrono::seconds(60));
     meeting->Meet();
@@ -120,11 +121,10 @@ class Rank {
   }
 
   void Finish(std::unique_ptr<Operation> operation) {
-    std::string error;
-    if (engine_->TryInline(*operation, &error)) return;
+    if (ValueOf(engine_->TryInline(*operation))) return;
     std::atomic<bool> done{false};
-    engine_->Submit(std::move(operation), [&](const std::string& failure) {
-      if (!failure.empty()) GiveUp(failure);
+    engine_->Submit(std::move(operation), [&](const Status& status) {
+      if (!status.ok()) ExitWith(status);
       done.store(true, std::memory_order_release);
     });
     while (!done.load(std::memory_order_acquire)) sched_yield();

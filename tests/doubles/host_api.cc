@@ -184,7 +184,7 @@ bool Synchronize(Stream& stream, std::chrono::steady_clock::time_point deadline,
     if (!done) Sleep(bell, ticket, kLongestSleep);
     FinishSleep(bell);
     if (done) return true;
-    *error = current_heap->FailureText();
+    *error = current_heap->JobStatus().message();
     if (error->empty() && Clock::now() > deadline) {
       const Command& wait = *stream.BlockedOn();
       *error = "a signal wait passed its deadline: expected " + std::to_string(wait.value) + ", seen " +

@@ -132,4 +132,4 @@ def test_little_shared_memory_makes_the_heap_smaller_and_then_leaves_the_default
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"0 [] {2 if lowered else 0} "), done.stdout
     if not lowered:
-        assert "cannot back shared memory" in done.stdout
+        assert "bytes for shared memory" in done.stdout

@@ -94,7 +94,7 @@ CANNOT_TAKE_PART = {
     "heap": (
         {"XLA_SHMEM_HEAP_SIZE": "900G"},
         "",
-        ["process 1: cannot back shared memory", "lower XLA_SHMEM_HEAP_SIZE"],
+        ["process 1: cannot allocate", "lower XLA_SHMEM_HEAP_SIZE"],
     ),
     "name": ({}, "taken", ["process 1: cannot create shared memory", "File exists", "XLA_SHMEM_JOB"]),
 }

@@ -132,8 +132,8 @@ IdContent ReadId(const UniqueId* id) {
   return content;
 }
 
-// Maps the segments of all PEs and waits until all have mapped ours. Null if they do not come in time.
-std::unique_ptr<shm::Heap> Meet(const shm::JobKey& job, int pe, int n_pes, size_t bytes, std::string* error) {
+// Maps the segments of all PEs and waits until all have mapped the segment of this PE. Fails after the deadline.
+Result<std::unique_ptr<shm::Heap>> ConnectHeaps(const shm::JobKey& job, int pe, int n_pes, size_t bytes) {
   const auto deadline = Deadline();
   const auto late = [&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -142,18 +142,24 @@ std::unique_ptr<shm::Heap> Meet(const shm::JobKey& job, int pe, int n_pes, size_
   std::vector<std::unique_ptr<shm::Segment>> segments(n_pes);
   std::vector<int> process_of_pe(n_pes);
   std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
-  segments[pe] = shm::Segment::Create(job, pe, bytes + shm::kPageBytes, error);
-  if (segments[pe] == nullptr) return nullptr;
+  Result<std::unique_ptr<shm::Segment>> own = shm::Segment::Create(job, pe, bytes + shm::kPageBytes);
+  if (!own.ok()) return own.status();
+  segments[pe] = *std::move(own);
   for (int other = 0; other < n_pes; ++other) {
-    while (segments[other] == nullptr && (segments[other] = shm::Segment::Attach(job, other, error)) == nullptr) {
-      if (late()) return nullptr;
+    while (segments[other] == nullptr) {
+      Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Attach(job, other);
+      if (segment.ok()) {
+        segments[other] = *std::move(segment);
+      } else if (late()) {
+        return segment.status();
+      }
     }
     segments[other]->NoteAttached(n_pes);
   }
   while (segments[pe]->header().attached.load() < static_cast<uint32_t>(n_pes)) {
-    if (late()) return *error = "the other PEs have not come", nullptr;
+    if (late()) return Status::Error("the other PEs have not come");
   }
-  return shm::Heap::Create(std::move(segments), std::move(process_of_pe), pe, error);
+  return shm::Heap::Create(std::move(segments), process_of_pe, pe);
 }
 
 const NvshmemApi& HostApi(const char* call) {
@@ -238,11 +244,11 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
          "init as PE " + std::to_string(arguments.rank) + " of " + std::to_string(arguments.ranks));
   if (Failing("no-init")) return kInternalError;
   const size_t backed = strtoull(Setting("NVSHMEM_DOUBLE_HEAP", "16777216"), nullptr, 10);
-  std::string error;
-  world.heap = Meet(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed, &error);
+  auto heap = ConnectHeaps(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed);
+  if (heap.ok()) world.heap = *std::move(heap);
   world.pe = arguments.rank;
-  if (world.heap == nullptr || !shm::SetHeap(world.heap.get()) || !Barrier()) {
-    fprintf(stderr, "nvshmem double: %s\n", error.c_str());
+  if (!heap.ok() || !shm::SetHeap(world.heap.get()) || !Barrier()) {
+    fprintf(stderr, "nvshmem double: %s\n", heap.message().c_str());
     return kInternalError;
   }
   world.status = Failing("half-init") ? kBootstrapped : kInitialized;

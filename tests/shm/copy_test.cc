@@ -18,7 +18,7 @@ TEST_CASE("Every byte is copied and no other, however the two lie to each other"
     const size_t at = (base + ahead) % 4096;
     CHECK(Is4kAliased(to.data() + at, from.data()) == (ahead >= 1 && ahead <= 31));
     for (size_t bytes : {size_t{0}, size_t{1}, size_t{1023}, size_t{1024}, size_t{1025}, size_t{4096}, from.size()}) {
-      for (const auto copy : {Copy, CopyPastCaches}) {
+      for (const auto copy : {Copy, CopyStreaming}) {
         std::fill(to.begin(), to.end(), 0xEE);
         copy(to.data() + at, from.data(), bytes);
         CHECK(std::equal(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(bytes),

@@ -32,7 +32,7 @@ TEST_CASE("A process reads another's private memory, in pieces, wherever they be
     if (verdict.empty()) {
       const char* theirs = reinterpret_cast<const char*>(group.word(1 - rank).load());
       std::vector<char> copy(memory.size(), 0);
-      std::vector<DirectPiece> pieces;
+      std::vector<RemotePiece> pieces;
       for (size_t at = 0; at < copy.size(); at += 1237) {
         pieces.push_back({theirs + at, copy.data() + at, std::min<size_t>(1237, copy.size() - at)});
       }
@@ -64,9 +64,9 @@ TEST_CASE("Memory that is not there is refused, and a process that has given up 
       return "";
     }
     uint64_t copy[2] = {0, 0};
-    const DirectPiece nowhere{reinterpret_cast<const void*>(16), copy, 8};
-    const DirectPiece there{reinterpret_cast<const void*>(group.word(1).load()), copy, 8};
-    const DirectPiece both[] = {there, nowhere};
+    const RemotePiece nowhere{reinterpret_cast<const void*>(16), copy, 8};
+    const RemotePiece there{reinterpret_cast<const void*>(group.word(1).load()), copy, 8};
+    const RemotePiece both[] = {there, nowhere};
     if (reader.Read(1, &nowhere, 1) != Outcome::kRefused) return "an unmapped page was not refused";
     if (reader.Read(1, both, 2) != Outcome::kRefused) return "a half-mapped read was not refused";
     if (reader.Read(1, &there, 1) != Outcome::kDone || copy[0] != 7) return "a good read failed";
@@ -97,7 +97,7 @@ TEST_CASE("A segment whose probe does not answer with the job's key is not read"
     group.Meet();
     const bool reads = CrossMemoryReader(heap.get(), SingleCopy::kAlways).Reads(1 - rank);
     group.Meet();
-    return Expect(!reads, "read a stranger");
+    return Expect(!reads, "read a process of another job");
   });
   CHECK(group.Join() == std::vector<std::string>{"", ""});
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -17,6 +18,7 @@ namespace {
 using testing::HeapOfOneProcess;
 using testing::ProcessGroup;
 using testing::RandomJobKey;
+using testing::ValueOf;
 
 constexpr size_t kBytes = 1 << 20;
 
@@ -54,22 +56,19 @@ TEST_CASE("Allocations are aligned to cache lines, disjoint, and end with the he
 }
 
 TEST_CASE("A heap too small for the runtime is refused and the option named") {
-  std::string error;
   std::vector<std::unique_ptr<Segment>> segments;
-  segments.push_back(Segment::Create(RandomJobKey(), 0, kPageBytes + (256 << 10), &error));
-  CHECK(Heap::Create(std::move(segments), {0, 0}, 0, &error) == nullptr);
+  segments.push_back(ValueOf(Segment::Create(RandomJobKey(), 0, kPageBytes + (256 << 10))));
+  const std::string error = Heap::Create(std::move(segments), {0, 0}, 0).message();
   CHECK(error.find("131072 bytes a PE") != std::string::npos);
   CHECK(error.find("XLA_SHMEM_HEAP_SIZE") != std::string::npos);
 }
 
 TEST_CASE("PEs of processes that are not mapped are out of reach and all others agree on the smallest heap") {
-  std::string error;
   const JobKey key = RandomJobKey();
   std::vector<std::unique_ptr<Segment>> segments(3);
-  segments[0] = Segment::Create(key, 0, kPageBytes + 4 * kBytes, &error);
-  segments[2] = Segment::Create(key, 2, kPageBytes + 2 * kBytes, &error);
-  const auto heap = Heap::Create(std::move(segments), {0, 0, 1, 2, 2}, 0, &error);
-  REQUIRE_MESSAGE(heap != nullptr, error);
+  segments[0] = ValueOf(Segment::Create(key, 0, kPageBytes + 4 * kBytes));
+  segments[2] = ValueOf(Segment::Create(key, 2, kPageBytes + 2 * kBytes));
+  const auto heap = ValueOf(Heap::Create(std::move(segments), {0, 0, 1, 2, 2}, 0));
   CHECK(heap->bytes() == kBytes);
   CHECK(heap->local_pes() == std::vector<int>{0, 1});
   CHECK(heap->Reaches(1));
@@ -107,11 +106,11 @@ TEST_CASE(
 
 TEST_CASE("The first failure is what everybody reads, cut to what the header holds") {
   const auto heap = HeapOfOneProcess(1, kBytes);
-  CHECK(heap->FailureText().empty());
+  CHECK(heap->JobStatus().ok());
   const std::string why(3 * kFailureTextBytes, 'w');
   heap->Fail(why);
   heap->Fail("something else");
-  CHECK(heap->FailureText() == why.substr(0, kFailureTextBytes - 1));
+  CHECK(heap->JobStatus().message() == why.substr(0, kFailureTextBytes - 1));
 }
 
 TEST_CASE("Processes see each other's memory, failures and ends") {
@@ -129,7 +128,7 @@ TEST_CASE("Processes see each other's memory, failures and ends") {
       return "";
     }
     while (heap->Alive(1)) sched_yield();
-    return heap->FailureText();
+    return heap->JobStatus().message();
   });
   CHECK(group.Join(1) == "");
   CHECK(group.Join(0) == "process 1 gave up: had enough");

@@ -35,7 +35,7 @@ TEST_CASE("Past its deadline an operation fails with its own words and the optio
   operation->abandoned = &abandoned;
   Outcome outcome;
   const auto start = Clock::now();
-  engine.Submit(std::move(operation), [&](const std::string& error) { outcome.Set(error); });
+  engine.Submit(std::move(operation), [&](const Status& status) { outcome.Set(status.message()); });
   CHECK(outcome.Get() == "gate at 0; gave up after the deadline of 0.15 s (XLA_SHMEM_DEADLINE)");
   CHECK(Clock::now() - start >= 150ms);
   CHECK(Clock::now() - start < 5s);
@@ -48,13 +48,13 @@ TEST_CASE("A stuck operation reaches its deadline however busy the others keep t
   std::atomic<uint64_t> never{0}, ready{1};
   std::atomic<bool> stop{false};
   Outcome stuck, stopped;
-  std::function<void(const std::string&)> next = [&](const std::string&) {
+  std::function<void(const Status&)> next = [&](const Status&) {
     if (stop) return stopped.Set("");
     engine.Submit(std::make_unique<GateOperation>(&ready), next);
   };
-  engine.Submit(std::make_unique<GateOperation>(&never), [&](const std::string& error) {
+  engine.Submit(std::make_unique<GateOperation>(&never), [&](const Status& status) {
     stop = true;
-    stuck.Set(error);
+    stuck.Set(status.message());
   });
   engine.Submit(std::make_unique<GateOperation>(&ready), next);
   CHECK(Contains(stuck.Get(), "deadline"));
@@ -64,15 +64,13 @@ TEST_CASE("A stuck operation reaches its deadline however busy the others keep t
 TEST_CASE("A failed job stays failed, for inline and for submitted operations") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 10s);
-  CHECK(engine.Fail("first reason") == "first reason");
-  CHECK(engine.Fail("second reason") == "first reason");
+  CHECK(engine.Fail("first reason").message() == "first reason");
+  CHECK(engine.Fail("second reason").message() == "first reason");
   std::atomic<uint64_t> ready{1};
   GateOperation operation(&ready);
-  std::string error;
-  CHECK_FALSE(engine.TryInline(operation, &error));
-  CHECK(error == "first reason");
+  CHECK(engine.TryInline(operation).message() == "first reason");
   Outcome outcome;
-  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& why) { outcome.Set(why); });
+  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const Status& status) { outcome.Set(status.message()); });
   CHECK(outcome.Get() == "first reason");
 }
 
@@ -82,15 +80,15 @@ TEST_CASE("Shutdown fails what is pending and what completions still submit, exa
     auto engine = std::make_unique<ProgressEngine>(heap.get(), 5us, 10s);
     std::atomic<uint64_t> never{0}, gate{0};
     std::atomic<int> calls{0}, shutdowns{0};
-    auto count = [&](const std::string& error) {
+    auto count = [&](const Status& status) {
       ++calls;
-      shutdowns += error == "the process is shutting down";
+      shutdowns += status.message() == "the process is shutting down";
     };
     ProgressEngine* raw = engine.get();
     for (int i = 0; i < 3; ++i) {
       raw->Submit(std::make_unique<GateOperation>(&never), count);
-      raw->Submit(std::make_unique<GateOperation>(&gate), [&, raw](const std::string& error) {
-        count(error);
+      raw->Submit(std::make_unique<GateOperation>(&gate), [&, raw](const Status& status) {
+        count(status);
         raw->Submit(std::make_unique<GateOperation>(&never), count);
       });
     }
@@ -113,7 +111,7 @@ TEST_CASE("An engine that was never used, or has only idle threads, shuts down")
   ProgressEngine engine(heap.get(), 20us, 10s);
   std::atomic<uint64_t> ready{1};
   Outcome outcome;
-  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& error) { outcome.Set(error); });
+  engine.Submit(std::make_unique<GateOperation>(&ready), [&](const Status& status) { outcome.Set(status.message()); });
   CHECK(outcome.Get() == "");
 }
 
@@ -124,7 +122,7 @@ std::string WaitFor(Heap* heap, int waits_for, std::chrono::milliseconds* took) 
   Outcome outcome;
   const auto start = Clock::now();
   engine.Submit(std::make_unique<GateOperation>(&never, waits_for),
-                [&](const std::string& error) { outcome.Set(error); });
+                [&](const Status& status) { outcome.Set(status.message()); });
   const std::string error = outcome.Get();
   *took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
   return error;
@@ -163,7 +161,7 @@ TEST_CASE("A peer that has exited is no trouble for operations that need nothing
     ProgressEngine engine(heap.get(), 20us, 30s);
     std::atomic<uint64_t> gate{0};
     Outcome outcome;
-    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const std::string& error) { outcome.Set(error); });
+    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const Status& status) { outcome.Set(status.message()); });
     std::this_thread::sleep_for(400ms);
     gate = 1;
     Ring(heap->OwnBell());
@@ -180,7 +178,8 @@ TEST_CASE("Fail in one process ends waits in another within a second") {
     if (rank == 1) {
       usleep(100000);
       ProgressEngine engine(heap.get(), 20us, 30s);
-      engine.Fail("disk on fire");
+      const Status failure = engine.Fail("disk on fire");
+      if (failure.message() != "disk on fire") return failure.message();
       while (group.word(0) == 0) usleep(1000);
       return "";
     }

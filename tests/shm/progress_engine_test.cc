@@ -8,6 +8,7 @@
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -15,6 +16,7 @@ namespace {
 using testing::GateOperation;
 using testing::HeapOfOneProcess;
 using testing::Outcome;
+using testing::ValueOf;
 using namespace std::chrono_literals;
 
 constexpr size_t kBytes = 1 << 20;
@@ -24,9 +26,7 @@ TEST_CASE("An operation that is ready finishes inline, with no thread involved")
   ProgressEngine engine(heap.get(), 20us, 10s);
   std::atomic<uint64_t> gate{1};
   GateOperation operation(&gate);
-  std::string error;
-  CHECK(engine.TryInline(operation, &error));
-  CHECK(error.empty());
+  CHECK(ValueOf(engine.TryInline(operation)));
 }
 
 TEST_CASE("An operation that is not ready stays with its caller, without an error") {
@@ -34,21 +34,20 @@ TEST_CASE("An operation that is not ready stays with its caller, without an erro
   ProgressEngine engine(heap.get(), 20us, 10s);
   std::atomic<uint64_t> gate{0};
   GateOperation operation(&gate);
-  std::string error;
-  CHECK_FALSE(engine.TryInline(operation, &error));
-  CHECK(error.empty());
+  CHECK_FALSE(ValueOf(engine.TryInline(operation)));
 }
 
-// Takes its time, and says that it gets further.
+// A slow operation that does or does not report progress.
 class SlowOperation : public Operation {
  public:
-  // Is done at its `polls`-th Poll, each of which takes `each`.
-  SlowOperation(int polls, std::chrono::milliseconds each, bool moves) : left_(polls), each_(each), moves_(moves) {}
+  // Finishes at Poll number `polls`. Each Poll takes `each`.
+  SlowOperation(int polls, std::chrono::milliseconds each, bool makes_progress)
+      : left_(polls), each_(each), makes_progress_(makes_progress) {}
   bool Poll() override {
     std::this_thread::sleep_for(each_);
     return --left_ <= 0;
   }
-  bool moved() const override { return moves_; }
+  bool made_progress() const override { return makes_progress_; }
   std::string Describe() const override { return "slow"; }
   bool WaitsFor(int) const override { return false; }
   void Abandon() override {}
@@ -56,18 +55,16 @@ class SlowOperation : public Operation {
  private:
   int left_;
   const std::chrono::milliseconds each_;
-  const bool moves_;
+  const bool makes_progress_;
 };
 
 TEST_CASE("An operation that gets further may take longer than one that waits, but not for ever") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 60ms, 10s);
-  std::string error;
-  SlowOperation waits(5, 30ms, false), moves(5, 30ms, true), endless(1000, 30ms, true);
-  CHECK_FALSE(engine.TryInline(waits, &error));
-  CHECK(engine.TryInline(moves, &error));
-  CHECK_FALSE(engine.TryInline(endless, &error));
-  CHECK(error.empty());
+  SlowOperation waits(5, 30ms, false), progresses(5, 30ms, true), endless(1000, 30ms, true);
+  CHECK_FALSE(ValueOf(engine.TryInline(waits)));
+  CHECK(ValueOf(engine.TryInline(progresses)));
+  CHECK_FALSE(ValueOf(engine.TryInline(endless)));
 }
 
 TEST_CASE("A submitted operation completes once, after its signal, and is destroyed before its completion") {
@@ -80,10 +77,10 @@ TEST_CASE("A submitted operation completes once, after its signal, and is destro
   std::atomic<int> calls{0};
   bool destroyed_first = false;
   Outcome outcome;
-  engine.Submit(std::move(operation), [&](const std::string& error) {
+  engine.Submit(std::move(operation), [&](const Status& status) {
     destroyed_first = destroyed;
     ++calls;
-    outcome.Set(error);
+    outcome.Set(status.message());
   });
   std::this_thread::sleep_for(20ms);
   CHECK(calls == 0);
@@ -101,7 +98,7 @@ TEST_CASE("A signal wakes a sleeping engine at once") {
   for (int round = 0; round < 50; ++round) {
     std::atomic<uint64_t> gate{0};
     Outcome outcome;
-    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const std::string& error) { outcome.Set(error); });
+    engine.Submit(std::make_unique<GateOperation>(&gate), [&](const Status& status) { outcome.Set(status.message()); });
     while (heap->OwnBell().sleepers == 0) std::this_thread::yield();
     const auto start = std::chrono::steady_clock::now();
     gate = 1;
@@ -118,14 +115,15 @@ TEST_CASE("An operation submitted while the engine sleeps on another is taken up
   ProgressEngine engine(heap.get(), 0us, 30s);
   std::atomic<uint64_t> never{0}, ready{1};
   Outcome stuck;
-  engine.Submit(std::make_unique<GateOperation>(&never), [&](const std::string& error) { stuck.Set(error); });
+  engine.Submit(std::make_unique<GateOperation>(&never), [&](const Status& status) { stuck.Set(status.message()); });
   const auto start = std::chrono::steady_clock::now();
   for (int round = 0; round < 300; ++round) {
     if (round % 3 == 0) {
       while (heap->OwnBell().sleepers == 0) std::this_thread::yield();
     }
     Outcome outcome;
-    engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string& error) { outcome.Set(error); });
+    engine.Submit(std::make_unique<GateOperation>(&ready),
+                  [&](const Status& status) { outcome.Set(status.message()); });
     CHECK(outcome.Get() == "");
   }
   CHECK(std::chrono::steady_clock::now() - start < 10s);  // 300 lost rings would take 30 s
@@ -139,12 +137,13 @@ TEST_CASE("A completion that runs long stops nothing else") {
   ProgressEngine engine(heap.get(), 20us, 30s);
   std::atomic<uint64_t> first{0}, second{0};
   Outcome second_done, first_done;
-  engine.Submit(std::make_unique<GateOperation>(&first), [&](const std::string&) {
+  engine.Submit(std::make_unique<GateOperation>(&first), [&](const Status&) {
     second = 1;
     Ring(heap->OwnBell());
     first_done.Set(second_done.Get());  // returns only when another thread has completed the second
   });
-  engine.Submit(std::make_unique<GateOperation>(&second), [&](const std::string& error) { second_done.Set(error); });
+  engine.Submit(std::make_unique<GateOperation>(&second),
+                [&](const Status& status) { second_done.Set(status.message()); });
   first = 1;
   Ring(heap->OwnBell());
   CHECK(first_done.Get() == "");
@@ -159,7 +158,7 @@ TEST_CASE("Completions that run long do not stop operations that come later eith
   std::atomic<int> left{kDepth};
   for (int i = 0; i < kDepth; ++i) {
     Outcome entered;
-    engine.Submit(std::make_unique<GateOperation>(&ready), [&](const std::string&) {
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&](const Status&) {
       entered.Set("");
       release.Get();
       if (--left == 0) all.Set("");
@@ -176,7 +175,7 @@ TEST_CASE("Completions of operations that finish together may wait for each othe
   std::atomic<uint64_t> ready{0};
   Outcome entered[2], left[2];
   for (int i = 0; i < 2; ++i) {
-    engine.Submit(std::make_unique<GateOperation>(&ready), [&entered, &left, i](const std::string&) {
+    engine.Submit(std::make_unique<GateOperation>(&ready), [&entered, &left, i](const Status&) {
       entered[i].Set("");
       left[i].Set(entered[1 - i].Get());
     });
@@ -193,8 +192,8 @@ TEST_CASE("Completions may submit further operations, thousands deep") {
   std::atomic<uint64_t> ready{1};
   std::atomic<int> left{20000};
   Outcome done;
-  std::function<void(const std::string&)> next = [&](const std::string& error) {
-    if (!error.empty() || --left == 0) return done.Set(error);
+  std::function<void(const Status&)> next = [&](const Status& status) {
+    if (!status.ok() || --left == 0) return done.Set(status.message());
     engine.Submit(std::make_unique<GateOperation>(&ready), next);
   };
   engine.Submit(std::make_unique<GateOperation>(&ready), next);
@@ -212,7 +211,7 @@ TEST_CASE("Many threads submit at once and every completion comes exactly once")
   testing::RunPes(kThreads, [&](int thread) {
     for (int i = 0; i < kEach; ++i) {
       const int index = thread * kEach + i;
-      engine.Submit(std::make_unique<GateOperation>(&gates[index]), [&, index](const std::string&) {
+      engine.Submit(std::make_unique<GateOperation>(&gates[index]), [&, index](const Status&) {
         ++calls[index];
         if (++finished == kThreads * kEach) all.Set("");
       });

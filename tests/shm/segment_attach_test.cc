@@ -10,12 +10,14 @@
 
 #include "tests/shm/process_group.h"
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
 #include "xla_patch/shm/segment.h"
 
 namespace xla_shmem::shm {
 namespace {
 
 using testing::RandomJobKey;
+using testing::ValueOf;
 
 constexpr size_t kBytes = 64 << 10;
 
@@ -24,21 +26,17 @@ bool Contains(const std::string& text, const std::string& part) { return text.fi
 // The error of attaching to a good segment that `spoil` was let loose on.
 std::string ErrorAfter(const std::function<void(SegmentHeader&, const std::string& path)>& spoil) {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto owner = Segment::Create(key, 0, kBytes, &error);
-  REQUIRE_MESSAGE(owner != nullptr, error);
+  const auto owner = ValueOf(Segment::Create(key, 0, kBytes));
   spoil(owner->header(), "/dev/shm" + SegmentName(key, 0));
-  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  const std::string error = Segment::Attach(key, 0).message();
   CHECK(Contains(error, SegmentName(key, 0)));
   return error;
 }
 
 TEST_CASE("An attached segment is the same memory") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto owner = Segment::Create(key, 7, kBytes, &error);
-  const auto other = Segment::Attach(key, 7, &error);
-  REQUIRE_MESSAGE(other != nullptr, error);
+  const auto owner = ValueOf(Segment::Create(key, 7, kBytes));
+  const auto other = ValueOf(Segment::Attach(key, 7));
   CHECK(other->payload_bytes() == owner->payload_bytes());
   CHECK(other->header().process == 7);
   CHECK(other->OwnerAlive());
@@ -47,8 +45,7 @@ TEST_CASE("An attached segment is the same memory") {
 }
 
 TEST_CASE("A segment that nobody made is not found") {
-  std::string error;
-  CHECK(Segment::Attach(RandomJobKey(), 5, &error) == nullptr);
+  const std::string error = Segment::Attach(RandomJobKey(), 5).message();
   CHECK(Contains(error, "of process 5"));
   CHECK(Contains(error, "No such file"));
 }
@@ -87,14 +84,13 @@ TEST_CASE("A segment of another layout version is refused with both versions") {
 
 TEST_CASE("A symlink is not followed") {
   const JobKey real = RandomJobKey(), fake = RandomJobKey();
-  std::string error;
-  const auto owner = Segment::Create(real, 0, kBytes, &error);
+  const auto owner = ValueOf(Segment::Create(real, 0, kBytes));
   const std::string link = "/dev/shm" + SegmentName(fake, 0);
   REQUIRE(symlink(("/dev/shm" + SegmentName(real, 0)).c_str(), link.c_str()) == 0);
-  CHECK(Segment::Attach(fake, 0, &error) == nullptr);
+  const std::string error = Segment::Attach(fake, 0).message();
   CHECK(Contains(error, "symbolic link"));
-  // Nor does creating write through it.
-  CHECK(Segment::Create(fake, 0, kBytes, &error) == nullptr);
+  // Create does not write through it either.
+  CHECK_FALSE(Segment::Create(fake, 0, kBytes).ok());
   unlink(link.c_str());
 }
 
@@ -110,8 +106,7 @@ TEST_CASE("Another user's segment is refused, by name of that user, and never sw
     return file >= 0 && ftruncate(file, kBytes) == 0 ? "made" : "not made";
   });
   REQUIRE(child.Join(0) == "made");
-  std::string error;
-  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  const std::string error = Segment::Attach(key, 0).message();
   CHECK(Contains(error, "belongs to user 65534"));
   SweepStale();
   CHECK(testing::SegmentsOf(key).size() == 1);

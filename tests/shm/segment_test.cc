@@ -15,6 +15,8 @@
 
 #include "tests/shm/process_group.h"
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
+#include "xla_patch/shm/process_identity.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -22,6 +24,7 @@ namespace {
 using testing::ProcessGroup;
 using testing::RandomJobKey;
 using testing::SegmentsOf;
+using testing::ValueOf;
 
 constexpr size_t kBytes = 64 << 10;
 
@@ -29,21 +32,18 @@ bool Contains(const std::string& text, const std::string& part) { return text.fi
 
 TEST_CASE("A job key survives its own hex and nothing else is a key") {
   const JobKey key = RandomJobKey();
-  JobKey parsed;
-  REQUIRE(JobKey::Parse(key.Hex(), &parsed));
+  const JobKey parsed = ValueOf(JobKey::Parse(key.Hex()));
   CHECK(parsed.words[0] == key.words[0]);
   CHECK(parsed.words[1] == key.words[1]);
-  CHECK_FALSE(JobKey::Parse("", &parsed));
-  CHECK_FALSE(JobKey::Parse(key.Hex() + "0", &parsed));
-  CHECK_FALSE(JobKey::Parse(std::string(31, 'a') + "G", &parsed));
-  CHECK_FALSE(JobKey::Parse("0x" + std::string(30, '1'), &parsed));
+  CHECK(Contains(JobKey::Parse("").message(), "is not 32 lower-case hex digits"));
+  CHECK_FALSE(JobKey::Parse(key.Hex() + "0").ok());
+  CHECK_FALSE(JobKey::Parse(std::string(31, 'a') + "G").ok());
+  CHECK_FALSE(JobKey::Parse("0x" + std::string(30, '1')).ok());
 }
 
 TEST_CASE("A segment is private to its user and as long as asked") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto segment = Segment::Create(key, 3, kBytes, &error);
-  REQUIRE_MESSAGE(segment != nullptr, error);
+  const auto segment = ValueOf(Segment::Create(key, 3, kBytes));
   CHECK(segment->payload_bytes() == kBytes - kPageBytes);
   struct stat status;
   REQUIRE(stat(("/dev/shm" + SegmentName(key, 3)).c_str(), &status) == 0);
@@ -54,8 +54,7 @@ TEST_CASE("A segment is private to its user and as long as asked") {
 
 TEST_CASE("A segment is fully backed when it is created") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
   struct stat status;
   REQUIRE(stat(("/dev/shm" + SegmentName(key, 0)).c_str(), &status) == 0);
   CHECK(static_cast<size_t>(status.st_blocks) * 512 >= kBytes);
@@ -63,9 +62,8 @@ TEST_CASE("A segment is fully backed when it is created") {
 
 TEST_CASE("A second segment of the same job and process is refused and the first one stays") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto first = Segment::Create(key, 0, kBytes, &error);
-  CHECK(Segment::Create(key, 0, kBytes, &error) == nullptr);
+  const auto first = ValueOf(Segment::Create(key, 0, kBytes));
+  const std::string error = Segment::Create(key, 0, kBytes).message();
   CHECK(Contains(error, SegmentName(key, 0)));
   CHECK(Contains(error, "File exists"));
   CHECK(Contains(error, "XLA_SHMEM_JOB"));
@@ -77,8 +75,7 @@ TEST_CASE("More than /dev/shm has is an error that names the way out and leaves 
   REQUIRE(statvfs("/dev/shm", &filesystem) == 0);
   const size_t too_many = static_cast<size_t>(filesystem.f_blocks) * filesystem.f_frsize + (size_t{1} << 30);
   const JobKey key = RandomJobKey();
-  std::string error;
-  CHECK(Segment::Create(key, 0, too_many, &error) == nullptr);
+  const std::string error = Segment::Create(key, 0, too_many).message();
   CHECK(Contains(error, std::to_string(too_many) + " bytes"));
   CHECK(Contains(error, "No space left on device"));
   CHECK(Contains(error, "XLA_SHMEM_HEAP_SIZE"));
@@ -94,20 +91,18 @@ TEST_CASE("Signals do not make the creation of a segment fail") {
   setitimer(ITIMER_REAL, &often, nullptr);
   const JobKey key = RandomJobKey();
   std::string error;
-  const auto segment = Segment::Create(key, 0, 16 << 20, &error);
+  const auto segment = ValueOf(Segment::Create(key, 0, 16 << 20));
   setitimer(ITIMER_REAL, &never, nullptr);
   sigaction(SIGALRM, &before, nullptr);
-  CHECK_MESSAGE(segment != nullptr, error);
+  CHECK(segment != nullptr);
 }
 
 TEST_CASE("The last of the expected processes to attach unlinks the name") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto owner = Segment::Create(key, 0, kBytes, &error);
+  const auto owner = ValueOf(Segment::Create(key, 0, kBytes));
   owner->NoteAttached(2);
   CHECK(SegmentsOf(key).size() == 1);
-  const auto other = Segment::Attach(key, 0, &error);
-  REQUIRE_MESSAGE(other != nullptr, error);
+  const auto other = ValueOf(Segment::Attach(key, 0));
   other->NoteAttached(2);
   CHECK(SegmentsOf(key).empty());
   other->payload()[0] = 'x';
@@ -116,9 +111,8 @@ TEST_CASE("The last of the expected processes to attach unlinks the name") {
 
 TEST_CASE("An owner that goes before the others came takes the name with it, an attacher does not") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  auto owner = Segment::Create(key, 0, kBytes, &error);
-  auto other = Segment::Attach(key, 0, &error);
+  auto owner = ValueOf(Segment::Create(key, 0, kBytes));
+  auto other = ValueOf(Segment::Attach(key, 0));
   other.reset();
   CHECK(SegmentsOf(key).size() == 1);
   owner.reset();
@@ -127,8 +121,7 @@ TEST_CASE("An owner that goes before the others came takes the name with it, an 
 
 TEST_CASE("A forked child that destroys its copy does not unlink its parent's segment") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  auto owner = Segment::Create(key, 0, kBytes, &error);
+  auto owner = ValueOf(Segment::Create(key, 0, kBytes));
   ProcessGroup child(1);
   child.Start([&](int) {
     owner.reset();
@@ -141,12 +134,12 @@ TEST_CASE("A forked child that destroys its copy does not unlink its parent's se
 TEST_CASE("Sweeping removes a killed owner's segment and leaves a living one's") {
   const JobKey dead = RandomJobKey(), living = RandomJobKey();
   std::string error;
-  const auto alive = Segment::Create(living, 0, kBytes, &error);
+  const auto alive = ValueOf(Segment::Create(living, 0, kBytes));
   ProcessGroup child(1);
   child.Start([&](int) {
-    const auto segment = Segment::Create(dead, 0, kBytes, &error);
+    const auto segment = ValueOf(Segment::Create(dead, 0, kBytes));
     raise(SIGKILL);
-    return error;
+    return std::string("alive");
   });
   CHECK(child.Join(0) == "signal 9");
   CHECK(SegmentsOf(dead).size() == 1);
@@ -160,10 +153,10 @@ TEST_CASE("Sweeping removes what an owner left that was killed while it backed i
   ProcessGroup child(1);
   child.Start([&](int) {
     std::string error;
-    const auto segment = Segment::Create(key, 0, kBytes, &error);
+    const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
     segment->header().magic.store(0);  // as it is until everything is backed
     raise(SIGKILL);
-    return error;
+    return std::string("alive");
   });
   CHECK(child.Join(0) == "signal 9");
   SweepStale();
@@ -172,8 +165,7 @@ TEST_CASE("Sweeping removes what an owner left that was killed while it backed i
 
 TEST_CASE("Sweeping leaves alone what is not certainly a dead owner's") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
   SegmentHeader& header = segment->header();
   SUBCASE("no owner known yet") { header.pid.store(0); }
   SUBCASE("owner in another pid namespace") {
@@ -194,16 +186,14 @@ TEST_CASE("A FIFO with a segment's name neither hangs nor fools anybody") {
   const std::string path = "/dev/shm" + SegmentName(key, 0);
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
   SweepStale();
-  std::string error;
-  CHECK(Segment::Attach(key, 0, &error) == nullptr);
+  const std::string error = Segment::Attach(key, 0).message();
   CHECK(Contains(error, "not a shared-memory object"));
   unlink(path.c_str());
 }
 
 TEST_CASE("A reused pid is not taken for the owner") {
   const JobKey key = RandomJobKey();
-  std::string error;
-  const auto segment = Segment::Create(key, 0, kBytes, &error);
+  const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
   CHECK(segment->OwnerAlive());
   segment->header().pid_start_time += 1;  // the same pid, started at another time
   CHECK_FALSE(segment->OwnerAlive());

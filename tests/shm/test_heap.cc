@@ -2,24 +2,14 @@
 
 #include <dirent.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <random>
 #include <thread>
 #include <utility>
 
 #include "tests/doubles/host_api.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::testing {
-namespace {
-
-[[noreturn]] void GiveUp(const std::string& error) {
-  fprintf(stderr, "%s\n", error.c_str());
-  abort();
-}
-
-}  // namespace
-
 shm::JobKey RandomJobKey() {
   std::random_device device;
   auto word = [&] { return (static_cast<uint64_t>(device()) << 32) | device(); };
@@ -27,35 +17,25 @@ shm::JobKey RandomJobKey() {
 }
 
 std::unique_ptr<shm::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe) {
-  std::string error;
   std::vector<std::unique_ptr<shm::Segment>> segments;
-  segments.push_back(shm::Segment::Create(RandomJobKey(), 0, shm::kPageBytes + n_pes * bytes_per_pe, &error));
-  if (segments[0] == nullptr) GiveUp(error);
+  segments.push_back(ValueOf(shm::Segment::Create(RandomJobKey(), 0, shm::kPageBytes + n_pes * bytes_per_pe)));
   segments[0]->NoteAttached(1);
-  std::unique_ptr<shm::Heap> heap =
-      shm::Heap::Create(std::move(segments), std::vector<int>(n_pes, 0), /*own_process=*/0, &error);
-  if (heap == nullptr) GiveUp(error);
-  return heap;
+  return ValueOf(shm::Heap::Create(std::move(segments), std::vector<int>(n_pes, 0), /*own_process=*/0));
 }
 
 std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKey& job, int process, int processes,
                                            size_t bytes_per_pe) {
-  std::string error;
   std::vector<std::unique_ptr<shm::Segment>> segments(processes);
-  segments[process] = shm::Segment::Create(job, process, shm::kPageBytes + bytes_per_pe, &error);
-  if (segments[process] == nullptr) GiveUp(error);
+  segments[process] = ValueOf(shm::Segment::Create(job, process, shm::kPageBytes + bytes_per_pe));
   group.Meet();
   std::vector<int> process_of_pe;
   for (int other = 0; other < processes; ++other) {
-    if (other != process) segments[other] = shm::Segment::Attach(job, other, &error);
-    if (segments[other] == nullptr) GiveUp(error);
+    if (other != process) segments[other] = ValueOf(shm::Segment::Attach(job, other));
     segments[other]->NoteAttached(processes);
     process_of_pe.push_back(other);
   }
   group.Meet();
-  std::unique_ptr<shm::Heap> heap = shm::Heap::Create(std::move(segments), process_of_pe, process, &error);
-  if (heap == nullptr) GiveUp(error);
-  return heap;
+  return ValueOf(shm::Heap::Create(std::move(segments), process_of_pe, process));
 }
 
 void RunPes(int n_pes, const std::function<void(int pe)>& body) {

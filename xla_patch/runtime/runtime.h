@@ -1,11 +1,10 @@
-// The runtime of this process: its segment, the heaps of the job, and what each local PE needs to run collectives.
+// The runtime of this process: its segment, the heaps of the job, and the contexts of the local PEs.
 //
-// Coming up takes two steps, because every process must know whether all others can take part before any module is
+// It starts in two steps, because every process must know whether all others can take part before any module is
 // rewritten:
-//   1. CreateSegment, before the backend exists; the outcome is published through JAX's key-value store (bootstrap.py);
+//   1. CreateSegment, before the backend exists. Python publishes the outcome in JAX's key-value store.
 //   2. Connect, once the devices of the job are known. It maps the segments of the other processes on this host.
-// There is one Runtime a process and it is never destroyed: XLA's threads may be inside it until the very end. All
-// errors are sentences for the user.
+// A process has one Runtime, which is never destroyed, because XLA's threads may use it until the process exits.
 #ifndef XLA_SHMEM_RUNTIME_RUNTIME_H_
 #define XLA_SHMEM_RUNTIME_RUNTIME_H_
 
@@ -26,6 +25,7 @@
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -47,24 +47,24 @@ class Runtime {
  public:
   static Runtime& Get();
 
-  // Creates this process's segment of `bytes`; removes stale ones of dead jobs first. False with `error` if it cannot.
-  // Its name goes when all have attached, at the latest when this process exits.
-  bool CreateSegment(const std::string& job_key_hex, int process, size_t bytes, std::string* error);
-  // What is noted of the collectives; to be called before Connect, or nothing is. Returns what does not work as asked.
+  // Removes the segments of dead jobs, then creates this process's segment of `bytes`. Its name is removed when all
+  // processes have attached, at the latest when this process exits.
+  Status CreateSegment(const std::string& job_key_hex, int process, size_t bytes);
+  // Starts to record collectives; to be called before Connect. Returns one sentence for each part that does not work.
   std::vector<std::string> StartObserver(const observe::ObserverOptions& options, const std::vector<int>& processes,
                                          const std::vector<int>& local_pes);
-  // Maps the others. Called once; later calls return true at once.
-  bool Connect(const JobLayout& layout, const RuntimeOptions& options, std::string* error);
+  // Maps the segments of the other processes. Calls after a successful one do nothing.
+  Status Connect(const JobLayout& layout, const RuntimeOptions& options);
 
   bool connected() const { return connected_.load(std::memory_order_acquire); }
-  // Called (from any thread, without locks held) when an executable is loaded before Connect; returns "" or an error.
-  void SetConnectHook(std::function<std::string()> hook) { connect_hook_ = std::move(hook); }
-  std::string EnsureConnected();
-  // Why the job has failed, "" if it has not.
-  std::string failure() const { return connected() ? engine_->failure() : ""; }
+  // `hook` is called, on any thread and without locks held, when an executable is loaded before Connect.
+  void SetConnectHook(std::function<Status()> hook) { connect_hook_ = std::move(hook); }
+  Status EnsureConnected();
+  // The error of the job; ok if it has not failed.
+  Status status() const { return connected() ? engine_->status() : Status(); }
 
   int64_t topology_fingerprint() const { return layout_.topology_fingerprint; }
-  // The local PE of a device, or nullptr if it is not one of this process.
+  // The context of a device's PE, or nullptr if the device does not belong to this process.
   const PeContext* ContextOfDevice(int64_t device_id) const;
   shm::ProgressEngine& engine() { return *engine_; }
   ExecutionCounter& executions() { return executions_; }
@@ -72,12 +72,14 @@ class Runtime {
 
  private:
   Runtime() = default;
+  // The segments of the processes on this host, by process; null for the others.
+  Result<std::vector<std::unique_ptr<shm::Segment>>> AttachSegments(const JobLayout& layout);
   void UnlinkSegment();
   void CloseObserver();
 
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
-  std::function<std::string()> connect_hook_;
+  std::function<Status()> connect_hook_;
   shm::JobKey job_key_{};
   int process_ = 0;
   std::unique_ptr<shm::Segment> segment_;  // until Connect moves it into heap_

@@ -11,16 +11,17 @@
 namespace xla_shmem::shm {
 namespace {
 
-// Less than any glibc uses `rep movsb` for.
-constexpr size_t kLeastBytes = 1024;
+// Below the size from which any glibc uses `rep movsb`.
+constexpr size_t kMinVectorBytes = 1024;
 
 #if defined(__x86_64__)
 constexpr size_t kLine = 64;
 
-void Store(__m128i* to, __m128i vector) { _mm_storeu_si128(to, vector); }
-void StorePastCaches(__m128i* to, __m128i vector) { _mm_stream_si128(to, vector); }
+void PlainStore(__m128i* to, __m128i vector) { _mm_storeu_si128(to, vector); }
+void StreamingStore(__m128i* to, __m128i vector) { _mm_stream_si128(to, vector); }
 
-// A plain loop would become a call of memcpy. `store` past the caches takes a `to` that is a multiple of 16.
+// Written with intrinsics, because the compiler turns a plain loop into a call of memcpy. StreamingStore needs `to` to
+// be a multiple of 16.
 template <void (*store)(__m128i*, __m128i)>
 void CopyByVectors(char* to, const char* from, size_t bytes) {
   for (; bytes >= kLine; bytes -= kLine, to += kLine, from += kLine) {
@@ -41,20 +42,20 @@ void CopyByVectors(char* to, const char* from, size_t bytes) {
 
 void Copy(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
-  if (bytes >= kLeastBytes && Is4kAliased(to, from)) {
-    CopyByVectors<Store>(static_cast<char*>(to), static_cast<const char*>(from), bytes);
+  if (bytes >= kMinVectorBytes && Is4kAliased(to, from)) {
+    CopyByVectors<PlainStore>(static_cast<char*>(to), static_cast<const char*>(from), bytes);
     return;
   }
 #endif
   memcpy(to, from, bytes);
 }
 
-void CopyPastCaches(void* to, const void* from, size_t bytes) {
+void CopyStreaming(void* to, const void* from, size_t bytes) {
 #if defined(__x86_64__)
   const size_t head = std::min(bytes, (kLine - reinterpret_cast<uintptr_t>(to) % kLine) % kLine);
   memcpy(to, from, head);
-  CopyByVectors<StorePastCaches>(static_cast<char*>(to) + head, static_cast<const char*>(from) + head, bytes - head);
-  _mm_sfence();  // such stores are ordered by nothing else, releases included
+  CopyByVectors<StreamingStore>(static_cast<char*>(to) + head, static_cast<const char*>(from) + head, bytes - head);
+  _mm_sfence();  // nothing else orders streaming stores, not even a release
 #else
   memcpy(to, from, bytes);
 #endif

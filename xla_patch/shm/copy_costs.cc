@@ -22,9 +22,8 @@ using Nanoseconds = std::chrono::nanoseconds;
 constexpr int kRounds = 20;
 constexpr size_t kSlotsBytes = 512 << 10;  // of a message in flight (thunks/cpu/blocks.h)
 
-// Pages of 4 KiB, mapped for the measurement alone: advice about memory from malloc would stay with its next owner.
-// Begins at a page boundary: the relative alignment of two buffers can make a copy 15 times as slow (copy.h), and XLA's
-// buffers are all multiples of 64 apart.
+// Pages of 4 KiB. Mapped for the measurement alone, because madvise on memory from malloc would outlast its use here.
+// Begins at a page boundary, so that the buffers are not 4k-aliased (copy.h): XLA's are multiples of 64 bytes apart.
 class Memory {
  public:
   explicit Memory(size_t bytes)
@@ -57,18 +56,18 @@ template <typename Function>
 Nanoseconds TimeOf(Function function) {
   const Nanoseconds start = ProcessorTime();
   function();
-  asm volatile("" ::: "memory");  // it is wanted
+  asm volatile("" ::: "memory");  // the compiler must not drop it
   return ProcessorTime() - start;
 }
 
-int TopologyOf(int processor, const char* what) {
-  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + what);
+int TopologyOf(int processor, const char* entry) {
+  std::ifstream file("/sys/devices/system/cpu/cpu" + std::to_string(processor) + "/topology/" + entry);
   int value = -1;
   return file >> value ? value : -1;
 }
 
-// Puts the calling thread on another core than `processor`'s, also where launchers have given the process that one
-// only.
+// Binds the calling thread to another core than that of `processor`, even if a launcher has bound the process to that
+// core alone.
 void LeaveCore(int processor) {
   const auto total = static_cast<int>(std::min<long>(sysconf(_SC_NPROCESSORS_CONF), CPU_SETSIZE));
   for (int step = 1; step < total; ++step) {
@@ -101,11 +100,11 @@ class Turns {
 
 }  // namespace
 
-bool MeasureCopies(size_t bytes, CopyCosts* costs) {
+std::optional<CopyCosts> MeasureCopies(size_t bytes) {
   const Memory source(bytes), slots(kSlotsBytes), result(bytes);
-  if (source.data() == nullptr || slots.data() == nullptr || result.data() == nullptr) return false;
+  if (source.data() == nullptr || slots.data() == nullptr || result.data() == nullptr) return std::nullopt;
   Turns turns;
-  Nanoseconds in = Nanoseconds::max(), out = Nanoseconds::max(), direct = Nanoseconds::max();
+  Nanoseconds into_slots = Nanoseconds::max(), out_of_slots = Nanoseconds::max(), read = Nanoseconds::max();
   const auto send = [&, processor = sched_getcpu()] {
     LeaveCore(processor);
     for (int round = 0; round < kRounds; ++round) {
@@ -116,23 +115,23 @@ bool MeasureCopies(size_t bytes, CopyCosts* costs) {
         const size_t part = std::min(kSlotsBytes, bytes - at);
         turns.Take(Side::kSender, [&] { spent += TimeOf([&] { memcpy(slots.data(), source.data() + at, part); }); });
       }
-      in = std::min(in, spent);
+      into_slots = std::min(into_slots, spent);
     }
   };
   std::thread sender;
   try {
     sender = std::thread(send);
   } catch (const std::system_error&) {
-    return false;
+    return std::nullopt;
   }
   const iovec remote{source.data(), bytes}, local{result.data(), bytes};
   bool is_permitted = true;
   for (int round = 0; round < kRounds; ++round) {
     turns.Take(Side::kReceiver, [&] {
-      direct = std::min(direct, TimeOf([&] {
-                          const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-                          is_permitted = is_permitted && got == static_cast<ssize_t>(bytes);
-                        }));
+      read = std::min(read, TimeOf([&] {
+                        const ssize_t got = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
+                        is_permitted = is_permitted && got == static_cast<ssize_t>(bytes);
+                      }));
     });
     turns.Take(Side::kReceiver, [] {});
     Nanoseconds spent{0};
@@ -140,11 +139,11 @@ bool MeasureCopies(size_t bytes, CopyCosts* costs) {
       const size_t part = std::min(kSlotsBytes, bytes - at);
       turns.Take(Side::kReceiver, [&] { spent += TimeOf([&] { memcpy(result.data() + at, slots.data(), part); }); });
     }
-    out = std::min(out, spent);
+    out_of_slots = std::min(out_of_slots, spent);
   }
   sender.join();
-  *costs = {direct, in + out};
-  return is_permitted;
+  if (!is_permitted) return std::nullopt;
+  return CopyCosts{read, into_slots + out_of_slots};
 }
 
 }  // namespace xla_shmem::shm

@@ -6,9 +6,9 @@
 namespace xla_shmem::shm {
 namespace {
 
-std::atomic<bool> measured{false};
-thread_local uint64_t moved_ns = 0;
-thread_local bool moving = false;
+std::atomic<bool> enabled{false};
+thread_local uint64_t copied_ns = 0;
+thread_local bool copying = false;
 
 uint64_t Now() {
   const auto since_boot = std::chrono::steady_clock::now().time_since_epoch();
@@ -17,19 +17,19 @@ uint64_t Now() {
 
 }  // namespace
 
-void EnableCopyTimer() { measured.store(true, std::memory_order_relaxed); }
+void EnableCopyTimer() { enabled.store(true, std::memory_order_relaxed); }
 
-uint64_t CopiedNanoseconds() { return moved_ns; }
+uint64_t CopiedNanoseconds() { return copied_ns; }
 
 ScopedCopyTimer::ScopedCopyTimer()
-    : outermost_(measured.load(std::memory_order_relaxed) && !moving), start_ns_(outermost_ ? Now() : 0) {
-  if (outermost_) moving = true;
+    : outermost_(enabled.load(std::memory_order_relaxed) && !copying), start_ns_(outermost_ ? Now() : 0) {
+  if (outermost_) copying = true;
 }
 
 ScopedCopyTimer::~ScopedCopyTimer() {
   if (!outermost_) return;
-  moved_ns += Now() - start_ns_;
-  moving = false;
+  copied_ns += Now() - start_ns_;
+  copying = false;
 }
 
 }  // namespace xla_shmem::shm

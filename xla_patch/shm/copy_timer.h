@@ -1,4 +1,4 @@
-// How much of a thread's time goes into moving data, while somebody asks for it (XLA_SHMEM_STATS, XLA_SHMEM_TRACE).
+// The time that a thread spends copying and reducing data. Measured for XLA_SHMEM_STATS and XLA_SHMEM_TRACE only.
 #ifndef XLA_SHMEM_SHM_COPY_TIMER_H_
 #define XLA_SHMEM_SHM_COPY_TIMER_H_
 
@@ -6,13 +6,13 @@
 
 namespace xla_shmem::shm {
 
-// For the whole process, before any transfer. Off by default: a clock is read before and after every copy.
+// Enables the timers of the whole process; to be called before any transfer. They cost two clock reads a copy.
 void EnableCopyTimer();
 
-// Of the calling thread, since it started.
+// The time of the calling thread since it started.
 uint64_t CopiedNanoseconds();
 
-// Counts its scope as moving data. Nested ones count once.
+// Counts the time of its scope. Nested scopes count once.
 class ScopedCopyTimer {
  public:
   ScopedCopyTimer();

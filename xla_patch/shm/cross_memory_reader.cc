@@ -14,6 +14,7 @@
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_costs.h"
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/shm/process_identity.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -22,7 +23,7 @@ using Outcome = CrossMemoryReader::Outcome;
 
 constexpr size_t kProbeBytes = 512 << 10;
 
-Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
+Outcome ReadProcess(pid_t pid, const RemotePiece* pieces, size_t count) {
   constexpr size_t kBatch = 64;
   std::array<iovec, kBatch> local, remote;
   size_t done = 0;  // bytes of pieces[0]
@@ -36,7 +37,7 @@ Outcome ReadProcess(pid_t pid, const DirectPiece* pieces, size_t count) {
     const ssize_t got = process_vm_readv(pid, local.data(), batch, remote.data(), batch, 0);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno == ESRCH ? Outcome::kGone : Outcome::kRefused;
-    // Fewer bytes than asked for: the rest is asked for again, and says then why it does not come.
+    // After a partial read the loop asks for the rest again; the second call then returns the reason.
     size_t left = static_cast<size_t>(got);
     if (left == 0) return Outcome::kRefused;
     while (count > 0 && left >= pieces->bytes - done) {
@@ -55,17 +56,17 @@ pid_t PidOf(const SegmentHeader& header) { return static_cast<pid_t>(header.pid.
 bool Permitted(const SegmentHeader& header) {
   if (header.pid_namespace != PidNamespace()) return false;
   uint64_t key[2] = {0, 0};
-  const DirectPiece piece{reinterpret_cast<const void*>(header.probe_address), key, sizeof(key)};
+  const RemotePiece piece{reinterpret_cast<const void*>(header.probe_address), key, sizeof(key)};
   return ReadProcess(PidOf(header), &piece, 1) == Outcome::kDone && key[0] == header.job_key[0] &&
          key[1] == header.job_key[1];
 }
 
-// Whether a single copy between two cores of this machine is worth it. If both ways cost about the same, the single
-// copy wins: it leaves the sender alone, and a message then takes one turn on a core and not one for every few slots.
-// Machines differ by far more (docs/performance.md).
+// Whether cross-memory reads are worth it between two cores of this machine. They may cost a quarter more than slots,
+// because they leave the sender free and need one wake-up a message and not one for every few slots. The difference
+// between machines is far larger (docs/performance.md).
 bool IsWorthwhile() {
-  CopyCosts costs;
-  return MeasureCopies(kProbeBytes, &costs) && costs.direct * 4 < costs.staged * 5;
+  const std::optional<CopyCosts> costs = MeasureCopies(kProbeBytes);
+  return costs.has_value() && costs->cross_memory_read * 4 < costs->through_slots * 5;
 }
 
 }  // namespace
@@ -89,7 +90,7 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
   }
 }
 
-Outcome CrossMemoryReader::Read(int pe, const DirectPiece* pieces, size_t count) const {
+Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count) const {
   const ScopedCopyTimer timer;
   if (heap_->IsLocal(pe)) {
     for (size_t i = 0; i < count; ++i) Copy(pieces[i].local, pieces[i].remote, pieces[i].bytes);
@@ -97,8 +98,8 @@ Outcome CrossMemoryReader::Read(int pe, const DirectPiece* pieces, size_t count)
   }
   const SegmentHeader& header = heap_->HeaderOf(pe);
   const Outcome outcome = ReadProcess(PidOf(header), pieces, count);
-  // A process that gives up says so before it lets go of its operands: bytes read after that may be anything. The
-  // system call lies between our reads and this look.
+  // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. The
+  // system call above orders its reads before this load.
   return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
 }
 

@@ -1,9 +1,8 @@
-// Reads other processes' private memory, so that a large message is copied once and not twice.
+// Reads the private memory of other processes, so that a large message is copied once and not twice.
 //
-// process_vm_readv(2) where the kernel permits it and where it is worth it. The first is found out once for every
-// process, by reading a word of its memory whose value is known; the second once, by timing single copies
-// against the two that they would save (copy_costs.h). Between PEs of one process it is a
-// memcpy.
+// Uses process_vm_readv(2) if the kernel permits it and if it is faster. The reader tests the permission once for every
+// process: it reads the job key out of that process's memory. It measures the speed once: a cross-memory read against
+// the two copies through a slot that it replaces (copy_costs.h). Between PEs of one process a read is a memcpy.
 #ifndef XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 #define XLA_SHMEM_SHM_CROSS_MEMORY_READER_H_
 
@@ -20,7 +19,7 @@ enum class SingleCopy {
   kOff,     // nowhere
 };
 
-struct DirectPiece {
+struct RemotePiece {
   const void* remote;  // in the other process
   void* local;
   size_t bytes;
@@ -30,16 +29,16 @@ class CrossMemoryReader {
  public:
   enum class Outcome {
     kDone,
-    kRefused,  // the kernel does not let us: the bytes must come another way
-    kGone,     // the process has exited or given up: they will never come
+    kRefused,  // the kernel does not permit it: the bytes must come through slots
+    kGone,     // the process has exited or failed: the bytes will never come
   };
 
   CrossMemoryReader(const Heap* heap, SingleCopy single_copy);
 
-  // Whether large messages from `pe` are to be read out of its memory.
+  // Whether this process reads large messages out of the memory of `pe`.
   bool Reads(int pe) const { return reads_[pe]; }
   // Copies the pieces from the memory of `pe`'s process.
-  Outcome Read(int pe, const DirectPiece* pieces, size_t count) const;
+  Outcome Read(int pe, const RemotePiece* pieces, size_t count) const;
 
  private:
   const Heap* const heap_;

@@ -18,7 +18,7 @@ long Futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 }  // namespace
 
 void Ring(Doorbell& bell) {
-  // The caller's signal store must be visible before we look for sleepers, else both sides could miss each other.
+  // The caller's signal must be visible before the load of `sleepers`, or both sides could miss each other.
 #if defined(__SANITIZE_THREAD__)
   // ThreadSanitizer does not model fences; a read-modify-write gives the same order.
   if (bell.sleepers.fetch_add(0, std::memory_order_seq_cst) == 0) return;
@@ -33,7 +33,7 @@ void Ring(Doorbell& bell) {
 uint32_t PrepareSleep(Doorbell& bell) {
   bell.sleepers.fetch_add(1, std::memory_order_seq_cst);
 #if !defined(__SANITIZE_THREAD__)
-  // Pairs with the fence in Ring: the announcement comes before the look at the signals that follows.
+  // Pairs with the fence in Ring: the announcement comes before the caller's next load of the signals.
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
   return bell.ticket.load(std::memory_order_seq_cst);

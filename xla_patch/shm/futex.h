@@ -1,9 +1,8 @@
-// Doorbells: how a PE that sleeps is woken by a signal from another process.
+// Doorbells wake a sleeping PE for a signal from another process.
 //
-// The cost model: a signal to a busy PE is a store, a fence and a load; only a sleeping PE costs a system call. A
-// sleeper first announces itself, then looks at its signals once more, then sleeps on the word it had read before
-// looking: a signal that arrives in between changes the word and the kernel refuses to sleep (the classic eventcount;
-// Linux futex(2)).
+// Cost: a signal to a busy PE is a store, a fence and a load; only a sleeping PE costs a system call. A
+// sleeper first announces itself and reads the ticket, then looks at its signals once more, then sleeps on the ticket.
+// A signal that arrives in between changes the ticket, and the kernel refuses to sleep (an eventcount; Linux futex(2)).
 #ifndef XLA_SHMEM_SHM_FUTEX_H_
 #define XLA_SHMEM_SHM_FUTEX_H_
 
@@ -20,16 +19,16 @@ struct alignas(64) Doorbell {
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "futex words must be plain 32-bit words");
 
-// Wakes whoever sleeps at `bell`. Call after the store that the sleeper waits for.
+// Wakes all threads that sleep at `bell`. Call it after the store that they wait for.
 void Ring(Doorbell& bell);
 
-// A sleep in two steps, so that the caller can look at what it waits for in between:
+// Sleeping takes two steps, so that the caller can test its condition in between:
 //   uint32_t ticket = PrepareSleep(bell);  if (nothing arrived) Sleep(bell, ticket, timeout);  FinishSleep(bell);
 uint32_t PrepareSleep(Doorbell& bell);
 void Sleep(Doorbell& bell, uint32_t ticket, std::chrono::nanoseconds timeout);
 void FinishSleep(Doorbell& bell);
 
-// One turn of a polite busy wait.
+// Tells the processor that the caller is in a busy wait.
 void CpuRelax();
 
 }  // namespace xla_shmem::shm

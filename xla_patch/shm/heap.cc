@@ -15,8 +15,8 @@ constexpr size_t kAlignment = 64;  // one cache line: signals of different slots
 
 }  // namespace
 
-std::unique_ptr<Heap> Heap::Create(std::vector<std::unique_ptr<Segment>> segments, std::vector<int> process_of_pe,
-                                   int own_process, std::string* error) {
+Result<std::unique_ptr<Heap>> Heap::Create(std::vector<std::unique_ptr<Segment>> segments,
+                                           const std::vector<int>& process_of_pe, int own_process) {
   std::unique_ptr<Heap> heap(new Heap);
   heap->own_process_ = own_process;
   std::vector<size_t> pes_in(segments.size(), 0);
@@ -28,9 +28,9 @@ std::unique_ptr<Heap> Heap::Create(std::vector<std::unique_ptr<Segment>> segment
     heap->bytes_ = std::min(heap->bytes_, share / kPageBytes * kPageBytes);
   }
   if (heap->bytes_ < kMinimumHeapBytes) {
-    *error = "the symmetric heap would be " + std::to_string(heap->bytes_) + " bytes a PE, and at least " +
-             std::to_string(kMinimumHeapBytes) + " are needed: raise XLA_SHMEM_HEAP_SIZE (bytes a process)";
-    return nullptr;
+    return Status::Error("the symmetric heap would be " + std::to_string(heap->bytes_) + " bytes a PE, and at least " +
+                         std::to_string(kMinimumHeapBytes) +
+                         " are needed: raise XLA_SHMEM_HEAP_SIZE (bytes a process)");
   }
   heap->own_payload_ = segments[own_process]->payload();
   std::vector<size_t> placed(segments.size(), 0);
@@ -38,7 +38,7 @@ std::unique_ptr<Heap> Heap::Create(std::vector<std::unique_ptr<Segment>> segment
     const int process = process_of_pe[pe];
     Segment* segment = segments[process].get();
     char* base = segment == nullptr ? nullptr : segment->payload() + placed[process]++ * heap->bytes_;
-    heap->homes_.push_back({process, segment, base});
+    heap->locations_.push_back({process, segment, base});
     if (process == own_process) heap->local_pes_.push_back(static_cast<int>(pe));
   }
   heap->segments_ = std::move(segments);
@@ -59,7 +59,7 @@ size_t Heap::Allocate(size_t bytes) {
 void Heap::Fail(const std::string& why) {
   SegmentHeader& header = segments_[own_process_]->header();
   uint32_t expected = 0;
-  // 0 -> 2 (writing) -> 1 (readable): the text is complete before anybody may read it.
+  // 0 -> 2 (writing) -> 1 (readable): no process reads the text before it is complete.
   if (!header.failed.compare_exchange_strong(expected, 2, std::memory_order_acq_rel)) return;
   const size_t length = std::min(why.size(), kFailureTextBytes - 1);
   memcpy(header.failure_text, why.data(), length);
@@ -70,22 +70,23 @@ void Heap::Fail(const std::string& why) {
   }
 }
 
-std::string Heap::FailureText() const {
+Status Heap::JobStatus() const {
   for (size_t process = 0; process < segments_.size(); ++process) {
     if (segments_[process] == nullptr) continue;
     const SegmentHeader& header = segments_[process]->header();
     if (header.failed.load(std::memory_order_acquire) != 1) continue;
     const bool own = static_cast<int>(process) == own_process_;
-    return (own ? "" : "process " + std::to_string(process) + " gave up: ") + std::string(header.failure_text);
+    return Status::Error((own ? "" : "process " + std::to_string(process) + " gave up: ") +
+                         std::string(header.failure_text));
   }
-  return "";
+  return Status();
 }
 
 bool Heap::IsOversubscribed() const {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return false;
-  const int given = CPU_COUNT(&processors);
-  return ReachableProcesses() > (given == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : given);
+  const int allowed = CPU_COUNT(&processors);
+  return ReachableProcesses() > (allowed == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : allowed);
 }
 
 }  // namespace xla_shmem::shm

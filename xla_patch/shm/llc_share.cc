@@ -10,14 +10,14 @@
 namespace xla_shmem::shm {
 namespace {
 
-// The number that a file begins with ("32768K"); 0 if there is none.
+// The number at the start of a file ("32768K"); 0 if there is none.
 size_t NumberIn(const std::string& path) {
   std::ifstream file(path);
   size_t value = 0;
   return file >> value ? value : 0;
 }
 
-// How many processors a file lists, as in "0-3,8"; at least one.
+// The number of processors in a list like "0-3,8"; at least one.
 size_t ProcessorsIn(const std::string& path) {
   std::ifstream file(path);
   size_t count = 0;

@@ -6,8 +6,8 @@
 
 namespace xla_shmem::shm {
 
-// Bytes of last-level cache for each of `pes` PEs of this host, spread evenly over its processors; SIZE_MAX if the
-// system does not tell. `caches`: where Linux describes the caches of one processor.
+// Bytes of last-level cache for each of `pes` PEs of this host, if they are spread evenly over its processors; SIZE_MAX
+// if the system does not tell. `caches`: the folder in which Linux describes the caches of one processor.
 size_t LlcShare(int pes, const std::string& caches = "/sys/devices/system/cpu/cpu0/cache");
 
 }  // namespace xla_shmem::shm

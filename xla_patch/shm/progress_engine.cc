@@ -10,23 +10,22 @@
 namespace xla_shmem::shm {
 namespace {
 
-// How often a sleeping poller looks at deadlines and at the lives of other processes.
-constexpr auto kLongestSleep = std::chrono::milliseconds(100);
+// How often a sleeping thread checks deadlines and whether other processes have exited.
+constexpr auto kMaxSleep = std::chrono::milliseconds(100);
 
-// How long the caller's thread goes on with an operation that gets further all the time, in units of the time that it
-// waits for one that does not: XLA may have other work for it.
-constexpr int kLongestInline = 10;
+// The caller's thread polls an operation that keeps making progress for at most this many times `spin`, because XLA may
+// have other work for the thread.
+constexpr int kMaxInlineSpins = 10;
 
-// Looks at memory that may change any moment, one turn at a time. Only the first turns are busy: the peer we wait for
-// may be runnable on this very core, and then every further spin delays it. A yield costs little when nobody else wants
-// the core.
-class PoliteWait {
+// Waits between two polls. Only the first waits are busy: the peer may be runnable on this core, and busy waits would
+// delay it. A yield costs little if no other thread wants the core.
+class PollBackoff {
  public:
-  explicit PoliteWait(int busy_turns) : busy_turns_(busy_turns) {}
+  explicit PollBackoff(int busy_polls) : busy_polls_(busy_polls) {}
 
-  void Turn() {
-    if (turns_ < busy_turns_) {
-      ++turns_;
+  void Wait() {
+    if (polls_ < busy_polls_) {
+      ++polls_;
       CpuRelax();
     } else {
       sched_yield();
@@ -34,21 +33,20 @@ class PoliteWait {
   }
 
  private:
-  int busy_turns_;
-  int turns_ = 0;
+  int busy_polls_;
+  int polls_ = 0;
 };
 
-// One to two microseconds where every process of the job can have a core. Where they cannot, a peer that is late most
-// likely waits for one.
-int BusyTurns(const Heap& heap) {
-  constexpr int kWithRoom = 64, kCrowded = 2;
-  return heap.IsOversubscribed() ? kCrowded : kWithRoom;
+// One to two microseconds if every process of the job can have a core. If not, a late peer most likely waits for one.
+int BusyPolls(const Heap& heap) {
+  constexpr int kCoreEach = 64, kOversubscribed = 2;
+  return heap.IsOversubscribed() ? kOversubscribed : kCoreEach;
 }
 
 }  // namespace
 
 ProgressEngine::ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline)
-    : heap_(heap), spin_(spin), deadline_(deadline), busy_turns_(BusyTurns(*heap)) {}
+    : heap_(heap), spin_(spin), deadline_(deadline), busy_polls_(BusyPolls(*heap)) {}
 
 ProgressEngine::~ProgressEngine() {
   {
@@ -57,41 +55,37 @@ ProgressEngine::~ProgressEngine() {
   }
   wake_.notify_all();
   Ring(heap_->OwnBell());
-  // No thread is started from here on (see Submit).
+  // From here on Submit starts no thread.
   for (std::thread& thread : threads_) thread.join();
   do {
     pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
                     std::make_move_iterator(arrivals_.end()));
     arrivals_.clear();
     std::vector<Pending> left;
-    FailAll("the process is shutting down", &left);
+    FailAll(Status::Error("the process is shutting down"), &left);
     left.insert(left.end(), std::make_move_iterator(finished_.begin()), std::make_move_iterator(finished_.end()));
     finished_.clear();
     for (Pending& entry : left) {
       entry.operation.reset();
-      entry.completion(entry.error);
+      entry.completion(entry.status);
     }
   } while (!arrivals_.empty());
 }
 
-bool ProgressEngine::TryInline(Operation& operation, std::string* error) {
-  if (failed_.load(std::memory_order_acquire)) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    *error = failure_;
-    return false;
-  }
+Result<bool> ProgressEngine::TryInline(Operation& operation) {
+  if (failed_.load(std::memory_order_acquire)) return status();
   if (operation.Poll()) return true;
   Clock::time_point now = Clock::now();
   Clock::time_point until = now + spin_;
-  const Clock::time_point last = now + kLongestInline * spin_;
-  PoliteWait wait(busy_turns_);
+  const Clock::time_point last = now + kMaxInlineSpins * spin_;
+  PollBackoff backoff(busy_polls_);
   do {
-    wait.Turn();
+    backoff.Wait();
     if (operation.Poll()) return true;
     now = Clock::now();
-    if (operation.moved()) {
+    if (operation.made_progress()) {
       until = std::min(now + spin_, last);
-      wait = PoliteWait(busy_turns_);
+      backoff = PollBackoff(busy_polls_);
     }
   } while (now < until);
   return false;
@@ -102,10 +96,10 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
   operation->OnSubmit();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, ""});
-    if (stopping_) return;  // by a completion that shutdown waits for: it fails this one afterwards
+    arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, Status()});
+    if (stopping_) return;  // called by a completion; the destructor fails this operation after it
     if (!polling_) {
-      SummonThread();
+      EnsureThread();
     } else {
       ring = true;
     }
@@ -113,29 +107,29 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
   if (ring) Ring(heap_->OwnBell());
 }
 
-std::string ProgressEngine::Fail(const std::string& why) {
+Status ProgressEngine::Fail(const std::string& why) {
   heap_->Fail(why);
   std::lock_guard<std::mutex> lock(mutex_);
   return SetFailure(why);
 }
 
-const std::string& ProgressEngine::SetFailure(const std::string& why) {
-  if (failure_.empty()) failure_ = why;
+const Status& ProgressEngine::SetFailure(const std::string& why) {
+  if (status_.ok()) status_ = Status::Error(why);
   failed_.store(true, std::memory_order_release);
-  return failure_;
+  return status_;
 }
 
-std::string ProgressEngine::failure() {
+Status ProgressEngine::status() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return failure_;
+  return status_;
 }
 
-void ProgressEngine::SummonThread() {
+void ProgressEngine::EnsureThread() {
   if (idle_threads_ > 0) {
     wake_.notify_one();
   } else if (!thread_starting_) {
-    // One at a time: hundreds of operations may finish together, and most completions are shorter than a thread's
-    // start.
+    // One at a time: hundreds of operations may finish together, and most completions take less time than the start of
+    // a thread.
     thread_starting_ = true;
     threads_.emplace_back([this] { ThreadMain(); });
   }
@@ -155,7 +149,7 @@ void ProgressEngine::ThreadMain() {
       --idle_threads_;
     } else {
       polling_ = true;
-      std::vector<Pending> finished = PollUntilSomethingFinished(lock);
+      std::vector<Pending> finished = PollUntilFinished(lock);
       polling_ = false;
       finished_.insert(finished_.end(), std::make_move_iterator(finished.begin()),
                        std::make_move_iterator(finished.end()));
@@ -168,41 +162,41 @@ void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
     Pending entry = std::move(finished_.front());
     finished_.pop_front();
     const bool to_poll = !polling_ && (!arrivals_.empty() || !pending_.empty());
-    if (!stopping_ && (to_poll || !finished_.empty())) SummonThread();
+    if (!stopping_ && (to_poll || !finished_.empty())) EnsureThread();
     lock.unlock();
     entry.operation.reset();
-    entry.completion(entry.error);
+    entry.completion(entry.status);
   }
   lock.lock();
 }
 
-std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(std::unique_lock<std::mutex>& lock) {
+std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::unique_lock<std::mutex>& lock) {
   std::vector<Pending> finished;
   Clock::time_point spin_until = Clock::now() + spin_;
-  PoliteWait wait(busy_turns_);
-  const auto spin_anew = [&] {
+  PollBackoff backoff(busy_polls_);
+  const auto restart_spin = [&] {
     spin_until = Clock::now() + spin_;
-    wait = PoliteWait(busy_turns_);
+    backoff = PollBackoff(busy_polls_);
   };
   while (!stopping_ && finished.empty()) {
     if (!arrivals_.empty()) {
       pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
                       std::make_move_iterator(arrivals_.end()));
       arrivals_.clear();
-      spin_anew();
+      restart_spin();
     }
-    const std::string failure = failure_;
+    const Status status = status_;
     lock.unlock();
-    if (!failure.empty()) {
-      FailAll(failure, &finished);
-    } else if (!PollOnce(&finished) && !CheckForTrouble(&finished)) {
-      if (moved_) {
-        spin_anew();
+    if (!status.ok()) {
+      FailAll(status, &finished);
+    } else if (!PollOnce(&finished) && !CheckForFailure(&finished)) {
+      if (made_progress_) {
+        restart_spin();
       } else if (Clock::now() < spin_until) {
-        wait.Turn();
+        backoff.Wait();
       } else {
         SleepOnDoorbell(&finished);
-        spin_anew();
+        restart_spin();
       }
     }
     lock.lock();
@@ -211,10 +205,10 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilSomethingFinished(
 }
 
 bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
-  moved_ = false;
+  made_progress_ = false;
   for (size_t i = 0; i < pending_.size();) {
     const bool is_done = pending_[i].operation->Poll();
-    moved_ |= pending_[i].operation->moved();
+    made_progress_ |= pending_[i].operation->made_progress();
     if (is_done) {
       finished->push_back(std::move(pending_[i]));
       if (i + 1 != pending_.size()) pending_[i] = std::move(pending_.back());
@@ -226,57 +220,58 @@ bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
   return !finished->empty();
 }
 
-void ProgressEngine::FailAll(const std::string& why, std::vector<Pending>* finished) {
+void ProgressEngine::FailAll(const Status& status, std::vector<Pending>* finished) {
   for (Pending& entry : pending_) {
     entry.operation->Abandon();
-    entry.error = why;
+    entry.status = status;
     finished->push_back(std::move(entry));
   }
   pending_.clear();
 }
 
-bool ProgressEngine::CheckForTrouble(std::vector<Pending>* finished) {
+bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
   const Clock::time_point now = Clock::now();
   if (now < next_check_ || pending_.empty()) return false;
-  next_check_ = now + kLongestSleep;
-  std::string theirs = heap_->FailureText();
-  std::string why;
-  if (theirs.empty()) {
-    why = Trouble(now);
-    if (why.empty()) return false;
-    // A process that has exited between the two may have said why: then its end is not the cause.
-    theirs = heap_->FailureText();
+  next_check_ = now + kMaxSleep;
+  Status of_peer = heap_->JobStatus();
+  Status status;
+  if (of_peer.ok()) {
+    status = FindFailure(now);
+    if (status.ok()) return false;
+    // A process that has exited between the two calls may have published why; then its exit is not the cause.
+    of_peer = heap_->JobStatus();
   }
-  if (theirs.empty()) {
-    why = Fail(why);
+  if (of_peer.ok()) {
+    status = Fail(status.message());
   } else {
-    // Their words reach every process from where they are: nothing to publish.
-    why = theirs + "; here: " + pending_.front().operation->Describe();
+    // The peer has published its error to every process.
+    const std::string why = of_peer.message() + "; here: " + pending_.front().operation->Describe();
     std::lock_guard<std::mutex> lock(mutex_);
-    why = SetFailure(why);
+    status = SetFailure(why);
   }
-  FailAll(why, finished);
+  FailAll(status, finished);
   return true;
 }
 
-std::string ProgressEngine::Trouble(Clock::time_point now) const {
+Status ProgressEngine::FindFailure(Clock::time_point now) const {
   for (const Pending& entry : pending_) {
     if (now > entry.deadline) {
       char limit[32];
       snprintf(limit, sizeof(limit), "%.3g s", std::chrono::duration<double>(deadline_).count());
-      return entry.operation->Describe() + "; gave up after the deadline of " + limit + " (XLA_SHMEM_DEADLINE)";
+      return Status::Error(entry.operation->Describe() + "; gave up after the deadline of " + limit +
+                           " (XLA_SHMEM_DEADLINE)");
     }
   }
   for (int pe = 0; pe < heap_->n_pes(); ++pe) {
     if (heap_->IsLocal(pe) || heap_->Alive(pe)) continue;
-    // It may have delivered just before it exited: what waits for it now waits in vain.
+    // The process may have sent everything before it exited, so only operations that still wait for it fail.
     for (const Pending& entry : pending_) {
       if (!entry.operation->WaitsFor(pe)) continue;
-      return entry.operation->Describe() + "; process " + std::to_string(heap_->ProcessOf(pe)) + " (PE " +
-             std::to_string(pe) + ") has exited";
+      return Status::Error(entry.operation->Describe() + "; process " + std::to_string(heap_->ProcessOf(pe)) + " (PE " +
+                           std::to_string(pe) + ") has exited");
     }
   }
-  return "";
+  return Status();
 }
 
 void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
@@ -287,7 +282,7 @@ void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
     std::lock_guard<std::mutex> lock(mutex_);
     arrivals = !arrivals_.empty() || stopping_;
   }
-  if (!PollOnce(finished) && !arrivals) Sleep(bell, ticket, kLongestSleep);
+  if (!PollOnce(finished) && !arrivals) Sleep(bell, ticket, kMaxSleep);
   FinishSleep(bell);
 }
 

@@ -10,6 +10,7 @@
 
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::observe {
 namespace {
@@ -17,10 +18,7 @@ namespace {
 std::unique_ptr<FlightRecorder> MakeRecorder(const TemporaryDirectory& directory, int process = 0,
                                              const std::vector<int>& processes = {0},
                                              const std::vector<int>& pes = {0}) {
-  std::string error;
-  auto recorder = FlightRecorder::Create(directory.path(), process, processes, pes, &error);
-  REQUIRE_MESSAGE(recorder != nullptr, error);
-  return recorder;
+  return testing::ValueOf(FlightRecorder::Create(directory.path(), process, processes, pes));
 }
 
 // A reader's view of the ring: the file, not the mapping.
@@ -136,11 +134,10 @@ TEST_CASE("the last of the processes that end well takes the records away") {
   const TemporaryDirectory parent;
   const std::string job = parent.File("job");
   std::filesystem::create_directory(job);
-  std::string error;
-  const auto first = FlightRecorder::Create(job, 2, {2, 5}, {0}, &error);
+  const auto first = testing::ValueOf(FlightRecorder::Create(job, 2, {2, 5}, {0}));
   first->Close();
   CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not even have begun
-  const auto second = FlightRecorder::Create(job, 5, {2, 5}, {1}, &error);
+  const auto second = testing::ValueOf(FlightRecorder::Create(job, 5, {2, 5}, {1}));
   second->Close();
   CHECK_FALSE(std::filesystem::exists(job));
 }
@@ -161,15 +158,14 @@ TEST_CASE("files belong to this user alone, and what lies in their way is not fo
     REQUIRE(stat(directory.File("0.ring").c_str(), &status) == 0);
     CHECK((status.st_mode & 0777) == 0600);
   }
-  std::string error;
-  CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}, &error) == nullptr);
-  CHECK(error == "cannot create " + directory.File("0.sites") + ": File exists");
+  CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}).message() ==
+        "cannot create " + directory.File("0.sites") + ": File exists");
   std::filesystem::create_symlink(directory.File("elsewhere"), directory.File("1.ring"));
-  CHECK(FlightRecorder::Create(directory.path(), 1, {0, 1}, {0}, &error) == nullptr);
+  CHECK_FALSE(FlightRecorder::Create(directory.path(), 1, {0, 1}, {0}).ok());
   CHECK_FALSE(std::filesystem::exists(directory.File("elsewhere")));
   CHECK_FALSE(std::filesystem::exists(directory.File("1.sites")));
-  CHECK(FlightRecorder::Create("/no/such/place", 0, {0}, {0}, &error) == nullptr);
-  CHECK(error == "cannot create /no/such/place/0.sites: No such file or directory");
+  CHECK(FlightRecorder::Create("/no/such/place", 0, {0}, {0}).message() ==
+        "cannot create /no/such/place/0.sites: No such file or directory");
 }
 
 }  // namespace

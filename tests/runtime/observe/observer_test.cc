@@ -34,13 +34,13 @@ TEST_CASE("the recorder follows a collective from start to end") {
   CHECK(span.entry->end_ns >= span.start_ns);
 }
 
-TEST_CASE("what cannot be had is said and the rest works") {
+TEST_CASE("parts that do not work are named and the rest works") {
   const TemporaryDirectory directory;
   Observer observer;
-  const std::vector<std::string> troubles = observer.Start({"/no/such/place", true, directory.path()}, 0, {0}, {0});
-  REQUIRE(troubles.size() == 2);
-  CHECK(troubles[0] == "no flight recorder: cannot create /no/such/place/0.sites: No such file or directory");
-  CHECK(troubles[1] == "no trace: cannot write " + directory.path() + ": Is a directory");
+  const std::vector<std::string> warnings = observer.Start({"/no/such/place", true, directory.path()}, 0, {0}, {0});
+  REQUIRE(warnings.size() == 2);
+  CHECK(warnings[0] == "no flight recorder: cannot create /no/such/place/0.sites: No such file or directory");
+  CHECK(warnings[1] == "no trace: cannot write " + directory.path() + ": Is a directory");
   CHECK(observer.record_directory().empty());
   const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);
   observer.End(span, 0, true);

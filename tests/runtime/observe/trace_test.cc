@@ -2,16 +2,15 @@
 
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::observe {
 namespace {
 
 TEST_CASE("processes append their PEs and collectives to one file") {
   const TemporaryDirectory directory;
-  std::string error;
   for (int process = 0; process < 2; ++process) {
-    const auto trace = Trace::Open(directory.File("trace.json"), process, {process}, &error);
-    REQUIRE(trace != nullptr);
+    const auto trace = testing::ValueOf(Trace::Open(directory.File("trace.json"), process, {process}));
     const int track = trace->Begin(process);
     trace->End(process, track, "all-reduce", "jit_f/\"a\"", (uint64_t{3} << 32) + 1, 1'500, {64, 4'000, 1'000, true});
   }
@@ -28,8 +27,7 @@ TEST_CASE("processes append their PEs and collectives to one file") {
 
 TEST_CASE("collectives that overlap are on different tracks of their PE, others on the first") {
   const TemporaryDirectory directory;
-  std::string error;
-  const auto trace = Trace::Open(directory.File("t"), 0, {0, 1}, &error);
+  const auto trace = testing::ValueOf(Trace::Open(directory.File("t"), 0, {0, 1}));
   CHECK(trace->Begin(0) == 0);
   CHECK(trace->Begin(0) == 1);
   CHECK(trace->Begin(1) == 0);
@@ -38,9 +36,8 @@ TEST_CASE("collectives that overlap are on different tracks of their PE, others 
 }
 
 TEST_CASE("a file that cannot be written is named") {
-  std::string error;
-  CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}, &error) == nullptr);
-  CHECK(error == "cannot write /no/such/place/trace.json: No such file or directory");
+  CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}).message() ==
+        "cannot write /no/such/place/trace.json: No such file or directory");
 }
 
 }  // namespace

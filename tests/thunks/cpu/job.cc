@@ -1,11 +1,10 @@
 #include "tests/thunks/cpu/job.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <utility>
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -22,13 +21,8 @@ size_t CountBlocks(SlotPool* pool, size_t bytes) {
 Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
 
 Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std::move(heap)) {
-  std::string error;
-  pes_ = LocalPes::Create({options.single_copy, options.arena_bytes, options.reserve_bytes, options.llc_share},
-                          heap_.get(), &error);
-  if (pes_ == nullptr) {
-    fprintf(stderr, "%s\n", error.c_str());
-    abort();
-  }
+  pes_ = ValueOf(LocalPes::Create({options.single_copy, options.arena_bytes, options.reserve_bytes, options.llc_share},
+                                  heap_.get()));
   engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);
 }
 
@@ -42,10 +36,10 @@ size_t Job::HeapBytes(const JobOptions& options) {
 }
 
 void Job::Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done) {
-  std::string error;
-  if (engine_->TryInline(*operation, &error) || !error.empty()) {
+  const Result<bool> finished = engine_->TryInline(*operation);
+  if (!finished.ok() || *finished) {
     operation.reset();
-    done(error);
+    done(finished.status());
   } else {
     engine_->Submit(std::move(operation), std::move(done));
   }
@@ -53,7 +47,7 @@ void Job::Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Compl
 
 std::string Job::Finish(std::unique_ptr<Operation> operation) {
   Outcome outcome;
-  Start(std::move(operation), [&](const std::string& error) { outcome.Set(error); });
+  Start(std::move(operation), [&](const Status& status) { outcome.Set(status.message()); });
   return outcome.Get();
 }
 

@@ -39,7 +39,7 @@ class Job {
   shm::ProgressEngine& engine() { return *engine_; }
   const PeContext& context(int pe) const { return *pes_->context(pe); }
 
-  // Polls inline, then submits: what an FFI handler does. `done` gets "" or the error.
+  // Polls inline, then submits: what an FFI handler does. `done` gets the status.
   void Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done);
   // Start, then wait here. Returns "" or the error.
   std::string Finish(std::unique_ptr<Operation> operation);

@@ -145,8 +145,8 @@ TEST_CASE("An operation that finds even the reserve empty goes on when a block c
   PermuteTransfer first({1, 1}, 0, {1, 0}, {10000}, Placement::kInPlace),
       second({1, 1}, 1, {1, 0}, {10000}, Placement::kInPlace);
   Outcome first_done, second_done;
-  job.Start(first.Begin(job.context(0)), [&](const std::string& error) { first_done.Set(error); });
-  job.Start(second.Begin(job.context(1)), [&](const std::string& error) { second_done.Set(error); });
+  job.Start(first.Begin(job.context(0)), [&](const Status& status) { first_done.Set(status.message()); });
+  job.Start(second.Begin(job.context(1)), [&](const Status& status) { second_done.Set(status.message()); });
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   job.context(0).reserve->Return(last, kSmallest);
   CHECK(first_done.Get() == "");
@@ -194,7 +194,7 @@ TEST_CASE("Many large permutes at once share an arena that holds two of them") {
     }
     for (int i : order) {
       job.Start(transfers[i]->Begin(job.context(pe)),
-                [&outcomes, i](const std::string& error) { outcomes[i].Set(error); });
+                [&outcomes, i](const Status& status) { outcomes[i].Set(status.message()); });
     }
     for (int i = 0; i < kOperations; ++i) {
       CHECK(outcomes[i].Get() == "");

@@ -115,7 +115,7 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
           if (random() % 8 == 0) usleep(random() % 200);
           Part* part = parts[order[i]].get();
           job.Start(part->transfer->Begin(job.context(pe)),
-                    [part](const std::string& error) { part->outcome.Set(error); });
+                    [part](const Status& status) { part->outcome.Set(status.message()); });
         }
       });
     }

@@ -54,8 +54,10 @@ ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary attributes) {
   static std::atomic<uint64_t> loaded{0};
-  std::string error = Runtime::Get().EnsureConnected();
-  if (!error.empty()) error = "an executable with xla-shmem calls cannot be loaded here: " + error;
+  std::string error;
+  if (const Status connected = Runtime::Get().EnsureConnected(); !connected.ok()) {
+    error = "an executable with xla-shmem calls cannot be loaded here: " + connected.message();
+  }
   if (error.empty()) {
     error = CheckTopology(attributes.get<int64_t>("topology"), Runtime::Get().topology_fingerprint());
   }
@@ -77,21 +79,21 @@ Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_pt
     operation = std::make_unique<MeasuredOperation>(std::move(operation), moved_ns);
   }
   const observe::Observer::Span span = observer.Begin(execution.pe, call.noted, execution.number, execution.bytes);
-  std::string error;
-  if (engine.TryInline(*operation, &error)) {
+  const Result<bool> finished = engine.TryInline(*operation);
+  if (!finished.ok()) return Failed(observer.Fail(span, finished.message()));
+  if (*finished) {
     observer.End(span, moved_ns == nullptr ? 0 : *moved_ns, /*is_inline=*/true);
     return {};
   }
-  if (!error.empty()) return Failed(observer.Fail(span, error));
   observer.Waits(span);
   ffi::Promise promise;
   Outcome outcome{std::nullopt, ffi::Future(promise)};
-  engine.Submit(std::move(operation), [promise, span, moved_ns, &observer](const std::string& failure) mutable {
-    if (failure.empty()) {
+  engine.Submit(std::move(operation), [promise, span, moved_ns, &observer](const Status& status) mutable {
+    if (status.ok()) {
       observer.End(span, moved_ns == nullptr ? 0 : *moved_ns, /*is_inline=*/false);
       promise.SetAvailable();
     } else {
-      promise.SetError(ToError(observer.Fail(span, failure)));
+      promise.SetError(ToError(observer.Fail(span, status.message())));
     }
   });
   return outcome;

@@ -42,18 +42,17 @@ nb::dict CpuHandlerState() {
   return type;
 }
 
-void ThrowIf(bool failed, const std::string& error) {
-  if (failed) throw std::runtime_error(error);
+void ThrowIfError(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
 }
 
 void CreateSegment(const std::string& job_key, int process, size_t bytes) {
-  std::string error;
-  bool created;
+  Status status;
   {
     nb::gil_scoped_release release;
-    created = Runtime::Get().CreateSegment(job_key, process, bytes, &error);
+    status = Runtime::Get().CreateSegment(job_key, process, bytes);
   }
-  ThrowIf(!created, error);
+  ThrowIfError(status);
 }
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
@@ -70,13 +69,12 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
-  std::string error;
-  bool connected;
+  Status status;
   {
     nb::gil_scoped_release release;
-    connected = Runtime::Get().Connect(layout, options, &error);
+    status = Runtime::Get().Connect(layout, options);
   }
-  ThrowIf(!connected, error);
+  ThrowIfError(status);
 }
 
 std::vector<std::string> Observe(const std::vector<int>& processes, const std::vector<int>& local_pes,
@@ -87,12 +85,13 @@ std::vector<std::string> Observe(const std::vector<int>& processes, const std::v
 void SetConnectHook(nb::callable hook) {
   // Leaked on purpose: an executable may be loaded while the interpreter is going down.
   nb::object* kept = new nb::object(std::move(hook));
-  Runtime::Get().SetConnectHook([kept]() -> std::string {
+  Runtime::Get().SetConnectHook([kept]() -> Status {
     nb::gil_scoped_acquire acquire;
     try {
-      return nb::cast<std::string>((*kept)());
+      std::string error = nb::cast<std::string>((*kept)());
+      return error.empty() ? Status() : Status::Error(std::move(error));
     } catch (const std::exception& exception) {
-      return exception.what();
+      return Status::Error(exception.what());
     }
   });
 }
@@ -124,7 +123,7 @@ NB_MODULE(_core, m) {
         nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
         "whether PEs may read each other's memory. Raises RuntimeError.");
-  m.def("failure", [] { return Runtime::Get().failure(); }, "Why the job has failed, \"\" if it has not.");
+  m.def("failure", [] { return Runtime::Get().status().message(); }, "Why the job has failed, \"\" if it has not.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(
       "set_connect_hook", &SetConnectHook, nb::arg("hook"),

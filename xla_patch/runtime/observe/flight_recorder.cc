@@ -27,8 +27,8 @@ std::string SitesPath(const std::string& directory, int process) {
   return directory + "/" + std::to_string(process) + ".sites";
 }
 
-std::string Failure(const std::string& what, const std::string& path) {
-  return "cannot " + what + " " + path + ": " + strerror(errno);
+Status CannotCreate(const std::string& path, int code) {
+  return Status::Error("cannot create " + path + ": " + strerror(code));
 }
 
 // A new file that only this user can read; nothing that somebody has put in its place is followed.
@@ -72,31 +72,29 @@ Outcome OutcomeAt(const std::string& path) {
 
 uint64_t MonotonicNanoseconds() { return static_cast<uint64_t>(Nanoseconds(CLOCK_MONOTONIC)); }
 
-std::unique_ptr<FlightRecorder> FlightRecorder::Create(const std::string& directory, int process,
-                                                       std::vector<int> processes, const std::vector<int>& pes,
-                                                       std::string* error) {
+Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string& directory, int process,
+                                                               std::vector<int> processes,
+                                                               const std::vector<int>& pes) {
   const std::string ring = RingPath(directory, process);
   const std::string sites = SitesPath(directory, process);
   const size_t bytes = sizeof(RingHeader) + pes.size() * PeBytes();
   const int sites_file = CreateFile(sites, O_WRONLY | O_APPEND);
-  if (sites_file < 0) {
-    *error = Failure("create", sites);
-    return nullptr;
-  }
+  if (sites_file < 0) return CannotCreate(sites, errno);
   const int ring_file = CreateFile(ring, O_RDWR);
-  // Not a hole: a full disk is to be an error here and not a SIGBUS later.
-  const int status = ring_file < 0 ? errno : posix_fallocate(ring_file, 0, static_cast<off_t>(bytes));
+  // Allocates the space now, so that a full disk is an error here and not a SIGBUS later.
+  int code = ring_file < 0 ? errno : posix_fallocate(ring_file, 0, static_cast<off_t>(bytes));
   void* mapping = MAP_FAILED;
-  if (status == 0) mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_file, 0);
+  if (code == 0) {
+    mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_file, 0);
+    if (mapping == MAP_FAILED) code = errno;
+  }
   if (mapping == MAP_FAILED) {
-    if (status != 0) errno = status;
-    *error = Failure("create", ring);
     if (ring_file >= 0) unlink(ring.c_str());
     unlink(sites.c_str());
     close(sites_file);
   }
   if (ring_file >= 0) close(ring_file);
-  if (mapping == MAP_FAILED) return nullptr;
+  if (mapping == MAP_FAILED) return CannotCreate(ring, code);
   std::unique_ptr<FlightRecorder> recorder(
       new FlightRecorder(directory, std::move(processes), sites_file, mapping, bytes));
   RingHeader* header = recorder->header_;

@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "xla_patch/types/status.h"
+
 namespace xla_shmem::observe {
 
 enum class State : uint32_t { kEmpty = 0, kStarted = 1, kWaiting = 2, kDone = 3, kFailed = 4 };
@@ -69,10 +71,10 @@ class FlightRecorder {
  public:
   static constexpr uint32_t kEntries = 1024;
 
-  // Creates the files of `process` and its `pes` in `directory`, which exists. `processes`: those of the job on this
-  // host, who write there too. Null, with a sentence, if it cannot.
-  static std::unique_ptr<FlightRecorder> Create(const std::string& directory, int process, std::vector<int> processes,
-                                                const std::vector<int>& pes, std::string* error);
+  // Creates the files of `process` and its `pes` in `directory`, which exists. `processes`: all processes of the job on
+  // this host, which write there too.
+  static Result<std::unique_ptr<FlightRecorder>> Create(const std::string& directory, int process,
+                                                        std::vector<int> processes, const std::vector<int>& pes);
   ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;

@@ -12,21 +12,26 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
   options_ = options;
   process_ = process;
   processes_ = processes;
-  std::vector<std::string> troubles;
-  std::string error;
+  std::vector<std::string> warnings;
   if (!options.record_directory.empty()) {
-    recorder_ = FlightRecorder::Create(options.record_directory, process, processes, pes, &error);
-    if (recorder_ == nullptr) {
-      troubles.push_back("no flight recorder: " + error);
+    auto recorder = FlightRecorder::Create(options.record_directory, process, processes, pes);
+    if (recorder.ok()) {
+      recorder_ = *std::move(recorder);
+    } else {
+      warnings.push_back("no flight recorder: " + recorder.message());
       options_.record_directory.clear();
     }
   }
   if (options.statistics) statistics_ = std::make_unique<Statistics>();
   if (!options.trace_file.empty()) {
-    trace_ = Trace::Open(options.trace_file, process, pes, &error);
-    if (trace_ == nullptr) troubles.push_back("no trace: " + error);
+    auto trace = Trace::Open(options.trace_file, process, pes);
+    if (trace.ok()) {
+      trace_ = *std::move(trace);
+    } else {
+      warnings.push_back("no trace: " + trace.message());
+    }
   }
-  return troubles;
+  return warnings;
 }
 
 const NotedSite* Observer::AddSite(Site site) {

@@ -20,8 +20,7 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 
 }  // namespace
 
-std::unique_ptr<Trace> Trace::Open(const std::string& path, int process, const std::vector<int>& pes,
-                                   std::string* error) {
+Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
   constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC;
   int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0666);
   // Whoever makes the file begins the list; the others' first piece comes much later.
@@ -30,10 +29,7 @@ std::unique_ptr<Trace> Trace::Open(const std::string& path, int process, const s
   } else if (errno == EEXIST) {
     file = open(path.c_str(), kAppend);
   }
-  if (file < 0) {
-    *error = "cannot write " + path + ": " + strerror(errno);
-    return nullptr;
-  }
+  if (file < 0) return Status::Error("cannot write " + path + ": " + strerror(errno));
   std::unique_ptr<Trace> trace(new Trace(file));
   for (const int pe : pes) {
     const std::string name = "PE " + std::to_string(pe) + " (process " + std::to_string(process) + ")";

@@ -15,14 +15,13 @@
 #include <vector>
 
 #include "xla_patch/runtime/observe/statistics.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::observe {
 
 class Trace {
  public:
-  // Null, with a sentence, if `path` cannot be written.
-  static std::unique_ptr<Trace> Open(const std::string& path, int process, const std::vector<int>& pes,
-                                     std::string* error);
+  static Result<std::unique_ptr<Trace>> Open(const std::string& path, int process, const std::vector<int>& pes);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;

@@ -57,9 +57,9 @@ void CollectiveOperation::CopyHere(const char* from, char* to, size_t bytes, boo
 bool CollectiveOperation::Poll() {
   // What can only come staged needs our grant: its sender may be waiting for it while we are busy sending.
   if (polls_ == 0 && SomeNeedGrants()) OpenGrants();
-  moved_ = false;
-  while (AdvanceOnce()) moved_ = true;
-  if (!local_copies_.empty()) moved_ |= RunLocalCopies();
+  made_progress_ = false;
+  while (AdvanceOnce()) made_progress_ = true;
+  if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
   if (Finished()) {
     Finish();
     return true;
@@ -76,7 +76,7 @@ bool CollectiveOperation::RunLocalCopies() {
   size_t written = reducer_.has_value() ? reducer_->total() : 0;
   for (const Receiving& receiving : receives_) written += receiving.message.total();
   for (const LocalCopy& copy : local_copies_) written += copy.bytes;
-  const auto copy_bytes = written >= context_->llc_share ? shm::CopyPastCaches : shm::Copy;
+  const auto copy_bytes = written >= context_->llc_share ? shm::CopyStreaming : shm::Copy;
   const shm::ScopedCopyTimer timer;
   for (const LocalCopy& copy : local_copies_) {
     if (copy.from == nullptr) {

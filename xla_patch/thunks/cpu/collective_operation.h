@@ -26,7 +26,7 @@ namespace xla_shmem {
 class CollectiveOperation : public Operation {
  public:
   bool Poll() override;
-  bool moved() const override { return moved_; }
+  bool made_progress() const override { return made_progress_; }
   void OnSubmit() override { defer_grants_ = false; }
   std::string Describe() const override;
   bool WaitsFor(int pe) const override;
@@ -100,7 +100,7 @@ class CollectiveOperation : public Operation {
 
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
-  bool moved_ = false;
+  bool made_progress_ = false;
   bool defer_grants_ = true;  // mail may still come, and then no grants are needed
   int polls_ = 0;
 };

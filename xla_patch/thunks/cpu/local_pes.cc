@@ -1,10 +1,12 @@
 #include "xla_patch/thunks/cpu/local_pes.h"
 
+#include <string>
+
 #include "xla_patch/shm/llc_share.h"
 
 namespace xla_shmem {
 
-std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, shm::Heap* heap, std::string* error) {
+Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::Heap* heap) {
   constexpr size_t kLeastReserve = 64 << 10;
   const int n_pes = heap->n_pes();
   const size_t eager_bytes = Mailboxes::EagerBytes(heap->bytes(), n_pes);
@@ -21,9 +23,8 @@ std::unique_ptr<LocalPes> LocalPes::Create(const Options& options, shm::Heap* he
   const size_t reserve = heap->Allocate(reserve_bytes);
   const size_t arena = heap->Allocate(arena_bytes);
   if (board == SIZE_MAX || mail == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
-    *error = "a symmetric heap of " + std::to_string(heap->bytes()) + " bytes a PE is too small for " +
-             std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)";
-    return nullptr;
+    return Status::Error("a symmetric heap of " + std::to_string(heap->bytes()) + " bytes a PE is too small for " +
+                         std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)");
   }
   std::unique_ptr<LocalPes> pes(new LocalPes(heap, options));
   pes->contexts_.resize(n_pes);

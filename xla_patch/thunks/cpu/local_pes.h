@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "xla_patch/shm/cross_memory_reader.h"
@@ -13,6 +12,7 @@
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -26,9 +26,9 @@ class LocalPes {
     size_t llc_share = 0;  // of PeContext; 0: as the system tells
   };
 
-  // Collective over all processes: everybody lays out the heap alike. The heap must outlive the PEs. Null, with a
-  // sentence in `error`, if it is too small.
-  static std::unique_ptr<LocalPes> Create(const Options& options, shm::Heap* heap, std::string* error);
+  // Collective: all processes lay out their heaps in the same way. The heap must outlive the PEs. Fails if it is too
+  // small.
+  static Result<std::unique_ptr<LocalPes>> Create(const Options& options, shm::Heap* heap);
 
   // Of a local PE.
   const PeContext* context(int pe) const { return contexts_[pe].get(); }

@@ -9,7 +9,7 @@ namespace xla_shmem {
 namespace {
 
 using shm::CrossMemoryReader;
-using shm::DirectPiece;
+using shm::RemotePiece;
 
 // What is read at a time to be looked at: it stays in the L2 cache until it has been reduced.
 constexpr size_t kBounceBytes = 128 << 10;
@@ -111,7 +111,7 @@ bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
 
 bool MessageReceiver::ReadDirect(const PeContext& context, size_t end, char* bounce) {
   const auto* addresses = reinterpret_cast<char* const*>(mail_.data);
-  std::array<DirectPiece, 64> pieces;
+  std::array<RemotePiece, 64> pieces;
   size_t count = 0;
   auto outcome = CrossMemoryReader::Outcome::kDone;
   auto read = [&] {
