@@ -85,30 +85,30 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         return str(error.value)
 
     assert "neither a file nor a folder" in problem(tmp_path / "nowhere")
-    assert "holds no files" in problem(tmp_path)
+    assert "contains no files" in problem(tmp_path)
     line = tmp_path / "broken.jsonl"
     line.write_text('{"text": "fine"}\n{"txt": "lost"}\n')
     assert 'broken.jsonl, line 2 is not a JSON object with a string "text"' in problem(line)
     raw = tmp_path / "raw.bin"
     raw.write_bytes(b"12345")
-    assert "give token-dtype: uint8, uint16" in problem(raw)
-    assert "has 5 bytes, which is no number of uint16 tokens of 2 bytes" in problem(raw, dtype="uint16")
+    assert "set token-dtype: uint8, uint16" in problem(raw)
+    assert "has 5 bytes, not a multiple of the 2 bytes of a uint16 token" in problem(raw, dtype="uint16")
     assert "mixes kinds of files (broken.jsonl, raw.bin)" in problem(tmp_path)
     floats = tmp_path / "floats.npy"
     np.save(floats, np.ones((2, 3)))
-    assert "holds float64 of shape (2, 3); tokens are one row of integers" in problem(floats)
+    assert "holds float64 of shape (2, 3); expected one dimension of integers" in problem(floats)
     fake = tmp_path / "fake.npy"
     fake.write_text("text")
     assert "fake.npy is not a NumPy file" in problem(fake)
     picture = tmp_path / "picture.txt"
     picture.write_bytes(b"\x89PNG\0\0")
-    assert "picture.txt is not text (it has a NUL byte)" in problem(picture)
+    assert "picture.txt is not text (it contains a NUL byte)" in problem(picture)
     words = tmp_path / "words.txt"
     words.write_text("words")
-    assert "vocab is 100, and text is read as bytes, which need 256" in problem(words, vocab=100)
+    assert "vocab is 100; text is read as bytes and needs vocab = 256" in problem(words, vocab=100)
     large = tmp_path / "large.npy"
     np.save(large, np.array([1, 2, 70_000], np.uint32))
-    assert "large.npy: token 2 is 70000, and the model's vocabulary has 50000 tokens" in problem(large, vocab=50_000)
+    assert "large.npy: token 2 is 70000; the model's vocabulary has 50000 tokens" in problem(large, vocab=50_000)
 
 
 def test_targets_are_the_next_tokens(tmp_path: Path) -> None:

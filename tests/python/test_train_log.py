@@ -75,13 +75,13 @@ def test_averages_are_work_over_time() -> None:
     lines = summary(TrainConfig(steps=11), records([9.0, 9.0, 9.0, *[1.0, 3.0] * 4]))
     assert lines == [
         "Loss 5.0000 at step 0, 4.9000 at step 10.",
-        "Steps 3 to 10 (8): 2000.0 ms a step, 32 tokens/s, 0.0005 TFLOP/s per device.",
+        "Steps 3 to 10 (8): 2000.0 ms per step, 32 tokens/s, 0.0005 TFLOP/s per device.",
     ]
 
 
 def test_a_job_too_short_for_an_average_says_so(tmp_path: Path) -> None:
     short = records([1.0, 1.0])
-    assert "No average: it is taken over steps 3 to 20, and the job had 2." in summary(TrainConfig(steps=2), short)
+    assert "No averages: they need steps 3 to 20, and the job had 2 steps." in summary(TrainConfig(steps=2), short)
     save_picture(tmp_path / "short.png", TrainConfig(steps=2), short)
     assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG")
 
@@ -113,6 +113,6 @@ def test_a_folder_with_checkpoints_is_for_resuming(tmp_path: Path) -> None:
     for name in ("5", "10", "15.orbax-checkpoint-tmp-3"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     assert newest_checkpoint(new) == 10
-    with pytest.raises(ConfigError, match="holds a checkpoint after 10 steps; --resume goes on from there"):
+    with pytest.raises(ConfigError, match="holds a checkpoint after 10 steps; --resume continues from there"):
         check_folder(new)
     check_folder(TrainConfig(output=str(tmp_path), checkpoint_every=5, resume=True))

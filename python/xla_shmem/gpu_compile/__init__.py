@@ -1,1 +1,4 @@
-"""Compiles for GPUs that are described, not present, with the stock CUDA plugin. Importing this imports no JAX."""
+"""Compiles training steps for GPUs that are described, not present, with the stock CUDA plugin.
+
+Needs the plugin's wheels (scripts/setup_gpu_aot.sh), but no GPU and no driver. Importing this imports no JAX.
+"""

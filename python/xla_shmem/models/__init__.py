@@ -1,1 +1,4 @@
-"""Models that the training jobs use. Importing this package does not import JAX."""
+"""The Llama decoder that training jobs use, on one device or with operations of a mesh passed in.
+
+`xla_shmem.parallel` imports this package, never the other way round. Importing it does not import JAX.
+"""

@@ -1,4 +1,4 @@
-"""Training text as one row of tokens, read where it lies: text files, JSON lines, and memory-mapped token files."""
+"""A training corpus as one sequence of tokens, read in place: text files, JSON lines, memory-mapped token files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from xla_shmem.train.config import TOKEN_DTYPES, ConfigError
 
-#: Values of a token where tokens are bytes.
+#: Number of token values if tokens are bytes.
 BYTES = 256
 
-# Not the library's own text, or left out by some distributions' packages.
+# Not part of the library itself, or missing from some distributions' packages.
 _SKIPPED_FOLDERS = frozenset({"site-packages", "dist-packages", "__pycache__", "test", "tests", "idlelib", "lib2to3"})
 
 _TOKEN_FILES = (".npy", ".bin")
-_LOOKED_AT = 4096  # bytes from a file's beginning, for telling text from other files
+_TEXT_CHECK_BYTES = 4096  # bytes at the beginning of a file that decide whether it is text
 
 
 class CorpusError(ConfigError):
-    """Training data that cannot be used; the message names the file and says what to do."""
+    """The training data cannot be used; the message names the file and the way out."""
 
 
 class Part(Protocol):
@@ -37,12 +37,12 @@ class Part(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """Tokens `start` to `stop`, both inside the file."""
+        """Tokens `start` to `stop`, which are inside the file."""
         ...
 
 
 class TextFile:
-    """Every byte is a token."""
+    """A text file; every byte is a token."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,10 +58,12 @@ class TextFile:
 
 
 class JsonLines:
-    """The field `text` of every line in UTF-8, each with a newline after it; only an index is kept in memory.
+    """A `.jsonl` file: the bytes of the field `text` of every line, each followed by a newline.
+
+    Keeps only an index in memory, 16 bytes per line.
 
     Raises:
-      CorpusError: a line is not an object with such a field.
+      CorpusError: a line is not a JSON object with a string `text`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -99,19 +101,18 @@ class JsonLines:
 
 
 class TokenFile:
-    """Tokens that somebody else has made: a `.npy` file with one dimension, or a `.bin` file of `dtype`.
+    """A memory-mapped file of tokens: a `.npy` file with one dimension, or a `.bin` file of `dtype`.
 
     Raises:
-      CorpusError: the file does not hold a row of integers, or `dtype` is not stated for a `.bin` file.
+      CorpusError: the file is not one dimension of integers, or `dtype` is empty for a `.bin` file.
     """
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.path = path
         self._tokens = self._map(dtype)
         if self._tokens.ndim != 1 or not np.issubdtype(self._tokens.dtype, np.integer):
-            raise CorpusError(
-                f"{path} holds {self._tokens.dtype} of shape {self._tokens.shape}; tokens are one row of integers."
-            )
+            found = f"{self._tokens.dtype} of shape {self._tokens.shape}"
+            raise CorpusError(f"{path} holds {found}; expected one dimension of integers.")
 
     def __len__(self) -> int:
         return len(self._tokens)
@@ -128,11 +129,11 @@ class TokenFile:
             return mapped
         if not dtype:
             raise CorpusError(
-                f"{self.path} does not say how wide its tokens are; give token-dtype: {', '.join(TOKEN_DTYPES)}."
+                f"{self.path} does not record the type of its tokens; set token-dtype: {', '.join(TOKEN_DTYPES)}."
             )
         size, width = self.path.stat().st_size, np.dtype(dtype).itemsize
         if size == 0 or size % width:
-            raise CorpusError(f"{self.path} has {size} bytes, which is no number of {dtype} tokens of {width} bytes.")
+            raise CorpusError(f"{self.path} has {size} bytes, not a multiple of the {width} bytes of a {dtype} token.")
         return np.memmap(self.path, dtype, mode="r")
 
 
@@ -141,7 +142,7 @@ class Tokens:
 
     Args:
       parts: the files.
-      vocab: tokens must be less; looked at when they are read.
+      vocab: number of token values; tokens are checked when they are read.
     """
 
     def __init__(self, parts: Sequence[Part], vocab: int) -> None:
@@ -160,7 +161,7 @@ class Tokens:
         """Tokens `start` to `stop`.
 
         Raises:
-          CorpusError: one of them is no token of the vocabulary.
+          CorpusError: a token is outside the vocabulary.
         """
         pieces = []
         for index, first, last in _pieces(self._ends, start, stop):
@@ -168,8 +169,8 @@ class Tokens:
             wrong = np.flatnonzero((piece < 0) | (piece >= self._vocab))
             if wrong.size:
                 raise CorpusError(
-                    f"{self._parts[index].path}: token {first + int(wrong[0])} is {piece[wrong[0]]}, and the model's "
-                    f"vocabulary has {self._vocab} tokens, 0 to {self._vocab - 1}; choose vocab or preset to match."
+                    f"{self._parts[index].path}: token {first + int(wrong[0])} is {piece[wrong[0]]}; the model's "
+                    f"vocabulary has {self._vocab} tokens, 0 to {self._vocab - 1}. Choose vocab or preset to match."
                 )
             pieces.append(piece.astype(np.int32))
         return np.concatenate(pieces)
@@ -179,13 +180,13 @@ def open_corpus(corpus: str, token_dtype: str, vocab: int) -> Tokens:
     """The tokens of a file or folder.
 
     Args:
-      corpus: a text file, `.jsonl`, `.npy` or `.bin`, or a folder with files of one of these kinds, taken in the order
-        of their relative paths (hidden ones left out); empty for the sources of Python's standard library.
+      corpus: a text, `.jsonl`, `.npy` or `.bin` file, or a folder with files of one of these kinds, read in the order
+        of their relative paths without hidden files; empty for the sources of Python's standard library.
       token_dtype: element type of `.bin` files; empty if there are none.
       vocab: number of token values of the model.
 
     Raises:
-      CorpusError: nothing there, or something else.
+      CorpusError: there are no files, or they cannot be used.
     """
     if not corpus:
         files = standard_library_sources()
@@ -195,26 +196,26 @@ def open_corpus(corpus: str, token_dtype: str, vocab: int) -> Tokens:
         files = [path]
     else:
         raise CorpusError(
-            f"corpus {corpus} is neither a file nor a folder; leave it out to train on Python's standard library."
+            f"corpus {corpus} is neither a file nor a folder; omit it to train on Python's standard library."
         )
     kinds = {_kind(file): file for file in files}
     if len(kinds) > 1:
         first, second = list(kinds.values())[:2]
         raise CorpusError(
-            f"corpus {corpus} mixes kinds of files ({first.name}, {second.name}); give one kind a folder."
+            f"corpus {corpus} mixes kinds of files ({first.name}, {second.name}); put only one kind in a folder."
         )
     kind = next(iter(kinds))
     if kind != "tokens" and vocab < BYTES:
-        raise CorpusError(f"vocab is {vocab}, and text is read as bytes, which need {BYTES}; choose vocab = {BYTES}.")
+        raise CorpusError(f"vocab is {vocab}; text is read as bytes and needs vocab = {BYTES}.")
     parts: list[Part] = [_open(file, kind, token_dtype) for file in files]
     return Tokens(parts, vocab)
 
 
 def standard_library_sources(root: Path | None = None) -> list[Path]:
-    """Source files of the standard library in a fixed order (by relative path).
+    """Source files of the standard library, ordered by relative path.
 
     Args:
-      root: folder to look in; by default the running interpreter's standard library.
+      root: the library's folder; by default that of the running interpreter.
 
     Raises:
       CorpusError: no `*.py` file under `root`.
@@ -222,7 +223,7 @@ def standard_library_sources(root: Path | None = None) -> list[Path]:
     root = root or Path(sysconfig.get_path("stdlib"))
     sources = [path for path in root.rglob("*.py") if not _SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)]
     if not sources:
-        raise CorpusError(f"{root} holds no Python sources to train on.")
+        raise CorpusError(f"{root} contains no Python sources to train on.")
     return _in_order(root, sources)
 
 
@@ -233,7 +234,7 @@ def _files_of(folder: Path) -> list[Path]:
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not files:
-        raise CorpusError(f"corpus {folder} holds no files.")
+        raise CorpusError(f"corpus {folder} contains no files.")
     return _in_order(folder, files)
 
 
@@ -253,15 +254,15 @@ def _open(path: Path, kind: str, token_dtype: str) -> Part:
     if kind == "jsonl":
         return JsonLines(path)
     with path.open("rb") as file:
-        if b"\0" in file.read(_LOOKED_AT):
+        if b"\0" in file.read(_TEXT_CHECK_BYTES):
             raise CorpusError(
-                f"{path} is not text (it has a NUL byte); take it out of the corpus. Token files end in .npy or .bin."
+                f"{path} is not text (it contains a NUL byte); remove it. Token files end in .npy or .bin."
             )
     return TextFile(path)
 
 
 def _pieces(ends: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """Cuts `start` to `stop` where pieces that end at `ends` do: (piece, first, last), both within the piece."""
+    """Splits `start` to `stop` at `ends`, the ends of pieces. Yields (piece, first, last) relative to the piece."""
     index = int(np.searchsorted(ends, start, side="right"))
     while start < stop:
         begin = int(ends[index - 1]) if index else 0

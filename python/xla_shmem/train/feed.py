@@ -1,4 +1,4 @@
-"""Batches as arrays spread over the mesh: each process reads from the corpus only what its own devices hold."""
+"""Batches as arrays sharded over the mesh: each process reads only the tokens of its own devices."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _Index = tuple[slice, ...]
 
 
 class Feed:
-    """A step's inputs and targets, each [batch, sequence] int32.
+    """Inputs and targets of each step, [batch, sequence] int32.
 
     Args:
-      windows: which tokens a step sees.
-      sharding: of inputs and targets.
+      windows: the tokens of each step.
+      sharding: sharding of inputs and targets.
       order: [sequence] positions in the order in which the context axis holds them.
     """
 
@@ -32,8 +32,8 @@ class Feed:
         read: dict[tuple[tuple[int, int, int], ...], Pair] = {}
 
         def part(index: _Index | None) -> Pair:
-            assert index is not None  # which would ask for all of it unsharded
-            # Devices along the tensor axis hold the same tokens, and targets are read together with their inputs.
+            assert index is not None  # None would mean the whole array, unsharded
+            # Devices along the tensor axis hold the same tokens; targets are read together with their inputs.
             rows, columns = (each.indices(size) for each, size in zip(index, shape, strict=True))
             if (rows, columns) not in read:
                 read[rows, columns] = self._windows.read(step, range(*rows), self._order[slice(*columns)])

@@ -1,4 +1,4 @@
-"""Packages that a command needs beyond xla-shmem's own."""
+"""Checks for the optional packages of the commands that train."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import importlib.util
 
 from xla_shmem.train.config import ConfigError
 
-#: What training needs.
+#: Packages that training needs.
 TRAIN_PACKAGES = ("flax", "optax", "orbax.checkpoint", "grain", "matplotlib")
 
 
 def check_packages(command: str, *modules: str) -> None:
-    """Looks for modules without importing them.
+    """Checks that modules are installed, without importing them.
 
     Raises:
-      ConfigError: some are missing; the message says how to install them.
+      ConfigError: modules are missing; the message says how to install them.
     """
     missing = [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
     if missing:

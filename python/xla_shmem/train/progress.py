@@ -1,4 +1,4 @@
-"""The progress of training jobs: bars on a terminal, lines elsewhere."""
+"""Shows the progress of training jobs: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from xla_shmem.train.step_log import StepRecord
 
-#: Lines of a job where there is no terminal.
+#: Number of lines per job if there is no terminal.
 _LINES = 20
 
 
 class JobProgress:
-    """A bar for each job that is followed; to be entered.
+    """A context manager that shows a bar for each job.
 
     Args:
-      console: where it is shown.
+      console: the console to print on.
     """
 
     def __init__(self, console: Console) -> None:
@@ -42,7 +42,7 @@ class JobProgress:
         self._bars.stop()
 
     def follow(self, name: str, steps: int) -> Callable[[StepRecord], None]:
-        """Begins a job's bar; what it returns takes the job's records."""
+        """Adds a bar for a job and returns the function to call with each of its records."""
         task = self._bars.add_task(name, total=steps, news="starting, compiling")
 
         def on_step(record: StepRecord) -> None:

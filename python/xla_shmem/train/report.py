@@ -1,4 +1,4 @@
-"""What a training job has come to: the averages over the measured steps, and a picture."""
+"""The summary of a training job: averages over the measured steps, and a picture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe(config: TrainConfig) -> str:
     kind = "fp8" if config.fp8 else config.dtype
     return (
         f"{config.preset}, {parameter_count(model) / 1e6:,.3g}M parameters, {kind}, {config.batch} x {config.sequence} "
-        f"tokens a step on {config.mesh()}"
+        f"tokens per step on {config.mesh()}"
     )
 
 
@@ -29,14 +29,14 @@ def summary(config: TrainConfig, records: Sequence[StepRecord]) -> list[str]:
     begin, end = records[0], records[-1]
     lines = [f"Loss {begin.loss:.4f} at step {begin.step}, {end.loss:.4f} at step {end.step}."]
     if not measured:
-        return [*lines, f"No average: it is taken over steps {first} to {last}, and the job had {config.steps}."]
+        return [*lines, f"No averages: they need steps {first} to {last}, and the job had {config.steps} steps."]
     seconds = statistics.mean(record.seconds for record in measured)
     tokens = sum(record.tokens for record in measured) / (seconds * len(measured))
-    # Work over time, not the mean of the steps' quotients.
+    # All work over all time, not the mean of the steps' TFLOP/s.
     tflops = measured[0].tflops_per_device * measured[0].seconds / seconds
     return [
         *lines,
-        f"Steps {measured[0].step} to {measured[-1].step} ({len(measured)}): {seconds * 1e3:.1f} ms a step, "
+        f"Steps {measured[0].step} to {measured[-1].step} ({len(measured)}): {seconds * 1e3:.1f} ms per step, "
         f"{tokens:,.0f} tokens/s, {tflops:.4g} TFLOP/s per device.",
     ]
 
@@ -70,7 +70,7 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
         throughput.axvspan(first - 0.5, last + 0.5, color="0.94", zorder=0)
         throughput.hlines(measured[0].tokens / seconds, first - 0.5, last + 0.5, "#e07a1f", lw=2)
     throughput.set_ylim(bottom=0)
-    throughput.set_title("Throughput; orange: average of the measured steps", fontsize=10, loc="left")
+    throughput.set_title("Throughput; orange: average over the measured steps", fontsize=10, loc="left")
     throughput.set_ylabel("tokens/s")
     for axes in (losses, throughput):
         axes.set_xlabel("step")

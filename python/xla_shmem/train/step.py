@@ -1,4 +1,4 @@
-"""The training step of the decoder on a mesh, and the state that it updates."""
+"""The training step of the decoder on a mesh, and its state."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _TYPES = {"f32": jnp.float32, "bf16": jnp.bfloat16}
 
 
 class TrainState(NamedTuple):
-    """What a step updates."""
+    """The state that a step updates."""
 
-    step: jax.Array  # i32: steps done
+    step: jax.Array  # i32: number of steps done
     params: Any  # f32
     optimizer: optax.OptState
     fp8: Any  # scales and amax histories; empty without FP8
@@ -35,7 +35,7 @@ TrainStep = Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, jax.A
 
 
 def make_model(config: TrainConfig, mesh: Mesh) -> Llama:
-    """The decoder of a job, spread over its mesh."""
+    """The decoder of a job with the operations of its mesh."""
     operations = make_operations(mesh, config.attention, config.shard_over_context, config.tensor_matmul)
     return Llama(config.model(), operations, _TYPES[config.dtype], config.remat, config.fp8)
 
@@ -53,12 +53,12 @@ def make_optimizer(config: TrainConfig) -> optax.GradientTransformation:
 
 
 def _decayed(params: Any) -> Any:
-    """Matrices decay towards zero, scales of norms do not."""
+    """Weight decay applies to matrices, not to the scales of norms."""
     return jax.tree_util.tree_map_with_path(lambda path, _: jax.tree_util.DictKey("scale") not in path, params)
 
 
 def abstract_state(config: TrainConfig, mesh: Mesh) -> TrainState:
-    """Shapes, types and shardings of the state: what a checkpoint is restored into, or a step compiled for."""
+    """Shapes, types and shardings of the state, to restore a checkpoint or to compile a step."""
     boxed = jax.eval_shape(functools.partial(_fresh, config, mesh), jax.random.key(0))
     shardings = sharding.parameters(boxed, mesh, config.shard_over_context)
     return jax.tree.map(  # type: ignore[no-any-return]
@@ -69,19 +69,19 @@ def abstract_state(config: TrainConfig, mesh: Mesh) -> TrainState:
 
 
 def make_init(config: TrainConfig, mesh: Mesh) -> Callable[[jax.Array], TrainState]:
-    """The compiled initialisation: key -> state, of which every device makes only its own shards."""
+    """The compiled initialisation, key -> state; every device creates only its own shards."""
     shardings = jax.tree.map(lambda x: x.sharding, abstract_state(config, mesh))
     return jax.jit(lambda key: nn.unbox(_fresh(config, mesh, key)), out_shardings=shardings)
 
 
 def init_state(config: TrainConfig, mesh: Mesh) -> TrainState:
-    """Fresh state from the job's seed: the same values on every mesh, born sharded."""
+    """Fresh state from the job's seed: the same values on every mesh, created in shards."""
     return make_init(config, mesh)(jax.random.key(config.seed))
 
 
 def _fresh(config: TrainConfig, mesh: Mesh, key: jax.Array) -> TrainState:
-    """Fresh state whose parameters, and what the optimizer keeps of each, are boxed with their logical axes."""
-    # The smallest batch that every rank has a part of; parameters do not depend on it.
+    """Fresh state; parameters and their optimizer state are boxed with their logical axes."""
+    # The smallest batch of which every rank has a part; parameters do not depend on it.
     shape = (mesh.shape["data"] * mesh.shape["fsdp"], 2 * mesh.shape["context"] * mesh.shape["tensor"])
     tokens = jnp.zeros(shape, jnp.int32)
     variables = make_model(config, mesh).init(key, tokens, tokens[0])
@@ -105,8 +105,8 @@ def make_loss(config: TrainConfig, mesh: Mesh) -> Callable[[Any, Any, jax.Array,
 def make_train_step(config: TrainConfig, mesh: Mesh) -> TrainStep:
     """The compiled step: (state, inputs, targets) -> (new state, loss of the old one).
 
-    Inputs and targets are [batch, sequence] int32, in zig-zag order for the mesh's `context`, and lie as
-    `sharding.tokens` says. The state's buffers are reused.
+    Inputs and targets are [batch, sequence] int32 in zig-zag order for the mesh's `context`, sharded as
+    `sharding.tokens`. The state's buffers are donated.
     """
     loss = make_loss(config, mesh)
     optimizer = make_optimizer(config)

@@ -1,4 +1,4 @@
-"""The log of a training job, one JSON object per line and step. Free of JAX, for processes that follow it."""
+"""The log of a training job: one line per step, a JSON object. Free of JAX, for processes that follow it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class StepRecord(NamedTuple):
     seconds: float  # wall-clock time of the whole step on rank 0
     tokens: int  # over all ranks
     tokens_per_second: float = 0.0  # over all ranks
-    tflops_per_device: float = 0.0  # model TFLOP/s of each device (`throughput.step_flops`)
-    compiled: bool = False  # the step compiled the program first: one such in every start of the job
+    tflops_per_device: float = 0.0  # model TFLOP/s per device (`throughput.step_flops`)
+    compiled: bool = False  # the step includes compilation: the first step of every start of the job
 
 
 class StepLog:
-    """The log of a job that starts, or goes on: what an earlier start wrote of the first record's step and later goes.
+    """Writes the log of a job. The first record removes the records of an earlier start from its step on.
 
     Args:
-      path: of the log; its folder is made if it is missing.
+      path: path of the log; its folder is created if it is missing.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,7 +35,7 @@ class StepLog:
         self._begun = False
 
     def append(self, record: StepRecord) -> None:
-        """Adds a line, in one write."""
+        """Adds a line with one write."""
         if not self._begun:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             forget_records(self._path, record.step)
@@ -45,10 +45,10 @@ class StepLog:
 
 
 class LogFollower:
-    """Reads a log that is still being written, each record once.
+    """Reads a log while it is written, each record once.
 
     Args:
-      path: of the log, which need not be there yet.
+      path: path of the log, which may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ class LogFollower:
         self._offset = 0
 
     def new_records(self) -> list[StepRecord]:
-        """The records since the last call, without a last line that is incomplete.
+        """The new records since the last call; an incomplete last line is left for the next call.
 
         Raises:
           ValueError: a line is not a record.
@@ -76,7 +76,7 @@ class LogFollower:
 
 
 def read_records(path: Path) -> list[StepRecord]:
-    """The records written so far; none if there is no such file.
+    """The records written so far; none if the file does not exist.
 
     Raises:
       ValueError: a line is not a record.
@@ -85,7 +85,7 @@ def read_records(path: Path) -> list[StepRecord]:
 
 
 def forget_records(path: Path, step: int) -> None:
-    """Leaves only the records before `step`: what came after the checkpoint that a job goes on from."""
+    """Keeps only the records before `step`, for a job that resumes there."""
     if not path.exists():
         return
     kept = [record for record in read_records(path) if record.step < step]

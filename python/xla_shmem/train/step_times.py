@@ -1,4 +1,4 @@
-"""Step times of runs, over the window of NVIDIA's write-up. Free of JAX."""
+"""Step times of runs over the measured steps. Free of JAX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from xla_shmem.train.step_log import StepRecord
 
-#: Steps whose times count, first and last: the window of NVIDIA's write-up.
+#: First and last measured step: the window of NVIDIA's post "Accelerating Long-Context Model Training in JAX and XLA".
 MEASURED = (3, 20)
 
 
@@ -26,7 +26,7 @@ class StepTimes:
 
 
 def measured_records(run: Sequence[StepRecord]) -> list[StepRecord]:
-    """The run's steps in the measured window, without those that compiled (a resumed job compiles again)."""
+    """The run's measured steps, without steps that compiled (a resumed job compiles again)."""
     first, last = MEASURED
     return [record for record in run if first <= record.step <= last and not record.compiled]
 

@@ -1,4 +1,4 @@
-"""Stopping a job in good order: a signal to any process reaches all of them at the same step."""
+"""Stops a job in order: after a signal to any process, all processes stop at the same step."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jax.experimental import multihost_utils
 
 
 class StopRequest:
-    """While it is entered, Ctrl-C and SIGTERM ask for the end of the job after a step instead of tearing it down.
+    """A context in which Ctrl-C and SIGTERM request a stop after a step instead of killing the job.
 
-    JAX's preemption service makes the processes of a job agree on the step. It listens to SIGTERM, so SIGINT is passed
-    on as that; in a job of one process the request is only noted.
+    JAX's preemption service makes the processes of a job agree on the step. It handles SIGTERM, so SIGINT is forwarded
+    as SIGTERM. In a job of one process the request is only recorded.
 
     Args:
       distributed: whether `jax.distributed` is initialised.
@@ -21,15 +21,15 @@ class StopRequest:
 
     def __init__(self, distributed: bool) -> None:
         self._distributed = distributed
-        self._asked = False
+        self._requested = False
         self._before: dict[signal.Signals, object] = {}
 
     def __enter__(self) -> StopRequest:
         if self._distributed:
-            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, _pass_on)
+            self._before[signal.SIGINT] = signal.signal(signal.SIGINT, _forward_as_sigterm)
         else:
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._note)
+                self._before[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(
@@ -39,15 +39,15 @@ class StopRequest:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def after(self, steps: int) -> bool:
-        """Whether the job is to stop after so many steps; to be asked by all processes after every step."""
-        return self._asked or multihost_utils.reached_preemption_sync_point(steps)
+        """Whether to stop after this number of steps. All processes must call this after every step."""
+        return self._requested or multihost_utils.reached_preemption_sync_point(steps)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
-            raise KeyboardInterrupt  # asked twice
-        self._asked = True
+    def _record(self, number: int, frame: FrameType | None) -> None:
+        if self._requested:
+            raise KeyboardInterrupt  # the second signal stops at once
+        self._requested = True
 
 
-def _pass_on(number: int, frame: FrameType | None) -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # asked twice means at once
+def _forward_as_sigterm(number: int, frame: FrameType | None) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the second Ctrl-C stops at once
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""How much arithmetic a training step is: model FLOPs, the numerator of TFLOP/s. Free of JAX."""
+"""Model FLOPs of a training step, the numerator of TFLOP/s. Free of JAX."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from xla_shmem.models.config import LlamaConfig
 
 
 def matmul_parameters(model: LlamaConfig) -> int:
-    """Parameters that every token is multiplied with: all but norms and the embedding's table, which is looked up.
+    """Parameters that every token is multiplied with: all except norms and the embedding table, which is looked up.
 
-    The output layer counts, also where its matrix is the embedding's.
+    The output layer counts even if its matrix is the embedding's.
     """
     attention = 2 * model.width * (model.heads + model.kv_heads) * model.head_dim  # query and output, key and value
     mlp = 3 * model.width * model.hidden
@@ -16,17 +16,17 @@ def matmul_parameters(model: LlamaConfig) -> int:
 
 
 def step_flops(model: LlamaConfig, batch: int, sequence: int) -> float:
-    """Floating-point operations of a step, over all devices; a multiplication and an addition are two.
+    """Floating-point operations of a step over all devices; a multiplication and an addition are two operations.
 
-    6 for each parameter and token (2 forward, 4 backward), and for attention's two products 6 for each layer, feature
-    and visible pair of tokens twice over: 12 for every pair, of which the causal mask leaves half. What a backward pass
-    computes again (remat) does not count. This is PaLM's model FLOPs (arXiv:2204.02311, appendix B) with causal
-    attention, the count of MaxText's `calculate_tflops_training_per_device`.
+    6 per parameter and token (2 forward, 4 backward). Attention has two products, so 12 per layer, feature and pair of
+    tokens; the causal mask leaves half of the pairs. Recomputation in the backward pass (remat) does not count. These
+    are PaLM's model FLOPs (arXiv:2204.02311, appendix B) with causal attention, as counted by MaxText's
+    `calculate_tflops_training_per_device`.
 
     Args:
-      model: sizes.
+      model: sizes of the model.
       batch: sequences in the step, over all devices.
-      sequence: tokens in each.
+      sequence: tokens in a sequence.
     """
     tokens = batch * sequence
     attention = 12 * model.layers * model.heads * model.head_dim * tokens * sequence / 2

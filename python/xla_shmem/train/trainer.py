@@ -1,6 +1,6 @@
-"""Trains a Llama decoder on a mesh of devices: an ordinary JAX job, one process per rank.
+"""Trains a Llama decoder on a mesh of devices: one rank of an ordinary JAX job.
 
-Nothing here knows or cares which transport carries the collectives.
+The code does not depend on the transport of the collectives.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
 
 
 class Stopped(Exception):
-    """Somebody asked for the end of the job; the message says after which step, and whether it can go on there."""
+    """A signal stopped the job; the message says after which step, and whether the job can resume there."""
 
 
 def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
     """Trains on all devices of the job, from the newest checkpoint if the job resumes; yields a record of each step.
 
-    All processes call it. Writes the checkpoints that `config` asks for.
+    All processes must call it. Writes checkpoints as `config` says.
 
     Raises:
-      ValueError: the mesh does not match the job's devices, the corpus is too short, or the checkpoint is of another
-        job.
-      Stopped: a signal asked for the end.
+      ValueError: the mesh does not match the job's devices, the corpus is too short, or the checkpoint belongs to
+        another job.
+      Stopped: a signal requested a stop.
     """
     mesh = make_mesh(config.mesh())
     windows = Windows(tokens, config.sequence, config.batch, config.seed)
@@ -55,7 +55,7 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
     with contextlib.ExitStack() as stack:
         checkpoints, first = None, 0
         if config.checkpoint_every:
-            from xla_shmem.train.checkpoints import Checkpoints  # orbax is needed for checkpoints only
+            from xla_shmem.train.checkpoints import Checkpoints  # only checkpoints need orbax
 
             checkpoints = stack.enter_context(Checkpoints(config, len(tokens)))
             first = checkpoints.newest or 0
@@ -63,7 +63,7 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
         stop = stack.enter_context(StopRequest(jax.process_count() > 1))
         done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop)
     if done < config.steps:
-        how = "--resume goes on there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
+        how = "--resume continues there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
         raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
 
 
@@ -76,7 +76,7 @@ def _steps(
     checkpoints: Checkpoints | None,
     stop: StopRequest,
 ) -> Generator[StepRecord, None, int]:
-    """Yields the records and returns how many steps are done: all, or as many as there were when asked to stop."""
+    """Yields the records; returns the number of steps done, less than all after a request to stop."""
     tokens = config.batch * config.sequence
     tera = step_flops(config.model(), config.batch, config.sequence) / config.devices / 1e12
     batch = feed.at(first)
@@ -98,10 +98,10 @@ def _steps(
 
 
 def start_rank(config: TrainConfig) -> Tokens:
-    """Joins the job, if there is one, and opens its corpus.
+    """Joins the distributed job, if there is one, and opens the corpus.
 
     Raises:
-      ValueError: the folder has a job that this one does not go on from, or the corpus cannot be read.
+      ValueError: the folder contains checkpoints of another job, or the corpus cannot be read.
     """
     if inside_a_job(os.environ):
         jax.distributed.initialize()
@@ -110,7 +110,7 @@ def start_rank(config: TrainConfig) -> Tokens:
 
 
 def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None:
-    """This process's part of the job; rank 0 writes the log and calls `on_step` with each record.
+    """Runs this process's part of the job; rank 0 writes the log and calls `on_step` with each record.
 
     Raises:
       ValueError, Stopped: as `train`.
@@ -135,7 +135,7 @@ def main(config: Path | None, **options: Any) -> None:
 
 
 def print_step(record: StepRecord) -> None:
-    """A line for those who have no terminal."""
+    """Prints one line about a step."""
     click.echo(
         f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
         f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"

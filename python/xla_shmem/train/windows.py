@@ -1,4 +1,4 @@
-"""Which tokens a step sees, as a pure function of the step; and how a rank reads no more than its own part of them."""
+"""The tokens of each step as a pure function of the step; a rank reads only its own part of them."""
 
 from __future__ import annotations
 
@@ -15,20 +15,19 @@ Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-    """Batches of windows of a corpus: to resume at step `n`, ask for step `n`.
+    """Batches of windows of a corpus. To resume at step `n`, read step `n`.
 
-    The tokens are cut into windows of `sequence` that do not overlap. Each epoch deals all of them once, in an order
-    that grain computes from (`seed`, epoch) one number at a time, so nothing grows with the corpus; a batch may begin
-    in one epoch and end in the next.
+    The windows are `sequence` tokens long and do not overlap. Each epoch uses every window once, in an order that grain
+    computes lazily from (`seed`, epoch), so memory does not grow with the corpus. A batch may span two epochs.
 
     Attributes:
       tokens: the corpus.
       sequence: tokens in a window.
       batch: windows in a batch, over all ranks.
-      seed: of the order.
+      seed: seed of the order.
 
     Raises:
-      CorpusError: the corpus is too short for one window.
+      CorpusError: the corpus is shorter than one window.
     """
 
     tokens: Tokens
@@ -45,16 +44,16 @@ class Windows:
 
     @property
     def per_epoch(self) -> int:
-        """Windows before they repeat."""
-        return (len(self.tokens) - 1) // self.sequence  # - 1: the last token is a target only
+        """Number of windows in an epoch."""
+        return (len(self.tokens) - 1) // self.sequence  # - 1: the last token is only a target
 
     def read(self, step: int, rows: range, positions: NDArray[np.intp]) -> Pair:
         """Inputs and targets (the inputs shifted by one token) of a part of a step, each [rows, positions].
 
         Args:
-          step: any, from 0.
-          rows: of the batch.
-          positions: in the sequence, in any order; only these are read, a run of neighbours at a time.
+          step: number of the step, from 0.
+          rows: rows of the batch.
+          positions: positions in the sequence, in any order; consecutive positions are read together.
         """
         runs = np.split(positions, np.flatnonzero(np.diff(positions) != 1) + 1)
         order = grain.MapDataset.range(self.per_epoch).seed(self.seed).shuffle().repeat()
