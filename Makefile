@@ -1,4 +1,4 @@
-# Every target sets itself up: all it needs is Python 3.11+, a C++17 compiler and the package registries.
+# Every target sets itself up. It needs Python 3.11+, a C++17 compiler and the package registries.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -10,10 +10,10 @@ BIN := $(VENV)/bin
 demo: install
 	$(BIN)/xla-shmem demo
 
-# Everything a change has to pass.
+# The tests that every change must pass.
 test: install test-cpp test-tsan test-python test-gpu-aot test-e2e
 
-# C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer; the rooms that run threads under ThreadSanitizer too.
+# C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer; modules with threads under ThreadSanitizer too.
 test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
@@ -24,12 +24,12 @@ test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/gpu_double
 	$(BIN)/python -m pytest -q tests/training -m "not slow"
 
-# The real XLA:GPU compiler, out of the stock CUDA plugin's wheels; no GPU, no driver, no CUDA toolkit.
+# The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
 test-gpu-aot: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python -m pytest -q tests/gpu_aot
 
-# The page of `xla-shmem inspect --html` in headless Chromium, which has to be installed.
+# The page of `xla-shmem inspect --html` in headless Chromium; Chromium must be installed.
 test-browser: install
 	$(BIN)/python -m pytest -q tests/browser
 
@@ -44,11 +44,11 @@ test-e2e-full: install
 test-tutorial: install
 	$(BIN)/python -m pytest -q tests/training -m slow
 
-# The other supported JAX releases, each in an environment of its own (Python 3.12+ for 0.12).
+# The other supported JAX releases, each in its own environment (0.12 needs Python 3.12 or newer).
 test-compat:
 	scripts/test_compat.sh
 
-# Our assigner against upstream's own, in the JAX releases that still had one (docs/differences.md); no GPU, no driver.
+# Our assigner against XLA's, in JAX releases that still had one (docs/differences.md); needs no GPU and no driver.
 test-upstream: install
 	scripts/test_upstream.sh $(BIN) $(PYTHON)
 
@@ -57,11 +57,11 @@ test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
 	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
 
-# The same C++ core and tests through Bazel. BAZEL_OPTIONS="-c fastbuild" compiles sooner.
+# The same C++ core and tests with Bazel. BAZEL_OPTIONS="-c fastbuild" compiles faster.
 test-bazel:
 	scripts/bazel_test.sh $(BAZEL_OPTIONS)
 
-# Mutated modules through the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz for longer.
+# Feeds mutated modules to the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz runs longer.
 fuzz: install
 	scripts/fuzz.sh $(BIN) $${FUZZ_SECONDS:-60}
 
@@ -78,7 +78,7 @@ table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
 
-# The site of the docs, into out/site; open out/site/index.html.
+# Builds the documentation; open out/site/index.html.
 docs: install
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
