@@ -1,4 +1,4 @@
-"""Where reports are printed."""
+"""The console for reports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNLIMITED = 10_000
 
 
 def report_console() -> Console:
-    """Returns a console on stdout that wraps to the width of a terminal, and never in a file or pipe."""
+    """Returns a console on stdout that wraps at the width of a terminal, and does not wrap in a file or pipe."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = _UNLIMITED

@@ -1,4 +1,4 @@
-"""What a table of times is worth nothing without: machine, versions, load and date."""
+"""Facts that belong to every table of times: machine, versions, load and date."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import platform
 from pathlib import Path
 from typing import Any
 
-#: Variables that change what is measured.
+#: Prefixes of variables that change measurements.
 _SETTINGS = ("XLA_", "JAX_", "OMPI_MCA_", "MPITRAMPOLINE_", "NPROC")
 
 
 def describe_machine() -> dict[str, Any]:
-    """Returns what a reader needs to judge the numbers, as it goes into the JSON report."""
+    """Returns the facts, as JSON reports contain them."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "cpu": cpu_model(),
@@ -33,7 +33,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """What the kernel calls the processor; the architecture where it has no name for it."""
+    """Returns the kernel's name of the processor, or the architecture if it has none."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "model name":

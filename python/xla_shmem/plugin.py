@@ -1,9 +1,9 @@
 """JAX plugin entry point (group `jax_plugins`): switches the compiler pass on when the flag asks for it.
 
-JAX calls `initialize` before it creates its first backend, which is early enough to take the flag out of
-XLA_FLAGS: releases from 0.11 do not know it any more and would end the process. With the flag off nothing is
-registered and nothing of the package but the flag reader is loaded. Where JAX will run on a patched XLA:GPU, which does
-the same by itself (docs/patched-jaxlib.md), the flag stays and nothing is registered either.
+JAX calls `initialize` before it creates its first backend, early enough to remove the flag from XLA_FLAGS: releases
+from 0.11 end the process because they do not know it. With the flag off, nothing is registered, and only the reader of
+the flag is imported. With a patched XLA:GPU, which has the pass built in (docs/patched-jaxlib.md), the flag stays and
+nothing is registered either.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _pass: CompilerPass | None = None
 
 
 def initialize() -> None:
-    """Entry point. Does nothing unless the flag is on, and does its work once a process."""
+    """Entry point. Does nothing if the flag is off, or on a second call."""
     global _pass
     from xla_shmem import xla_flags
 
@@ -44,7 +44,7 @@ def initialize() -> None:
     try:
         resolved, error = options.freeze(), ""
     except options.OptionError as failure:
-        # The others must learn that this process cannot take part, or they would wait for it.
+        # The other processes must learn that this one cannot take part. Otherwise they would wait for it.
         resolved, error = options.resolve({}, {}), str(failure)
     job = Job(resolved)
     job.announce(error)
@@ -54,15 +54,15 @@ def initialize() -> None:
 
 
 def active() -> bool:
-    """Whether the pass is registered in this process."""
+    """Returns whether the pass is registered in this process."""
     return _pass is not None
 
 
 @contextlib.contextmanager
 def stock_collectives() -> Iterator[None]:
-    """Compile modules in this context, on any thread, exactly as without xla-shmem: a baseline to measure by.
+    """Context in which modules compile, on any thread, exactly as without xla-shmem: a baseline for measurements.
 
-    All processes of the job must compile the same modules in it. Does nothing where the pass is not active.
+    All processes of the job must compile the same modules in it. Has no effect if the pass is not active.
     """
     if _pass is None:
         yield

@@ -1,4 +1,4 @@
-"""The version of this package, as it is installed."""
+"""The version of the installed package."""
 
 from importlib.metadata import version as _version
 

@@ -1,8 +1,8 @@
 """The switch: ``--xla_gpu_experimental_enable_nvshmem`` in ``XLA_FLAGS``.
 
-The flag is read and taken out of XLA's sight, because current XLA either ignores it or kills the process over
-it. Tokens are cut the way XLA's ``parse_flags_from_env.cc`` cuts them and the value is read the way
-``tsl/util/command_line_flags.cc`` reads a bool, so that we see the flag exactly where XLA would have.
+The flag is read and removed, because current XLA ignores it or ends the process with an error. ``XLA_FLAGS`` is split
+into flags as in XLA's ``parse_flags_from_env.cc``, and the value is read as in ``tsl/util/command_line_flags.cc``, so
+the result is the same as XLA's would be.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 
 FLAG = "--xla_gpu_experimental_enable_nvshmem"
 
-#: Set to "1" when the flag was on, so that child processes inherit the choice though the flag itself is gone.
+#: Set to "1" if the flag was on, so that child processes inherit the choice although the flag is removed.
 MARKER = "XLA_SHMEM_ENABLED"
 
 _WHITESPACE = " \t\r\n"
@@ -46,7 +46,7 @@ def _tokens(xla_flags: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _value(argument: str) -> bool | None:
-    """Returns what an argument says about our flag, None if it is another flag."""
+    """Returns the value that an argument gives our flag, None if it is another flag."""
     if argument == FLAG:
         return True
     name, equals, value = argument.partition("=")
@@ -60,10 +60,10 @@ def _value(argument: str) -> bool | None:
 
 
 def read_flag(environ: Mapping[str, str]) -> bool | None:
-    """Returns the flag's value and changes nothing; None when neither the flag nor the marker is there.
+    """Returns the flag's value and changes nothing; None if neither the flag nor the marker is set.
 
     The last occurrence wins, as in XLA. The marker counts only when ``XLA_FLAGS`` does not hold the flag.
-    Where ``XLA_FLAGS`` names a flag file, that file is not looked into.
+    If ``XLA_FLAGS`` names a flag file, that file is not read.
 
     Raises:
       ValueError: the flag's value is not a bool as XLA reads them (true, false, 1, 0; any case).
@@ -78,11 +78,11 @@ def read_flag(environ: Mapping[str, str]) -> bool | None:
 
 
 def take_flag(environ: MutableMapping[str, str]) -> bool | None:
-    """Returns the flag's value, takes it out of ``XLA_FLAGS`` and leaves the marker for child processes.
+    """Returns the flag's value, removes it from ``XLA_FLAGS`` and leaves the marker for child processes.
 
-    Every occurrence of the flag is removed; the rest of the string stays byte for byte. When no other flag is
-    left the variable is unset, because XLA would take what remains for the name of a flag file. On: the
-    marker is set. Off: the marker is cleared.
+    Every occurrence of the flag is removed; the rest of the string does not change. If no other flag is left, the
+    variable is unset, because XLA would read the rest as the name of a flag file. On: the marker is set. Off: the
+    marker is removed.
 
     Raises:
       ValueError: as :func:`read_flag`. Nothing is changed then.
@@ -108,7 +108,7 @@ def take_flag(environ: MutableMapping[str, str]) -> bool | None:
 
 
 def restore_flag(environ: MutableMapping[str, str]) -> None:
-    """Puts the flag into ``XLA_FLAGS`` where only the marker says that it is on, for an XLA that reads it itself.
+    """Puts the flag into ``XLA_FLAGS`` if only the marker says that it is on, for an XLA that reads the flag.
 
     Raises:
       ValueError: as :func:`read_flag`. Nothing is changed then.

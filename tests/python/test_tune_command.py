@@ -36,8 +36,8 @@ def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["-d", "f8"], "'f8' is not one of"),
         (["-b", "1K", "-e", "8"], "--min-bytes 1024 is more than --max-bytes 8"),
         (["--show", "--verify"], "give one of them"),
-        (["--show"], "there is no such file; `xla-shmem tune` makes one."),
-        (["--verify"], "there is no such file; `xla-shmem tune` makes one."),
+        (["--show"], "there is no such file; `xla-shmem tune` writes one."),
+        (["--verify"], "there is no such file; `xla-shmem tune` writes one."),
     ],
 )
 def test_bad_usage_is_one_sentence_and_exit_code_2(options: list[str], words: str) -> None:
@@ -193,7 +193,7 @@ def test_a_run_that_ends_early_keeps_its_lines_beside_the_old_table(
     assert path.read_text() == old
     partial = CliRunner().invoke(main, ["tune", "--show", "--tuning", f"{path}.partial"])
     assert partial.exit_code == 2
-    assert "holds only what was measured until `xla-shmem tune` was stopped" in partial.stderr
+    assert "is incomplete, because `xla-shmem tune` was stopped" in partial.stderr
     assert '"collective-permute"' in Path(f"{path}.partial").read_text()
 
 

@@ -90,14 +90,14 @@ def _first_times(name: str, value: object) -> Callable[[Path], None]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "gone": (Path.unlink, "there is no such file; `xla-shmem tune` makes one."),
+    "gone": (Path.unlink, "there is no such file; `xla-shmem tune` writes one."),
     "a folder": (lambda path: (path.unlink(), path.mkdir())[1], "cannot be read: Is a directory."),
-    "half written": (lambda path: path.write_text(path.read_text()[:200]) and None, "is no tuning table ("),
-    "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is no tuning table ('utf-8' codec"),
+    "half written": (lambda path: path.write_text(path.read_text()[:200]) and None, "is not a tuning table ("),
+    "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is not a tuning table ('utf-8' codec"),
     "a benchmark": (lambda path: path.write_text('{"rows": []}') and None, 'no "format": "xla-shmem tuning table"'),
-    "a list": (lambda path: path.write_text("[]") and None, "is no tuning table"),
+    "a list": (lambda path: path.write_text("[]") and None, "is not a tuning table"),
     "another version": (_damage(lambda d: d.update(version=2)), "has version 2 and not 1; run `xla-shmem tune` again."),
-    "stopped": (_damage(lambda d: d.update(complete=False)), "holds only what was measured until"),
+    "stopped": (_damage(lambda d: d.update(complete=False)), "is incomplete, because"),
     "no rows": (_damage(lambda d: d.update(rows=[])), "is damaged (no rows)"),
     "rows of text": (_damage(lambda d: d.update(rows=["x"])), "is damaged (a row is 'x')"),
     "no fingerprint": (_damage(lambda d: d.pop("fingerprint")), "is damaged ('fingerprint' is missing)"),

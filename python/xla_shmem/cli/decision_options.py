@@ -1,4 +1,4 @@
-"""Options of the commands that decide offline: the rules, and how devices are laid out."""
+"""Options for offline decisions: the rules, and the layout of devices."""
 
 from __future__ import annotations
 
@@ -15,10 +15,18 @@ R = TypeVar("R")
 
 _OPTIONS = (
     click.option(
-        "--profile", metavar="upstream|domain|tuned", help="Rules.  [default: XLA_SHMEM_PROFILE, or upstream]"
+        "--profile",
+        metavar="upstream|domain|tuned",
+        help="Rules that choose the backend.  [default: XLA_SHMEM_PROFILE, or upstream]",
     ),
-    click.option("--threshold", metavar="SIZE", help="All-reduce limit.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]"),
-    click.option("--ops", metavar="OPS", help="Collectives considered.  [default: XLA_SHMEM_OPS, or default]"),
+    click.option(
+        "--threshold",
+        metavar="SIZE",
+        help="All-reduces this large stay on DEFAULT.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]",
+    ),
+    click.option(
+        "--ops", metavar="OPS", help="Collectives that may leave DEFAULT.  [default: XLA_SHMEM_OPS, or default]"
+    ),
     click.option(
         "--tuning", metavar="FILE", help="Table of profile tuned, of any machine.  [default: XLA_SHMEM_TUNING]"
     ),
@@ -51,7 +59,7 @@ _OPTIONS = (
 
 
 def decision_options(command: Callable[..., R]) -> Callable[..., R]:
-    """Adds the options to a command, which gets them as one ``settings``, a :class:`DecisionSettings`."""
+    """Adds the options to a command and passes them on as ``settings``, a :class:`DecisionSettings`."""
 
     @functools.wraps(command)
     def wrapper(*args: Any, **kwargs: Any) -> R:

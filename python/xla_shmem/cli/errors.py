@@ -1,4 +1,4 @@
-"""Bad input ends a command with one sentence on stderr and exit code 2."""
+"""Errors of a command's input: one sentence on stderr and exit code 2."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _BadInput(click.ClickException):
 
 
 def one_sentence_errors(command: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a command so that errors of its input are printed without a traceback."""
+    """Decorator: prints errors of the input without a traceback."""
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:

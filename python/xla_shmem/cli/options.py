@@ -11,6 +11,6 @@ from xla_shmem.options.table import markdown_table
 def options_command() -> None:
     """Print the table of XLA_SHMEM_* variables (Markdown).
 
-    Each is also a keyword of xla_shmem.configure(), in lower case and without the XLA_SHMEM_ in front.
+    Each is also a keyword of xla_shmem.configure(), in lower case and without the prefix XLA_SHMEM_.
     """
     click.echo(markdown_table(), nl=False)

@@ -34,31 +34,39 @@ _LEFT_OUT = (
     "checkpoints_kept", "resume",
 )  # fmt: skip
 
-#: What a job is where nothing is said: the first row of docs/table2.md.
+#: Defaults of a job: the first row of docs/table2.md.
 _DEFAULTS = {name: value for name, value in vars(long_context_job()).items() if name not in _LEFT_OUT}
 
 
 @click.command("predict")
 @click.argument("paths", nargs=-1, metavar="[PATH...]")
-@click.option("--cluster", default="gb200-nvl72", show_default=True, metavar="NAME|FILE", help="Where it is to run.")
-@click.option("--sketch", "sketched", is_flag=True, help="Lay the job's step out by hand instead of compiling it.")
+@click.option(
+    "--cluster",
+    default="gb200-nvl72",
+    show_default=True,
+    metavar="NAME|FILE",
+    help="Cluster that the prediction is for.",
+)
+@click.option(
+    "--sketch", "sketched", is_flag=True, help="Estimate the job's program from its sizes instead of compiling it."
+)
 @click.option(
     "--wheels",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the CUDA plugin's wheels, to compile a job with.  [default: .venv-gpu-<release of jax>]",
+    help="Folder of the CUDA plugin's wheels, for compiling a job.  [default: .venv-gpu-<release of jax>]",
 )
 @click.option(
     "--fused-attention/--compiled-attention",
     default=True,
     show_default=True,
-    help="Loops without collectives as one kernel that keeps scores on the chip, or as XLA compiled them.",
+    help="Count loops without collectives as one kernel that keeps scores on the chip, or as XLA compiled them.",
 )
 @click.option(
     "--connected-components",
     is_flag=True,
-    help="NCCL as with --xla_gpu_collective_permute_connected_components: small communicators for permutes.",
+    help="Assume --xla_gpu_collective_permute_connected_components for NCCL: small communicators for permutes.",
 )
-@click.option("--fp8-peak", is_flag=True, help="PATH's matmuls are in FP8; a job says so itself.")
+@click.option("--fp8-peak", is_flag=True, help="Assume FP8 matmuls in PATH; for a job, give --fp8.")
 @json_option()
 @config_options(_LEFT_OUT, _DEFAULTS)
 @one_sentence_errors
@@ -76,12 +84,12 @@ def predict_command(
 ) -> None:
     """Predict step time, exposed communication and TFLOP/s on NCCL and on NVSHMEM.
 
-    PATH is a compiled GPU module, anything that `xla-shmem inspect` reads. Without one a training job is compiled for
-    the cluster's GPUs, which need not be there: Llama 3 8B unless the options say otherwise, parameters sharded over
-    the context axis, full remat. NVSHMEM means what the pass decides with the options in force, DEFAULT is all on NCCL.
+    PATH is a compiled GPU module in any form that `xla-shmem inspect` reads. Without PATH, a training job is compiled
+    for the cluster's GPUs; no GPU is needed. By default the job is Llama 3 8B with parameters sharded over the context
+    axis and full remat. NVSHMEM stands for the decisions of the pass with the options in force, DEFAULT for NCCL only.
 
-    A cluster is a preset (gb200-nvl72, h100-sxm, h200-sxm) or a TOML file with the same keys; nothing here is measured,
-    docs/predict.md says how far to trust it.
+    A cluster is a preset (gb200-nvl72, h100-sxm, h200-sxm) or a TOML file with the same keys. The results are estimates
+    and not measurements; docs/predict.md gives their accuracy.
 
     \b
     Examples:
@@ -102,7 +110,7 @@ def predict_command(
         job = from_options(config, fields, _DEFAULTS)
         if job.devices < 2:
             raise PredictError(
-                "the job is for one device, which has nobody to send to; give --context or another axis."
+                "the job is for one device, which has no other to send to; give --context or another axis."
             )
         machine = Machine(place, read_constants(), job.fp8 or fp8_peak, fused_attention, connected_components)
         forecasts = [_forecast_job(job, machine, None if sketched else _found(wheels))]
@@ -113,7 +121,7 @@ def _refuse_job(config: Path | None, sketched: bool, fields: dict[str, Any]) -> 
     given = [name for name, value in fields.items() if value is not None]
     if config is not None or sketched or given:
         what = f"--{given[0].replace('_', '-')}" if given else "--config" if config is not None else "--sketch"
-        raise PredictError(f"{what} describes a job, and PATH is a program that is compiled already; give one of them.")
+        raise PredictError(f"{what} describes a job, and PATH is a compiled program; give one of them.")
 
 
 def _with_collectives(path: str) -> Iterator[HloInput]:
@@ -128,7 +136,7 @@ def _with_collectives(path: str) -> Iterator[HloInput]:
         except ValueError as error:
             raise PredictError(f"{module.source}: {error}") from None
     if not found:
-        raise PredictError(f"{path}: none of {len(modules)} modules has a collective; there is nothing to predict.")
+        raise PredictError(f"{path}: none of {len(modules)} modules has a collective; predict needs at least one.")
     yield from found
 
 
@@ -136,14 +144,14 @@ def _found(wheels: Path | None) -> Path:
     folder = wheels or Path(f".venv-gpu-{importlib.metadata.version('jax')}")
     if not folder.is_dir():
         raise PredictError(
-            f"{folder} does not exist; compiling for GPUs that are not there takes the CUDA plugin's wheels: run "
-            "scripts/setup_gpu_aot.sh in the sources and name its folder with --wheels, or give --sketch."
+            f"{folder} does not exist; compiling for GPUs needs the CUDA plugin's wheels: run scripts/setup_gpu_aot.sh in "
+            "the sources and name its folder with --wheels, or give --sketch."
         )
     return folder.resolve()
 
 
 def _forecast_job(job: TrainConfig, machine: Machine, wheels: Path | None) -> Forecast:
-    """Compiles the job with the wheels, or sketches it without."""
+    """Compiles the job with the wheels; without wheels, estimates its program."""
     cluster = machine.cluster
     cluster.check_size(job.devices)
     if wheels is None:

@@ -1,7 +1,7 @@
-"""What has to be the same for measured times to hold: machine, versions, and options that change the transport.
+"""Fingerprint of measured times: machine, versions, and options that change the transport.
 
-Kernel, load, memory, binding and the number of processes are noted in the table, but do not make it stale: they move
-times, and seldom the order of two backends that are far apart. docs/tune.md has the list.
+A table is used only where the fingerprint is equal. Kernel, load, memory, binding and the number of processes are in
+the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/tune.md has the list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from xla_shmem.machine import cpu_model
 
 _PACKAGES = ("xla-shmem", "jax", "jaxlib")
 
-#: Options of the CPU transport, by field of `Options`; their variables are what the fingerprint names.
+#: Options of the CPU transport, by field of `Options`; the fingerprint names their variables.
 SETTINGS = ("heap_size", "single_copy", "spin_us")
 
 
@@ -26,7 +26,7 @@ def fingerprint(settings: Mapping[str, object]) -> dict[str, str]:
     """
     return {
         "CPU": cpu_model(),
-        # Not those this process may run on: binding is a matter of one job.
+        # All processors, not those this process may run on: binding differs between jobs.
         "processors": str(os.cpu_count()),
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
         **{f"XLA_SHMEM_{name.upper()}": _text(settings[name]) for name in SETTINGS},
@@ -34,7 +34,7 @@ def fingerprint(settings: Mapping[str, object]) -> dict[str, str]:
 
 
 def difference(measured: Mapping[str, str], here: Mapping[str, str]) -> str:
-    """Says in one clause how two fingerprints differ; "" if they do not."""
+    """Returns how two fingerprints differ, in one clause; "" if they are equal."""
     names = [name for name in {**here, **measured} if measured.get(name) != here.get(name)]
     there = ", ".join(f"{name} {measured.get(name, 'unknown')}" for name in names)
     now = ", ".join(f"{name} {here.get(name, 'unknown')}" for name in names)

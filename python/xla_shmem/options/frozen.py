@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OptionError(ValueError):
-    """An option has a value it cannot take; the message names it, the value and what is allowed."""
+    """A value is not allowed; the message names the option, the value and the allowed values."""
 
 
 _BY_NAME = {option.name: option for option in TABLE}
@@ -33,7 +33,7 @@ class Options:
       profile: ``"upstream"``, ``"domain"`` or ``"tuned"``.
       threshold: bytes; NO_THRESHOLD for ``none``.
       ops: (op, limit in bytes or None) of each listed op; empty for ``"default"``.
-      tuning: the table that profile ``"tuned"`` goes by; None for other profiles, which read no file.
+      tuning: the table of profile ``"tuned"``; None for other profiles.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
@@ -41,9 +41,9 @@ class Options:
       single_copy: ``"auto"`` or ``"off"``.
       verbose: 0, 1 or 2.
       stats: 0 or 1.
-      trace: path; None when no trace is wanted.
+      trace: path; None for no trace.
       records: ``"auto"``, ``"off"`` or a directory.
-      nvshmem_library: path; None when it is to be looked for.
+      nvshmem_library: path; None to search for it.
       gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
       gpu_reduce: ``"rings"`` or ``"teams"``.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
@@ -68,17 +68,17 @@ class Options:
     job: str | None
 
     def decision_key(self) -> str:
-        """Returns the options that decide what a module is compiled to; equal keys mean equal decisions."""
+        """Returns the options that decisions depend on; equal keys mean equal decisions."""
         domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
         ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "default"
         key = f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
         return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
 
     def rules(self, platform: str) -> dict[str, Any]:
-        """Returns the keywords of ``_core.run_pass`` and ``_core.set_gpu_pass`` that say how to decide.
+        """Returns the keywords of ``_core.run_pass`` and ``_core.set_gpu_pass`` for the rules.
 
         Args:
-          platform: ``"cpu"`` or ``"gpu"``; a table of other platforms says nothing.
+          platform: ``"cpu"`` or ``"gpu"``; a tuning table of the other platform is passed on empty.
         """
         return {
             "profile": self.profile,
@@ -99,7 +99,7 @@ def _parse(option: Option, source: str, text: str) -> Any:
 
 
 def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: bool) -> Table | None:
-    """Reads the table where the profile asks for it; ``values["tuning"]`` is its path, or None."""
+    """Reads the table if the profile needs it; ``values["tuning"]`` is its path, or None for the default."""
     if values["profile"] != "tuned":
         return None
     from xla_shmem.options import fingerprint
@@ -111,7 +111,7 @@ def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: 
         found = table.load(path)
         here = fingerprint.fingerprint(values)
         if not any_machine and (difference := fingerprint.difference(found.fingerprint, here)):
-            raise table.TuningError(f"{difference}; run `xla-shmem tune` again, or take another profile.")
+            raise table.TuningError(f"{difference}; run `xla-shmem tune` again, or choose another profile.")
     except table.TuningError as error:
         raise OptionError(f"{option.env}={str(path)!r}: {error}") from None
     return found
@@ -123,17 +123,17 @@ def resolve(
     *,
     any_machine: bool = False,
 ) -> Options:
-    """Returns the options in force. Reads the tuning table where the profile goes by one.
+    """Returns the options in force, with the tuning table if the profile needs one.
 
     Args:
       environ: the environment; ``os.environ`` when omitted. An empty variable counts as unset.
-      overrides: values by option name, which beat the environment; what :func:`configure` was given when
+      overrides: values by option name, which beat the environment; the values given to :func:`configure` when
         omitted.
-      any_machine: take a tuning table of any machine and any versions, to see what it would decide there.
+      any_machine: accept a tuning table of another machine and other versions, to see its decisions there.
 
     Raises:
-      OptionError: a value is not allowed; the message names the variable (or keyword), the value and what is
-        allowed. Or the tuning table cannot be used.
+      OptionError: a value is not allowed; the message names the variable (or keyword), the value and the allowed
+        values. Or the tuning table cannot be used.
     """
     environ = os.environ if environ is None else environ
     overrides = _overrides if overrides is None else overrides
@@ -156,12 +156,12 @@ _frozen = False
 def configure(**values: object) -> None:
     """Sets options of this process from Python; see ``xla-shmem options`` for names and values.
 
-    Call it before the first JAX computation. Several calls add up; ``None`` takes an earlier value back.
+    Call it before the first JAX computation. Several calls add up; ``None`` removes an earlier value.
 
     Raises:
       TypeError: an unknown option name.
-      OptionError: a value is not allowed. Nothing is changed then.
-      RuntimeError: the plugin has already initialised, so that the value would come too late.
+      OptionError: a value is not allowed. No option is changed then.
+      RuntimeError: the plugin has already initialised, so the value would have no effect.
     """
     for name in values:
         if name not in _BY_NAME:

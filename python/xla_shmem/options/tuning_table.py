@@ -1,4 +1,4 @@
-"""The tuning table: what a file holds, and what makes one unreadable."""
+"""The tuning table: its content, and how its file is read, checked and written."""
 
 from __future__ import annotations
 
@@ -17,29 +17,28 @@ if TYPE_CHECKING:
 
 FORMAT = "xla-shmem tuning table"
 
-#: Raised whenever a reader of an earlier version would misunderstand a file.
+#: Version of the file format. Increased when an earlier reader would misunderstand the file.
 VERSION = 1
 
 _AGAIN = "run `xla-shmem tune` again"
 
-#: Chance that the median lies below its interval, or above it.
+#: Probability that the median lies below its interval, and that it lies above.
 _OUTSIDE = 0.025
 
-#: µs below which a time is none: what a program takes with its warm-up alone is taken off, and noise can make the rest
-#: anything.
+#: Smallest time, µs. The time of a program with its warm-up alone is subtracted, so noise can make a result negative.
 _LEAST_US = 0.01
 
 
 class TuningError(ValueError):
-    """A table cannot be used; the message says why and what to do, in words that follow the file's name and a colon."""
+    """A table cannot be used; the message has the reason and the way out, and follows the file's name and a colon."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Times of one backend, µs per collective: the median over its timed programs, and where it may lie.
+    """Times of one backend, µs per collective: the median over its timed programs, with a confidence interval.
 
-    The interval is between two of the times, without an assumption about how they are distributed: gloo's have two
-    peaks far apart on a busy machine (H. A. David and H. N. Nagaraja, "Order Statistics", 3rd edition, 7.1).
+    The interval lies between two order statistics, so it assumes no distribution: gloo's times have two peaks far
+    apart on a busy machine (H. A. David and H. N. Nagaraja, "Order Statistics", 3rd edition, 7.1).
     """
 
     median_us: float
@@ -49,7 +48,7 @@ class Measured:
 
     @classmethod
     def of(cls, times_us: Sequence[float]) -> Measured:
-        """Returns what the times of at least one timed program say, in µs per collective."""
+        """Returns median and interval of the times of at least one program, in µs per collective."""
         ordered = [round(max(us, _LEAST_US), 3) for us in sorted(times_us)]
         outer = _outer_times(len(ordered))
         return cls(
@@ -58,7 +57,7 @@ class Measured:
 
 
 def _outer_times(count: int) -> int:
-    """How many times on either side of so many can be left out: the median is within the others at about 95 %."""
+    """Returns how many of `count` sorted times lie outside the 95 % interval of the median, on either side."""
     chance, outer = 0.5**count, 0  # that all times are above the median
     while chance <= _OUTSIDE:
         outer += 1
@@ -68,15 +67,15 @@ def _outer_times(count: int) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class TunedRow:
-    """One collective on both backends, described as the pass sees it.
+    """Times of one collective on both backends.
 
     Attributes:
       op: HLO's name, such as ``all-reduce``.
       dtype: HLO's name.
-      group: devices of a group; of a permute, those that its pairs connect.
+      group: devices of a group; of a permute, the devices that its pairs connect.
       bytes: of the result.
       nvshmem: times on SHMEM.
-      default: times on XLA's default backend, None where it does not run the collective.
+      default: times on XLA's default backend, None if that does not run the collective.
     """
 
     op: str
@@ -89,12 +88,12 @@ class TunedRow:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """What was measured on one machine.
+    """Measurements of one machine.
 
     Attributes:
-      platform: ``cpu`` or ``gpu``: what the times hold for.
-      fingerprint: what has to be the same for the times to hold (`fingerprint.py`).
-      measured: date, load and other facts for readers; nothing depends on them.
+      platform: ``cpu`` or ``gpu``: where the times were measured.
+      fingerprint: facts that must be the same wherever the times are used (`fingerprint.py`).
+      measured: date, load and other facts for readers; no decision depends on them.
       rows: in the order of measuring.
     """
 
@@ -104,15 +103,15 @@ class Table:
     rows: tuple[TunedRow, ...]
 
     def digest(self) -> str:
-        """Equal for tables that decide alike: a hash of platform and rows."""
+        """Returns a hash of platform and rows; equal digests mean equal decisions."""
         decisive = json.dumps([self.platform, [dataclasses.astuple(row) for row in self.rows]])
         return hashlib.sha256(decisive.encode()).hexdigest()[:16]
 
     def core(self, platform: str) -> _core.TuningTable:
-        """Returns the rows as the compiler pass takes them; none if they are of another platform.
+        """Returns the rows for the compiler pass; none if they are of another platform.
 
         Raises:
-          TuningError: an op or a dtype is unknown, or a line occurs twice.
+          TuningError: an op or a dtype is unknown, or a row occurs twice.
         """
         from xla_shmem import _core
 
@@ -136,9 +135,9 @@ def _core_time(times: Measured) -> _Time:
 
 
 def default_path(environ: Mapping[str, str]) -> Path:
-    """Where the table is looked for unless ``XLA_SHMEM_TUNING`` says so."""
+    """Returns the path of the table if ``XLA_SHMEM_TUNING`` gives none."""
     base = environ.get("XDG_CONFIG_HOME", "")
-    # The XDG Base Directory Specification has relative paths ignored.
+    # The XDG Base Directory Specification says that relative paths are to be ignored.
     folder = Path(base) if base.startswith("/") else Path(environ.get("HOME") or Path.home()) / ".config"
     return folder / "xla-shmem" / "tuning.json"
 
@@ -177,17 +176,17 @@ def load(path: Path) -> Table:
     try:
         document = json.loads(path.read_text())
     except FileNotFoundError:
-        raise TuningError("there is no such file; `xla-shmem tune` makes one.") from None
+        raise TuningError("there is no such file; `xla-shmem tune` writes one.") from None
     except OSError as error:
         raise TuningError(f"cannot be read: {error.strerror}.") from None
     except ValueError as error:
-        raise TuningError(f"is no tuning table ({error}); {_AGAIN}.") from None
+        raise TuningError(f"is not a tuning table ({error}); {_AGAIN}.") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise TuningError(f'is no tuning table (no "format": "{FORMAT}"); {_AGAIN}.')
+        raise TuningError(f'is not a tuning table (no "format": "{FORMAT}"); {_AGAIN}.')
     if document.get("version") != VERSION:
         raise TuningError(f"has version {document.get('version')!r} and not {VERSION}; {_AGAIN}.")
     if document.get("complete") is not True:
-        raise TuningError(f"holds only what was measured until `xla-shmem tune` was stopped; {_AGAIN}.")
+        raise TuningError(f"is incomplete, because `xla-shmem tune` was stopped; {_AGAIN}.")
     try:
         table = _read_table(document)
     except (KeyError, TypeError, ValueError) as error:

@@ -1,7 +1,7 @@
-"""The values that options take: how each is read, and what those mean that have a name.
+"""Readers of option values.
 
-Every reader takes the text a user wrote and returns the option's value (units: :class:`xla_shmem.options.Options`), or
-raises ``ValueError`` with what is allowed, in words that follow "must be". ``one_of`` and ``count`` make readers.
+A reader takes the text that the user wrote and returns the option's value (units: :class:`xla_shmem.options.Options`).
+It raises ``ValueError`` with the allowed values, in words that follow "must be". ``one_of`` and ``count`` make readers.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from collections.abc import Callable
 KIB = 1024
 MIB = 1024 * KIB
 
-#: What ``THRESHOLD=none`` means, to the compiler pass too.
+#: Value of ``THRESHOLD=none``, here and in the compiler pass.
 NO_THRESHOLD = 2**63 - 1
 
-#: What ``OPS`` may list, in the order of ``all``.
+#: Ops that ``OPS`` may list, in the order of ``all``.
 OPS = ("all-reduce", "collective-permute", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
 
-#: Short names that are read wherever an op is named.
+#: Short names, read wherever an op is named.
 OP_ALIASES = {"permute": "collective-permute", "broadcast": "collective-broadcast"}
 
-#: What ``HEAP_SIZE=auto`` means: this much, or what fits in /dev/shm, but never less than the minimum.
+#: Bytes for ``HEAP_SIZE=auto``: the first, or less if /dev/shm is small, but at least the second.
 AUTO_HEAP_SIZE = 64 * MIB
 MIN_HEAP_SIZE = 8 * MIB
 
@@ -36,7 +36,7 @@ def parse_size(text: str) -> int:
     """Reads a size such as ``16MiB``, ``4K`` or ``65536`` and returns bytes.
 
     ``K``, ``M`` and ``G`` (with or without ``iB``) are powers of 1024; case does not matter. Decimal units
-    (``MB``), fractions and signs are refused rather than guessed at.
+    (``MB``), fractions and signs are refused.
 
     Raises:
       ValueError: the text is not such a size, or does not fit in a signed 64-bit integer.
@@ -69,7 +69,7 @@ def _op(text: str) -> tuple[str, int | None]:
 def ops(text: str) -> tuple[tuple[str, int | None], ...]:
     """Returns (op, limit in bytes or None) of each listed op, in the order of OPS; nothing for ``default``."""
     name = text.strip().lower()
-    if name in ("default", "blog"):  # "blog" is the name before release 0.2
+    if name in ("default", "blog"):  # "blog" is the name of release 0.1
         return ()
     listed = [_op(part) for part in (",".join(OPS) if name == "all" else name).split(",")]
     names = [op for op, _ in listed]
