@@ -144,8 +144,8 @@ def _found(wheels: Path | None) -> Path:
     folder = wheels or Path(f".venv-gpu-{importlib.metadata.version('jax')}")
     if not folder.is_dir():
         raise PredictError(
-            f"{folder} does not exist; compiling for GPUs needs the CUDA plugin's wheels: run scripts/setup_gpu_aot.sh in "
-            "the sources and name its folder with --wheels, or give --sketch."
+            f"{folder} does not exist; compiling for GPUs needs the CUDA plugin's wheels: run "
+            "scripts/setup_gpu_aot.sh in the sources and name its folder with --wheels, or give --sketch."
         )
     return folder.resolve()
 

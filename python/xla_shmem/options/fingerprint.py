@@ -1,7 +1,7 @@
 """Fingerprint of measured times: machine, versions, and options that change the transport.
 
 A table is used only where the fingerprint is equal. Kernel, load, memory, binding and the number of processes are in
-the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/tune.md has the list.
+the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/tune.md has a list.
 """
 
 from __future__ import annotations

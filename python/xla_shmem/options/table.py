@@ -40,9 +40,9 @@ TABLE: tuple[Option, ...] = (
         "profile",
         "upstream",
         "`upstream`, `domain`, `tuned`",
-        "Rules that choose the backend: `upstream` decides as XLA itself did, `domain` requires that each group lies in "
-        "one NVLink domain, `tuned` requires the same and then chooses the backend that `xla-shmem tune` measured to "
-        "be faster.",
+        "Rules that choose the backend: `upstream` decides as XLA itself did, `domain` requires that each group lies "
+        "in one NVLink domain, `tuned` requires the same and then chooses the backend that `xla-shmem tune` measured "
+        "to be faster.",
         one_of("upstream", "domain", "tuned", blog="upstream"),
     ),
     Option(
