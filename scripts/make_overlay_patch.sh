@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/overlay) and the shared core below it. It holds
-# nothing of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
+# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/overlay) and the shared core that it needs. It
+# changes no file of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
 #
 #   scripts/make_overlay_patch.sh OUTPUT
 set -euo pipefail
@@ -17,8 +17,9 @@ install_file() {
   cp "$source_root/$1" "$stage/b/$2"
 }
 
-# XLA's tests need more than XLA's targets of the pass, and are run in our own build.
-(cd "$source_root/overlay/xla" && find . -name '*.h' -o -name '*.cc' | sed 's#^\./##' | grep -v '_test\.cc$') | sort |
+# Tests and their headers (test_*.h) stay out: they need more targets than the pass, and run in our own build.
+(cd "$source_root/overlay/xla" && find . \( -name '*.h' -o -name '*.cc' \) ! -name '*_test.cc' ! -name 'test_*.h' |
+  sed 's#^\./##') | sort |
   while read -r file; do install_file "overlay/xla/$file" "xla/$file"; done
 (cd "$source_root/overlay/xla" && find . -mindepth 2 -name BUILD.overlay | sed 's#^\./##') | sort |
   while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
@@ -27,7 +28,7 @@ install_file overlay/core.BUILD.overlay xla_patch/BUILD
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 
-# An index line would need upstream's objects to mean anything; 1 is git's "they differ".
+# Index lines name upstream's git objects, which are not here. git diff exits with 1 if the trees differ.
 mkdir "$stage/a"
 (cd "$stage" && git diff --no-index --no-prefix --no-color a b || [[ $? == 1 ]]) | grep -v '^index ' > "$output"
 [[ -s $output ]] || { echo "$0: found nothing to add below $source_root" >&2; exit 1; }

@@ -1,11 +1,13 @@
-"""scripts/build_jaxlib.sh, and the patches it puts into XLA. Nothing is built here."""
+"""scripts/build_jaxlib.sh, and the patches that it adds to XLA. Nothing is built here."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,7 +48,7 @@ def run(*command: str | Path, cwd: Path | None = None, **environment: str) -> su
 
 @pytest.fixture
 def jax_repository(tmp_path: Path) -> Path:
-    """A git repository with what of jax the script touches, tagged as the release."""
+    """A git repository with the files of jax that the script touches, tagged as the release."""
     path = tmp_path / "upstream"
     (path / "third_party" / "xla").mkdir(parents=True)
     (path / "build").mkdir()
@@ -83,7 +85,7 @@ def test_dry_run_prints_clone_patches_and_build(release: str, tmp_path: Path) ->
         assert part in build.split()
 
 
-def test_says_which_xla_it_has_patches_for() -> None:
+def test_an_unknown_release_is_refused_with_the_list_of_patched_xlas() -> None:
     done = run(BUILD, "--dry-run", "--jax", "jax-v0.9.0")
     assert done.returncode == 1
     assert "no patch for jax-v0.9.0" in done.stderr
@@ -91,7 +93,7 @@ def test_says_which_xla_it_has_patches_for() -> None:
     assert "docs/patched-jaxlib.md" in done.stderr
 
 
-def test_names_what_is_missing_before_it_starts(tmp_path: Path, jax_repository: Path) -> None:
+def test_missing_tools_are_named_before_the_build_starts(tmp_path: Path, jax_repository: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     for tool in ("bash", "dirname", "realpath", "nproc", "awk", "df", "sed", "cat", "grep"):
@@ -105,7 +107,7 @@ def test_names_what_is_missing_before_it_starts(tmp_path: Path, jax_repository: 
     assert not (tmp_path / "work").exists()
 
 
-def test_puts_both_patches_into_jaxs_list_once_and_goes_on_where_it_was(tmp_path: Path, jax_repository: Path) -> None:
+def test_both_patches_are_listed_once_and_a_second_run_continues(tmp_path: Path, jax_repository: Path) -> None:
     work = tmp_path / "work"
     texts = []
     for _ in range(2):
@@ -118,7 +120,7 @@ def test_puts_both_patches_into_jaxs_list_once_and_goes_on_where_it_was(tmp_path
     assert sorted(listed) == ["its_own.patch", "xla_shmem_nvshmem.patch", "xla_shmem_overlay.patch"]
 
 
-def test_refuses_a_jax_that_pins_another_xla(tmp_path: Path, jax_repository: Path) -> None:
+def test_a_jax_that_pins_another_xla_is_refused(tmp_path: Path, jax_repository: Path) -> None:
     (jax_repository / "third_party" / "xla" / "revision.bzl").write_text('XLA_COMMIT = "0123abcd"\n')
     for command in (["commit", "-qam", "another pin"], ["tag", "-f", "jax-v0.10.2"]):
         assert run("git", *command, cwd=jax_repository).returncode == 0
@@ -128,12 +130,18 @@ def test_refuses_a_jax_that_pins_another_xla(tmp_path: Path, jax_repository: Pat
     assert "build.py" not in done.stdout
 
 
-def test_overlay_patch_gives_our_files_as_they_are(tmp_path: Path) -> None:
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """The files that the overlay patch adds to an XLA tree."""
     patch, tree = tmp_path / "overlay.patch", tmp_path / "xla"
     assert run(ROOT / "scripts" / "make_overlay_patch.sh", patch).returncode == 0
     assert run("git", "init", "-q", tree).returncode == 0
     applied = run("git", "apply", patch, cwd=tree)
     assert applied.returncode == 0, applied.stderr
+    return tree
+
+
+def test_overlay_patch_adds_our_files_unchanged(tree: Path) -> None:
     thunk = Path("backends/gpu/shmem/shmem_thunk.h")
     assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "overlay" / "xla" / thunk).read_text()
     for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels.cu"):
@@ -144,10 +152,74 @@ def test_overlay_patch_gives_our_files_as_they_are(tmp_path: Path) -> None:
         "xla/backends/gpu/transforms/collectives/shmem/BUILD",
         "xla_patch/BUILD",
     ]
-    # Every file that BUILD names by itself is there; what it makes out of others is not.
+    # Every file that BUILD names is there, except those that it generates.
     named = re.findall(r'"((?:nvshmem|thunks)/[\w/.]+)"', (tree / "xla_patch" / "BUILD").read_text())
-    made = {"nvshmem/gpu/kernel_source.cc"}
-    assert [name for name in named if name not in made and not (tree / "xla_patch" / name).exists()] == []
+    generated = {"nvshmem/gpu/kernel_source.cc"}
+    assert [name for name in named if name not in generated and not (tree / "xla_patch" / name).exists()] == []
+
+
+def bazel_targets(build: Path) -> dict[str, dict[str, list[str]]]:
+    """Sources, headers and deps of each cc_library of a BUILD file, with its globs evaluated."""
+    package = build.parent
+    targets: dict[str, dict[str, list[str]]] = {}
+
+    def glob(include: list[str], exclude: tuple[str, ...] | list[str] = ()) -> list[str]:
+        def matches(patterns: tuple[str, ...] | list[str]) -> set[str]:
+            return {str(path.relative_to(package)) for pattern in patterns for path in package.glob(pattern)}
+
+        return sorted(matches(include) - matches(exclude))
+
+    def cc_library(name: str, srcs: tuple[str, ...] = (), hdrs: tuple[str, ...] = (), **others: Any) -> None:
+        targets[name] = {"srcs": list(srcs), "hdrs": list(hdrs), "deps": others.get("deps", [])}
+
+    def ignore(*_: Any, **__: Any) -> list[str]:
+        return []
+
+    names = {"glob": glob, "cc_library": cc_library}
+    ignored = dict.fromkeys(("load", "package", "genrule", "cuda_rpath_flags"), ignore)
+    exec(build.read_text(), {**names, **ignored})  # our own file, in the part of Starlark that is Python too
+    return targets
+
+
+def misplaced_files(tree: Path) -> list[str]:
+    """Errors of the targets: files in no target or in two, test headers, and includes of headers out of reach."""
+    targets: dict[str, dict[str, list[str]]] = {}
+    for build in tree.rglob("BUILD"):
+        package = build.parent.relative_to(tree)
+        for name, target in bazel_targets(build).items():
+            targets[f"//{package}:{name}"] = {
+                **{kind: [str(package / file) for file in target[kind]] for kind in ("srcs", "hdrs")},
+                "deps": [f"//{package}{dep}" if dep.startswith(":") else dep for dep in target["deps"]],
+            }
+    installed = {str(path.relative_to(tree)) for ending in ("*.cc", "*.h") for path in tree.rglob(ending)}
+    listings = Counter(file for target in targets.values() for file in target["srcs"] + target["hdrs"])
+    wrong = [f"{file} is in {listings[file]} targets" for file in sorted(installed) if listings[file] != 1]
+    wrong += [f"{file} is for tests" for file in sorted(installed) if "gtest" in (tree / file).read_text()]
+
+    def reachable(label: str) -> set[str]:
+        target = targets.get(label, {"hdrs": [], "deps": []})
+        return set(target["hdrs"]).union(*(reachable(dep) for dep in target["deps"]))
+
+    for label, target in targets.items():
+        headers = reachable(label)
+        for file in {*target["srcs"], *target["hdrs"]} & installed:
+            included = re.findall(r'#include "(xla(?:_patch/|/backends/gpu/shmem/).*?)"', (tree / file).read_text())
+            wrong += [f"{file} of {label} cannot include {name}" for name in included if name not in headers]
+    return wrong
+
+
+def test_every_installed_file_is_in_one_target_that_can_include_what_it_includes(tree: Path) -> None:
+    assert misplaced_files(tree) == []
+
+
+def test_a_file_in_two_targets_or_in_none_is_noticed(tree: Path) -> None:
+    build = tree / "xla_patch" / "BUILD"
+    text = build.read_text()
+    build.write_text(text + 'cc_library(name = "twice", srcs = ["thunks/gpu/transfers.cc"], deps = [":transfers"])\n')
+    assert misplaced_files(tree) == ["xla_patch/thunks/gpu/transfers.cc is in 2 targets"]
+    build.write_text(text)
+    (tree / "xla_patch" / "stray.cc").write_text("")
+    assert misplaced_files(tree) == ["xla_patch/stray.cc is in 0 targets"]
 
 
 @pytest.mark.parametrize("commit", RELEASES.values())
@@ -155,13 +227,13 @@ def test_a_patch_adds_few_lines_to_few_files(commit: str) -> None:
     lines = (PATCHES / commit / "nvshmem.patch").read_text().splitlines()
     assert sum(line.startswith("+++ ") for line in lines) <= 11
     assert sum(line.startswith("+") and not line.startswith("+++") for line in lines) <= 40
-    # One line of upstream's before and one behind: what git needs to find the place.
+    # git needs one line of upstream's before and one after a hunk to find its place.
     hunks = sum(line.startswith("@@ ") for line in lines)
     assert sum(line.startswith(" ") for line in lines) <= 2 * hunks
 
 
 def upstream_text(source: Path, commit: str, path: str) -> str | None:
-    """The file of that revision; `source` is a working tree or a bare repository."""
+    """The text of a file in that revision; `source` is a working tree or a bare repository."""
     for git_dir in (source, source / ".git"):
         shown = run("git", f"--git-dir={git_dir}", "show", f"{commit}:{path}")
         if shown.returncode == 0:
@@ -183,7 +255,7 @@ def test_patches_apply_to_the_exact_text_of_upstream(commit: str, tmp_path: Path
     overlay = tmp_path / "overlay.patch"
     assert run(ROOT / "scripts" / "make_overlay_patch.sh", overlay).returncode == 0
     assert run("git", "init", "-q", tmp_path).returncode == 0
-    # As git and as Bazel's patches= do it: at these lines, nothing fuzzy.
+    # git and Bazel's `patches` accept no fuzz.
     checked = run("git", "apply", "--check", hooks, overlay, cwd=tmp_path)
     assert checked.returncode == 0, checked.stderr
     patched = run("patch", "-p1", "-F0", "-i", hooks, cwd=tmp_path)

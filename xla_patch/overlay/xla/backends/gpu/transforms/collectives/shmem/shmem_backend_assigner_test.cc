@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "xla/backends/gpu/transforms/collectives/shmem/assigner_runs.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/test_runs.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_opcode.h"
 #include "xla/hlo/pass/hlo_pass_pipeline.h"

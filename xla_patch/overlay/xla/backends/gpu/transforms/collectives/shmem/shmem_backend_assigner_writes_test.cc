@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "xla/backends/gpu/transforms/collectives/shmem/assigner_runs.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/test_runs.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/service/gpu/backend_configs.pb.h"
 
