@@ -15,7 +15,7 @@ using xla_shmem::gpu::CudaContext;
 using xla_shmem::gpu::CudaEvent;
 using xla_shmem::gpu::CudaStream;
 using xla_shmem::gpu::DeviceAddress;
-using Graph = std::vector<xla_shmem::shm::Command>;
+using Graph = std::vector<xla_shmem::nvshmem_double::Command>;
 
 int cuCtxSetCurrent(CudaContext context) { return CudaDouble::Driver().ctx_push_current(context); }
 

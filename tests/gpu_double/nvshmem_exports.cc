@@ -26,7 +26,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/segment.h"
@@ -165,15 +165,14 @@ Result<std::unique_ptr<shm::Heap>> ConnectHeaps(const shm::JobKey& job, int pe, 
 const NvshmemApi& HostApi(const char* call) {
   // The real library ends the process too.
   Demand(TheWorld().status == kInitialized, std::string(call) + " before NVSHMEM is initialised");
-  return shm::Api().shmem;
+  return nvshmem_double::Api().shmem;
 }
 
 // True once all PEs have come.
 bool Barrier() {
-  shm::Stream stream;
-  std::string error;
-  return shm::Api().shmem.barrier_on_stream(kTeamWorld, &stream) == 0 &&
-         shm::Synchronize(stream, Deadline(), std::chrono::microseconds(20), &error);
+  nvshmem_double::Stream stream;
+  return nvshmem_double::Api().shmem.barrier_on_stream(kTeamWorld, &stream) == 0 &&
+         nvshmem_double::Synchronize(stream, Deadline(), std::chrono::microseconds(20)).ok();
 }
 
 // The table for calls on streams, once what every one of them demands has been checked.
@@ -247,7 +246,7 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   auto heap = ConnectHeaps(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed);
   if (heap.ok()) world.heap = *std::move(heap);
   world.pe = arguments.rank;
-  if (!heap.ok() || !shm::SetHeap(world.heap.get()) || !Barrier()) {
+  if (!heap.ok() || !nvshmem_double::SetHeap(world.heap.get()) || !Barrier()) {
     fprintf(stderr, "nvshmem double: %s\n", heap.message().c_str());
     return kInternalError;
   }

@@ -6,7 +6,7 @@
 #include <thread>
 #include <utility>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/types/value_of.h"
 
 namespace xla_shmem::testing {
@@ -42,7 +42,7 @@ void RunPes(int n_pes, const std::function<void(int pe)>& body) {
   std::vector<std::thread> threads;
   for (int pe = 0; pe < n_pes; ++pe) {
     threads.emplace_back([&body, pe] {
-      shm::BindPe(pe);
+      nvshmem_double::BindPe(pe);
       body(pe);
     });
   }

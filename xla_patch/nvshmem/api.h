@@ -1,15 +1,13 @@
-// The table of NVSHMEM host calls that xla-shmem uses, and of the stream operations that go with them.
+// The table of NVSHMEM host calls that the GPU path uses.
 //
-// Names, argument orders and constants are those of NVSHMEM 3.8 (OpenSHMEM 1.5 chapter 9 for signals, 9.4 for teams),
-// so one table can point at libnvshmem_host.so.3 (loader.h) or at our implementation over POSIX shared memory
-// (host/host_api.h). Everything in thunks/ is written against these two tables and nothing else; what holds for one
-// holds for the other.
+// Names, argument orders and constants are those of NVSHMEM 3.8 (OpenSHMEM 1.5 chapter 9 for signals, 9.4 for teams).
+// The table points to libnvshmem_host.so.3 (loader.h), in tests to a double (tests/doubles/nvshmem_host_api.h).
 //
-// Contract shared by both implementations:
+// Contract:
 //   * A `dest` or `sig_addr` is the LOCAL address of a symmetric object; the call reaches the same object on `pe`.
 //   * Work on one stream happens in the order it was enqueued. `putmem_signal` delivers the data before the signal.
 //   * `source` may be any memory and must stay valid until the call has completed on its stream.
-//   * Nothing here is collective except `init`, `malloc`, `team_split_*`, `team_destroy` and the barriers.
+//   * Only `malloc`, `team_split_*`, `team_destroy` and the barriers are collective.
 #ifndef XLA_SHMEM_NVSHMEM_API_H_
 #define XLA_SHMEM_NVSHMEM_API_H_
 
@@ -21,7 +19,7 @@
 
 namespace xla_shmem {
 
-// A cudaStream_t on GPU, a shm::Stream* on CPU. Opaque to everybody but the table.
+// A cudaStream_t; in tests the double's stream.
 using StreamHandle = void*;
 
 // nvshmemx_signal_op_t (device_host_transport/nvshmem_common_transport.h).
@@ -60,28 +58,8 @@ struct NvshmemApi {
   int (*team_split_2d)(TeamHandle parent, int xrange, const void* xaxis_config, long xaxis_mask, TeamHandle* xaxis_team,
                        const void* yaxis_config, long yaxis_mask, TeamHandle* yaxis_team);
   void (*team_destroy)(TeamHandle team);
-  // By positions in the lists of gpu_reductions.h. Null where the library has none. The host implementation has none:
-  // its all-reduces are put and signal.
+  // By positions in the lists of gpu_reductions.h. Null if the library lacks the call.
   ReduceOnStream reduce_on_stream[std::size(kGpuElementTypes)][std::size(kGpuReductionKinds)];
-};
-
-// What thunks need of a stream besides NVSHMEM. On GPU these are driver calls, on CPU calls of host/stream.h.
-struct StreamApi {
-  StreamHandle (*create)();
-  void (*destroy)(StreamHandle stream);
-  // True when everything enqueued has run. On CPU this also runs what can run.
-  bool (*query)(StreamHandle stream);
-  // Forgets what has not run (only after the job failed).
-  void (*abandon)(StreamHandle stream);
-  void (*memcpy_async)(void* destination, const void* source, size_t bytes, StreamHandle stream);
-  void (*memset_async)(void* destination, int value, size_t bytes, StreamHandle stream);
-  // Runs `function(argument)` in stream order on a host thread. It must not block.
-  void (*launch_host_func)(StreamHandle stream, void (*function)(void*), void* argument);
-};
-
-struct TransportApi {
-  NvshmemApi shmem;
-  StreamApi stream;
 };
 
 }  // namespace xla_shmem

@@ -52,7 +52,7 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);
 }
 
-// Releases differ in the types they reduce; what is missing stays null.
+// Releases differ in the types they reduce; missing calls stay null.
 void ReadReductions(void* handle, NvshmemApi* api) {
   for (size_t type = 0; type < std::size(kGpuElementTypes); ++type) {
     for (size_t kind = 0; kind < std::size(kGpuReductionKinds); ++kind) {
@@ -63,9 +63,29 @@ void ReadReductions(void* handle, NvshmemApi* api) {
   }
 }
 
+Result<NvshmemLibrary> ReadLibrary(void* handle, const std::string& path) {
+  NvshmemLibrary library;
+  SymbolReader reader(handle);
+  ReadTable(reader, &library);
+  void (*version)(int*, int*, int*) = nullptr;
+  reader.Read("nvshmemx_vendor_get_version_info", &version);
+  if (!reader.missing().empty()) {
+    return Status::Error(path + " is not an NVSHMEM host library that xla-shmem can use: it lacks " + reader.missing() +
+                         "; " + kInstallHint);
+  }
+  version(&library.major, &library.minor, &library.patch);
+  if (library.major < kMinimumNvshmemMajor) {
+    return Status::Error(path + " is NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
+                         ", at least " + std::to_string(kMinimumNvshmemMajor) + ".0 is needed: " + kInstallHint);
+  }
+  ReadReductions(handle, &library.api);
+  library.path = path;
+  return library;
+}
+
 }  // namespace
 
-bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* library, std::string* error) {
+Result<NvshmemLibrary> LoadNvshmem(const std::vector<std::string>& candidates) {
   std::string tried;
   for (const std::string& path : candidates) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -73,30 +93,12 @@ bool LoadNvshmem(const std::vector<std::string>& candidates, NvshmemLibrary* lib
       tried += (tried.empty() ? "" : "; ") + std::string(dlerror());
       continue;
     }
-    SymbolReader reader(handle);
-    ReadTable(reader, library);
-    void (*version)(int*, int*, int*) = nullptr;
-    reader.Read("nvshmemx_vendor_get_version_info", &version);
-    if (!reader.missing().empty()) {
-      *error = path + " is not an NVSHMEM host library we can use: it lacks " + reader.missing() + "; " + kInstallHint;
-      *library = {};
-      dlclose(handle);
-      return false;
-    }
-    version(&library->major, &library->minor, &library->patch);
-    if (library->major < kMinimumNvshmemMajor) {
-      *error = path + " is NVSHMEM " + std::to_string(library->major) + "." + std::to_string(library->minor) +
-               ", at least " + std::to_string(kMinimumNvshmemMajor) + ".0 is needed: " + kInstallHint;
-      *library = {};
-      dlclose(handle);
-      return false;
-    }
-    ReadReductions(handle, &library->api);
-    library->path = path;
-    return true;
+    Result<NvshmemLibrary> library = ReadLibrary(handle, path);
+    if (!library.ok()) dlclose(handle);
+    return library;
   }
-  *error = "no NVSHMEM host library found (" + (tried.empty() ? "nothing to try" : tried) + "): " + kInstallHint;
-  return false;
+  return Status::Error("no NVSHMEM host library found (" + (tried.empty() ? "nothing to try" : tried) +
+                       "): " + kInstallHint);
 }
 
 }  // namespace xla_shmem

@@ -14,8 +14,8 @@
 #include <sstream>
 #include <thread>
 
-#include "tests/doubles/host_api.h"
-#include "tests/doubles/stream.h"
+#include "tests/doubles/cuda_stream.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/nvshmem/gpu/cuda_errors.h"
 
 namespace xla_shmem::testing {
@@ -27,7 +27,7 @@ using gpu::CudaFunction;
 using gpu::CudaModule;
 using gpu::CudaStream;
 using gpu::DeviceAddress;
-using shm::Command;
+using nvshmem_double::Command;
 
 // Each record has a word of its own: waits are bound to the record that was the last when they were enqueued.
 struct Event {
@@ -40,8 +40,8 @@ struct Event {
 struct CudaDouble::Device {
   explicit Device(unsigned seed) : random(seed), thread([this] { Run(); }) {}
 
-  struct Stream : shm::Stream {
-    explicit Stream(Device* of) : shm::Stream(/*eager=*/false), device(of) {}
+  struct Stream : nvshmem_double::Stream {
+    explicit Stream(Device* of) : nvshmem_double::Stream(/*eager=*/false), device(of) {}
     Device* const device;
     bool capturing = false;
     std::vector<Command> graph;
@@ -104,7 +104,7 @@ struct DoubleCalls {
       fprintf(stderr, "cuda double: a call on the null stream, which XLA never uses\n");
       abort();
     }
-    return *static_cast<Device::Stream*>(static_cast<shm::Stream*>(stream));
+    return *static_cast<Device::Stream*>(static_cast<nvshmem_double::Stream*>(stream));
   }
 
   static int Enqueue(CudaStream handle, const Command& command) {
@@ -134,7 +134,7 @@ struct DoubleCalls {
     if (current.empty()) return kInvalidContext;
     Device& device = Current();
     std::lock_guard<std::mutex> lock(device.mutex);
-    *stream = static_cast<shm::Stream*>(&device.streams.emplace_back(&device));
+    *stream = static_cast<nvshmem_double::Stream*>(&device.streams.emplace_back(&device));
     return device.trapped ? kLaunchFailed : 0;
   }
   static int StreamDestroy(CudaStream) { return 0; }
@@ -188,7 +188,7 @@ struct DoubleCalls {
       std::lock_guard<std::mutex> lock(device.mutex);
       if (device.trapped) return kLaunchFailed;
     }
-    return shm::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE)) == 1 ? 0 : gpu::kCudaNotReady;
+    return nvshmem_double::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE)) == 1 ? 0 : gpu::kCudaNotReady;
   }
   static int Memcpy(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
     Command command{Command::Kind::kCopy};
@@ -276,28 +276,28 @@ const gpu::CudaDriver& CudaDouble::Driver() {
 const NvshmemApi& CudaDouble::Shmem() {
   // Streams of a double are host streams that another thread runs, so each call takes its lock.
   static const NvshmemApi api = [] {
-    NvshmemApi table = shm::Api().shmem;
+    NvshmemApi table = nvshmem_double::Api().shmem;
     using Lock = std::lock_guard<std::mutex>;
     table.putmem_on_stream = [](void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      shm::Api().shmem.putmem_on_stream(dest, source, bytes, pe, stream);
+      nvshmem_double::Api().shmem.putmem_on_stream(dest, source, bytes, pe, stream);
     };
     table.putmem_signal_on_stream = [](void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t signal,
                                        int op, int pe, StreamHandle stream) {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      shm::Api().shmem.putmem_signal_on_stream(dest, source, bytes, word, signal, op, pe, stream);
+      nvshmem_double::Api().shmem.putmem_signal_on_stream(dest, source, bytes, word, signal, op, pe, stream);
     };
     table.signal_op_on_stream = [](uint64_t* word, uint64_t signal, int op, int pe, StreamHandle stream) {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      shm::Api().shmem.signal_op_on_stream(word, signal, op, pe, stream);
+      nvshmem_double::Api().shmem.signal_op_on_stream(word, signal, op, pe, stream);
     };
     table.signal_wait_until_on_stream = [](uint64_t* word, int compare, uint64_t value, StreamHandle stream) {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      shm::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
+      nvshmem_double::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
     };
     table.barrier_on_stream = [](TeamHandle team, StreamHandle stream) {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      return shm::Api().shmem.barrier_on_stream(team, stream);
+      return nvshmem_double::Api().shmem.barrier_on_stream(team, stream);
     };
     return table;
   }();
@@ -314,7 +314,7 @@ gpu::CudaContext CudaDouble::context() const { return device_.get(); }
 
 gpu::CudaStream CudaDouble::CreateStream() {
   std::lock_guard<std::mutex> lock(device_->mutex);
-  return static_cast<shm::Stream*>(&device_->streams.emplace_back(device_.get()));
+  return static_cast<nvshmem_double::Stream*>(&device_->streams.emplace_back(device_.get()));
 }
 
 void CudaDouble::BeginCaptureOn(gpu::CudaStream handle) {
@@ -376,8 +376,8 @@ std::string CudaDouble::Blocked() const {
     if (command == nullptr) continue;
     text << " stream " << i << ": kind " << static_cast<int>(command->kind);
     if (command->kind != Command::Kind::kWait) continue;
-    text << " word " << static_cast<void*>(command->word) << " has " << shm::LoadSignal(command->word) << ", compare "
-         << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
+    text << " word " << static_cast<void*>(command->word) << " has " << nvshmem_double::LoadSignal(command->word)
+         << ", compare " << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
   }
   return text.str();
 }

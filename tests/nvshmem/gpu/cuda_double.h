@@ -1,9 +1,9 @@
-// A stand-in for the CUDA driver in tests: the table of cuda_driver.h over host streams (tests/doubles/stream.h).
+// Doubles the CUDA driver in tests: the table of cuda_driver.h over host streams (tests/doubles/cuda_stream.h).
 //
-// Nothing runs where it is enqueued: a thread a device runs commands one at a time, taking its streams in random order,
-// so code that forgets an event or frees a source too early is found out. Kernels are those of kernels.cu, compiled for
-// the CPU. A trap ends all streams of the device and makes every later call fail, as on a GPU. Device addresses are
-// host addresses. What the driver would refuse is refused; a call on the null stream ends the process.
+// Each device has a thread that runs one command at a time from its streams in random order, never where a command is
+// enqueued. So tests fail if code omits an event or frees a source too early. Kernels are those of kernels.cu, compiled
+// for the CPU. A trap ends all streams of the device and makes every later call fail, as on a GPU. Device addresses are
+// host addresses. Calls that the driver would refuse fail; a call on the null stream ends the process.
 #ifndef XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 #define XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/doubles/stream.h"
+#include "tests/doubles/cuda_stream.h"
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
 
@@ -29,29 +29,29 @@ class CudaDouble {
   // Of this thread, null if it has none.
   static gpu::CudaContext CurrentContext();
 
-  // The same for callers that know streams only.
+  // The same for callers that have only a stream.
   static void BeginCaptureOn(gpu::CudaStream stream);
-  static std::vector<shm::Command> EndCaptureOn(gpu::CudaStream stream);
-  static void LaunchOn(gpu::CudaStream stream, const std::vector<shm::Command>& graph);
+  static std::vector<nvshmem_double::Command> EndCaptureOn(gpu::CudaStream stream);
+  static void LaunchOn(gpu::CudaStream stream, const std::vector<nvshmem_double::Command>& graph);
   static bool SynchronizeStream(gpu::CudaStream stream, double seconds = 20);
 
-  // Keeps the device of a stream from running it, for several commands in a row.
+  // Stops the stream's device while several commands are enqueued.
   static std::unique_lock<std::mutex> Lock(gpu::CudaStream stream);
 
   gpu::CudaContext context() const;
   gpu::CudaStream CreateStream();
 
-  // What CUDA graphs are to XLA: commands enqueued in between do not run, but can be launched any number of times.
+  // A CUDA graph: commands enqueued in between do not run, but can be launched any number of times.
   void BeginCapture(gpu::CudaStream stream);
   void EndCapture(gpu::CudaStream stream);
   void LaunchGraph(gpu::CudaStream stream);
 
   // False if the streams of the device have not become idle in `seconds`.
   bool Synchronize(double seconds = 20);
-  // What each stream that is not idle waits for, for a failed test's log.
+  // The wait of each stream that is not idle, for the log of a failed test.
   std::string Blocked() const;
   bool trapped() const;
-  // Streams go on only while this is not set.
+  // Streams run only while this is not set.
   void Pause(bool paused);
 
  private:

@@ -4,19 +4,18 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
+#include "tests/nvshmem/gpu/nvshmem_reductions_double.h"
 #include "tests/shm/test_heap.h"
-#include "tests/thunks/gpu/team_reduce_double.h"
 
 namespace xla_shmem::testing {
 
 GpuJob::GpuJob(const GpuJobOptions& options) {
   const size_t heap_bytes = options.arena_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
-  std::string error;
-  if (!shm::SetHeap(heap_.get()) || !gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout_, &error)) {
-    abort();
-  }
+  const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
+  if (!nvshmem_double::SetHeap(heap_.get()) || !layout.ok()) abort();
+  layout_ = *layout;
   const size_t arena = heap_->Allocate(options.arena_bytes);
   const size_t staging = heap_->Allocate(std::max<size_t>(options.team_staging_bytes, 64));
   if (arena == SIZE_MAX || staging == SIZE_MAX) abort();
@@ -25,7 +24,7 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
     pe->cuda = std::make_unique<CudaDouble>(number + 1);
     pe->device =
         std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
-    if (!pe->device->LoadKernels("kernels.cu", &error)) abort();
+    if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);
     Pe* raw = pe.get();
     pe->watchdog = std::make_unique<gpu::Watchdog>(
@@ -42,18 +41,17 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
   }
   if (options.team_staging_bytes > 0) {
     RunPes(options.n_pes, [&](int number) {
-      std::string failure;
-      if (!pes_[number]->teams.Create(shm::Api().shmem, &failure)) abort();
+      if (!pes_[number]->teams.Create(nvshmem_double::Api().shmem).ok()) abort();
     });
   }
 }
 
 GpuJob::~GpuJob() {
-  // Watchdogs ask devices, devices run on doubles.
+  // Watchdogs use devices, and devices use doubles.
   for (auto& pe : pes_) pe->transfers.reset();
   for (auto& pe : pes_) pe->watchdog.reset();
   pes_.clear();
-  shm::SetHeap(nullptr);
+  nvshmem_double::SetHeap(nullptr);
 }
 
 bool GpuJob::Synchronize() {

@@ -1,5 +1,4 @@
-// A job of GPUs for tests: doubles of the driver over the host implementation of NVSHMEM, one a PE, all in this
-// process.
+// A job of GPUs for tests: for each PE a double of the driver, over the double of NVSHMEM, all in this process.
 #ifndef XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_
 #define XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_
 
@@ -41,7 +40,7 @@ class GpuJob {
   int n_pes() const { return static_cast<int>(pes_.size()); }
   Pe& pe(int number) { return *pes_[number]; }
   const gpu::PairLayout& layout() const { return layout_; }
-  // Runs until the streams of all PEs are idle; false if they do not become so.
+  // Runs until the streams of all PEs are idle; false if they are not in time.
   bool Synchronize();
 
  private:
@@ -50,7 +49,7 @@ class GpuJob {
   std::vector<std::unique_ptr<Pe>> pes_;
 };
 
-// Runs `body` on the PE's device: with its context current, as XLA calls handlers.
+// Runs `body` with the PE's context current, as XLA calls handlers.
 template <typename Body>
 auto OnDevice(GpuJob::Pe& pe, Body body) {
   const gpu::ScopedContext context(*pe.device);

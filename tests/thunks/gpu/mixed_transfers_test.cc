@@ -9,9 +9,9 @@
 namespace xla_shmem::testing {
 namespace {
 
-// What one operation of a random program leaves on one PE.
+// One operation of a random program.
 struct Step {
-  int kind;   // 0: permute, 1: permute in place, 2: all-reduce, 3: self-joined permute, 4: self-joined all-reduce
+  int kind;   // 0: permute, 1: permute in place, 2: all-reduce, 3: replayed permute, 4: replayed all-reduce
   int shift;  // of the permute's ring
   size_t elements;
 };
@@ -37,7 +37,7 @@ int32_t Expected(const Step& step, size_t number, int pe, int n_pes, size_t elem
   return sum;
 }
 
-// Starts everything, self-joined operations in between, and joins the rest at the end.
+// Starts everything, with whole operations in between, and joins the rest at the end.
 void RunProgram(GpuJob& job, const std::vector<Step>& program) {
   const int n = job.n_pes();
   std::vector<std::vector<std::vector<int32_t>>> operands(n), results(n);
@@ -58,20 +58,20 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
       for (size_t number = 0; number < program.size(); ++number) {
         const Step& step = program[number];
         auto& result = step.kind == 1 ? operands[pe][number] : results[pe][number];
-        const gpu::StreamBuffers buffers{{reinterpret_cast<char*>(operands[pe][number].data())},
-                                         {reinterpret_cast<char*>(result.data())},
-                                         {step.elements * 4}};
-        const gpu::StreamPermute permute{"p", (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
-        const gpu::StreamAllReduce sum{"s", ReductionKind::kSum, group, {ElementType::kS32}, buffers};
-        std::string error;
-        if (step.kind <= 1) error = mine.transfers->StartPermute({number, 1}, permute, mine.compute);
-        if (step.kind == 2) error = mine.transfers->StartAllReduce({number, 1}, sum, mine.compute);
-        if (step.kind == 3) error = mine.transfers->ReplayPermute(permute, mine.compute);
-        if (step.kind == 4) error = mine.transfers->ReplayAllReduce(sum, mine.compute);
-        CHECK(error == "");
+        const gpu::Buffers buffers{{reinterpret_cast<char*>(operands[pe][number].data())},
+                                   {reinterpret_cast<char*>(result.data())},
+                                   {step.elements * 4}};
+        const gpu::PermuteArguments permute{"p", (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
+        const gpu::AllReduceArguments sum{"s", ReductionKind::kSum, group, {ElementType::kS32}, buffers};
+        Status status;
+        if (step.kind <= 1) status = mine.transfers->StartPermute({number, 1}, permute, mine.compute);
+        if (step.kind == 2) status = mine.transfers->StartAllReduce({number, 1}, sum, mine.compute);
+        if (step.kind == 3) status = mine.transfers->ReplayPermute(permute, mine.compute);
+        if (step.kind == 4) status = mine.transfers->ReplayAllReduce(sum, mine.compute);
+        CHECK(status.message() == "");
       }
       for (size_t number = 0; number < program.size(); ++number) {
-        if (program[number].kind <= 2) CHECK(mine.transfers->Finish({number, 1}, "f", mine.compute) == "");
+        if (program[number].kind <= 2) CHECK(mine.transfers->Finish({number, 1}, "f", mine.compute).message() == "");
       }
     });
   }

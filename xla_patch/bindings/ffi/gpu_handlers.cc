@@ -6,6 +6,7 @@
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/nvshmem/gpu_reductions.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 
 namespace xla_shmem {
@@ -14,7 +15,7 @@ namespace {
 namespace ffi = ::xla::ffi;
 using gpu::CudaStream;
 
-ffi::Error ToStatus(const std::string& error) { return error.empty() ? ffi::Error::Success() : ToError(error); }
+ffi::Error ToFfiError(const Status& status) { return status.ok() ? ffi::Error::Success() : ToError(status.message()); }
 
 bool ReadCall(ffi::Dictionary attributes, CallIdentity* call, std::string* error) {
   if (!ReadIdentity(attributes, call, error)) return false;
@@ -26,10 +27,10 @@ bool ReadCall(ffi::Dictionary attributes, CallIdentity* call, std::string* error
   return error->empty();
 }
 
-// What kernels.cu has been compiled for.
 bool HasKernel(ElementType type, ReductionKind reduction) { return FindGpuReduction(type, reduction).has_value(); }
 
-// From the job's PE, -1 for none, to the one of our NVSHMEM world. The pass leaves alone what crosses worlds.
+// Converts a PE of the job, -1 for none, to the PE of this NVSHMEM world. The pass does not move collectives across
+// worlds.
 bool ToWorldPe(const std::string& name, int job_pe, int* world_pe, std::string* error) {
   *world_pe = GpuRuntime::Get().WorldPe(job_pe);
   if (job_pe < 0 || *world_pe >= 0) return true;
@@ -38,7 +39,7 @@ bool ToWorldPe(const std::string& name, int job_pe, int* world_pe, std::string* 
 }
 
 bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                 CallIdentity* call, gpu::StreamPermute* permute, std::string* error) {
+                 CallIdentity* call, gpu::PermuteArguments* permute, std::string* error) {
   Buffers buffers;
   PePairs pairs;
   if (!ReadCall(attributes, call, error) || !ReadPairs(attributes, &pairs, error) ||
@@ -53,7 +54,7 @@ bool ReadPermute(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::
 }
 
 bool ReadAllReduce(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi::RemainingRets results,
-                   CallIdentity* call, gpu::StreamAllReduce* all_reduce, std::string* error) {
+                   CallIdentity* call, gpu::AllReduceArguments* all_reduce, std::string* error) {
   Buffers buffers;
   PeGroups groups;
   ReductionKind reduction = ReductionKind::kSum;
@@ -80,7 +81,7 @@ bool ReadAllReduce(ffi::Dictionary attributes, ffi::RemainingArgs arguments, ffi
   return true;
 }
 
-// Reads a call into an `Operation` and has `enqueue` put it on streams.
+// Reads a call into an `Operation` and enqueues it.
 template <typename Operation, typename Read, typename Enqueue>
 ffi::Error Run(Read read, Enqueue enqueue, ffi::Dictionary attributes, ffi::RemainingArgs arguments,
                ffi::RemainingRets results) {
@@ -89,27 +90,27 @@ ffi::Error Run(Read read, Enqueue enqueue, ffi::Dictionary attributes, ffi::Rema
   std::string error;
   if (!read(attributes, arguments, results, &call, &operation, &error)) return ToError(error);
   const gpu::ScopedContext context(GpuRuntime::Get().device());
-  return ToStatus(enqueue(GpuRuntime::Get().transfers(), call, operation));
+  return ToFfiError(enqueue(GpuRuntime::Get().transfers(), call, operation));
 }
 
 ffi::Error PermuteStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                         ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, const gpu::StreamPermute& permute) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, const gpu::PermuteArguments& permute) {
     return transfers.StartPermute({call.operation, run.run_id}, permute, stream);
   };
-  return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
+  return Run<gpu::PermuteArguments>(ReadPermute, enqueue, attributes, arguments, results);
 }
 
 ffi::Error AllReduceStart(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                           ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call,
-                           const gpu::StreamAllReduce& all_reduce) {
+                           const gpu::AllReduceArguments& all_reduce) {
     return transfers.StartAllReduce({call.operation, run.run_id}, all_reduce, stream);
   };
-  return Run<gpu::StreamAllReduce>(ReadAllReduce, enqueue, attributes, arguments, results);
+  return Run<gpu::AllReduceArguments>(ReadAllReduce, enqueue, attributes, arguments, results);
 }
 
-// The buffers only tell XLA how long things live.
+// The buffers only tell XLA how long the operands and results live.
 ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                 ffi::Dictionary attributes) {
   struct Nothing {};
@@ -124,25 +125,26 @@ ffi::Error Done(CudaStream stream, ffi::RunId run, ffi::RemainingArgs arguments,
 
 ffi::Error Permute(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                    ffi::Dictionary attributes) {
-  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, const gpu::StreamPermute& permute) {
-    return transfers.ReplayPermute(permute, stream);
-  };
-  return Run<gpu::StreamPermute>(ReadPermute, enqueue, attributes, arguments, results);
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
+                           const gpu::PermuteArguments& permute) { return transfers.ReplayPermute(permute, stream); };
+  return Run<gpu::PermuteArguments>(ReadPermute, enqueue, attributes, arguments, results);
 }
 
 ffi::Error AllReduce(CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs arguments, ffi::RemainingRets results,
                      ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
-                           const gpu::StreamAllReduce& all_reduce) {
+                           const gpu::AllReduceArguments& all_reduce) {
     return transfers.ReplayAllReduce(all_reduce, stream);
   };
-  return Run<gpu::StreamAllReduce>(ReadAllReduce, enqueue, attributes, arguments, results);
+  return Run<gpu::AllReduceArguments>(ReadAllReduce, enqueue, attributes, arguments, results);
 }
 
-// XLA also instantiates what it compiles for GPUs that are not there, so only a call that is run needs the runtime.
+// XLA also instantiates calls for GPUs that this machine lacks, so only a call that runs needs the runtime.
 ffi::Error Instantiate(ffi::Dictionary attributes) {
   if (!GpuRuntime::Get().EnsureAdmitted()) return ffi::Error::Success();
-  return ToStatus(CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
+  const std::string error =
+      CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint());
+  return error.empty() ? ffi::Error::Success() : ToError(error);
 }
 
 auto Binding() {

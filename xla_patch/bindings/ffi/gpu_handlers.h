@@ -1,5 +1,5 @@
-// FFI handlers of XLA:GPU. Start and done of the overlapping pair, and the self-joined forms, which may be captured
-// into command buffers.
+// FFI handlers of XLA:GPU: start and done of an overlapping pair, and whole operations, which may be captured into
+// command buffers.
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_HANDLERS_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_HANDLERS_H_
 

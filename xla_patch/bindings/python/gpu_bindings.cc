@@ -15,29 +15,33 @@
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 namespace {
 
 namespace nb = nanobind;
 
-// Runs `call(&error)` without the GIL: it may wait for other processes.
+// Runs `call` without the GIL: it may wait for other processes.
 template <typename Call>
-void Run(Call call) {
-  std::string error;
-  bool ok;
-  {
-    nb::gil_scoped_release release;
-    ok = call(&error);
-  }
-  if (!ok) throw std::runtime_error(error);
+auto WithoutGil(Call call) {
+  nb::gil_scoped_release release;
+  return call();
+}
+
+void ThrowUnlessOk(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
+}
+
+template <typename T>
+T ValueOrThrow(Result<T> result) {
+  ThrowUnlessOk(result.status());
+  return *std::move(result);
 }
 
 nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library) {
-  GpuFacts facts;
-  Run([&](std::string* error) {
-    return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}, &facts, error);
-  });
+  const GpuFacts facts =
+      ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}); }));
   nb::dict dict;
   dict["nvshmem_path"] = facts.nvshmem_path;
   dict["nvshmem_version"] = facts.nvshmem_version;
@@ -48,17 +52,15 @@ nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, co
 
 nb::bytes Compile(const std::string& source, std::pair<int, int> compute_capability,
                   const std::vector<std::string>& nvrtc_candidates) {
-  std::string image;
-  Run([&](std::string* error) {
+  const std::string image = ValueOrThrow(WithoutGil([&] {
     return gpu::CompileKernels(nvrtc_candidates, source.c_str(),
-                               compute_capability.first * 10 + compute_capability.second, &image, error);
-  });
+                               compute_capability.first * 10 + compute_capability.second);
+  }));
   return nb::bytes(image.data(), image.size());
 }
 
 nb::bytes UniqueId() {
-  std::string id;
-  Run([&](std::string* error) { return GpuRuntime::Get().UniqueId(&id, error); });
+  const std::string id = ValueOrThrow(WithoutGil([] { return GpuRuntime::Get().UniqueId(); }));
   return nb::bytes(id.data(), id.size());
 }
 
@@ -85,17 +87,17 @@ void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, co
   options.puts = ParsePuts(puts);
   options.team_reductions = ParseReduce(reduce);
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
-  Run([&](std::string* error) { return GpuRuntime::Get().Start(options, error); });
+  ThrowUnlessOk(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }
 
 void SetAdmitHook(nb::callable hook) {
-  // Leaked on purpose: an executable may be loaded while the interpreter is going down.
+  // Leaked on purpose: XLA may load an executable while the interpreter shuts down.
   auto* kept = new nb::object(std::move(hook));
   GpuRuntime::Get().SetAdmitHook([kept] {
     nb::gil_scoped_acquire acquire;
     try {
       (*kept)();
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the binding's text
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): see the binding's docstring
     }
   });
 }
@@ -112,26 +114,27 @@ nb::dict CudaHandlers() {
 
 void BindGpuRuntime(nb::module_& m) {
   m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
-        "Opens driver, NVSHMEM and CUDA device `device`. Returns what was found. Raises RuntimeError.");
+        "Opens the driver, NVSHMEM and CUDA device `device`. Returns their facts. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
         nb::arg("kernels"), nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"),
-        "Joins the NVSHMEM world and takes the symmetric arena. Collective over the world. Raises RuntimeError.");
+        "Joins the NVSHMEM world and allocates the symmetric arena. Collective over the world. Raises RuntimeError.");
   m.def(
       "gpu_admit",
       [](std::vector<int> world, int64_t topology_fingerprint) {
         GpuRuntime::Get().Admit(std::move(world), topology_fingerprint);
       },
       nb::arg("world"), nb::arg("topology_fingerprint"),
-      "Lets executables for this topology run. `world`: the job's PE of each PE of the NVSHMEM world.");
-  m.def("set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
-        "`hook()` is called when an executable is loaded before `gpu_admit`. What it raises is ignored: the executable "
-        "may be for GPUs that are not there, and says so when it is run.");
+      "Allows executables for this topology to run. `world`: the job's PE of each PE of the NVSHMEM world.");
+  m.def(
+      "set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
+      "`hook()` is called when an executable is loaded before `gpu_admit`. Its exceptions are ignored: the executable "
+      "may be for GPUs that this machine lacks, and reports that when it runs.");
   m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
-        "Bytes of symmetric memory that `n_pes` PEs have use for, each.");
+        "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
-        "CUDA source compiled by NVRTC for such a GPU, cubin or PTX. Raises RuntimeError.");
+        "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");
   m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
 }
 

@@ -4,11 +4,13 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu_reductions.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 
 namespace xla_shmem {
@@ -20,26 +22,24 @@ using Addresses = std::vector<uintptr_t>;
 
 void* Pointer(uintptr_t address) { return reinterpret_cast<void*>(address); }
 
-// Runs `call`, which returns "" or a sentence, with the context current and without the GIL.
+// Runs `call`, which returns a Status, with the context current and without the GIL.
 template <typename Call>
 void Enqueue(Call call) {
   GpuRuntime& runtime = GpuRuntime::Get();
-  std::string error;
-  if (!runtime.started()) {
-    error = "the GPU road of this process has not started";
-  } else {
+  if (!runtime.started()) throw std::runtime_error("the GPU path of this process has not started");
+  const Status status = [&] {
     nb::gil_scoped_release release;
     const gpu::ScopedContext context(runtime.device());
-    error = call(runtime);
-  }
-  if (!error.empty()) throw std::runtime_error(error);
+    return call(runtime);
+  }();
+  if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-gpu::StreamBuffers Buffers(const Addresses& operands, const Addresses& results, const std::vector<size_t>& bytes) {
+gpu::Buffers ToBuffers(const Addresses& operands, const Addresses& results, const std::vector<size_t>& bytes) {
   if (operands.size() != bytes.size() || results.size() != bytes.size()) {
-    throw nb::value_error("as many operands, results and sizes");
+    throw nb::value_error("operands, results and bytes must have one length");
   }
-  gpu::StreamBuffers buffers;
+  gpu::Buffers buffers;
   for (const uintptr_t operand : operands) buffers.operands.push_back(static_cast<const char*>(Pointer(operand)));
   for (const uintptr_t result : results) buffers.results.push_back(static_cast<char*>(Pointer(result)));
   buffers.bytes = bytes;
@@ -48,7 +48,7 @@ gpu::StreamBuffers Buffers(const Addresses& operands, const Addresses& results, 
 
 void Permute(uint64_t operation, int source, int target, const Addresses& operands, const Addresses& results,
              const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
-  gpu::StreamPermute permute{"permute", source, target, Buffers(operands, results, bytes)};
+  gpu::PermuteArguments permute{"permute", source, target, ToBuffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayPermute(permute, Pointer(stream))
                  : runtime.transfers().StartPermute({operation, 0}, permute, Pointer(stream));
@@ -59,11 +59,11 @@ void Permute(uint64_t operation, int source, int target, const Addresses& operan
 void AllReduce(uint64_t operation, size_t reduction, size_t type, std::vector<int> group, const Addresses& operands,
                const Addresses& results, const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
   if (reduction >= std::size(kGpuReductionKinds) || type >= std::size(kGpuElementTypes)) {
-    throw nb::value_error("GPUs have no such reduction or element type");
+    throw nb::value_error("the GPU path has no such reduction or element type");
   }
-  gpu::StreamAllReduce all_reduce{"all-reduce", kGpuReductionKinds[reduction], std::move(group),
-                                  std::vector<ElementType>(bytes.size(), kGpuElementTypes[type].type),
-                                  Buffers(operands, results, bytes)};
+  gpu::AllReduceArguments all_reduce{"all-reduce", kGpuReductionKinds[reduction], std::move(group),
+                                     std::vector<ElementType>(bytes.size(), kGpuElementTypes[type].type),
+                                     ToBuffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))
                  : runtime.transfers().StartAllReduce({operation, 0}, all_reduce, Pointer(stream));
@@ -94,7 +94,7 @@ uintptr_t Symmetric(size_t bytes) {
   void* memory = nullptr;
   Enqueue([&](GpuRuntime& runtime) {
     memory = runtime.Symmetric(bytes);
-    return memory == nullptr ? "no symmetric memory left: raise NVSHMEM_SYMMETRIC_SIZE" : "";
+    return memory != nullptr ? Status() : Status::Error("no symmetric memory left: raise NVSHMEM_SYMMETRIC_SIZE");
   });
   return reinterpret_cast<uintptr_t>(memory);
 }
@@ -102,10 +102,9 @@ uintptr_t Symmetric(size_t bytes) {
 }  // namespace
 
 void BindGpuTransfers(nb::module_& m) {
-  m.def(
-      "gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
-      nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
-      "Enqueues a permute: its start, or all of it (`whole`) in the form that CUDA graphs hold. Raises RuntimeError.");
+  m.def("gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
+        nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
+        "Enqueues a permute: its start, or all of it (`whole`) in the form for CUDA graphs. Raises RuntimeError.");
   m.def("gpu_all_reduce", &AllReduce, nb::arg("operation"), nb::arg("reduction"), nb::arg("type"), nb::arg("group"),
         nb::arg("operands"), nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
         "Enqueues an all-reduce, as gpu_permute. Raises RuntimeError.");
@@ -116,7 +115,7 @@ void BindGpuTransfers(nb::module_& m) {
   m.def("gpu_wait", &Wait, nb::arg("word"), nb::arg("value"), nb::arg("stream"),
         "Enqueues a wait until a signal word is at least `value`. Raises RuntimeError.");
   m.def("gpu_symmetric", &Symmetric, nb::arg("bytes"),
-        "Takes symmetric memory besides the arena; collective over the world. Raises RuntimeError.");
+        "Allocates symmetric memory besides the arena; collective over the world. Raises RuntimeError.");
 }
 
 }  // namespace xla_shmem

@@ -15,26 +15,25 @@ namespace xla_shmem {
 namespace {
 
 nb::dict OpenLibrary(const std::vector<std::string>& candidates) {
-  NvshmemLibrary library;
-  std::string error;
-  bool opened;
-  {
+  const Result<NvshmemLibrary> library = [&] {
     nb::gil_scoped_release release;
-    opened = LoadNvshmem(candidates, &library, &error);
-  }
-  if (!opened) throw std::runtime_error(error);
+    return LoadNvshmem(candidates);
+  }();
+  if (!library.ok()) throw std::runtime_error(library.message());
   nb::dict found;
-  found["path"] = library.path;
-  found["version"] = nb::make_tuple(library.major, library.minor, library.patch);
+  found["path"] = library->path;
+  found["version"] = nb::make_tuple(library->major, library->minor, library->patch);
   return found;
 }
 
 }  // namespace
 
 void BindNvshmem(nb::module_& m) {
-  m.def("nvshmem_library", &OpenLibrary, nb::arg("candidates"),
-        "Opens the first of `candidates` that is an NVSHMEM host library we can use, and keeps it open: {\"path\", "
-        "\"version\": (major, minor, patch)}. Initialises nothing. Raises RuntimeError with what was tried.");
+  m.def(
+      "nvshmem_library", &OpenLibrary, nb::arg("candidates"),
+      "Opens the first of `candidates` that opens and keeps it open. Returns {\"path\", \"version\": (major, minor, "
+      "patch)}. Does not initialise NVSHMEM. Raises RuntimeError, with everything that was tried, if none opens or the "
+      "library cannot be used.");
 }
 
 }  // namespace xla_shmem

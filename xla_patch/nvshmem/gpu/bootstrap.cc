@@ -10,11 +10,11 @@ namespace xla_shmem::gpu {
 namespace {
 
 constexpr unsigned kInitWithUniqueId = 1 << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
-constexpr int kStatusInitialized = 2;           // NVSHMEM_STATUS_IS_INITIALIZED; lower is less
-constexpr size_t kHeapMargin = 64 << 20;        // of NVSHMEM's own: teams, workspaces, alignment
-constexpr int kOwnTeams = 16;                   // world, shared, node and their like
+constexpr int kStatusInitialized = 2;           // NVSHMEM_STATUS_IS_INITIALIZED; earlier states are lower
+constexpr size_t kHeapMargin = 64 << 20;        // for NVSHMEM's teams, workspaces and alignment
+constexpr int kOwnTeams = 16;                   // NVSHMEM's own: world, shared, node and others
 
-// Argument structs of NVSHMEM 3 in their first version, which every 3.x takes. A version is 1 << 16 plus the size.
+// Argument structs of NVSHMEM 3 in their first version, which every 3.x accepts. A version is 1 << 16 plus the size.
 constexpr int VersionOf(size_t bytes) { return (1 << 16) + static_cast<int>(bytes); }
 
 struct UniqueId {
@@ -47,28 +47,25 @@ static_assert(sizeof(InitAttributes) == 144);
 
 }  // namespace
 
-bool MakeUniqueId(const NvshmemLibrary& library, std::string* id, std::string* error) {
+Result<std::string> MakeUniqueId(const NvshmemLibrary& library) {
   UniqueId unique;
   const int status = library.get_uniqueid(&unique);
   if (status != 0) {
-    *error = "NVSHMEM could not make a unique id (status " + std::to_string(status) +
-             "): NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME names the network interface to use";
-    return false;
+    return Status::Error("NVSHMEM could not make a unique id (status " + std::to_string(status) +
+                         "): NVSHMEM_BOOTSTRAP_UID_SOCK_IFNAME names the network interface to use");
   }
-  id->assign(reinterpret_cast<const char*>(&unique), sizeof(unique));
-  return true;
+  return std::string(reinterpret_cast<const char*>(&unique), sizeof(unique));
 }
 
-bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id, size_t symmetric_bytes,
-               std::string* error) {
+Status JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id,
+                 size_t symmetric_bytes) {
   if (unique_id.size() != kUniqueIdBytes) {
-    *error = "the unique id has " + std::to_string(unique_id.size()) + " bytes, not " + std::to_string(kUniqueIdBytes);
-    return false;
+    return Status::Error("the unique id has " + std::to_string(unique_id.size()) + " bytes, not " +
+                         std::to_string(kUniqueIdBytes));
   }
   setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
   setenv("NVSHMEM_REMOTE_TRANSPORT", "none", /*overwrite=*/0);
-  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(symmetric_bytes + kHeapMargin).c_str(),
-         /*overwrite=*/0);
+  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(symmetric_bytes + kHeapMargin).c_str(), /*overwrite=*/0);
   setenv("NVSHMEM_MAX_TEAMS", std::to_string(Teams::CountOfPe(n_pes) + kOwnTeams).c_str(), /*overwrite=*/0);
   UniqueId id;
   memcpy(&id, unique_id.data(), sizeof(id));
@@ -76,13 +73,12 @@ bool JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::stri
   int status = library.set_attr_uniqueid_args(pe, n_pes, &id, &attributes);
   if (status == 0) status = library.hostlib_init_attr(kInitWithUniqueId, &attributes);
   std::string failed = status == 0 ? "" : "status " + std::to_string(status);
-  // Init says 0 even if it got no further than its bootstrap, and the next call would then end the process.
+  // Init returns 0 even if it got no further than its bootstrap; the next NVSHMEM call would then end the process.
   if (status == 0 && library.init_status() < kStatusInitialized) failed = "it got no further than its bootstrap";
-  if (failed.empty()) return true;
-  *error = "NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
-           " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (" + failed +
-           "): NVSHMEM_DEBUG=INFO shows why";
-  return false;
+  if (failed.empty()) return {};
+  return Status::Error("NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
+                       " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (" + failed +
+                       "): NVSHMEM_DEBUG=INFO shows why");
 }
 
 }  // namespace xla_shmem::gpu

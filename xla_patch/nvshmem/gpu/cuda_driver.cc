@@ -4,48 +4,44 @@
 
 namespace xla_shmem::gpu {
 
-bool LoadCudaDriver(const std::string& library, CudaDriver* driver, std::string* error) {
+Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    *error = "no NVIDIA driver: " + std::string(dlerror());
-    return false;
-  }
+  if (handle == nullptr) return Status::Error("no NVIDIA driver: " + std::string(dlerror()));
+  CudaDriver driver{};
   std::string missing;
   const auto read = [&](const char* name, auto** slot) {
     void* symbol = dlsym(handle, name);
     if (symbol == nullptr) missing += (missing.empty() ? "" : ", ") + std::string(name);
     *slot = reinterpret_cast<std::remove_reference_t<decltype(*slot)>>(symbol);
   };
-  read("cuInit", &driver->init);
-  read("cuDriverGetVersion", &driver->driver_get_version);
-  read("cuDeviceGet", &driver->device_get);
-  read("cuDeviceGetAttribute", &driver->device_get_attribute);
-  read("cuDevicePrimaryCtxRetain", &driver->device_primary_ctx_retain);
-  read("cuCtxPushCurrent_v2", &driver->ctx_push_current);
-  read("cuCtxPopCurrent_v2", &driver->ctx_pop_current);
-  read("cuCtxGetStreamPriorityRange", &driver->ctx_get_stream_priority_range);
-  read("cuStreamCreateWithPriority", &driver->stream_create_with_priority);
-  read("cuStreamDestroy_v2", &driver->stream_destroy);
-  read("cuStreamIsCapturing", &driver->stream_is_capturing);
-  read("cuStreamWaitEvent", &driver->stream_wait_event);
-  read("cuStreamWaitValue64_v2", &driver->stream_wait_value64);
-  read("cuStreamWriteValue64_v2", &driver->stream_write_value64);
-  read("cuEventCreate", &driver->event_create);
-  read("cuEventDestroy_v2", &driver->event_destroy);
-  read("cuEventRecord", &driver->event_record);
-  read("cuEventQuery", &driver->event_query);
-  read("cuMemcpyAsync", &driver->memcpy_async);
-  read("cuMemsetD8Async", &driver->memset_d8_async);
-  read("cuModuleLoadData", &driver->module_load_data);
-  read("cuModuleGetFunction", &driver->module_get_function);
-  read("cuLaunchKernel", &driver->launch_kernel);
-  read("cuGetErrorName", &driver->get_error_name);
-  if (missing.empty()) return true;
-  *error =
-      library + " is too old for xla-shmem, it lacks " + missing + ": install an NVIDIA driver of CUDA 12 or later";
-  *driver = {};
+  read("cuInit", &driver.init);
+  read("cuDriverGetVersion", &driver.driver_get_version);
+  read("cuDeviceGet", &driver.device_get);
+  read("cuDeviceGetAttribute", &driver.device_get_attribute);
+  read("cuDevicePrimaryCtxRetain", &driver.device_primary_ctx_retain);
+  read("cuCtxPushCurrent_v2", &driver.ctx_push_current);
+  read("cuCtxPopCurrent_v2", &driver.ctx_pop_current);
+  read("cuCtxGetStreamPriorityRange", &driver.ctx_get_stream_priority_range);
+  read("cuStreamCreateWithPriority", &driver.stream_create_with_priority);
+  read("cuStreamDestroy_v2", &driver.stream_destroy);
+  read("cuStreamIsCapturing", &driver.stream_is_capturing);
+  read("cuStreamWaitEvent", &driver.stream_wait_event);
+  read("cuStreamWaitValue64_v2", &driver.stream_wait_value64);
+  read("cuStreamWriteValue64_v2", &driver.stream_write_value64);
+  read("cuEventCreate", &driver.event_create);
+  read("cuEventDestroy_v2", &driver.event_destroy);
+  read("cuEventRecord", &driver.event_record);
+  read("cuEventQuery", &driver.event_query);
+  read("cuMemcpyAsync", &driver.memcpy_async);
+  read("cuMemsetD8Async", &driver.memset_d8_async);
+  read("cuModuleLoadData", &driver.module_load_data);
+  read("cuModuleGetFunction", &driver.module_get_function);
+  read("cuLaunchKernel", &driver.launch_kernel);
+  read("cuGetErrorName", &driver.get_error_name);
+  if (missing.empty()) return driver;
   dlclose(handle);
-  return false;
+  return Status::Error(library + " is too old for xla-shmem, it lacks " + missing +
+                       ": install an NVIDIA driver of CUDA 12 or later");
 }
 
 }  // namespace xla_shmem::gpu

@@ -1,15 +1,17 @@
-// The CUDA driver calls that transfers need, as a table: libcuda.so.1 on a GPU machine, a double in tests
-// (tests/nvshmem/gpu/cuda_double.h). Nothing is linked: the same wheel runs where there is no driver.
+// The table of the CUDA driver calls that transfers need: libcuda.so.1 on a GPU machine, a double in tests
+// (tests/nvshmem/gpu/cuda_double.h). Nothing is linked, so the same wheel runs without a driver.
 //
-// Signatures and constants are those of the CUDA driver API (cuda.h of CUDA 12 and 13, versioned symbols where the API
-// has them). Every call returns a CUresult, 0 for success. Device addresses are plain pointers: with unified addressing
-// they and host pointers never overlap.
+// Signatures and constants are those of the CUDA driver API (cuda.h of CUDA 12 and 13, with versioned symbols if the
+// API has them). Every call returns a CUresult, 0 for success. Device addresses are plain pointers: with unified
+// addressing they never overlap host pointers.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_CUDA_DRIVER_H_
 #define XLA_SHMEM_NVSHMEM_GPU_CUDA_DRIVER_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
 
@@ -64,9 +66,9 @@ struct CudaDriver {
   int (*get_error_name)(int error, const char** name);
 };
 
-// Opens `library` ("libcuda.so.1" as a rule) and fills the table. False, with a sentence, if it does not open or a
-// symbol is missing. Does not call into the driver.
-bool LoadCudaDriver(const std::string& library, CudaDriver* driver, std::string* error);
+// Opens `library` (normally "libcuda.so.1") and fills the table. Error if it does not open or lacks a call. Does not
+// call into the driver.
+Result<CudaDriver> LoadCudaDriver(const std::string& library);
 
 inline DeviceAddress AddressOf(const void* pointer) { return reinterpret_cast<DeviceAddress>(pointer); }
 

@@ -47,28 +47,29 @@ bool Device::failed() const {
   return !error_.empty();
 }
 
-std::string Device::TakeError() {
+Status Device::TakeError() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return std::exchange(error_, {});
+  if (error_.empty()) return {};
+  return Status::Error(std::exchange(error_, {}));
 }
 
-// All functions now: what the driver does to load one is not allowed while a stream of the thread is captured.
-bool Device::LoadKernels(const void* image, std::string* error) {
+// Looks all functions up at once: the driver may not load one while a stream of the thread is captured.
+Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  bool found = !failed() && FindFunction("tick") && FindFunction("trap");
+  FindFunction("tick");
+  FindFunction("trap");
   for (const GpuElementType& listed : kGpuElementTypes) {
-    for (const ReductionKind kind : kGpuReductionKinds) found = found && FindFunction(KernelName(listed.type, kind));
+    for (const ReductionKind kind : kGpuReductionKinds) FindFunction(KernelName(listed.type, kind));
   }
-  *error = TakeError();
-  return found && error->empty();
+  return TakeError();
 }
 
-bool Device::FindFunction(const std::string& kernel) {
+void Device::FindFunction(const std::string& kernel) {
+  if (failed()) return;
   CudaFunction function = nullptr;
   Check(cuda_->module_get_function(&function, module_, kernel.c_str()), ("cuModuleGetFunction of " + kernel).c_str());
   functions_[kernel] = function;
-  return function != nullptr;
 }
 
 CudaStream Device::CreateStream() {
@@ -151,7 +152,8 @@ void Device::Reduce(ElementType type, ReductionKind kind, const std::vector<cons
   arguments.output = output;
   arguments.elements = elements;
   arguments.count = static_cast<int>(inputs.size());
-  // Sixteen bytes a thread at a time; a few blocks saturate the memory and leave the SMs to XLA's kernels.
+  // Each thread reduces 16 bytes at a time. Few blocks leave most SMs to XLA's kernels, but do not reach the GPU's
+  // memory bandwidth. To be tuned on a GPU.
   constexpr size_t kMaxBlocks = 32;
   const size_t blocks = std::clamp<size_t>(elements / (size_t{16} * kBlock), 1, kMaxBlocks);
   Launch(KernelName(type, kind), static_cast<unsigned>(blocks), kBlock, &arguments, stream);
@@ -193,7 +195,7 @@ void Device::Recycle(CudaEvent event) {
 void Device::Order(CudaStream stream, CudaStream other) {
   const CudaEvent event = Mark(other);
   WaitFor(event, stream);
-  // A wait is bound to the record that was there when it was enqueued, so the event may be recorded anew at once.
+  // A wait keeps to the record that was the last when it was enqueued, so the event may be recorded again at once.
   Recycle(event);
 }
 
@@ -224,7 +226,7 @@ bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
   const bool done = Query(event) == Progress::kDone;
   Recycle(event);
   if (!done) {
-    // What does not come in time may still come later, so the memory is left to it.
+    // The copy may still run later, so its memory is not freed.
     landing.release();  // NOLINT(bugprone-unused-return-value)
     return false;
   }

@@ -1,8 +1,8 @@
-// One GPU as transfers see it: stream commands over the CUDA driver and NVSHMEM, with the bookkeeping both leave to the
-// caller (contexts, events, errors).
+// One GPU: stream commands over the CUDA driver and NVSHMEM, with the bookkeeping that both leave to the caller
+// (contexts, events, errors).
 //
-// Everything but the queries enqueues and returns. The first failure of a driver call is kept and everything after it
-// is skipped, so callers enqueue a whole transfer and ask once (TakeError).
+// All calls except the queries enqueue and return. The first failure of a call is kept, and the commands after it are
+// skipped. So callers enqueue a whole transfer and call TakeError once.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 #define XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 
@@ -15,15 +15,17 @@
 
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
 
-// Who carries puts, signals and waits.
+// The calls that carry puts, signals and waits.
 //
-//   kNvshmem  NVSHMEM's on-stream calls. Between GPUs that reach each other by loads and stores these are copies by the
-//             copy engines, and stream memory operations.
-//   kDriver   the same copies and stream memory operations, made here on the addresses that nvshmem_ptr gives. For PEs
-//             that share a GPU, where NVSHMEM refuses its own without MPS.
+//   kNvshmem  NVSHMEM's on-stream calls. Between GPUs that reach each other by loads and stores, puts are copies by the
+//             copy engines. A wait is a stream memory operation only if the device can flush remote writes
+//             (CU_DEVICE_ATTRIBUTE_CAN_FLUSH_REMOTE_WRITES); otherwise it is a kernel that spins.
+//   kDriver   the driver's copies and stream memory operations on the addresses that nvshmem_ptr returns. Needed for
+//             PEs that share a GPU: there NVSHMEM refuses its own calls without MPS.
 enum class Puts { kNvshmem, kDriver };
 
 class Device {
@@ -34,13 +36,14 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // `image`: kernels.cu compiled for this GPU (cubin or PTX). False with `error` if the driver refuses it.
-  bool LoadKernels(const void* image, std::string* error);
-  // Of the highest priority, so that transfers are not queued behind compute. Null, with the error kept, on failure.
+  // `image`: kernels.cu compiled for this GPU (cubin or PTX). Error if the driver refuses it.
+  Status LoadKernels(const void* image);
+  // A stream of the highest priority, so that transfers do not queue behind compute. Null, with the error kept, on
+  // failure.
   CudaStream CreateStream();
 
-  // `dest` and `word` are local addresses of symmetric objects, meaning those of `pe`; `source` must stay as it is
-  // until the command has run. A signal is seen after all that this stream put before it.
+  // `dest` and `word` are local addresses of symmetric objects; the call reaches the same objects on `pe`. `source`
+  // must not change until the command has run. The receiver sees a signal after all earlier puts of this stream.
   void Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream);
   void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                  CudaStream stream);
@@ -57,26 +60,26 @@ class Device {
   // Runs kernel tick: `ended` grows by one and `busy` becomes 0, both words of device memory.
   void Tick(uint64_t* busy, uint64_t* ended, CudaStream stream);
 
-  // An event behind everything `stream` has now. Give it back with Recycle once nobody asks about it any more.
+  // An event behind everything that `stream` has now. Recycle it after the last query.
   CudaEvent Mark(CudaStream stream);
   void WaitFor(CudaEvent event, CudaStream stream);
   void Recycle(CudaEvent event);
-  // `stream` goes on behind everything `other` has now.
+  // `stream` continues after everything that `other` has now.
   void Order(CudaStream stream, CudaStream other);
 
   bool Capturing(CudaStream stream);
   enum class Progress { kRunning, kDone, kFailed };
   Progress Query(CudaEvent event) const;
-  // Reads a word of device memory from the host, past everything that is enqueued. Waits for the copy, a second at
-  // most.
+  // Reads a word of device memory from the host on a stream of its own. False if the copy has not run after a second.
+  // The copy goes to pageable memory, so the driver may also block the call itself.
   bool ReadWord(const uint64_t* word, uint64_t* value);
-  // Ends all streams of the context with an error, stuck waits included.
+  // Ends all streams of the context with an error, also those that wait.
   void Trap(CudaStream stream);
 
   // Keeps a failure of an NVSHMEM call that returns a status.
   void CheckShmem(int status, const char* call);
-  // "" or the first failure since the last call.
-  std::string TakeError();
+  // The first failure since the last call, if there is one.
+  Status TakeError();
   void* PeerAddress(const void* local, int pe) const { return shmem_->ptr(local, pe); }
 
  private:
@@ -84,7 +87,7 @@ class Device {
   void Check(int result, const char* call);
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
-  bool FindFunction(const std::string& kernel);
+  void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream);
   Progress ToProgress(int result) const;
 
@@ -95,7 +98,7 @@ class Device {
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on
 
-  mutable std::mutex mutex_;  // the rest
+  mutable std::mutex mutex_;  // guards the members below
   std::string error_;
   std::vector<CudaEvent> idle_events_;
 };

@@ -3,7 +3,8 @@
 
 namespace xla_shmem::gpu {
 
-// Text of kernels.cu, for the run-time compiler.
+// The text of kernels.cu, for the run-time compiler (nvrtc.h). Defined in a file that CMake or Bazel writes from
+// kernel_source.cc.in.
 extern const char kKernelSource[];
 
 }  // namespace xla_shmem::gpu

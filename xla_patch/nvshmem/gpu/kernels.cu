@@ -1,12 +1,12 @@
-// The device code of xla-shmem: element-wise reductions in a fixed order, a tick for the watchdog, and the trap
-// that ends a stuck job.
+// The device code of xla-shmem: element-wise reductions in a fixed order, a tick for the watchdog, and a trap that ends
+// a stuck job.
 //
-// Compiled at start with NVRTC for the GPU at hand (python/xla_shmem/gpu/kernels.py), so there are no includes; the
-// unit tests compile the same file for the CPU and hold it against thunks/reduction.h, whose semantics these are: f32,
-// f64 and integers accumulate in their own type (integers wrap), f16 and bf16 in f32 with one rounding to nearest even;
-// min and max give NaN when any input is NaN. Inputs and output are aligned to 16 bytes.
+// NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py), so there are no includes. The
+// unit tests compile the same file for the CPU and compare it with thunks/reduction.h, which has the same semantics:
+// f32, f64 and integers accumulate in their own type (integers wrap), f16 and bf16 in f32 with one rounding to nearest
+// even; min and max give NaN if any input is NaN. Inputs and output are aligned to 16 bytes.
 //
-// Kernels are named reduce_<type>_<kind>, as device.cc asks for them.
+// The reductions are named reduce_<type>_<kind> (device.cc).
 
 using u8 = unsigned char;
 using u16 = unsigned short;
@@ -193,7 +193,7 @@ XLA_SHMEM_KERNELS(u16, u16)
 XLA_SHMEM_KERNELS(u32, u32)
 XLA_SHMEM_KERNELS(u64, u64)
 
-// Counts what has run to its end: what a watchdog can see of a CUDA graph that is launched again and again.
+// Counts the operations that have ended: the only progress of a CUDA graph that a watchdog can see from outside.
 struct TickArguments {
   u64* busy;
   u64* ended;
@@ -204,7 +204,7 @@ extern "C" __global__ void tick(const TickArguments arguments) {
   *arguments.busy = 0;
 }
 
-// Ends every stream of the context with an error: what a stuck wait cannot do by itself.
+// Ends every stream of the context with an error, because a stuck wait cannot end itself.
 extern "C" __global__ void trap() {
 #ifdef __CUDA_ARCH__
   asm("trap;");

@@ -1,18 +1,19 @@
-// Compiles the device code (kernels.cu) for the GPU at hand, with NVIDIA's run-time compiler opened by dlopen: nothing
-// is linked and no compiled device code is shipped.
+// Compiles the device code (kernels.cu) for this machine's GPU with NVIDIA's run-time compiler, opened by dlopen:
+// nothing is linked and the package contains no compiled device code.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_NVRTC_H_
 #define XLA_SHMEM_NVSHMEM_GPU_NVRTC_H_
 
 #include <string>
 #include <vector>
 
+#include "xla_patch/types/status.h"
+
 namespace xla_shmem::gpu {
 
-// `architecture`: ten times the compute capability (90 for 9.0). `image` becomes a cubin, or PTX where the compiler is
-// older than the GPU and the driver has to finish the translation. `candidates`: paths or sonames of libnvrtc, tried in
-// order. False, with a sentence, if none opens or the compiler refuses.
-bool CompileKernels(const std::vector<std::string>& candidates, const char* source, int architecture,
-                    std::string* image, std::string* error);
+// Returns a cubin, or PTX if the compiler is older than the GPU, so that the driver has to finish the translation.
+// `architecture`: ten times the compute capability (90 for 9.0). `candidates`: paths or sonames of libnvrtc, tried in
+// order. Error if none opens or the compiler refuses.
+Result<std::string> CompileKernels(const std::vector<std::string>& candidates, const char* source, int architecture);
 
 }  // namespace xla_shmem::gpu
 

@@ -5,7 +5,7 @@
 namespace xla_shmem::gpu {
 namespace {
 
-// Calls `visit(stride, size)` for the forms of groups that have teams, the world excepted.
+// Calls `visit(stride, size)` for the forms of groups that have teams, except the world.
 template <typename Visit>
 void ForEachForm(int n_pes, Visit visit) {
   for (int size = 2; size < n_pes; ++size) {
@@ -17,24 +17,26 @@ void ForEachForm(int n_pes, Visit visit) {
 
 }  // namespace
 
-bool Teams::Create(const NvshmemApi& api, std::string* error) {
+Status Teams::Create(const NvshmemApi& api) {
+  Status refused;
   const int n_pes = api.n_pes();
   if (n_pes > 1) teams_[{0, 1, n_pes}] = kTeamWorld;
   ForEachForm(n_pes, [&](int stride, int size) {
     for (int block = 0; block < n_pes; block += stride * size) {
-      for (int start = block; start < block + stride && error->empty(); ++start) {
+      for (int start = block; start < block + stride && refused.ok(); ++start) {
         TeamHandle team = kTeamInvalid;
         const int status = api.team_split_strided(kTeamWorld, start, stride, size, nullptr, 0, &team);
         if (status != 0) {
-          *error = "NVSHMEM refuses a team of " + std::to_string(size) + " PEs from PE " + std::to_string(start) +
-                   " by steps of " + std::to_string(stride) + " (status " + std::to_string(status) +
-                   "): raise NVSHMEM_MAX_TEAMS, or set XLA_SHMEM_GPU_REDUCE=rings";
+          refused =
+              Status::Error("NVSHMEM refuses a team of " + std::to_string(size) + " PEs from PE " +
+                            std::to_string(start) + " by steps of " + std::to_string(stride) + " (status " +
+                            std::to_string(status) + "): raise NVSHMEM_MAX_TEAMS, or set XLA_SHMEM_GPU_REDUCE=rings");
         }
         if (team != kTeamInvalid) teams_[{start, stride, size}] = team;
       }
     }
   });
-  return error->empty();
+  return refused;
 }
 
 TeamHandle Teams::Find(std::vector<int> group) const {

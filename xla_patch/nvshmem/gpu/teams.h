@@ -1,5 +1,5 @@
-// Teams for the replica groups that meshes make, all created at start: creation is collective over all PEs, and
-// programs may run on some of the devices.
+// NVSHMEM teams for the replica groups that meshes make. All are created at start, because creation is collective over
+// all PEs and a program may run on a part of the devices.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_TEAMS_H_
 #define XLA_SHMEM_NVSHMEM_GPU_TEAMS_H_
 
@@ -10,22 +10,24 @@
 #include <vector>
 
 #include "xla_patch/nvshmem/api.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
 
-// Symmetric memory for reductions on teams: operands and results of 16 MiB, the largest all-reduce of profile `upstream`.
+// Symmetric memory for reductions on teams: operands and results of 16 MiB, the largest all-reduce of profile
+// `upstream`.
 inline constexpr size_t kTeamStagingBytes = 32 << 20;
 
 class Teams {
  public:
   // Creates a team for every group of one axis, or of neighbouring axes, of any mesh over all PEs in order: size k,
-  // stride s, where k * s divides the number of PEs. Collective; false with `error` if NVSHMEM refuses one.
-  bool Create(const NvshmemApi& api, std::string* error);
+  // stride s, where k * s divides the number of PEs. Collective. Error if NVSHMEM refuses a team.
+  Status Create(const NvshmemApi& api);
 
   // The team of exactly these PEs, kTeamInvalid if there is none. The order of the group does not matter.
   TeamHandle Find(std::vector<int> group) const;
 
-  // How many a PE of a world is in: what NVSHMEM_MAX_TEAMS must hold besides NVSHMEM's own.
+  // How many of these teams a PE belongs to. NVSHMEM_MAX_TEAMS must hold them besides NVSHMEM's own.
   static int CountOfPe(int n_pes);
 
  private:

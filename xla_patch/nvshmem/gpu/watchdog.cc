@@ -14,7 +14,7 @@ void PrintAndExit(const std::string& reason, bool stuck) {
   if (!stuck) {
     fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
   } else {
-    fprintf(stderr, "xla_shmem: the GPU's streams do not end after this error; ending the process\n");
+    fprintf(stderr, "xla_shmem: the GPU's streams do not end after this error; the process exits\n");
     fflush(stderr);
     std::_Exit(70);
   }
@@ -58,9 +58,9 @@ void Watchdog::WatchGraphs(const uint64_t* busy, const uint64_t* ended, const st
   wake_.notify_all();
 }
 
-std::string Watchdog::failure() const {
+Status Watchdog::Check() const {
   std::lock_guard<std::mutex> lock(mutex_);
-  return failure_;
+  return failure_.empty() ? Status() : Status::Error(failure_);
 }
 
 void Watchdog::Fail(const std::string& reason) {
@@ -73,70 +73,69 @@ void Watchdog::Fail(const std::string& reason) {
   device_->Trap(trap_stream_);
 }
 
-bool Watchdog::Running(const Entry& entry, std::string* error) const {
-  bool running = false;
+Device::Progress Watchdog::ProgressOf(const Entry& entry) const {
+  Device::Progress progress = Device::Progress::kDone;
   for (const EventRef& event : entry.events) {
     switch (device_->Query(event.get())) {
       case Device::Progress::kRunning:
-        running = true;
+        progress = Device::Progress::kRunning;
         break;
       case Device::Progress::kFailed:
-        *error = "the GPU reports an error on the streams of xla-shmem";
-        return false;
+        return Device::Progress::kFailed;
       case Device::Progress::kDone:
         break;
     }
   }
-  return running;
+  return progress;
 }
 
-// Drops what is done, from the front: later transfers are enqueued behind earlier ones.
-std::string Watchdog::FindFailure(std::list<Entry>& entries) {
-  std::string error;
-  while (!entries.empty()) {
+// Drops finished entries from the front: later transfers are enqueued behind earlier ones.
+Status Watchdog::CheckTransfers(std::list<Entry>& entries) {
+  for (; !entries.empty(); entries.pop_front()) {
     Entry& entry = entries.front();
     if (entry.begun != nullptr) {
-      if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return "";
+      if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return {};
       entry.begun.reset();
       entry.deadline = Clock::now() + deadline_;
     }
-    if (Running(entry, &error)) return Clock::now() < entry.deadline ? "" : entry.describe();
-    if (!error.empty()) return error;
-    entries.pop_front();
+    const Device::Progress progress = ProgressOf(entry);
+    if (progress == Device::Progress::kFailed) {
+      return Status::Error("the GPU reports an error on the streams of xla-shmem");
+    }
+    if (progress == Device::Progress::kDone) continue;
+    if (Clock::now() < entry.deadline) return {};
+    return Status::Error(entry.describe());
   }
-  return "";
+  return {};
 }
 
-// An operation that is under way, and nothing has ended for as long as the deadline. Looks every now and then: it reads
-// the GPU's memory.
-std::string Watchdog::FindGraphFailure() {
+// Error if an operation of a graph is running and none has ended for as long as the deadline. It reads
+// the GPU's memory, so it runs at most every second or quarter of the deadline, whichever is shorter.
+Status Watchdog::CheckGraphs() {
   const Clock::time_point now = Clock::now();
-  if (graph_busy_ == nullptr || now < next_graph_look_) return "";
-  next_graph_look_ = now + std::min<Clock::duration>(deadline_ / 4, std::chrono::seconds(1));
+  if (graph_busy_ == nullptr || now < next_graph_check_) return {};
+  next_graph_check_ = now + std::min<Clock::duration>(deadline_ / 4, std::chrono::seconds(1));
   uint64_t busy = 0;
   uint64_t ended = 0;
-  if (!device_->ReadWord(graph_ended_, &ended) || !device_->ReadWord(graph_busy_, &busy)) return "";
+  if (!device_->ReadWord(graph_ended_, &ended) || !device_->ReadWord(graph_busy_, &busy)) return {};
   if (busy == 0 || ended != ended_seen_ || graph_deadline_ == Clock::time_point()) {
     ended_seen_ = ended;
     graph_deadline_ = now + deadline_;
-    return "";
+    return {};
   }
-  if (now < graph_deadline_) return "";
+  if (now < graph_deadline_) return {};
   constexpr size_t kNamed = 8;
   std::string text =
       "an operation of a CUDA graph has not finished within the deadline (XLA_SHMEM_DEADLINE); it is one of ";
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < std::min(kNamed, graph_names_.size()); ++i) text += (i == 0 ? "" : ", ") + graph_names_[i];
-  return text + (graph_names_.size() > kNamed ? ", ..." : "");
+  return Status::Error(text + (graph_names_.size() > kNamed ? ", ..." : ""));
 }
 
 // Waits for the streams to end after the trap.
 void Watchdog::End(const std::string& reason, std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
-  const auto running = [&](const Entry& entry) {
-    std::string error;
-    return Running(entry, &error);
-  };
+  const auto running = [&](const Entry& entry) { return ProgressOf(entry) == Device::Progress::kRunning; };
   while (std::any_of(entries.begin(), entries.end(), running)) {
     if (Clock::now() >= give_up) return on_failure_(reason, /*stuck=*/true);
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -153,22 +152,22 @@ void Watchdog::Run() {
       wake_.wait_for(lock, kPoll);
     }
     if (!failure_.empty()) {
-      // Nothing is left to be noticed.
+      // The job has failed already.
       entries_.clear();
       continue;
     }
-    std::list<Entry> looked_at = std::move(entries_);
+    std::list<Entry> checked = std::move(entries_);
     entries_.clear();
     lock.unlock();
-    std::string reason = FindFailure(looked_at);
-    if (reason.empty()) reason = FindGraphFailure();
-    if (!reason.empty()) {
-      Fail(reason);
-      End(reason, looked_at);
-      looked_at.clear();
+    Status status = CheckTransfers(checked);
+    if (status.ok()) status = CheckGraphs();
+    if (!status.ok()) {
+      Fail(status.message());
+      End(status.message(), checked);
+      checked.clear();
     }
     lock.lock();
-    entries_.splice(entries_.begin(), looked_at);
+    entries_.splice(entries_.begin(), checked);
   }
 }
 

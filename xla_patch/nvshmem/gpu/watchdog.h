@@ -1,8 +1,8 @@
-// Notices transfers that do not finish, and turns them into an error: a GPU stream cannot time out by itself.
+// Turns transfers that do not finish into an error: a GPU stream cannot time out by itself.
 //
-// A host thread asks an event behind each transfer whether it has been reached. One that is late fails the job: the
-// reason is kept for everything that comes later and printed, and a trap ends all streams of the context, so that no
-// result computed from what did not arrive can be seen. If the streams do not even end then, the process does.
+// A host thread queries an event behind each transfer. A late transfer fails the job: the reason is printed and kept
+// for later calls, and a trap ends all streams of the context, so that no program can read a result computed from data
+// that did not arrive. If the streams do not end after the trap, the process exits.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 #define XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 
@@ -17,19 +17,20 @@
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
 
-// An event that goes back to its device's pool with the last reference.
+// An event that returns to its device's pool with the last reference.
 using EventRef = std::shared_ptr<void>;
 EventRef MarkShared(Device& device, CudaStream stream);
 
 class Watchdog {
  public:
-  // What is waited for, counters included: asked only when a transfer is late.
+  // Describes a late transfer: what it waits for, with the counters seen and expected.
   using Describe = std::function<std::string()>;
-  // Called once with the reason when the job fails, on the watchdog's thread; then again with the same reason if the
-  // streams have not ended `kGrace` later. By default prints and, the second time, exits with status 70.
+  // Called once with the reason when the job fails, on the watchdog's thread, and again with the same reason if the
+  // streams have not ended `kGrace` later. By default the first call prints and the second exits with status 70.
   using OnFailure = std::function<void(const std::string& reason, bool stuck)>;
   static constexpr std::chrono::seconds kGrace{10};
 
@@ -39,31 +40,31 @@ class Watchdog {
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
 
-  // `begun`: reached when the GPU comes to the transfer; only then does its deadline run, since a host may enqueue
-  // hours of compute ahead of it.
+  // `begun`: reached when the GPU comes to the transfer. The deadline starts then, because a host may enqueue hours of
+  // compute ahead of it.
   void Watch(EventRef begun, std::vector<EventRef> events, Describe describe);
-  // From now on also looks at what CUDA graphs do: `busy` is 1 while an operation of one is under way, `ended` counts
-  // those that have ended. The same two words at every call; `name` of an operation that was captured, for the error.
+  // From now on also watches CUDA graphs. `busy` is 1 while an operation of a graph runs, `ended` counts those that
+  // have ended; both words must be the same at every call. `name`: a captured operation, for the error.
   void WatchGraphs(const uint64_t* busy, const uint64_t* ended, const std::string& name);
-  // "" or why the job has failed, for good.
-  std::string failure() const;
-  // A late transfer of this PE is the job's failure; so is what another thread found out.
+  // Ok, or why the job has failed. A failed job stays failed.
+  Status Check() const;
+  // Fails the job.
   void Fail(const std::string& reason);
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Entry {
-    EventRef begun;  // null once seen reached
+    EventRef begun;  // null once it was seen reached
     std::vector<EventRef> events;
     Clock::time_point deadline;
     Describe describe;
   };
 
   void Run();
-  // True while an event of the entry has not been reached.
-  bool Running(const Entry& entry, std::string* error) const;
-  std::string FindFailure(std::list<Entry>& entries);
-  std::string FindGraphFailure();
+  // kDone once all events of the entry are reached, kFailed if one has failed.
+  Device::Progress ProgressOf(const Entry& entry) const;
+  Status CheckTransfers(std::list<Entry>& entries);
+  Status CheckGraphs();
   void End(const std::string& reason, std::list<Entry>& entries);
 
   Device* const device_;
@@ -80,10 +81,10 @@ class Watchdog {
   const uint64_t* graph_ended_ = nullptr;
   std::vector<std::string> graph_names_;
   bool stop_ = false;
-  // Of the watchdog's thread.
+  // Only the watchdog's thread uses these.
   uint64_t ended_seen_ = 0;
   Clock::time_point graph_deadline_;
-  Clock::time_point next_graph_look_;
+  Clock::time_point next_graph_check_;
   std::thread thread_;
 };
 

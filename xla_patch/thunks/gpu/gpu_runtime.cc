@@ -13,110 +13,106 @@ GpuRuntime& GpuRuntime::Get() {
   return *runtime;
 }
 
-bool GpuRuntime::Open(const GpuOpenOptions& options, GpuFacts* facts, std::string* error) {
+Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!gpu::LoadCudaDriver(options.cuda_library, &cuda_, error)) return false;
-  const auto failed = [&](int result, const char* call) {
-    if (result == gpu::kCudaSuccess) return false;
+  Result<gpu::CudaDriver> cuda = gpu::LoadCudaDriver(options.cuda_library);
+  if (!cuda.ok()) return cuda.status();
+  cuda_ = *cuda;
+  Status status;
+  const auto succeeded = [&](int result, const char* call) {
+    if (result == gpu::kCudaSuccess) return true;
     const char* name = nullptr;
     cuda_.get_error_name(result, &name);
-    *error = std::string(call) + " of device " + std::to_string(options.device) + " failed with " +
-             (name != nullptr ? name : std::to_string(result));
-    return true;
-  };
-  int device = 0;
-  if (failed(cuda_.init(0), "cuInit") ||
-      failed(cuda_.driver_get_version(&facts->driver_version), "cuDriverGetVersion") ||
-      failed(cuda_.device_get(&device, options.device), "cuDeviceGet") ||
-      failed(cuda_.device_get_attribute(&facts->compute_major, gpu::kAttributeComputeMajor, device),
-             "cuDeviceGetAttribute") ||
-      failed(cuda_.device_get_attribute(&facts->compute_minor, gpu::kAttributeComputeMinor, device),
-             "cuDeviceGetAttribute") ||
-      // The same context XLA uses: all of a process share the primary one.
-      failed(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain")) {
+    status = Status::Error(std::string(call) + " of device " + std::to_string(options.device) + " failed with " +
+                           (name != nullptr ? name : std::to_string(result)));
     return false;
-  }
-  if (!LoadNvshmem(options.nvshmem_candidates, &nvshmem_, error)) return false;
-  facts->nvshmem_path = nvshmem_.path;
-  facts->nvshmem_version =
+  };
+  GpuFacts facts;
+  int device = 0;
+  const bool opened = succeeded(cuda_.init(0), "cuInit") &&
+                      succeeded(cuda_.driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
+                      succeeded(cuda_.device_get(&device, options.device), "cuDeviceGet") &&
+                      succeeded(cuda_.device_get_attribute(&facts.compute_major, gpu::kAttributeComputeMajor, device),
+                                "cuDeviceGetAttribute") &&
+                      succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
+                                "cuDeviceGetAttribute") &&
+                      // The context of XLA too: a process shares the primary one.
+                      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+  if (!opened) return status;
+  Result<NvshmemLibrary> nvshmem = LoadNvshmem(options.nvshmem_candidates);
+  if (!nvshmem.ok()) return nvshmem.status();
+  nvshmem_ = *std::move(nvshmem);
+  facts.nvshmem_path = nvshmem_.path;
+  facts.nvshmem_version =
       std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
   opened_ = true;
-  return true;
+  return facts;
 }
 
-bool GpuRuntime::UniqueId(std::string* id, std::string* error) {
+Result<std::string> GpuRuntime::UniqueId() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!opened_) {
-    *error = "the GPU road of this process is not open";
-    return false;
-  }
-  return gpu::MakeUniqueId(nvshmem_, id, error);
+  if (!opened_) return Status::Error("the GPU path of this process is not open");
+  return gpu::MakeUniqueId(nvshmem_);
 }
 
-bool GpuRuntime::Start(const GpuStartOptions& options, std::string* error) {
+Status GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!opened_ || transfers_ != nullptr) {
-    *error = opened_ ? "the GPU road of this process has started already" : "the GPU road of this process is not open";
-    return false;
-  }
-  gpu::PairLayout layout;
-  if (!gpu::PairLayout::Create(options.n_pes, options.arena_bytes, &layout, error)) return false;
+  if (!opened_) return Status::Error("the GPU path of this process is not open");
+  if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
+  const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
+  if (!layout.ok()) return layout.status();
   device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, options.puts, context_);
-  if (!device_->LoadKernels(options.kernels.data(), error)) return false;
+  XLA_SHMEM_RETURN_IF_ERROR(device_->LoadKernels(options.kernels.data()));
   const gpu::ScopedContext context(*device_);
   const size_t staging_bytes = options.team_reductions ? gpu::kTeamStagingBytes : 0;
-  if (!gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes + staging_bytes,
-                      error)) {
-    return false;
-  }
+  XLA_SHMEM_RETURN_IF_ERROR(
+      gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes + staging_bytes));
   auto* arena = static_cast<char*>(nvshmem_.api.malloc(options.arena_bytes));
   if (arena == nullptr) {
-    *error =
-        "NVSHMEM has no " + std::to_string(options.arena_bytes) +
-        " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if XLA has the rest";
-    return false;
+    return Status::Error("NVSHMEM has no " + std::to_string(options.arena_bytes) +
+                         " bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE, or XLA_PYTHON_CLIENT_MEM_FRACTION if "
+                         "XLA has the rest");
   }
   for (int pe = 0; pe < options.n_pes; ++pe) {
     if (nvshmem_.api.ptr(arena, pe) != nullptr) continue;
-    *error = "PE " + std::to_string(pe) + " is not reachable by NVLink or PCIe peer access from PE " +
-             std::to_string(options.pe);
-    return false;
+    return Status::Error("PE " + std::to_string(pe) + " is not reachable by NVLink or PCIe peer access from PE " +
+                         std::to_string(options.pe));
   }
-  if (!ZeroArena(arena, options.arena_bytes, error)) return false;
-  if (options.team_reductions && !SetUpTeams(error)) return false;
+  XLA_SHMEM_RETURN_IF_ERROR(ZeroArena(arena, options.arena_bytes));
+  if (options.team_reductions) XLA_SHMEM_RETURN_IF_ERROR(SetUpTeams());
   pe_ = options.pe;
-  rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout, options.pe, arena);
+  rings_ = std::make_unique<gpu::PairRings>(device_.get(), *layout, options.pe, arena);
   watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
   transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get(), team_reductions_);
-  *error = device_->TakeError();
-  return error->empty();
+  return device_->TakeError();
 }
 
-bool GpuRuntime::SetUpTeams(std::string* error) {
-  if (!teams_.Create(nvshmem_.api, error)) return false;
+Status GpuRuntime::SetUpTeams() {
+  XLA_SHMEM_RETURN_IF_ERROR(teams_.Create(nvshmem_.api));
   auto* staging = static_cast<char*>(nvshmem_.api.malloc(gpu::kTeamStagingBytes));
   if (staging == nullptr) {
-    *error = "NVSHMEM has no " + std::to_string(gpu::kTeamStagingBytes) +
-             " bytes of symmetric memory for reductions on teams: set XLA_SHMEM_GPU_REDUCE=rings";
-    return false;
+    return Status::Error("NVSHMEM has no " + std::to_string(gpu::kTeamStagingBytes) +
+                         " bytes of symmetric memory for reductions on teams: set XLA_SHMEM_GPU_REDUCE=rings");
   }
   team_reductions_ = {&nvshmem_.api, &teams_, staging, gpu::kTeamStagingBytes};
-  return true;
+  return {};
 }
 
-bool GpuRuntime::ZeroArena(char* arena, size_t bytes, std::string* error) {
+Status GpuRuntime::ZeroArena(char* arena, size_t bytes) {
   const gpu::CudaStream stream = device_->CreateStream();
   device_->Fill(arena, 0, bytes, stream);
   const gpu::CudaEvent event = device_->Mark(stream);
-  *error = device_->TakeError();
-  while (error->empty()) {
+  Status status = device_->TakeError();
+  while (status.ok()) {
     const gpu::Device::Progress progress = device_->Query(event);
     if (progress == gpu::Device::Progress::kDone) break;
-    if (progress == gpu::Device::Progress::kFailed) *error = "the GPU failed to clear the symmetric arena";
+    if (progress == gpu::Device::Progress::kFailed) {
+      status = Status::Error("the GPU failed to clear the symmetric arena");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   device_->Recycle(event);
-  return error->empty();
+  return status;
 }
 
 int GpuRuntime::WorldPe(int job_pe) const {

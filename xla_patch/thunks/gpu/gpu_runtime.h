@@ -1,10 +1,10 @@
-// The GPU road of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
+// The GPU path of this process: one device, one PE of the NVSHMEM world, its arena and its transfers.
 //
-// Coming up takes two steps, both before XLA's GPU client exists, so that the arena is taken before XLA reserves most
-// of the memory (python/xla_shmem/runtime/gpu_job.py drives them and sees to it that all processes take each):
-//   1. Open: libraries, driver and device; process 0 also makes the unique id of the world;
+// It starts in two steps, both before XLA's GPU client exists, so that the arena is allocated before XLA reserves most
+// of the memory. python/xla_shmem/runtime/gpu_job.py calls them and makes all processes take each step:
+//   1. Open: libraries, driver and device; process 0 also makes the unique id of the world.
 //   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
-// Nothing may be put before all processes have started. There is one GpuRuntime a process and it is never destroyed.
+// No PE may put before all processes have started. Each process has one GpuRuntime, which is never destroyed.
 #ifndef XLA_SHMEM_THUNKS_GPU_GPU_RUNTIME_H_
 #define XLA_SHMEM_THUNKS_GPU_GPU_RUNTIME_H_
 
@@ -23,6 +23,7 @@
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -32,7 +33,7 @@ struct GpuOpenOptions {
   int device = 0;  // CUDA ordinal of this process's device
 };
 
-// What Open found, for messages and for compiling the kernels.
+// The driver, device and library that Open found.
 struct GpuFacts {
   std::string nvshmem_path;
   std::string nvshmem_version;
@@ -44,7 +45,7 @@ struct GpuFacts {
 struct GpuStartOptions {
   int pe = 0;
   int n_pes = 1;
-  std::string unique_id;  // of UniqueId in process 0
+  std::string unique_id;  // from UniqueId in process 0
   size_t arena_bytes = 0;
   std::string kernels;  // image of nvshmem/gpu/kernels.cu for this device
   gpu::Puts puts = gpu::Puts::kNvshmem;
@@ -56,34 +57,34 @@ class GpuRuntime {
  public:
   static GpuRuntime& Get();
 
-  bool Open(const GpuOpenOptions& options, GpuFacts* facts, std::string* error);
-  bool UniqueId(std::string* id, std::string* error);
-  bool Start(const GpuStartOptions& options, std::string* error);
-  // From here on executables for this topology may run. `world`: the job's PE of each PE of this NVSHMEM world.
+  Result<GpuFacts> Open(const GpuOpenOptions& options);
+  Result<std::string> UniqueId();
+  Status Start(const GpuStartOptions& options);
+  // Allows executables for this topology to run. `world`: the job's PE of each PE of this NVSHMEM world.
   void Admit(std::vector<int> world, int64_t topology_fingerprint);
 
-  // Called, from any thread and without locks held, when an executable is loaded before Admit: it may come from a cache
-  // in a process that has compiled nothing. It admits, or leaves it: XLA also makes executables for GPUs that are not
-  // there, which nobody runs.
+  // `hook` is called when an executable is loaded before Admit, from any thread and without locks held: the executable
+  // may come from a cache, in a process that has compiled nothing. The hook may call Admit. It need not, because XLA
+  // also makes executables for GPUs that this machine lacks, and those never run.
   void SetAdmitHook(std::function<void()> hook) { admit_hook_ = std::move(hook); }
   bool EnsureAdmitted();
   bool admitted() const { return ready_.load(std::memory_order_acquire); }
   int64_t topology_fingerprint() const { return fingerprint_; }
-  // This process's PE as the compiled modules number it.
+  // This process's PE in the numbering of the compiled modules.
   int job_pe() const { return world_[pe_]; }
-  // PE of the NVSHMEM world for a PE of the job; -1 for -1 and for one of another world.
+  // PE of this NVSHMEM world for a PE of the job; -1 for -1 and for a PE of another world.
   int WorldPe(int job_pe) const;
   bool started() const { return transfers_ != nullptr; }
   // Only after Start.
   gpu::Transfers& transfers() { return *transfers_; }
   gpu::Device& device() { return *device_; }
-  // Symmetric memory besides the arena, null if there is none left. Collective over the world.
+  // Symmetric memory besides the arena, null if none is left. Collective over the world.
   void* Symmetric(size_t bytes) { return nvshmem_.api.malloc(bytes); }
 
  private:
   GpuRuntime() = default;
-  bool ZeroArena(char* arena, size_t bytes, std::string* error);
-  bool SetUpTeams(std::string* error);
+  Status ZeroArena(char* arena, size_t bytes);
+  Status SetUpTeams();
 
   std::mutex mutex_;
   gpu::CudaDriver cuda_{};

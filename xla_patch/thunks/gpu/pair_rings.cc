@@ -6,8 +6,8 @@
 namespace xla_shmem::gpu {
 namespace {
 
-// A slot large enough to amortise its handshake at NVLink's speed, small enough that the copies out of it overlap with
-// the next put. First guesses, to be tuned on a GPU (docs/gpu.md).
+// A slot should be large enough to amortise its handshake at NVLink's speed, and small enough that copies out of it
+// overlap with the next put. These are first guesses, to be tuned on a GPU.
 constexpr size_t kMaxSlotBytes = 4 << 20;
 constexpr size_t kMinSlotBytes = 4 << 10;
 constexpr uint32_t kMinSlots = 4;
@@ -28,32 +28,33 @@ void EnqueuePieces(Device& device, char* slot, const std::vector<const char*>& b
   }
 }
 
-bool PairLayout::Create(int n_pes, size_t arena_bytes, PairLayout* layout, std::string* error) {
-  layout->n_pes_ = n_pes;
+Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
+  PairLayout layout;
+  layout.n_pes_ = n_pes;
   const size_t peers = std::max(n_pes - 1, 1);
   const size_t words = (n_pes + 1) * kWordsPerPeer * kLine;
   const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
-  // One slot of each peer is for replays.
-  layout->slot_bytes_ = std::min(kMaxSlotBytes, per_peer / (kMinSlots + 1) / kMinSlotBytes * kMinSlotBytes);
-  if (layout->slot_bytes_ < kMinSlotBytes) {
-    *error = "a symmetric heap of " + std::to_string(arena_bytes) + " bytes is too small for " + std::to_string(n_pes) +
-             " PEs, which need " + std::to_string(words + peers * (kMinSlots + 1) * kMinSlotBytes) +
-             " at least: raise XLA_SHMEM_HEAP_SIZE";
-    return false;
+  // Each peer has one more slot, for replays.
+  layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / (kMinSlots + 1) / kMinSlotBytes * kMinSlotBytes);
+  if (layout.slot_bytes_ < kMinSlotBytes) {
+    return Status::Error("a symmetric heap of " + std::to_string(arena_bytes) + " bytes is too small for " +
+                         std::to_string(n_pes) + " PEs, which need " +
+                         std::to_string(words + peers * (kMinSlots + 1) * kMinSlotBytes) +
+                         " at least: raise XLA_SHMEM_HEAP_SIZE");
   }
-  layout->num_slots_ = static_cast<uint32_t>(std::min<size_t>(kMaxSlots, per_peer / layout->slot_bytes_ - 1));
-  return true;
+  layout.num_slots_ = static_cast<uint32_t>(std::min<size_t>(kMaxSlots, per_peer / layout.slot_bytes_ - 1));
+  return layout;
 }
 
 size_t PairLayout::RecommendedBytes(int n_pes) {
   const size_t peers = std::max(n_pes - 1, 1);
-  // Two rings' worth of pipelining up to eight PEs; beyond, the job's memory is not to grow with its size.
+  // Twice the slots for up to eight PEs; in larger jobs the memory should not grow as fast.
   const size_t slots = n_pes <= 8 ? 2 * kMinSlots : kMinSlots;
   return (n_pes + 1) * kWordsPerPeer * kLine + peers * (slots + 1) * kMaxSlotBytes;
 }
 
 size_t PairLayout::PeerRegion(int me, int peer) const {
-  // Nobody puts to itself, so there are n - 1 regions.
+  // A PE does not put to itself, so there are n - 1 regions.
   const size_t index = peer < me ? peer : peer - 1;
   return WordOffset(n_pes_ + 1, 0) + index * (num_slots_ + 1) * slot_bytes_;
 }

@@ -1,22 +1,22 @@
-// Staging between every two PEs of a job whose transfers are enqueued on streams: one ring of slots and four signal
-// words a direction, at offsets that follow from the number of PEs alone (docs/protocol.md, "On GPU").
+// Staging memory between every two PEs of the GPU path: one ring of slots and four signal words a direction, at offsets
+// that follow from the number of PEs alone (docs/protocol.md, "On GPU").
 //
-// Operations between two PEs are enqueued in the same order on both, so the m-th message from a to b needs no name: it
-// goes through slot m mod K of the ring in b's arena. The words only grow, and belong to one direction:
+// Operations between two PEs are enqueued in the same order on both, so messages need no name: message m from a to b
+// goes through slot m mod K of the ring in b's arena. Each direction has two words that only grow:
 //
 //   arrived  at the receiver: messages put so far       credit  at the sender: messages consumed so far
 //
-// The replay words and slot are apart, for sequences that a CUDA graph repeats with constant values (replay.h).
+// CUDA graphs repeat a sequence with constant values, so replays have a slot and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/chunks.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
 
@@ -26,37 +26,36 @@ struct ReplayWords {
 };
 
 // Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
-// signal, which NVSHMEM delivers behind it.
+// signal, and NVSHMEM delivers the signal after the data.
 void EnqueuePieces(Device& device, char* slot, const std::vector<const char*>& buffers,
                    const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to, CudaStream stream);
 
 class PairLayout {
  public:
-  // Shares `arena_bytes` of every PE out among its peers. False, with the option to raise, if that is too little.
-  static bool Create(int n_pes, size_t arena_bytes, PairLayout* layout, std::string* error);
+  // Divides `arena_bytes` of every PE among its peers. Error if that is too little.
+  static Result<PairLayout> Create(int n_pes, size_t arena_bytes);
 
   int n_pes() const { return n_pes_; }
   size_t slot_bytes() const { return slot_bytes_; }
   uint32_t num_slots() const { return num_slots_; }
 
-  // Offsets in the arena of PE `me` of what belongs to the pair (me, peer).
+  // Offsets in the arena of PE `me`, for the pair (me, peer).
   size_t Arrived(int peer) const { return WordOffset(peer, 0); }
   size_t Credit(int peer) const { return WordOffset(peer, 1); }
   size_t ReplayGrant(int peer) const { return WordOffset(peer, 2); }
   size_t ReplayArrived(int peer) const { return WordOffset(peer, 3); }
-  // Of this PE alone, for the watchdog: whether a self-joined operation of a graph is under way, and how many have
-  // ended.
+  // Words of this PE alone, for the watchdog: whether an operation of a graph is running, and how many have ended.
   size_t GraphBusy() const { return WordOffset(n_pes_, 0); }
   size_t GraphEnded() const { return WordOffset(n_pes_, 1); }
   // Memory at `me` that `peer` puts into.
   size_t Slot(int me, int peer, uint64_t message) const;
   size_t ReplaySlot(int me, int peer) const;
 
-  // Enough for a few slots a peer; less makes small slots, more is used up to the largest useful ring.
+  // Bytes for a few slots a peer. Less memory makes smaller slots; more is used up to kMaxSlots slots.
   static size_t RecommendedBytes(int n_pes);
 
  private:
-  // Each word has a line of its own; GPUs read 128 bytes at a time.
+  // Each word has a cache line of its own (128 bytes on GPUs).
   static constexpr size_t kLine = 128;
   static constexpr size_t kWordsPerPeer = 4;
   size_t WordOffset(int peer, size_t word) const { return (peer * kWordsPerPeer + word) * kLine; }
@@ -67,7 +66,7 @@ class PairLayout {
   uint32_t num_slots_ = 0;
 };
 
-// A signal word with the value a stream waits for: what a deadline error reports.
+// A signal word and the value that a stream waits for, for deadline errors.
 struct Expectation {
   int peer;
   bool credit;  // else arrival
@@ -75,7 +74,7 @@ struct Expectation {
   uint64_t value;
 };
 
-// This PE's ends of all pairs. Enqueues only; the caller sees to it that one thread at a time does.
+// This PE's ends of all pairs. Only enqueues. One thread at a time may use it.
 class PairRings {
  public:
   // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message.
@@ -86,15 +85,15 @@ class PairRings {
   const PairLayout& layout() const { return layout_; }
   int pe() const { return pe_; }
 
-  // One message to `to`: `pieces` of `buffers`, behind the credit for its slot.
+  // Sends one message to `to`: `pieces` of `buffers`, after the wait for its slot's credit.
   void EnqueueMessage(int to, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
                       CudaStream stream);
-  // The wait for the next message from `from`; returns where it will lie.
+  // Waits for the next message from `from`; returns its slot.
   const char* EnqueueArrival(int from, CudaStream stream);
   // Returns the slot of the last arrival.
   void EnqueueCredit(int from, CudaStream stream);
 
-  // Local words of the pair (us, peer), and the local addresses that stand for the peer's.
+  // This PE's words for `peer`, and the local addresses of the words that peers keep for this PE.
   ReplayWords OwnReplayWords(int peer) const;
   ReplayWords PeerReplayWords() const;
   const char* OwnReplaySlot(int peer) const { return arena_ + layout_.ReplaySlot(pe_, peer); }
@@ -103,7 +102,7 @@ class PairRings {
   uint64_t* graph_busy() const { return Word(layout_.GraphBusy()); }
   uint64_t* graph_ended() const { return Word(layout_.GraphEnded()); }
 
-  // What has been enqueued for since the last call, the highest value of each word.
+  // The waits enqueued since the last call: for each word the highest value.
   std::vector<Expectation> TakeExpectations();
 
  private:

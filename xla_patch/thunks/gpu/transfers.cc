@@ -1,25 +1,22 @@
 #include "xla_patch/thunks/gpu/transfers.h"
 
-#include <algorithm>
 #include <utility>
+#include <vector>
 
-#include "xla_patch/thunks/gpu/describe.h"
+#include "xla_patch/thunks/gpu/all_reduce.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
+#include "xla_patch/thunks/gpu/group_reduction.h"
+#include "xla_patch/thunks/gpu/late_transfer.h"
+#include "xla_patch/thunks/gpu/replay.h"
 
 namespace xla_shmem::gpu {
+namespace {
 
-std::string CheckOverlaps(const StreamBuffers& buffers) {
-  for (size_t i = 0; i < buffers.operands.size(); ++i) {
-    for (size_t j = 0; j < buffers.results.size(); ++j) {
-      const char* operand = buffers.operands[i];
-      const char* result = buffers.results[j];
-      if (i == j && operand == result) continue;
-      if (operand + buffers.bytes[i] <= result || result + buffers.bytes[j] <= operand) continue;
-      return "operand " + std::to_string(i) + " overlaps result " + std::to_string(j) +
-             " without being it; XLA is not known to do that, please report it";
-    }
-  }
-  return "";
+Status ErrorOf(const std::string& name, const Status& status) {
+  return status.ok() ? status : Status::Error(name + ": " + status.message());
 }
+
+}  // namespace
 
 Transfers::Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions)
     : rings_(rings),
@@ -29,12 +26,12 @@ Transfers::Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_r
       send_stream_(device_->CreateStream()),
       receive_stream_(device_->CreateStream()) {}
 
-// Checks what holds for every start, and forks.
-std::string Transfers::Begin(CudaStream stream) {
-  std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
-  if (!failure.empty()) return failure;
+Status Transfers::CheckJob() const { return watchdog_ == nullptr ? Status() : watchdog_->Check(); }
+
+Status Transfers::Begin(CudaStream stream) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckJob());
   if (device_->Capturing(stream)) {
-    return "an overlapping transfer was captured into a CUDA graph, which cannot hold it";
+    return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
   }
   begun_ = MarkShared(*device_, stream);
   device_->WaitFor(begun_.get(), send_stream_);
@@ -42,69 +39,97 @@ std::string Transfers::Begin(CudaStream stream) {
   return device_->TakeError();
 }
 
-std::string Transfers::End(const TransferKey& key, const std::string& name) {
+Status Transfers::End(const TransferKey& key, const std::string& name) {
   EventRef sent = MarkShared(*device_, send_stream_);
   EventRef received = MarkShared(*device_, receive_stream_);
   if (watchdog_ != nullptr) {
-    watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLater(*rings_, name));
+    watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, name));
   }
   started_[key] = {std::move(sent), std::move(received)};
-  const std::string error = device_->TakeError();
-  return error.empty() ? "" : name + ": " + error;
+  return ErrorOf(name, device_->TakeError());
 }
 
-std::string Transfers::StartPermute(const TransferKey& key, const StreamPermute& permute, CudaStream stream) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  std::string error = CheckOverlaps(permute.buffers);
-  if (error.empty()) error = Begin(stream);
-  if (!error.empty()) return permute.name + ": " + error;
-  const bool sends = permute.target >= 0 && permute.target != rings_->pe();
-  const bool receives = permute.source >= 0 && permute.source != rings_->pe();
-  const auto& operands = permute.buffers.operands;
-  const auto& results = permute.buffers.results;
-  const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
-  // One stream for both then, chunk by chunk: no byte is overwritten before it has been sent.
-  const CudaStream send_stream = in_place ? receive_stream_ : send_stream_;
-  if (in_place) device_->Order(receive_stream_, send_stream_);
-  const std::vector<ByteRange> ranges = WholeBuffers(permute.buffers.bytes);
-  ChunkCursor chunks(&ranges, rings_->layout().slot_bytes());
-  for (std::vector<Piece> pieces = chunks.Next(); !pieces.empty(); pieces = chunks.Next()) {
-    if (sends) rings_->EnqueueMessage(permute.target, operands, pieces, send_stream);
-    const char* arrived = receives ? rings_->EnqueueArrival(permute.source, receive_stream_) : nullptr;
-    EnqueueResults(permute, pieces, arrived, receive_stream_);
-    if (receives) rings_->EnqueueCredit(permute.source, receive_stream_);
+Status Transfers::BeginReplay(CudaStream stream) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckJob());
+  begun_ = nullptr;
+  capturing_ = device_->Capturing(stream);
+  if (capturing_) {
+    // Events would belong to the capture. The words in memory serve every launch.
+    device_->Signal(rings_->graph_busy(), 1, rings_->pe(), stream);
+  } else if (watchdog_ != nullptr) {
+    begun_ = MarkShared(*device_, stream);
   }
-  if (in_place) device_->Order(send_stream_, receive_stream_);
+  return device_->TakeError();
+}
+
+Status Transfers::EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources,
+                            CudaStream stream) {
+  if (capturing_) {
+    device_->Tick(rings_->graph_busy(), rings_->graph_ended(), stream);
+    if (watchdog_ != nullptr) watchdog_->WatchGraphs(rings_->graph_busy(), rings_->graph_ended(), name);
+  } else if (begun_ != nullptr) {
+    watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)},
+                     DescribeLateReplay(*rings_, name, std::move(targets), std::move(sources)));
+  }
+  return ErrorOf(name, device_->TakeError());
+}
+
+Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Status status = CheckOverlaps(permute.buffers);
+  if (status.ok()) status = Begin(stream);
+  if (!status.ok()) return ErrorOf(permute.name, status);
+  EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
   return End(key, permute.name);
 }
 
-void Transfers::EnqueueResults(const StreamPermute& permute, const std::vector<Piece>& pieces, const char* arrived,
-                               CudaStream stream) {
-  for (const Piece& piece : pieces) {
-    char* result = permute.buffers.results[piece.buffer] + piece.buffer_offset;
-    const char* operand = permute.buffers.operands[piece.buffer] + piece.buffer_offset;
-    if (arrived != nullptr) {
-      device_->Copy(result, arrived + piece.slot_offset, piece.bytes, stream);
-    } else if (permute.source < 0) {
-      device_->Fill(result, 0, piece.bytes, stream);
-    } else if (result != operand) {
-      device_->Copy(result, operand, piece.bytes, stream);  // a self-edge
-    }
+Status Transfers::StartAllReduce(const TransferKey& key, const AllReduceArguments& all_reduce, CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Status status = CheckAllReduce(all_reduce, rings_->pe());
+  if (status.ok()) status = Begin(stream);
+  if (!status.ok()) return ErrorOf(all_reduce.name, status);
+  device_->Order(receive_stream_, send_stream_);
+  if (!EnqueueOnTeam(*device_, team_reductions_, all_reduce, receive_stream_)) {
+    EnqueueAllReduce(*rings_, all_reduce, receive_stream_);
   }
+  device_->Order(send_stream_, receive_stream_);
+  return End(key, all_reduce.name);
 }
 
-std::string Transfers::Finish(const TransferKey& key, const std::string& name, CudaStream stream) {
+Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Status status = CheckOverlaps(permute.buffers);
+  if (status.ok()) status = BeginReplay(stream);
+  if (!status.ok()) return ErrorOf(permute.name, status);
+  EnqueuePermuteReplay(*rings_, permute, stream);
+  const PermutePeers peers = PeersOf(permute, rings_->pe());
+  std::vector<int> targets, sources;
+  if (peers.target >= 0) targets = {peers.target};
+  if (peers.source >= 0) sources = {peers.source};
+  return EndReplay(permute.name, std::move(targets), std::move(sources), stream);
+}
+
+Status Transfers::ReplayAllReduce(const AllReduceArguments& all_reduce, CudaStream stream) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Status status = CheckAllReduce(all_reduce, rings_->pe());
+  if (status.ok()) status = BeginReplay(stream);
+  if (!status.ok()) return ErrorOf(all_reduce.name, status);
+  EnqueueAllReduceReplay(*rings_, all_reduce, stream);
+  const std::vector<int> peers = PeersFrom(all_reduce.group, rings_->pe());
+  return EndReplay(all_reduce.name, peers, peers, stream);
+}
+
+Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = started_.find(key);
-  if (found == started_.end()) return name + ": its done ran without its start";
+  if (found == started_.end()) return Status::Error(name + ": its done ran without its start");
   const auto [sent, received] = std::move(found->second);
   started_.erase(found);
   device_->WaitFor(sent.get(), stream);
   device_->WaitFor(received.get(), stream);
-  std::string failure = watchdog_ == nullptr ? "" : watchdog_->failure();
-  const std::string error = device_->TakeError();
-  if (!failure.empty()) return failure;
-  return error.empty() ? "" : name + ": " + error;
+  const Status failure = CheckJob();
+  const Status status = device_->TakeError();
+  return failure.ok() ? ErrorOf(name, status) : failure;
 }
 
 }  // namespace xla_shmem::gpu

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
-namespace xla_shmem {
+namespace xla_shmem::gpu {
 
 void RunTwoShot(const std::vector<size_t>& buffer_bytes, const TwoShotGeometry& geometry,
                 const TwoShotActions& actions) {
-  // chunks[i]: what member i owns.
+  // chunks[i]: the chunks that member i owns.
   std::vector<std::vector<std::vector<Piece>>> chunks(geometry.members);
   size_t steps = 0;
   for (int i = 0; i < geometry.members; ++i) {
@@ -20,7 +20,7 @@ void RunTwoShot(const std::vector<size_t>& buffer_bytes, const TwoShotGeometry& 
   }
   const std::vector<std::vector<Piece>>& mine = chunks[geometry.my_index];
   // Step t: contribute chunk t, reduce chunk t - lag, collect chunk t - 2 lag. A channel then holds at most 2 lag + 1
-  // messages that its receiver cannot consume without us, hence this lag (proof in docs/protocol.md).
+  // messages that its receiver cannot consume without this PE, hence this lag (proof in docs/protocol.md).
   const size_t lag = (geometry.num_slots - 1) / 2;
   for (size_t t = 0; t < steps + 2 * lag; ++t) {
     for (int i = 0; i < geometry.members; ++i) {
@@ -34,4 +34,4 @@ void RunTwoShot(const std::vector<size_t>& buffer_bytes, const TwoShotGeometry& 
   }
 }
 
-}  // namespace xla_shmem
+}  // namespace xla_shmem::gpu

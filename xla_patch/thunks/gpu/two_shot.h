@@ -1,4 +1,4 @@
-// The order of a two-shot all-reduce (reduce-scatter, then all-gather, in chunks): the same on CPU and GPU.
+// The order of a two-shot all-reduce: reduce-scatter, then all-gather, in chunks (docs/protocol.md, "All-reduce").
 #ifndef XLA_SHMEM_THUNKS_GPU_TWO_SHOT_H_
 #define XLA_SHMEM_THUNKS_GPU_TWO_SHOT_H_
 
@@ -9,7 +9,7 @@
 
 #include "xla_patch/thunks/chunks.h"
 
-namespace xla_shmem {
+namespace xla_shmem::gpu {
 
 struct TwoShotGeometry {
   int members;
@@ -19,19 +19,19 @@ struct TwoShotGeometry {
 };
 
 struct TwoShotActions {
-  // Put our share of a chunk that `owner` reduces.
+  // Put this PE's data of a chunk that `owner` reduces.
   std::function<void(int owner, const std::vector<Piece>& pieces)> contribute;
-  // Reduce a chunk of our own, and put the result to everybody.
+  // Reduce a chunk that this PE owns, and put the result to all others.
   std::function<void(const std::vector<Piece>& pieces)> reduce_and_share;
   // Collect a chunk that `owner` has reduced.
   std::function<void(int owner, const std::vector<Piece>& pieces)> collect;
 };
 
-// Calls the actions for buffers of these sizes in the order that all members follow. Nobody needs to be told anything:
-// all members have all chunk lists.
+// Calls the actions for buffers of these sizes in the order that all members follow. Members exchange no plan, because
+// each can compute the chunks of all.
 void RunTwoShot(const std::vector<size_t>& buffer_bytes, const TwoShotGeometry& geometry,
                 const TwoShotActions& actions);
 
-}  // namespace xla_shmem
+}  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_THUNKS_GPU_TWO_SHOT_H_

@@ -24,6 +24,7 @@
 #include "xla/xla_data.pb.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu_reductions.h"
+#include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
@@ -66,7 +67,7 @@ bool ShmemAllReduceThunk::Carries(const AllReduceReduceScatterThunkBase& thunk) 
 
 absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
   const CollectiveParams& collective = *params.collective_params;
-  xla_shmem::gpu::StreamAllReduce all_reduce;
+  xla_shmem::gpu::AllReduceArguments all_reduce;
   all_reduce.name = name();
   all_reduce.reduction = ToShmemReduction(reduction_kind());
   for (const PrimitiveType type : config().operand_element_type) {
@@ -86,6 +87,7 @@ absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Strea
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());
   if (capturing) return ToStatus(runtime.transfers().ReplayAllReduce(all_reduce, Native(stream)));
+  // One stream for start and join: XLA has moved it beside compute already if the schedule lets the two overlap.
   RETURN_IF_ERROR(ToStatus(runtime.transfers().StartAllReduce(Key(params), std::move(all_reduce), Native(stream))));
   return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
 }
@@ -110,7 +112,7 @@ absl::StatusOr<std::unique_ptr<CollectiveThunk>> ShmemAllReduceThunk::FromProto(
                    AllReduceThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
   const std::string failure = ShmemRuntime::Get().failure();
   if (failure.empty()) return std::make_unique<ShmemAllReduceThunk>(*thunk);
-  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM, runs on NCCL: " << failure;
+  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM and runs on NCCL: " << failure;
   return thunk;
 }
 

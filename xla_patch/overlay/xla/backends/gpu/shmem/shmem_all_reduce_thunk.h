@@ -16,17 +16,17 @@
 
 namespace xla::gpu {
 
-// An all-reduce by puts with signals, one-shot or two-shot by size, in the order of the group: all its members get the
-// same bits.
+// An all-reduce by puts with signals, one-shot or two-shot by size. It reduces in the order of the group, so all
+// members get the same bits.
 class ShmemAllReduceThunk : public ShmemThunk<AllReduceReduceScatterThunkBase> {
  public:
-  // Takes the place of `thunk`.
+  // Replaces `thunk`.
   explicit ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& thunk);
 
-  // Whether types and reduction are what the transfers carry.
+  // Whether the transfers support its types and its reduction.
   static bool Carries(const AllReduceReduceScatterThunkBase& thunk);
 
-  // Upstream's thunk, from the same proto, if NVSHMEM does not run here.
+  // Returns upstream's thunk, from the same proto, if NVSHMEM does not run here.
   static absl::StatusOr<std::unique_ptr<CollectiveThunk>> FromProto(
       ThunkInfo thunk_info, const AllReduceThunkProto& thunk_proto,
       absl::Span<const BufferAllocation> buffer_allocations);

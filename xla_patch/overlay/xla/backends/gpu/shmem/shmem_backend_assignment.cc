@@ -23,14 +23,14 @@
 namespace xla::gpu {
 namespace {
 
-// A JIT compilation's GpuTopology is made up: every GPU that the driver shows counts as one of this process, even where
-// JAX gives each process one of them. So this job's own devices come from the runtime.
+// The GpuTopology of a JIT compilation counts every GPU that the driver shows as one of this process, even if JAX gives
+// each process one of them. So the devices of this job come from the runtime.
 absl::StatusOr<xla_shmem::Topology> TopologyFor(const HloModule& module, const GpuTopology& described,
                                                 int64_t slice_size) {
   const std::vector<std::pair<int64_t, int32_t>> running = ShmemRuntime::Get().Devices();
   const int64_t num_devices = NumJobDevices(module);
   if (num_devices <= static_cast<int64_t>(running.size())) return RunningTopology(running);
-  // Both counts are -1 where hosts differ.
+  // Both counts are -1 if hosts differ.
   return UniformTopology(std::max<int64_t>(described.number_of_devices(), num_devices),
                          std::max(described.num_devices_per_host(), 0), slice_size);
 }
@@ -43,11 +43,11 @@ absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology,
   if (!config.debug_options().xla_gpu_experimental_enable_nvshmem() || !ShmemRuntime::Get().failure().empty()) {
     return absl::OkStatus();
   }
-  // Nobody to talk to; in a job of one GPU NVSHMEM does not run either.
+  // No other PE; in a job of one GPU NVSHMEM does not run either.
   if (config.replica_count() * config.num_partitions() < 2) return absl::OkStatus();
   ShmemJob job;
   ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size));
-  // The runtime does not come up unless every PE reaches every other.
+  // The runtime does not start unless every PE reaches every other.
   job.transport = xla_shmem::GpuTransport({});
   job.transport.reach.reset();
   HloPassPipeline pipeline("shmem-backend-assignment", stats);

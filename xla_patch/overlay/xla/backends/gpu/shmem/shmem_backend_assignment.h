@@ -1,4 +1,4 @@
-// What the patch calls in XLA's compiler.
+// The call that the patch adds to XLA's compiler.
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_BACKEND_ASSIGNMENT_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_BACKEND_ASSIGNMENT_H_
 
@@ -12,8 +12,8 @@
 namespace xla::gpu {
 
 // Runs the ShmemBackendAssigner as a pipeline of its own if --xla_gpu_experimental_enable_nvshmem is set for `module`
-// and nothing keeps NVSHMEM from running in this process. A module for this process's job is placed on the job as it
-// runs; one for GPUs that are elsewhere on `topology`, whose NVLink domains have `slice_size` devices, 0 if not known.
+// and NVSHMEM has not failed in this process. A module for this process's job is placed on the running job. A module
+// for the GPUs of other machines is placed on `topology`, whose NVLink domains have `slice_size` devices (0: unknown).
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
                                  CompilationStats* stats);
 

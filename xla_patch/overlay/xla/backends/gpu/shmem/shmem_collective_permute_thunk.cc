@@ -22,6 +22,7 @@
 #include "xla/stream_executor/stream.h"
 #include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 
 namespace xla::gpu {
@@ -48,7 +49,7 @@ absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, s
                    collective.device_assn->LogicalIdForDevice(collective.global_device_id));
   ASSIGN_OR_RETURN(const int64_t own_id, GetCollectiveCurrentId(params.collective_params, p2p_config()));
   const P2PConfig::SourceTargetMapEntry pair = P2PConfig::GetSourceTarget(p2p_config().id_to_source_target, own_id);
-  xla_shmem::gpu::StreamPermute permute;
+  xla_shmem::gpu::PermuteArguments permute;
   permute.name = name();
   ASSIGN_OR_RETURN(permute.source, PeAt(pair.source, own, p2p_config(), *collective.device_assn));
   ASSIGN_OR_RETURN(permute.target, PeAt(pair.target, own, p2p_config(), *collective.device_assn));
@@ -57,6 +58,7 @@ absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, s
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());
   if (capturing) return ToStatus(runtime.transfers().ReplayPermute(permute, Native(stream)));
+  // One stream for start and join: XLA has moved it beside compute already if the schedule lets the two overlap.
   RETURN_IF_ERROR(ToStatus(runtime.transfers().StartPermute(Key(params), std::move(permute), Native(stream))));
   return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
 }
@@ -74,7 +76,7 @@ absl::StatusOr<std::unique_ptr<CollectivePermuteThunk>> ShmemCollectivePermuteTh
                    CollectivePermuteThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
   const std::string failure = ShmemRuntime::Get().failure();
   if (failure.empty()) return std::make_unique<ShmemCollectivePermuteThunk>(*thunk);
-  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM, runs on NCCL: " << failure;
+  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM and runs on NCCL: " << failure;
   return thunk;
 }
 

@@ -15,14 +15,14 @@
 
 namespace xla::gpu {
 
-// A collective-permute by puts with signals: the receiver grants a slot, the sender puts into it, the receiver copies
-// it out and returns the slot (docs/protocol.md of xla-shmem).
+// A collective-permute by puts with signals: the receiver grants a slot, the sender puts into it, and the receiver
+// copies the data out and returns the slot (docs/protocol.md of xla-shmem).
 class ShmemCollectivePermuteThunk : public ShmemThunk<CollectivePermuteThunk> {
  public:
-  // Takes the place of `thunk`.
+  // Replaces `thunk`.
   explicit ShmemCollectivePermuteThunk(const CollectivePermuteThunk& thunk);
 
-  // Upstream's thunk, from the same proto, if NVSHMEM does not run here.
+  // Returns upstream's thunk, from the same proto, if NVSHMEM does not run here.
   static absl::StatusOr<std::unique_ptr<CollectivePermuteThunk>> FromProto(
       ThunkInfo thunk_info, const CollectivePermuteThunkProto& thunk_proto,
       absl::Span<const BufferAllocation> buffer_allocations);

@@ -1,8 +1,8 @@
 // NVSHMEM in a process of a patched XLA: one GPU a process, one world with all processes of the job, PE = process id.
 //
-// The work is the plugin's (thunks/gpu/gpu_runtime.h). Here is what XLA brings: processes and devices as PJRT
-// numbers them, and the key-value store over which the processes agree. They come up together or not at all; if they do
-// not, the reason is equal in all of them, it is logged, and every collective keeps its default backend.
+// This connects the plugin's GpuRuntime (thunks/gpu/gpu_runtime.h) with XLA: PJRT numbers processes and devices, and
+// the processes agree over PJRT's key-value store. They start together or not at all. If they do not start, all of them
+// log the same reason and every collective keeps its default backend.
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_RUNTIME_H_
 
@@ -22,6 +22,7 @@
 #include "xla/runtime/device_id.h"
 #include "xla/runtime/process_id.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/types/status.h"
 
 namespace xla::gpu {
 
@@ -37,12 +38,12 @@ class ShmemRuntime {
 
   static ShmemRuntime& Get();
 
-  // Brings NVSHMEM up if --xla_gpu_experimental_enable_nvshmem is set. Collective over the job's processes; only the
-  // first call of a process does anything. Never fails: see `failure`.
+  // Starts NVSHMEM if --xla_gpu_experimental_enable_nvshmem is set. Collective over the job's processes. Only the first
+  // call of a process has an effect. Never fails: see `failure`.
   void Start(Job job);
 
-  // Why NVSHMEM does not run although it was asked for, "" if it runs or nobody has asked: a compiler for GPUs that are
-  // elsewhere decides as if it ran.
+  // Why NVSHMEM does not run although it was requested; "" if it runs, or was not started: a compiler for the GPUs of
+  // other machines decides as if it ran.
   std::string failure() const;
 
   // Ok if collectives can run on this process's GPU.
@@ -59,10 +60,14 @@ class ShmemRuntime {
 
  private:
   ShmemRuntime() = default;
-  // The sentence that `failure` gives, equal in all processes.
-  std::string ComeUp(const Job& job);
-  std::string Open(const Job& job, std::string* kernels);
-  absl::StatusOr<std::string> Agree(const Job& job, const std::string& round, const std::string& own_failure);
+  // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.
+  xla_shmem::Status StartTogether(const Job& job);
+  // Opens the libraries and compiles the kernels.
+  xla_shmem::Result<std::string> Open(const Job& job);
+  xla_shmem::Status StartWorld(const Job& job, std::string kernels);
+  // Ok if `own` is ok in every process; otherwise the error of one of them, the same in all.
+  xla_shmem::Status Agree(const Job& job, const std::string& round, const xla_shmem::Status& own);
+  absl::StatusOr<std::string> Verdict(const Job& job, const std::string& round, const xla_shmem::Status& own);
 
   mutable absl::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
@@ -71,7 +76,7 @@ class ShmemRuntime {
   absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process_ ABSL_GUARDED_BY(mutex_);
 };
 
-// For the PJRT client, with the names it has at hand. `local_devices` maps CUDA ordinals to anything.
+// For the PJRT client: `Start` with the client's own variables. The keys of `local_devices` are CUDA ordinals.
 template <typename LocalDevices>
 void StartShmemRuntime(int process, size_t num_processes, const LocalDevices& local_devices,
                        std::shared_ptr<KeyValueStoreInterface> kv_store,

@@ -1,4 +1,4 @@
-// What NVSHMEM thunks have in common: upstream's collective thunk, run without its communicator.
+// The base of the NVSHMEM thunks: upstream's collective thunk, run without its communicator.
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
 
@@ -21,12 +21,14 @@
 #include "xla/stream_executor/trace_command_buffer_factory.h"
 #include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/status.h"
 
 namespace xla::gpu {
 
-// `Base` is a CollectiveThunk. The kind stays upstream's, so that async start and done, command buffers and profiles
-// treat this as the collective it is; no clique is asked for, so NCCL opens no communicator on its behalf.
+// `Base` is a CollectiveThunk. The kind stays upstream's, so async start and done, command buffers and profiles treat
+// it as that collective. It requests no clique, so NCCL opens no communicator for it.
 template <typename Base>
 class ShmemThunk : public Base {
  public:
@@ -47,7 +49,7 @@ class ShmemThunk : public Base {
                      se::TraceCommandBufferFactory::Create(
                          execute_params.stream->parent(), execute_params.command_buffer_trace_stream,
                          [&](se::Stream* stream) { return Enqueue(execute_params, *stream, /*capturing=*/true); }));
-    // As upstream's collectives: others wait for it.
+    // As upstream's collectives do: other devices wait for it.
     RETURN_IF_ERROR(graph->SetPriority(se::StreamPriority::Highest));
     if (const auto* create = std::get_if<Command::RecordCreate>(&record_action)) {
       return command_buffer->CreateChildCommand(*graph, create->dependencies);
@@ -58,11 +60,10 @@ class ShmemThunk : public Base {
   }
 
  protected:
-  // Enqueues the whole collective on `stream`. While it is captured into a graph: only what may be replayed.
+  // Enqueues the whole collective on `stream`. `capturing`: into a graph, so only commands that may be replayed.
   virtual absl::Status Enqueue(const Thunk::ExecuteParams& params, se::Stream& stream, bool capturing) = 0;
 
-  // Starts a transfer and joins it on the same stream: XLA has put that stream beside compute already where the
-  // schedule lets the two overlap.
+  // Identifies one execution of this thunk.
   xla_shmem::gpu::TransferKey Key(const Thunk::ExecuteParams& params) const {
     return {this->thunk_info().thunk_id.value(), params.collective_params->run_id.ToInt()};
   }
@@ -71,12 +72,12 @@ class ShmemThunk : public Base {
 
   static xla_shmem::gpu::CudaStream Native(se::Stream& stream) { return stream.platform_specific_handle().stream; }
 
-  static absl::Status ToStatus(const std::string& error) {
-    return error.empty() ? absl::OkStatus() : absl::InternalError(absl::StrCat("NVSHMEM: ", error));
+  static absl::Status ToStatus(const xla_shmem::Status& status) {
+    return status.ok() ? absl::OkStatus() : absl::InternalError(absl::StrCat("NVSHMEM: ", status.message()));
   }
 
-  absl::StatusOr<xla_shmem::gpu::StreamBuffers> Buffers(const Thunk::ExecuteParams& params) const {
-    xla_shmem::gpu::StreamBuffers buffers;
+  absl::StatusOr<xla_shmem::gpu::Buffers> Buffers(const Thunk::ExecuteParams& params) const {
+    xla_shmem::gpu::Buffers buffers;
     for (const CollectiveThunk::Buffer& buffer : this->buffers()) {
       const se::DeviceAddressBase source = params.buffer_allocations->GetDeviceAddress(buffer.source_buffer.slice);
       const se::DeviceAddressBase result = params.buffer_allocations->GetDeviceAddress(buffer.destination_buffer.slice);
@@ -95,7 +96,7 @@ class ShmemThunk : public Base {
   bool RequiresRendezvous() const override { return false; }
   absl::Status RunCollective(const Thunk::ExecuteParams& params, const GpuCliqueKey& clique_key, se::Stream& stream,
                              Communicator& comm) override {
-    return absl::InternalError(absl::StrCat(name(), ": NVSHMEM has no use for a communicator"));
+    return absl::InternalError(absl::StrCat(name(), ": NVSHMEM uses no communicator"));
   }
 };
 

@@ -32,8 +32,8 @@ std::unique_ptr<Thunk> OnItsBackend(const HloInstruction& instruction, std::uniq
   if (all_reduce != nullptr && ShmemAllReduceThunk::Carries(*all_reduce)) {
     return std::make_unique<ShmemAllReduceThunk>(*all_reduce);
   }
-  // Not by our assigner, which knows what is carried.
-  LOG(WARNING) << instruction.name() << " asks for NVSHMEM, which does not carry it; it runs on NCCL";
+  // Our assigner does not choose NVSHMEM for this collective, so the user did.
+  LOG(WARNING) << instruction.name() << " asks for NVSHMEM, which does not support it; it runs on NCCL";
   return thunk;
 }
 

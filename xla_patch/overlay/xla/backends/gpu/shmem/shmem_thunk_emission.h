@@ -1,4 +1,4 @@
-// What the patch calls in XLA's thunk emitter.
+// The calls that the patch adds to XLA's thunk emitter.
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_EMISSION_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_EMISSION_H_
 
@@ -9,7 +9,7 @@
 
 namespace xla::gpu {
 
-// The NVSHMEM thunk in place of the one upstream emitted for `instruction`, if that is its backend; else `thunk`.
+// Returns the NVSHMEM thunk in place of upstream's `thunk` if `instruction` has that backend; otherwise `thunk`.
 std::unique_ptr<Thunk> OnItsBackend(const HloInstruction& instruction, std::unique_ptr<Thunk> thunk);
 
 // The same for all of a sequence, for Future::Map.

@@ -1,4 +1,4 @@
-#include "tests/doubles/team.h"
+#include "tests/doubles/nvshmem_teams.h"
 
 #include <doctest/doctest.h>
 
@@ -8,10 +8,10 @@
 #include <set>
 #include <vector>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
 const NvshmemApi& shmem = Api().shmem;
@@ -27,13 +27,12 @@ int SplitStrided(TeamHandle parent, int start, int stride, int size, TeamHandle*
   return shmem.team_split_strided(parent, start, stride, size, nullptr, 0, team);
 }
 
-// All members of `team` meet; none may be through before all have come.
+// All members of `team` meet; none may pass before all have arrived.
 void CheckBarrier(TeamHandle team, std::atomic<int>& arrived, int expected) {
   Stream stream;
   ++arrived;
   REQUIRE(shmem.barrier_on_stream(team, &stream) == 0);
-  std::string error;
-  REQUIRE(Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(30), {}, &error));
+  REQUIRE(Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(30), {}).ok());
   CHECK(arrived >= expected);
 }
 
@@ -146,8 +145,7 @@ TEST_CASE("Barriers of rows and columns back to back, undrained between, keep ea
           &round);
       REQUIRE(shmem.barrier_on_stream(column, &stream) == 0);
     }
-    std::string error;
-    REQUIRE(Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(30), {}, &error));
+    REQUIRE(Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(30), {}).ok());
     CHECK(round.in_step);
     CHECK(rounds_of[pe] == kRounds);
   });
@@ -218,4 +216,4 @@ TEST_CASE("Destroying the world or nothing at all is ignored") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

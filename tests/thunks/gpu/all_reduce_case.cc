@@ -1,11 +1,12 @@
+#include "tests/thunks/gpu/all_reduce_case.h"
+
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstring>
 #include <random>
 #include <thread>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/thunks/gpu/gpu_job.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 
@@ -13,20 +14,6 @@ namespace xla_shmem::testing {
 namespace {
 
 using gpu::Puts;
-using gpu::StreamAllReduce;
-
-enum class Form { kOverlapping, kReplay, kGraph };
-
-struct AllReduceCase {
-  std::vector<std::vector<int>> groups;
-  std::vector<ElementType> types;
-  std::vector<size_t> elements;
-  bool in_place = false;
-  Form form = Form::kOverlapping;
-  ReductionKind kind = ReductionKind::kSum;
-  size_t arena_bytes = 1 << 20;
-  size_t team_staging_bytes = 0;
-};
 
 // Random bytes that are finite numbers in every type.
 std::vector<char> Values(ElementType type, size_t elements, unsigned seed) {
@@ -74,10 +61,10 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
   for (const auto& group : test.groups) {
     for (const int pe : group) {
       hosts.emplace_back([&, pe] {
-        shm::BindPe(pe);
+        nvshmem_double::BindPe(pe);
         GpuJob::Pe& mine = job.pe(pe);
         const gpu::ScopedContext context(*mine.device);
-        StreamAllReduce all_reduce{"module/sum", test.kind, group, test.types, {}};
+        gpu::AllReduceArguments all_reduce{"module/sum", test.kind, group, test.types, {}};
         for (size_t part = 0; part < parts; ++part) {
           all_reduce.buffers.operands.push_back(operands[pe][part].data());
           all_reduce.buffers.results.push_back((test.in_place ? operands : results)[pe][part].data());
@@ -90,10 +77,10 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
                               mine.compute);
           }
           if (test.form == Form::kOverlapping) {
-            CHECK(mine.transfers->StartAllReduce({7, round}, all_reduce, mine.compute) == "");
-            CHECK(mine.transfers->Finish({7, round}, "module/sum", mine.compute) == "");
+            CHECK(mine.transfers->StartAllReduce({7, round}, all_reduce, mine.compute).message() == "");
+            CHECK(mine.transfers->Finish({7, round}, "module/sum", mine.compute).message() == "");
           } else {
-            CHECK(mine.transfers->ReplayAllReduce(all_reduce, mine.compute) == "");
+            CHECK(mine.transfers->ReplayAllReduce(all_reduce, mine.compute).message() == "");
           }
           for (size_t part = 0; part < parts; ++part) {
             mine.device->Copy(seen[pe][part * kRounds + round].data(), all_reduce.buffers.results[part],
@@ -124,85 +111,10 @@ void RunAllReduces(const AllReduceCase& test, Puts puts) {
   }
 }
 
-void RunBothWays(const AllReduceCase& test) {
-  for (const Puts puts : {Puts::kDriver, Puts::kNvshmem}) RunAllReduces(test, puts);
-}
-
-TEST_CASE("A small all-reduce on streams gives the bits of the CPU's reduction on every PE") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {1001}});
-}
-
-TEST_CASE("A large one, two-shot, gives the same bits") {
-  RunBothWays({{{0, 1}}, {ElementType::kF32}, {400000}});
-  RunBothWays({{{2, 0, 1, 3}}, {ElementType::kBf16}, {600001}, /*in_place=*/true});
-}
-
-TEST_CASE("Operand and result of an all-reduce may be one buffer") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32, ElementType::kF16}, {1001, 33}, /*in_place=*/true});
-  RunBothWays({{{0, 1, 2}}, {ElementType::kS32}, {300000}, /*in_place=*/true});
-}
-
-TEST_CASE("Combined all-reduces may mix types and hold empty operands") {
-  RunBothWays({{{0, 1}}, {ElementType::kF32, ElementType::kS8, ElementType::kF64}, {5, 0, 4099}});
-}
-
-TEST_CASE("Groups of any form work side by side, a group of one included") {
-  RunBothWays({{{0, 3}, {2, 1}, {4}}, {ElementType::kF32}, {2000}});
-}
-
-TEST_CASE("Tight arenas only make it slower") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {100000}, true, Form::kOverlapping, ReductionKind::kMax, 48 << 10});
-}
-
-TEST_CASE("The self-joined form of an all-reduce gives the same bits, in and out of place") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32, ElementType::kU8}, {50001, 3}, false, Form::kReplay});
-  RunBothWays({{{1, 0}}, {ElementType::kBf16}, {200000}, true, Form::kReplay, ReductionKind::kMin, 128 << 10});
-}
-
-TEST_CASE("A captured all-reduce can be launched again and again") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {3000}, true, Form::kGraph});
-}
-
-TEST_CASE("Groups that are axes of a mesh are reduced on teams, in chunks of the staging memory") {
-  AllReduceCase test{{{0, 2}, {1, 3}}, {ElementType::kF32, ElementType::kU8}, {5000, 77}, /*in_place=*/true};
-  test.team_staging_bytes = 8 << 10;
-  RunBothWays(test);
-  test.groups = {{0, 1, 2, 3}};
-  test.types = {ElementType::kS32, ElementType::kS64};
-  RunBothWays(test);
-}
-
-TEST_CASE("Groups without a team go over the rings beside those with one") {
-  AllReduceCase test{{{0, 3}, {1, 2}}, {ElementType::kF32}, {5000}};
-  test.team_staging_bytes = 8 << 10;
-  RunBothWays(test);
-}
-
-TEST_CASE("Teams are those of a mesh's axes") {
-  GpuJobOptions options;
-  options.n_pes = 6;
-  options.team_staging_bytes = 64;
-  GpuJob job(options);
-  const gpu::Teams& teams = job.pe(2).teams;
-  CHECK(teams.Find({0, 1, 2, 3, 4, 5}) == kTeamWorld);
-  CHECK(teams.Find({2, 3}) != kTeamInvalid);     // 3 x 2, inner axis
-  CHECK(teams.Find({4, 0, 2}) != kTeamInvalid);  // 3 x 2, outer axis
-  CHECK(teams.Find({5, 2}) != kTeamInvalid);     // 2 x 3, outer axis
-  CHECK(teams.Find({0, 1, 2}) != kTeamInvalid);
-  CHECK(teams.Find({0, 2}) == kTeamInvalid);  // not an axis of any 6-PE mesh
-  CHECK(teams.Find({1, 2}) == kTeamInvalid);
-  CHECK(teams.Find({2}) == kTeamInvalid);
-  CHECK(gpu::Teams::CountOfPe(6) == 4);
-  CHECK(gpu::Teams::CountOfPe(8) == 5);
-}
-
-TEST_CASE("A PE outside the group is told so") {
-  GpuJob job({});
-  StreamAllReduce all_reduce{"module/sum", ReductionKind::kSum, {1}, {}, {}};
-  const std::string error =
-      OnDevice(job.pe(0), [&] { return job.pe(0).transfers->StartAllReduce({1, 1}, all_reduce, job.pe(0).compute); });
-  CHECK(error.find("PE 0 is not in its replica group") != std::string::npos);
-}
-
 }  // namespace
+
+void RunBothWays(const AllReduceCase& test) {
+  for (const gpu::Puts puts : {Puts::kDriver, Puts::kNvshmem}) RunAllReduces(test, puts);
+}
+
 }  // namespace xla_shmem::testing

@@ -1,10 +1,10 @@
-#include "tests/doubles/stream.h"
+#include "tests/doubles/cuda_stream.h"
 
 #include <string.h>
 
 #include <utility>
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
 bool Satisfied(uint64_t seen, int compare, uint64_t value) {
@@ -40,7 +40,7 @@ bool Run(const Command& command) {
       } else {
         __atomic_store_n(command.word, command.value, __ATOMIC_RELEASE);
       }
-      if (command.bell != nullptr) Ring(*command.bell);
+      if (command.bell != nullptr) shm::Ring(*command.bell);
       return true;
     case Command::Kind::kWait:
       return Satisfied(LoadSignal(command.word), command.compare_or_op, command.value);
@@ -88,4 +88,4 @@ void Stream::Launch(const std::vector<Command>& graph) {
   for (const Command& command : graph) Append(command);
 }
 
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

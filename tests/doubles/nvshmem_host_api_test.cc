@@ -1,5 +1,5 @@
 // Put, signal and wait through the table, in the manner of the OpenSHMEM unit tests.
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 
 #include <doctest/doctest.h>
 
@@ -9,15 +9,13 @@
 
 #include "tests/shm/test_heap.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
 const NvshmemApi& shmem = Api().shmem;
 
-bool Wait(Stream& stream, std::string* error = nullptr, std::chrono::milliseconds limit = std::chrono::seconds(30)) {
-  std::string text;
-  return Synchronize(stream, std::chrono::steady_clock::now() + limit, std::chrono::microseconds(20),
-                     error == nullptr ? &text : error);
+Status Wait(Stream& stream, std::chrono::milliseconds limit = std::chrono::seconds(30)) {
+  return Synchronize(stream, std::chrono::steady_clock::now() + limit, std::chrono::microseconds(20));
 }
 
 // A job in this process, and the heap behind the table for as long as it lives.
@@ -25,7 +23,7 @@ struct Pes {
   explicit Pes(int n) : heap(testing::HeapOfOneProcess(n, 1 << 20)) { REQUIRE(SetHeap(heap.get())); }
   ~Pes() { SetHeap(nullptr); }
   void Run(const std::function<void(int pe)>& body) { testing::RunPes(heap->n_pes(), body); }
-  std::unique_ptr<Heap> heap;
+  std::unique_ptr<shm::Heap> heap;
 };
 
 template <typename T>
@@ -68,7 +66,7 @@ TEST_CASE("ptr reaches the same object of every PE by plain loads and stores") {
     Stream stream;
     for (int to = 0; to < 3; ++to) static_cast<int*>(shmem.ptr(mine, to))[pe] = 10 * pe + to;
     shmem.barrier_on_stream(kTeamWorld, &stream);
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     for (int from = 0; from < 3; ++from) CHECK(mine[from] == 10 * from + pe);
     CHECK(shmem.ptr(mine, pe) == mine);
   });
@@ -83,12 +81,12 @@ TEST_CASE("Data that was put before a barrier is there after it") {
       const uint64_t value = round * 100 + pe;
       for (int to = 0; to < 4; ++to) shmem.putmem_on_stream(box + pe, &value, sizeof(value), to, &stream);
       shmem.barrier_on_stream(kTeamWorld, &stream);
-      REQUIRE(Wait(stream));
+      REQUIRE(Wait(stream).ok());
       for (int from = 0; from < 4; ++from) {
         if (box[from] != round * 100 + from) FAIL("round " << round << " from " << from << ": " << box[from]);
       }
       shmem.barrier_on_stream(kTeamWorld, &stream);
-      REQUIRE(Wait(stream));
+      REQUIRE(Wait(stream).ok());
     }
   });
 }
@@ -107,10 +105,10 @@ TEST_CASE("put_signal delivers the data before the signal") {
         shmem.putmem_signal_on_stream(data, source.data(), kCount * sizeof(uint32_t), signal, round, kSignalSet, 1,
                                       &stream);
         shmem.signal_wait_until_on_stream(acknowledged, kCmpEq, round, &stream);
-        REQUIRE(Wait(stream));
+        REQUIRE(Wait(stream).ok());
       } else {
         shmem.signal_wait_until_on_stream(signal, kCmpEq, round, &stream);
-        REQUIRE(Wait(stream));
+        REQUIRE(Wait(stream).ok());
         bool all = true;
         for (size_t i = 0; i < kCount; ++i) all &= data[i] == round;
         CHECK(all);
@@ -127,7 +125,7 @@ TEST_CASE("Signals added by all PEs at once are all counted") {
     Stream stream;
     for (int i = 0; i < 1000; ++i) shmem.signal_op_on_stream(counter, 1, kSignalAdd, 0, &stream);
     shmem.barrier_on_stream(kTeamWorld, &stream);
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     if (shmem.my_pe() == 0) CHECK(LoadSignal(counter) == 4000);
   });
 }
@@ -140,14 +138,14 @@ TEST_CASE("A circular shift with put_signal and zero-byte puts leaves neighbours
     box[0] = box[2] = -1;
     Stream stream;
     shmem.barrier_on_stream(kTeamWorld, &stream);
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     const int right = (pe + 1) % 5;
     shmem.putmem_on_stream(box, &pe, 0, right, &stream);
     shmem.putmem_signal_on_stream(box + 1, &pe, sizeof(pe), signal, 1, kSignalAdd, right, &stream);
     shmem.putmem_signal_on_stream(box + 2, nullptr, 0, signal, 1, kSignalAdd, right, &stream);
     shmem.signal_wait_until_on_stream(signal, kCmpEq, 2, &stream);
     shmem.quiet_on_stream(&stream);
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     CHECK(box[0] == -1);
     CHECK(box[1] == (pe + 4) % 5);
     CHECK(box[2] == -1);
@@ -170,11 +168,11 @@ TEST_CASE("Puts return before they are done, read their sources when they run, a
       for (int i = 0; i < kPuts; ++i) sources[i] = i * i;
       Stream opener;
       shmem.signal_op_on_stream(gate, 1, kSignalSet, 0, &opener);
-      REQUIRE(Wait(opener));
-      REQUIRE(Wait(stream));
+      REQUIRE(Wait(opener).ok());
+      REQUIRE(Wait(stream).ok());
     }
     shmem.barrier_on_stream(kTeamWorld, &stream);
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     bool all = true;
     for (int i = 0; i < kPuts; ++i) all &= boxes[i] == (pe == 1 ? i * i : 0);
     CHECK(all);
@@ -201,7 +199,7 @@ TEST_CASE("Hundreds of barriers back to back, on streams that are never drained 
       Api().stream.launch_host_func(&stream, [](void*) { ++*counter; }, nullptr);
       shmem.barrier_on_stream(kTeamWorld, &stream);
     }
-    REQUIRE(Wait(stream));
+    REQUIRE(Wait(stream).ok());
     CHECK(entered == 900);
   });
 }
@@ -211,29 +209,26 @@ TEST_CASE("A wait past its deadline says what it expected and what it saw") {
   auto* word = Malloc<uint64_t>(1);
   *word = 3;
   Stream stream;
-  std::string error;
   shmem.signal_wait_until_on_stream(word, kCmpGe, 7, &stream);
-  CHECK_FALSE(Wait(stream, &error, std::chrono::milliseconds(50)));
-  CHECK(error == "a signal wait passed its deadline: expected 7, seen 3");
+  CHECK(Wait(stream, std::chrono::milliseconds(50)).message() ==
+        "a signal wait passed its deadline: expected 7, seen 3");
 }
 
 TEST_CASE("A wait in a job that has failed ends with the reason") {
   Pes pes(1);
   auto* word = Malloc<uint64_t>(1);
   Stream stream;
-  std::string error;
-  pes.heap->Fail("the cat pulled the plug");
+  pes.heap->Fail("the power failed");
   shmem.signal_wait_until_on_stream(word, kCmpNe, 0, &stream);
-  CHECK_FALSE(Wait(stream, &error));
-  CHECK(error == "the cat pulled the plug");
+  CHECK(Wait(stream).message() == "the power failed");
 }
 
 TEST_CASE("Real processes reach each other through the table") {
-  const JobKey key = testing::RandomJobKey();
+  const shm::JobKey key = testing::RandomJobKey();
   testing::ProcessGroup group(3);
   group.Start([&](int rank) -> std::string {
     const auto heap = testing::HeapOfProcesses(group, key, rank, 3, 1 << 20);
-    if (!SetHeap(heap.get())) return "no room for teams";
+    if (!SetHeap(heap.get())) return "the heap is too small for teams";
     auto* box = Malloc<uint64_t>(1);
     auto* signal = Malloc<uint64_t>(1);
     Stream stream;
@@ -242,11 +237,10 @@ TEST_CASE("Real processes reach each other through the table") {
       const uint64_t value = round * 10 + rank;
       shmem.putmem_signal_on_stream(box, &value, sizeof(value), signal, round, kSignalSet, right, &stream);
       shmem.signal_wait_until_on_stream(signal, kCmpGe, round, &stream);
-      std::string error;
-      if (!Wait(stream, &error)) return error;
+      if (Status waited = Wait(stream); !waited.ok()) return waited.message();
       if (*box != round * 10 + (rank + 2) % 3) return "wrong data in round " + std::to_string(round);
       shmem.barrier_on_stream(kTeamWorld, &stream);
-      if (!Wait(stream, &error)) return error;
+      if (Status waited = Wait(stream); !waited.ok()) return waited.message();
     }
     return "";
   });
@@ -254,4 +248,4 @@ TEST_CASE("Real processes reach each other through the table") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

@@ -1,12 +1,8 @@
-// A stream of the host implementation: commands that run in the order they were enqueued, on whichever thread advances
-// it.
-//
-// A command whose predecessors have all run is executed where it is enqueued, so a transfer that nothing holds up costs
-// no hand-over. The first unsatisfied wait stops the stream; `Advance` tries again. A stream belongs to one thread at a
-// time. `BeginCapture`/`EndCapture`/`Launch` mirror CUDA graphs: captured commands do not run, and can be launched any
-// number of times.
-#ifndef XLA_SHMEM_TESTS_DOUBLES_STREAM_H_
-#define XLA_SHMEM_TESTS_DOUBLES_STREAM_H_
+// Doubles a CUDA stream and CUDA graphs on the host, for tests only: commands run in the order they were enqueued, on
+// the thread that advances the stream. The first wait that is not satisfied stops the stream; `Advance` tries again.
+// Captured commands do not run; `Launch` runs them any number of times. One thread at a time may use a stream.
+#ifndef XLA_SHMEM_TESTS_DOUBLES_CUDA_STREAM_H_
+#define XLA_SHMEM_TESTS_DOUBLES_CUDA_STREAM_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +12,7 @@
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/shm/futex.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 
 struct Command {
   enum class Kind : uint8_t { kCopy, kFill, kSignal, kWait, kHostFunc };
@@ -28,13 +24,13 @@ struct Command {
   // kSignal: the remote word and its value, and the doorbell of its owner (may be null). kWait: the local word.
   uint64_t* word = nullptr;
   uint64_t value = 0;
-  Doorbell* bell = nullptr;
+  shm::Doorbell* bell = nullptr;
   void (*function)(void*) = nullptr;
 };
 
 class Stream {
  public:
-  // `eager`: a command that nothing holds up runs where it is enqueued. Otherwise nothing runs but in Advance and Step.
+  // `eager`: a command whose predecessors have all run is run by Append. Otherwise only Advance and Step run commands.
   explicit Stream(bool eager = true) : eager_(eager) {}
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -45,7 +41,7 @@ class Stream {
   // Runs one command if it can; false if the stream is idle or blocked.
   bool Step();
   bool Idle() const { return next_ == commands_.size(); }
-  // The wait that holds the stream up, or null.
+  // The wait that stops the stream, or null.
   const Command* BlockedOn() const { return Idle() ? nullptr : &commands_[next_]; }
   // Drops what has not run (after an error).
   void Abandon();
@@ -65,6 +61,6 @@ class Stream {
 // Value of a signal word, with the order a wait needs.
 inline uint64_t LoadSignal(const uint64_t* word) { return __atomic_load_n(word, __ATOMIC_ACQUIRE); }
 
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double
 
-#endif  // XLA_SHMEM_TESTS_DOUBLES_STREAM_H_
+#endif  // XLA_SHMEM_TESTS_DOUBLES_CUDA_STREAM_H_

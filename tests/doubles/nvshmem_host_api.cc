@@ -1,15 +1,16 @@
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 
 #include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
-#include "tests/doubles/team.h"
+#include "tests/doubles/nvshmem_teams.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
-Heap* current_heap = nullptr;
+shm::Heap* current_heap = nullptr;
 thread_local int bound_pe = -1;
 
 Stream& AsStream(StreamHandle stream) { return *static_cast<Stream*>(stream); }
@@ -18,8 +19,8 @@ int MyPe() { return bound_pe >= 0 ? bound_pe : current_heap->local_pes().front()
 
 int NumPes() { return current_heap->n_pes(); }
 
-// What `Malloc` has handed out. The n-th call of every PE gets the n-th block, and several PEs may live in this
-// process.
+// The blocks that `Malloc` has returned. The n-th call of every PE gets the n-th block, and several PEs may live in
+// this process.
 struct Allocations {
   struct Block {
     size_t offset;
@@ -45,7 +46,7 @@ void* Malloc(size_t bytes) {
     allocated.blocks.push_back({offset, bytes});
   }
   const Allocations::Block& block = allocated.blocks[call];
-  if (block.bytes != bytes) return nullptr;  // the PEs disagree: not the same object
+  if (block.bytes != bytes) return nullptr;  // the PEs disagree on the size
   ++call;
   return current_heap->base(MyPe()) + block.offset;
 }
@@ -121,7 +122,7 @@ void LaunchHostFunc(StreamHandle stream, void (*function)(void*), void* argument
 
 }  // namespace
 
-bool SetHeap(Heap* heap) {
+bool SetHeap(shm::Heap* heap) {
   current_heap = heap;
   {
     Allocations& allocated = Allocated();
@@ -132,13 +133,13 @@ bool SetHeap(Heap* heap) {
   return heap == nullptr || ResetTeams(heap);
 }
 
-Heap* CurrentHeap() { return current_heap; }
+shm::Heap* CurrentHeap() { return current_heap; }
 
 void BindPe(int pe) { bound_pe = pe; }
 
-const TransportApi& Api() {
-  static const TransportApi api = [] {
-    TransportApi table{};
+const HostApi& Api() {
+  static const HostApi api = [] {
+    HostApi table{};
     table.shmem.my_pe = MyPe;
     table.shmem.n_pes = NumPes;
     table.shmem.malloc = Malloc;
@@ -168,32 +169,30 @@ const TransportApi& Api() {
   return api;
 }
 
-bool Synchronize(Stream& stream, std::chrono::steady_clock::time_point deadline, std::chrono::microseconds spin,
-                 std::string* error) {
+Status Synchronize(Stream& stream, std::chrono::steady_clock::time_point deadline, std::chrono::microseconds spin) {
   using Clock = std::chrono::steady_clock;
   constexpr auto kLongestSleep = std::chrono::milliseconds(100);
   Clock::time_point spin_until = Clock::now() + spin;
   while (!stream.Advance()) {
     if (Clock::now() < spin_until) {
-      CpuRelax();
+      shm::CpuRelax();
       continue;
     }
-    Doorbell& bell = current_heap->OwnBell();
-    const uint32_t ticket = PrepareSleep(bell);
+    shm::Doorbell& bell = current_heap->OwnBell();
+    const uint32_t ticket = shm::PrepareSleep(bell);
     const bool done = stream.Advance();
-    if (!done) Sleep(bell, ticket, kLongestSleep);
-    FinishSleep(bell);
-    if (done) return true;
-    *error = current_heap->JobStatus().message();
-    if (error->empty() && Clock::now() > deadline) {
+    if (!done) shm::Sleep(bell, ticket, kLongestSleep);
+    shm::FinishSleep(bell);
+    if (done) return {};
+    XLA_SHMEM_RETURN_IF_ERROR(current_heap->JobStatus());
+    if (Clock::now() > deadline) {
       const Command& wait = *stream.BlockedOn();
-      *error = "a signal wait passed its deadline: expected " + std::to_string(wait.value) + ", seen " +
-               std::to_string(LoadSignal(wait.word));
+      return Status::Error("a signal wait passed its deadline: expected " + std::to_string(wait.value) + ", seen " +
+                           std::to_string(LoadSignal(wait.word)));
     }
-    if (!error->empty()) return false;
     spin_until = Clock::now() + spin;
   }
-  return true;
+  return {};
 }
 
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

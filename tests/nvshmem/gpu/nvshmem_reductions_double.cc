@@ -1,20 +1,22 @@
-#include "tests/thunks/gpu/team_reduce_double.h"
+#include "tests/nvshmem/gpu/nvshmem_reductions_double.h"
 
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <iterator>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem::testing {
 namespace {
 
-// Keeps what streams will call; a test's reductions are few.
+// Keeps the functions for the streams and frees none: a test's reductions are few.
 void Enqueue(StreamHandle stream, std::function<void()> function) {
   static std::mutex mutex;
   static std::deque<std::function<void()>> kept;
@@ -23,13 +25,13 @@ void Enqueue(StreamHandle stream, std::function<void()> function) {
     std::lock_guard<std::mutex> lock(mutex);
     argument = &kept.emplace_back(std::move(function));
   }
-  shm::Api().stream.launch_host_func(
+  nvshmem_double::Api().stream.launch_host_func(
       stream, [](void* call) { (*static_cast<std::function<void()>*>(call))(); }, argument);
 }
 
 template <size_t kType, size_t kKind>
 int ReduceOn(TeamHandle team, void* dest, const void* source, size_t elements, StreamHandle stream) {
-  const NvshmemApi& shmem = shm::Api().shmem;
+  const NvshmemApi& shmem = nvshmem_double::Api().shmem;
   std::vector<const char*> inputs;
   for (int i = 0; i < shmem.team_n_pes(team); ++i) {
     const int pe = shmem.team_translate_pe(team, i, kTeamWorld);

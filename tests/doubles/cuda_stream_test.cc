@@ -1,12 +1,12 @@
-#include "tests/doubles/stream.h"
+#include "tests/doubles/cuda_stream.h"
 
 #include <doctest/doctest.h>
 
 #include <vector>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
 Command Set(uint64_t* word, uint64_t value) {
@@ -180,4 +180,4 @@ TEST_CASE("A graph launched behind an unfinished one waits for it") {
 }
 
 }  // namespace
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

@@ -1,4 +1,4 @@
-// kernels.cu, compiled for the CPU, against the reductions of the CPU road.
+// Compares kernels.cu, compiled for the CPU, with the reductions of the CPU path.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -50,7 +50,7 @@ bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<
   return true;
 }
 
-TEST_CASE("Every reduction kernel computes what the CPU road computes, for any bits and any grid") {
+TEST_CASE("Every reduction kernel computes what the CPU path computes, for any bits and any grid") {
   std::mt19937 random(5);
   for (const auto& [type, nvshmem_name] : kGpuElementTypes) {
     for (const ReductionKind kind : kGpuReductionKinds) {

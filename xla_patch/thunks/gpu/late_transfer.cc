@@ -1,4 +1,4 @@
-#include "xla_patch/thunks/gpu/describe.h"
+#include "xla_patch/thunks/gpu/late_transfer.h"
 
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ constexpr char kOption[] = " (XLA_SHMEM_DEADLINE)";
 
 }  // namespace
 
-Watchdog::Describe DescribeLater(PairRings& rings, const std::string& name) {
+Watchdog::Describe DescribeLateTransfer(PairRings& rings, const std::string& name) {
   Device* device = &rings.device();
   return [device, name, pe = rings.pe(), expectations = rings.TakeExpectations()] {
     std::string text = IsLate(name, pe);
@@ -28,8 +28,8 @@ Watchdog::Describe DescribeLater(PairRings& rings, const std::string& name) {
   };
 }
 
-Watchdog::Describe DescribeReplayLater(PairRings& rings, const std::string& name, std::vector<int> targets,
-                                       std::vector<int> sources) {
+Watchdog::Describe DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
+                                      std::vector<int> sources) {
   return [&rings, name, targets = std::move(targets), sources = std::move(sources)] {
     std::string waits;
     const auto add = [&](int peer, const uint64_t* word, const char* what) {

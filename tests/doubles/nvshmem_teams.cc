@@ -1,4 +1,4 @@
-#include "tests/doubles/team.h"
+#include "tests/doubles/nvshmem_teams.h"
 
 #include <algorithm>
 #include <array>
@@ -7,9 +7,9 @@
 #include <mutex>
 #include <vector>
 
-#include "tests/doubles/host_api.h"
+#include "tests/doubles/nvshmem_host_api.h"
 
-namespace xla_shmem::shm {
+namespace xla_shmem::nvshmem_double {
 namespace {
 
 struct Team {
@@ -17,12 +17,12 @@ struct Team {
   uint64_t epoch = 0;        // barriers so far
 };
 
-// What one local PE knows of its teams. A team's handle is its sync row, the same at all members.
+// The teams of one local PE. A team's handle is its sync row, the same at all members.
 struct PeTeams {
   std::array<Team, kMaxTeams> teams;
 };
 
-Heap* heap = nullptr;
+shm::Heap* heap = nullptr;
 size_t sync_offset = 0;  // uint64 [kMaxTeams][n_pes]: barrier epochs seen, by member world PE
 size_t vote_offset = 0;  // uint64 [kMaxTeams][n_pes]: masks of free rows, voted on row of the parent
 std::mutex pes_mutex;    // guards the map; each entry is used by its own PE's thread only
@@ -50,11 +50,10 @@ int IndexOf(const Team& team, int pe) {
   return found == team.members.end() ? -1 : static_cast<int>(found - team.members.begin());
 }
 
-// Collective calls outside streams give up like everything else that waits.
+// Collective calls outside streams have a deadline too.
 bool Wait(Stream& stream) {
-  std::string error;
-  return Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(60), std::chrono::microseconds(20),
-                     &error);
+  return Synchronize(stream, std::chrono::steady_clock::now() + std::chrono::seconds(60), std::chrono::microseconds(20))
+      .ok();
 }
 
 // Agrees with all members of `parent` on the lowest rows that are free everywhere.
@@ -90,7 +89,7 @@ TeamHandle Install(int row, std::vector<int> members) {
 
 }  // namespace
 
-bool ResetTeams(Heap* new_heap) {
+bool ResetTeams(shm::Heap* new_heap) {
   std::lock_guard<std::mutex> lock(pes_mutex);
   heap = new_heap;
   pes.clear();
@@ -139,7 +138,7 @@ int TeamSplitStrided(TeamHandle parent_handle, int start, int stride, int size, 
   members.reserve(size);
   for (int i = 0; i < size; ++i) members.push_back(parent->members[start + i * stride]);
   *new_team = Install(__builtin_ctzll(rows), std::move(members));
-  // Nobody may signal a row before its owner has cleared it.
+  // No PE may signal a row before its owner has cleared it.
   Stream stream;
   TeamBarrierOnStream(parent_handle, &stream);
   return Wait(stream) ? 0 : 1;
@@ -191,4 +190,4 @@ int TeamBarrierOnStream(TeamHandle handle, StreamHandle stream) {
   return 0;
 }
 
-}  // namespace xla_shmem::shm
+}  // namespace xla_shmem::nvshmem_double

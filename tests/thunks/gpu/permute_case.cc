@@ -1,0 +1,107 @@
+#include "tests/thunks/gpu/permute_case.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <thread>
+
+#include "tests/thunks/gpu/gpu_job.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using gpu::Puts;
+
+constexpr char kName[] = "module/op";
+
+std::vector<int> SourcesOf(const std::vector<int>& target_of) {
+  std::vector<int> source_of(target_of.size(), -1);
+  for (size_t pe = 0; pe < target_of.size(); ++pe) {
+    if (target_of[pe] >= 0) source_of[target_of[pe]] = static_cast<int>(pe);
+  }
+  return source_of;
+}
+
+// Every round writes new operands on the compute stream, behind which the transfer has to wait, and overwrites them as
+// soon as it is joined.
+void RunPermutes(GpuJob& job, const PermuteCase& test) {
+  const std::vector<int> source_of = SourcesOf(test.target_of);
+  const size_t parts = test.elements.size();
+  std::vector<std::vector<std::vector<int32_t>>> seen(job.n_pes());  // results, by PE and round
+  std::vector<Status> statuses(job.n_pes());
+  std::vector<std::thread> hosts;
+  // Everything that streams touch lives until they are idle.
+  std::vector<std::vector<std::vector<int32_t>>> inputs(job.n_pes()), operands(job.n_pes()), results(job.n_pes());
+  for (int pe = 0; pe < job.n_pes(); ++pe) {
+    for (int round = 0; round < test.rounds; ++round) {
+      for (size_t part = 0; part < parts; ++part) {
+        inputs[pe].push_back(Pattern(test.elements[part], pe, round * 7 + static_cast<int>(part)));
+        seen[pe].emplace_back(test.elements[part], -1);
+      }
+    }
+    for (const size_t elements : test.elements) {
+      operands[pe].emplace_back(elements, -2);
+      results[pe].emplace_back(elements, -3);
+    }
+  }
+  for (int pe = 0; pe < job.n_pes(); ++pe) {
+    hosts.emplace_back([&, pe] {
+      GpuJob::Pe& mine = job.pe(pe);
+      const gpu::ScopedContext context(*mine.device);
+      gpu::PermuteArguments permute{kName, source_of[pe], test.target_of[pe], {}};
+      for (size_t part = 0; part < parts; ++part) {
+        auto& result = test.in_place ? operands[pe][part] : results[pe][part];
+        permute.buffers.operands.push_back(reinterpret_cast<char*>(operands[pe][part].data()));
+        permute.buffers.results.push_back(reinterpret_cast<char*>(result.data()));
+        permute.buffers.bytes.push_back(test.elements[part] * 4);
+      }
+      for (int round = 0; round < test.rounds && statuses[pe].ok(); ++round) {
+        for (size_t part = 0; part < parts; ++part) {
+          mine.device->Copy(operands[pe][part].data(), inputs[pe][round * parts + part].data(),
+                            permute.buffers.bytes[part], mine.compute);
+        }
+        if (test.replay) {
+          statuses[pe] = mine.transfers->ReplayPermute(permute, mine.compute);
+        } else {
+          statuses[pe] = mine.transfers->StartPermute({1, round}, permute, mine.compute);
+          if (statuses[pe].ok()) statuses[pe] = mine.transfers->Finish({1, round}, kName, mine.compute);
+        }
+        for (size_t part = 0; part < parts; ++part) {
+          mine.device->Copy(seen[pe][round * parts + part].data(), permute.buffers.results[part],
+                            permute.buffers.bytes[part], mine.compute);
+        }
+      }
+    });
+  }
+  for (std::thread& host : hosts) host.join();
+  REQUIRE(job.Synchronize());
+  for (int pe = 0; pe < job.n_pes(); ++pe) {
+    CHECK(statuses[pe].message() == "");
+    CHECK(job.pe(pe).failures.empty());
+    for (size_t i = 0; i < seen[pe].size(); ++i) {
+      const auto expected = source_of[pe] < 0 ? std::vector<int32_t>(seen[pe][i].size(), 0) : inputs[source_of[pe]][i];
+      CHECK(seen[pe][i] == expected);
+    }
+  }
+}
+
+}  // namespace
+
+void RunPermutesBothWays(const PermuteCase& test) {
+  for (const gpu::Puts puts : {Puts::kDriver, Puts::kNvshmem}) {
+    GpuJobOptions options;
+    options.n_pes = static_cast<int>(test.target_of.size());
+    options.puts = puts;
+    GpuJob job(options);
+    RunPermutes(job, test);
+  }
+}
+
+std::vector<int32_t> Pattern(size_t elements, int pe, int round) {
+  std::vector<int32_t> values(elements);
+  std::iota(values.begin(), values.end(), pe * 100003 + round * 1009);
+  return values;
+}
+
+}  // namespace xla_shmem::testing

@@ -1,0 +1,27 @@
+// Collective-permutes on the PEs of a GpuJob, with their results checked.
+#ifndef XLA_SHMEM_TESTS_THUNKS_GPU_PERMUTE_CASE_H_
+#define XLA_SHMEM_TESTS_THUNKS_GPU_PERMUTE_CASE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace xla_shmem::testing {
+
+// Values that differ by PE and round.
+std::vector<int32_t> Pattern(size_t elements, int pe, int round);
+
+struct PermuteCase {
+  std::vector<int> target_of;
+  std::vector<size_t> elements;  // of each operand, int32
+  bool in_place = false;
+  bool replay = false;
+  int rounds = 5;
+};
+
+// Runs the permutes with the driver's puts and with NVSHMEM's. Fails the test if a result is wrong.
+void RunPermutesBothWays(const PermuteCase& test);
+
+}  // namespace xla_shmem::testing
+
+#endif  // XLA_SHMEM_TESTS_THUNKS_GPU_PERMUTE_CASE_H_

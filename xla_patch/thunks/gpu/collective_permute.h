@@ -1,0 +1,33 @@
+// A collective-permute over the rings (docs/protocol.md, "On GPU").
+#ifndef XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
+#define XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
+
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/thunks/chunks.h"
+#include "xla_patch/thunks/gpu/collectives.h"
+#include "xla_patch/thunks/gpu/pair_rings.h"
+
+namespace xla_shmem::gpu {
+
+// The other PEs that a permute connects this PE with, -1: none. An edge from a PE to itself is a copy and no message.
+struct PermutePeers {
+  int source;
+  int target;
+};
+PermutePeers PeersOf(const PermuteArguments& permute, int pe);
+
+// Enqueues the sends on `send_stream` and the rest on `receive_stream`. If the results are the operands, all goes to
+// `receive_stream`, between the earlier and the later commands of `send_stream`.
+void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStream send_stream,
+                    CudaStream receive_stream);
+
+// Enqueues the copy of `pieces` into the results. `arrived`: the slot with the source's data, null if no other PE is
+// the source.
+void EnqueueResults(Device& device, const PermuteArguments& permute, const std::vector<Piece>& pieces,
+                    const char* arrived, CudaStream stream);
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_

@@ -1,0 +1,24 @@
+// The words of the watchdog's error about a late transfer: what it waits for.
+#ifndef XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
+#define XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
+
+#include <string>
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/watchdog.h"
+#include "xla_patch/thunks/gpu/pair_rings.h"
+
+namespace xla_shmem::gpu {
+
+// Takes the waits that `rings` has enqueued since the last call. The returned function reads their words from the GPU
+// and names the operation, the peers, and the counters seen and expected.
+Watchdog::Describe DescribeLateTransfer(PairRings& rings, const std::string& name);
+
+// The same for a replay (replay.h). Its words only say whether something is there now, so the text names every peer
+// that it may wait for.
+Watchdog::Describe DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
+                                      std::vector<int> sources);
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
