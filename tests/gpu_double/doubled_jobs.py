@@ -83,7 +83,7 @@ def _environment(double: Path, directory: Path) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("XLA_SHMEM_", "NVSHMEM_"))}
     return inherited | {
         "LD_LIBRARY_PATH": str(double),
-        "PYTHONPATH": f"{double}:{HERE}",
+        "PYTHONPATH": os.pathsep.join([str(double), str(HERE), os.environ.get("PYTHONPATH", "")]),
         "XLA_SHMEM_NVSHMEM_LIBRARY": str(double / "libnvshmem_host.so.3"),
         "DRIVER_DOUBLE": "hgx",
         "DRIVER_DOUBLE_GPUS": "4",

@@ -22,7 +22,11 @@ from gpu_check.runner import differing  # noqa: E402
 def run(tmp_path: Path, *module: str, **environment: str) -> list[records.Record]:
     """Runs a section and returns its records."""
     found = tmp_path / "records.jsonl"
-    variables = {**os.environ, "PYTHONPATH": str(ROOT / "benchmarks" / "gpu"), records.VARIABLE: str(found)}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "benchmarks" / "gpu"), os.environ.get("PYTHONPATH", "")]),
+        records.VARIABLE: str(found),
+    }
     done = subprocess.run(
         [sys.executable, "-m", *module], env={**variables, **environment}, capture_output=True, text=True, timeout=100
     )

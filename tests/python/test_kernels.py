@@ -65,5 +65,5 @@ def test_without_a_compiler_the_error_says_what_was_tried_and_what_to_install(
 
 def test_source_that_does_not_compile_is_reported_with_the_compilers_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "kernel_source", lambda: "no such_thing;")
-    with pytest.raises(KernelError, match=r"NVRTC refuses kernels\.cu for sm_90: kernels\.cu\(1\): error"):
+    with pytest.raises(KernelError, match=r"NVRTC does not compile kernels\.cu for sm_90: kernels\.cu\(1\): error"):
         compile_kernels((9, 0), libraries.nvrtc(13).paths)

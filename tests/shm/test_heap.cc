@@ -10,6 +10,7 @@
 #include "tests/types/value_of.h"
 
 namespace xla_shmem::testing {
+
 shm::JobKey RandomJobKey() {
   std::random_device device;
   auto word = [&] { return (static_cast<uint64_t>(device()) << 32) | device(); };
