@@ -1,4 +1,4 @@
-"""Prints collectives and what was decided about them, as a table or as JSON."""
+"""Prints collectives and the decisions for them, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-#: Columns of a terminal from which on the reasons get a column of their own.
+#: Width of a terminal from which the table has a column for reasons.
 _WIDE_ENOUGH = 150
 
 _STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow"}
@@ -26,7 +26,7 @@ class ModuleReport:
     """The collectives of one module.
 
     Attributes:
-      source: file the module came from.
+      source: file of the module.
       module: name of the module.
       records: one dict per collective, as ``_core.inspect_module`` and ``_core.run_pass`` return them.
     """
@@ -59,10 +59,9 @@ def print_json(reports: Sequence[ModuleReport]) -> None:
 def print_tables(
     reports: Sequence[ModuleReport], below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None
 ) -> None:
-    """Prints one table per module that has collectives, and a line that counts them.
+    """Prints one table per module that has collectives, and a line with totals.
 
-    On a terminal too narrow for the sentences they are listed below the table. What ``below`` returns for a module
-    is printed after that.
+    On a narrow terminal the reasons follow below the table. After them follows what ``below`` returns for the module.
     """
     from xla_shmem.console import report_console
 
@@ -132,7 +131,7 @@ def styled_backend(backend: str) -> Text:
 
 
 def decided_backend(record: Mapping[str, Any]) -> Text:
-    """Returns the decision, and what was lowered where that is something else."""
+    """Returns the decision, and after an arrow the backend it is lowered to if that differs."""
     shown = styled_backend(record["backend"])
     if record["lowered"] != record["backend"]:
         shown.append(f" → {record['lowered']}", style="red")
@@ -140,7 +139,7 @@ def decided_backend(record: Mapping[str, Any]) -> Text:
 
 
 def source_line(record: Mapping[str, Any]) -> str:
-    """Returns the user's line without directories, ``train.py:42``; empty where the module does not say."""
+    """Returns the user's source line without directories, ``train.py:42``; empty if the module has none."""
     return f"{PurePath(record['source_file']).name}:{record['source_line']}" if record["source_file"] else ""
 
 

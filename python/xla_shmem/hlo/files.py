@@ -1,8 +1,7 @@
-"""Reads HLO modules from what users have at hand, and writes them.
+"""Reads and writes HLO modules.
 
-A path may be an ``--xla_dump_to`` directory, HLO text, a serialized ``HloModuleProto``, or the ``HloProto``
-around one that XLA's own dumps hold; files may be gzipped; ``-`` is standard input. What a file is, its
-content tells, not its name.
+A path may be an ``--xla_dump_to`` directory, HLO text, a serialized ``HloModuleProto``, or an ``HloProto`` with one, as
+in XLA's own dumps. Files may be gzipped; ``-`` is standard input. The content decides the kind of a file, not its name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class HloInput:
 
     @property
     def platform(self) -> str:
-        """``"gpu"`` or ``"cpu"``: from the dump's file name, else from the form of the collectives."""
+        """``"gpu"`` or ``"cpu"``, by the dump's file name, or else by the form of the collectives."""
         for platform in ("gpu", "cpu"):
             if f"{platform}_after_optimizations" in Path(self.source).name:
                 return platform
@@ -109,7 +108,7 @@ def to_text(source: str, proto: bytes) -> str:
     """Returns the HLO text of a serialized ``HloModuleProto``, replica and partition counts included.
 
     Raises:
-      HloFileError: XLA does not take the module; the message begins with ``source``.
+      HloFileError: XLA rejects the module; the message begins with ``source``.
     """
     from jaxlib import _hlo  # type: ignore[attr-defined]
 
@@ -120,7 +119,7 @@ def to_text(source: str, proto: bytes) -> str:
     grid = device_grid(proto)
     if grid is None:
         return text
-    # jaxlib builds the module without an execution config, so the header misses the counts.
+    # jaxlib builds the module without an execution config, so the header has no counts.
     header, newline, rest = text.partition("\n")
     for key, count in zip(("replica_count", "num_partitions"), grid, strict=True):
         if count > 1 and f", {key}=" not in header:
@@ -206,7 +205,7 @@ def _proto_of_text(source: str, text: str) -> bytes:
         ) from None
     if device_grid(proto) is not None:
         return proto
-    # The text names how many devices the module is for, the proto has no field for it but the assignment.
+    # The text has the number of devices; in the proto only the device assignment can hold it.
     start = _TEXT_START.match(text)
     header = text[start.end() if start else 0 :].partition("\n")[0]
     replicas, partitions = (_header_count(header, key) for key in ("replica_count", "num_partitions"))

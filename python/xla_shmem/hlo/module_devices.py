@@ -1,4 +1,4 @@
-"""How many devices a module is for."""
+"""The number of devices that a module needs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from xla_shmem.hlo.files import HloInput, to_text
 from xla_shmem.hlo.proto import assigned_devices
 
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
-_CALLS = re.compile(r"\b(?:pairs|groups) = array<i64: ([\d, ]*)>")  # of our own custom calls
+_CALLS = re.compile(r"\b(?:pairs|groups) = array<i64: ([\d, ]*)>")  # of this package's custom calls
 _LISTS = re.compile(r"replica_groups=\{((?:\{[\d,]*\},?)*)\}")
 _IOTA = re.compile(r"replica_groups=\[(\d+),(\d+)\]<=")
 _MESH = re.compile(r"replica_groups=@?mesh\[([^\]]*)\]")
 
 
 def devices_needed(module: HloInput) -> int | None:
-    """Returns the smallest number of devices 0 … n-1 that has every device the module names.
+    """Returns the smallest n for which devices 0 … n-1 include every device that the module names.
 
-    That is read off the device assignment, or, without one, off the groups and pairs of its collectives. None
-    when neither says anything.
+    The devices are those of the device assignment or, without one, those in groups and pairs of the collectives. None
+    if the module names none.
     """
     if assigned := assigned_devices(module.proto):
         return assigned[-1] + 1

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xla_shmem import _core
 
-#: Devices of one host where nothing else is said: the usual 8-GPU server.
+#: Default for the devices of one host: the usual 8-GPU server.
 DEFAULT_DEVICES_PER_HOST = 8
 
 
 @dataclass(frozen=True)
 class DevicePlace:
-    """Where one device sits; ``pe`` is its rank in the SHMEM world, which has one PE per device."""
+    """Place of one device; ``pe`` is its rank in the SHMEM world, which has one PE per device."""
 
     device_id: int
     process: int
@@ -35,10 +35,10 @@ def regular_places(
     Args:
       num_devices: devices of the whole job.
       devices_per_process: consecutive devices of one process.
-      devices_per_host: consecutive devices of one host. When omitted: as many whole processes as 8 devices
-        hold, at least one.
-      nvlink_domain: consecutive devices of one NVLink domain; one domain per host when omitted. May span
-        hosts (as in a GB200 rack).
+      devices_per_host: consecutive devices of one host. Default: as many whole processes as fit in 8 devices, at
+        least one.
+      nvlink_domain: consecutive devices of one NVLink domain, which may span hosts (as in a GB200 rack). Default: one
+        domain per host.
 
     Raises:
       ValueError: a count is below 1, or a process would be split over two hosts.
@@ -76,7 +76,7 @@ def regular_places(
 
 
 def core_topology(places: Iterable[DevicePlace]) -> _core.Topology:
-    """Returns the same places as the compiler pass takes them.
+    """Returns the places as a topology for the compiler pass.
 
     Raises:
       ValueError: a device or PE occurs twice, or a number is negative.

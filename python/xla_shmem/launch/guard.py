@@ -1,8 +1,8 @@
-"""A small process that outlives a launcher killed with SIGKILL, and cleans up in its place.
+"""A small process that cleans up after a launcher that was killed with SIGKILL.
 
-It holds the read end of a pipe whose only write end is the launcher's. The launcher tells it each process
-group it starts; if the pipe closes without the word that all went well, the guard kills those groups and
-unlinks the job's shared memory. (PR_SET_PDEATHSIG would reach the ranks, but neither their children nor the
+It holds the read end of a pipe whose only write end is the launcher's. The launcher writes each process group that it
+starts to the pipe, and a last word when the job has ended. If the pipe closes without that word, the guard kills the
+groups and unlinks the job's shared memory. (PR_SET_PDEATHSIG would reach the ranks, but neither their children nor the
 segments.)
 """
 
@@ -33,18 +33,18 @@ class JobGuard:
         os.close(read_end)
 
     def watch(self, process_group: int) -> None:
-        """Adds a process group to those the guard kills should the launcher die."""
+        """Adds a process group that the guard kills if the launcher dies."""
         os.write(self._pipe, b"%d\n" % process_group)
 
     def dismiss(self) -> None:
-        """Ends the guard: the launcher has stopped the ranks and unlinked the segments itself."""
+        """Ends the guard, after the launcher has stopped the ranks and unlinked the segments itself."""
         os.write(self._pipe, _DISMISSED + b"\n")
         os.close(self._pipe)
         os.waitpid(self._pid, 0)
 
 
 def _guard(read_end: int, job: str) -> None:
-    os.setsid()  # out of reach of the terminal's Ctrl-C and of a kill of the launcher's group
+    os.setsid()  # so that neither Ctrl-C nor a kill of the launcher's group reaches it
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     null = os.open(os.devnull, os.O_RDWR)
@@ -58,7 +58,7 @@ def _guard(read_end: int, job: str) -> None:
     if _DISMISSED in lines:
         return
     groups = {int(line) for line in lines}
-    for _ in range(50):  # a rank may be in the middle of forking, or of creating its segment
+    for _ in range(50):  # a rank may just be forking, or creating its segment
         groups = {group for group in groups if _kill(group)}
         unlink_job_segments(job)
         if not groups:

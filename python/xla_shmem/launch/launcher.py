@@ -1,8 +1,7 @@
 """Runs a program as several local ranks and stops all of them when one fails.
 
-Each rank is the leader of its own process group, so that its children end with it. When the job ends, however
-it ends, the shared memory of its job key is unlinked; :mod:`xla_shmem.launch.guard` sees to that if this process
-itself is killed.
+Each rank leads its own process group, so that its children end with it. At the end of the job, the shared memory of
+its job key is always unlinked; :mod:`xla_shmem.launch.guard` does it if this process is killed.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from xla_shmem.launch.segments import unlink_job_segments
 #: Seconds between the first signal to the ranks and SIGKILL.
 GRACE = 5.0
 
-#: How each line of the launcher itself begins, among those of the ranks.
+#: Beginning of each line that the launcher itself prints.
 SAYS = "xla-shmem launch: "
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -49,7 +48,7 @@ class _Rank:
     group_alive: bool = True
 
     def signal_group(self, number: int) -> None:
-        """Signals the rank's process group; number 0 only looks whether anything of it is left."""
+        """Signals the rank's process group; number 0 only checks whether a process of it is left."""
         if not self.group_alive:
             return
         try:
@@ -58,7 +57,7 @@ class _Rank:
             self.group_alive = False
 
     def reap_orphans(self) -> None:
-        """Reaps ended grandchildren that came to us when the rank, already ended, left them behind."""
+        """Reaps grandchildren that became our children when their rank ended."""
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-self.process.pid, os.WNOHANG)[0]:
                 pass
@@ -75,7 +74,7 @@ class _Job:
         self._prefix = prefix
         self._ranks: list[_Rank] = []
         self._selector = selectors.DefaultSelector()
-        self._exit_code: int | None = None  # decided by the first failure or signal
+        self._exit_code: int | None = None  # of the first failure or signal
         self._kill_at: float | None = None
         self._leave_at = float("inf")
         self._seen_exits: set[int] = set()
@@ -100,7 +99,7 @@ class _Job:
             )
             guard.watch(process.pid)
             if processors is not None:
-                with contextlib.suppress(ProcessLookupError):  # it has ended already
+                with contextlib.suppress(ProcessLookupError):  # the rank has already ended
                     os.sched_setaffinity(process.pid, processors[index])
             self._ranks.append(_Rank(index, process))
             for source, sink in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
@@ -117,7 +116,7 @@ class _Job:
             self._take_signals()
             self._take_exits()
             if not any(rank.running for rank in self._ranks):
-                self._stop(signal.SIGTERM, self._grace)  # children the ranks left behind
+                self._stop(signal.SIGTERM, self._grace)  # children of ranks that have ended
                 if not self._anything_left() or time.monotonic() >= self._leave_at:
                     break
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
@@ -131,7 +130,7 @@ class _Job:
         return self._exit_code or 0
 
     def end(self) -> None:
-        """Kills what is left. For the paths that do not go through the end of :meth:`run`."""
+        """Kills processes that are left, if :meth:`run` did not come to its end."""
         for rank in self._ranks:
             rank.signal_group(signal.SIGKILL)
             rank.process.wait()
@@ -147,7 +146,7 @@ class _Job:
                 _say(f"{signal.Signals(number).name}; stopping the ranks.")
                 self._stop(number, self._grace)
             else:
-                self._kill_at = time.monotonic()  # asked twice
+                self._kill_at = time.monotonic()  # a second signal: no more grace
 
     def _take_exits(self) -> None:
         for rank in self._ranks:
@@ -161,7 +160,7 @@ class _Job:
             how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
             others = "; stopping the others" if any(other.running for other in self._ranks) else ""
             _say(f"rank {rank.index} {how}{others}.")
-            # The others wait for the one that is gone, so a long grace would only keep them waiting.
+            # The others wait for the rank that has ended, so a longer grace would have no use.
             self._stop(signal.SIGTERM, min(self._grace, GRACE))
 
     def _stop(self, number: int, grace: float) -> None:
@@ -177,7 +176,7 @@ class _Job:
         for rank in self._ranks:
             rank.signal_group(signal.SIGKILL)
         self._kill_at = float("inf")
-        self._leave_at = time.monotonic() + 1.0  # a zombie that nobody reaps counts as left for ever
+        self._leave_at = time.monotonic() + 1.0  # a zombie that is never reaped would count as left for ever
 
     def _anything_left(self) -> bool:
         for rank in self._ranks:
@@ -188,7 +187,7 @@ class _Job:
     def _timeout(self) -> float | None:
         if self._kill_at is None:
             return None
-        # Grandchildren send us no SIGCHLD, hence the short look while stopping.
+        # Grandchildren send us no SIGCHLD, so poll at short intervals while stopping.
         return max(0.0, min(0.02, self._kill_at - time.monotonic()))
 
     def _forward(self, key: selectors.SelectorKey) -> None:
@@ -203,7 +202,7 @@ class _Job:
             self._selector.unregister(key.fileobj)
 
     def _forward_rest(self) -> None:
-        """Forwards what is in the pipes; a process that left its group may hold them open, so no waiting."""
+        """Forwards what is in the pipes, without waiting: a process that left its group may hold them open."""
         for key in list(self._selector.get_map().values()):
             if key.data is None:
                 continue
@@ -218,7 +217,7 @@ def _readable(descriptor: int) -> bool:
 
 
 def _adopt_orphans() -> None:
-    """Makes orphaned grandchildren our children: in containers init may be slow to reap them, or missing."""
+    """Makes orphaned grandchildren our children, because in containers init may be slow to reap them, or missing."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -230,7 +229,7 @@ def _signal_name(number: int) -> str:
 
 @contextlib.contextmanager
 def _signals_to(job: _Job) -> Iterator[int]:
-    """Routes Ctrl-C, its like and children's ends to the job; yields the descriptor that wakes its loop."""
+    """Routes signals to the job, SIGCHLD too; yields the descriptor that wakes its loop."""
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     os.set_blocking(write_end, False)
@@ -262,18 +261,18 @@ def launch(
       command: program and arguments.
       num_ranks: number of processes, at least 1.
       devices_per_process: devices of each rank; see :func:`xla_shmem.launch.rank_environment.rank_environment`.
-      prefix: put ``[rank] `` in front of each line of output.
+      prefix: print ``[rank] `` before each line of output.
       grace: seconds between the first signal and SIGKILL when the ranks are stopped; at most `GRACE` after a rank has
         failed.
       bind: give each rank processors of its own.
 
     Returns:
-      0 when all ranks returned 0; else the first failing rank's code, or 128 plus the number of the signal
-      that killed that rank or reached this process.
+      0 if all ranks returned 0. Otherwise the code of the first rank that failed, or 128 plus the number of the
+      signal that killed that rank or reached this process.
 
     Raises:
       OSError: the program cannot be started (not found, not executable).
-      ValueError: more ranks than processors, which are to be their own.
+      ValueError: ``bind`` with more ranks than processors.
     """
     shares = processor_shares(num_ranks) if bind else None
     job_key = secrets.token_hex(16)

@@ -1,4 +1,4 @@
-"""Jobs that a command runs in processes of their own: how they are started, stopped, and quoted when they fail."""
+"""`xla-shmem launch` as a child process of a command: how it is started, stopped, and quoted if it fails."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LINES_SHOWN = 25
 
 
 def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]:
-    """An environment for ranks on the CPU, with the flag on or off whatever it was.
+    """Returns an environment for ranks on the CPU, with the flag on or off.
 
     Raises:
       ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
@@ -25,7 +25,7 @@ def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]
     environment = dict(environ)
     if take_flag(environment):
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=false".strip()
-        take_flag(environment)  # off: clears the mark by which child processes inherit an earlier choice
+        take_flag(environment)  # removes the marker, by which child processes would inherit the flag
     if flag:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=true".strip()
     environment["JAX_PLATFORMS"] = "cpu"
@@ -33,11 +33,11 @@ def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]
 
 
 def stop(job: subprocess.Popen[bytes], grace: float = GRACE) -> None:
-    """Ends the job if it still runs; its launcher passes the signal on to the ranks and cleans up.
+    """Ends the job if it still runs; its launcher forwards the signal to the ranks and cleans up.
 
     Args:
       job: the launcher.
-      grace: seconds that it leaves the ranks, twice of which it has itself. Ctrl-C ends the wait.
+      grace: seconds that the launcher gives the ranks; this function waits twice as long. Ctrl-C ends the wait.
     """
     if job.poll() is not None:
         return
@@ -50,8 +50,10 @@ def stop(job: subprocess.Popen[bytes], grace: float = GRACE) -> None:
 
 
 def last_lines(output: Path) -> str:
-    """The end of what a job printed, indented, after what its launcher said before: a rank that the end of another one
-    takes down may print more than is shown here."""
+    """Returns the last lines of a job's output, indented, after all earlier lines of its launcher.
+
+    The launcher names the rank that failed first. Ranks that fail after it may print more lines than are shown.
+    """
     lines = output.read_text(errors="replace").splitlines()
     end = max(0, len(lines) - _LINES_SHOWN)
     shown = [line for line in lines[:end] if line.startswith(SAYS)] + lines[end:]

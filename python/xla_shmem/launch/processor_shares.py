@@ -1,4 +1,4 @@
-"""Processors of this machine, dealt out to the ranks of a job."""
+"""Shares of this machine's processors for the ranks of a job."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def processor_shares(num_ranks: int) -> list[set[int]]:
-    """Equal shares of the processors that this process may run on, neighbours together; what is left over stays idle.
+    """Returns equal shares of consecutive processors, out of those that this process may use; a remainder stays idle.
 
     Raises:
       ValueError: there are more ranks than processors.

@@ -1,10 +1,10 @@
 """The environment in which a rank's plain ``jax.distributed.initialize()`` finds its job.
 
-JAX reads the coordinator's address from ``JAX_COORDINATOR_ADDRESS`` but takes the number of processes and the
-process id only from its arguments or from a cluster it recognises (``jax/_src/clusters``). The first it looks
-for is Open MPI, by variables alone, so each rank gets the few that an ``mpirun`` of Open MPI 4 would set. JAX
-0.10.2, 0.11.2 and 0.12.0.1 all read them the same way; from 0.12 ``OMPI_VERSION`` of 5 or more would send JAX
-to mpi4py instead, so that one is taken out.
+JAX reads the coordinator's address from ``JAX_COORDINATOR_ADDRESS``, but takes the number of processes and the
+process id only from its arguments or from a cluster that it recognises (``jax/_src/clusters``). It first checks for
+Open MPI, by variables alone, so each rank gets the variables that ``mpirun`` of Open MPI 4 would set. JAX 0.10.2,
+0.11.2 and 0.12.0.1 read them in the same way. From 0.12, ``OMPI_VERSION`` of 5 or more makes JAX use mpi4py instead,
+so that variable is removed.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-#: Variables that only a rank has, of the clusters that JAX recognises by itself: Open MPI (and our launcher), Slurm,
-#: an indexed job of Kubernetes. An allocation or a pod in which nothing has been started as ranks yet lacks one.
+#: Variables that only ranks have, of the clusters that JAX recognises: Open MPI (and our launcher), Slurm, an indexed
+#: job of Kubernetes. A process in an allocation or a pod that is not a rank lacks one of a pair.
 _RANK_MARKS = (
     ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_RANK"),
     ("SLURM_STEP_NODELIST", "SLURM_PROCID"),
@@ -25,10 +25,10 @@ _NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def reserve_port() -> tuple[socket.socket, int]:
-    """Returns a socket that keeps a free loopback port from everybody else, and the port.
+    """Returns a socket that reserves a free loopback port, and the port.
 
-    The coordinator (gRPC, which binds with SO_REUSEPORT) can still listen on it while the socket is open; the
-    socket itself never listens, so it takes no connections away.
+    The coordinator (gRPC, which binds with SO_REUSEPORT) can listen on the port while the socket is open. The socket
+    itself never listens, so it receives no connections.
     """
     holder = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -42,15 +42,15 @@ def inside_a_job(environ: Mapping[str, str]) -> bool:
 
 
 def local_gpu_count() -> int:
-    """Returns the number of NVIDIA GPUs the driver shows, 0 without a driver."""
+    """Returns the number of NVIDIA GPUs that the driver shows, 0 without a driver."""
     return len(list(_NVIDIA_GPUS.iterdir())) if _NVIDIA_GPUS.is_dir() else 0
 
 
 def platform_note(environ: Mapping[str, str], num_devices: int, num_gpus: int) -> str | None:
-    """Returns why the ranks are put on the CPU, or None where the choice is left to JAX.
+    """Returns why the ranks run on the CPU, or None if JAX chooses.
 
-    Only a machine with some GPUs, but fewer than the ranks need, is put on the CPU, and only if nothing in
-    the environment has chosen platform or devices: JAX would fail there on a device that does not exist.
+    Ranks run on the CPU if the machine has some GPUs but fewer than the ranks need, and the environment chooses neither
+    platform nor devices. JAX would fail there on a device that does not exist.
     """
     chosen = ("JAX_PLATFORMS", "JAX_LOCAL_DEVICE_IDS", "CUDA_VISIBLE_DEVICES")
     if not 0 < num_gpus < num_devices or any(environ.get(name) for name in chosen):
@@ -73,11 +73,11 @@ def rank_environment(
     """Returns the environment of one rank.
 
     Args:
-      environ: the launcher's own environment, passed on except for what is set here.
+      environ: the launcher's own environment, passed on except for the variables set here.
       rank: 0 … num_ranks-1.
-      devices_per_process: devices of this rank: so many CPU devices, or GPUs rank·K … rank·K+K-1. None leaves
-        JAX's own number of CPU devices, and one GPU per rank.
-      port: loopback port of the coordinator, which rank 0 opens.
+      devices_per_process: K devices of this rank: K CPU devices, or GPUs rank·K … rank·K+K-1. None means JAX's own
+        number of CPU devices, and one GPU per rank.
+      port: loopback port of the coordinator, which runs in rank 0.
       job: job key, 32 hexadecimal digits.
     """
     address = f"127.0.0.1:{port}"
@@ -94,7 +94,7 @@ def rank_environment(
         "XLA_SHMEM_JOB": job,
         "XLA_SHMEM_LOCAL_RANK": str(rank),
     }
-    result.setdefault("PYTHONUNBUFFERED", "1")  # what a killed rank printed must not be lost in its buffer
+    result.setdefault("PYTHONUNBUFFERED", "1")  # so that the output of a killed rank is not lost in its buffer
     if devices_per_process is not None:
         first = rank * devices_per_process
         result["JAX_NUM_CPU_DEVICES"] = str(devices_per_process)

@@ -1,4 +1,4 @@
-"""Output of the ranks: whole lines, each with its rank in front."""
+"""Output of the ranks: whole lines, each after its rank's number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class RankOutput:
     Args:
       source: file descriptor of the pipe's read end; set to non-blocking.
       sink: our stdout or stderr.
-      prefix: what each line starts with; empty for none.
+      prefix: beginning of each line; empty for none.
     """
 
     def __init__(self, source: int, sink: BinaryIO, prefix: bytes) -> None:
@@ -26,10 +26,10 @@ class RankOutput:
         self._line = b""
 
     def forward(self) -> bool:
-        """Forwards what has arrived and returns whether more may come.
+        """Forwards the output that has arrived and returns whether more may follow.
 
         Raises:
-          BrokenPipeError: nobody reads our output any more.
+          BrokenPipeError: the reader of our output has closed it.
         """
         try:
             chunk = os.read(self.source, 1 << 16)

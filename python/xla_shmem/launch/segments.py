@@ -1,8 +1,8 @@
 """The shared-memory segments of one job, by name.
 
 A process names its segment ``/dev/shm/xla_shmem.<uid>.<job key>.<process>``. Under `xla-shmem launch` the
-first half of that key, 16 hexadecimal digits, is the first half of the launcher's own key; the second half is
-made up by the program, so that two programs one after the other under one launcher do not meet (``job.py``).
+first half of that key, 16 hexadecimal digits, is the first half of the launcher's own key. Rank 0 of the program
+generates the second half (``runtime/job.py``), so that two programs in turn under one launcher have different segments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LAUNCHER_DIGITS = 16
 
 
 def job_segments(job: str) -> list[Path]:
-    """Returns the calling user's segments of everything that ran under a launcher's key, sorted by name."""
+    """Returns the calling user's segments of all programs that ran under a launcher's key, sorted by name."""
     uid = os.getuid()
     prefix = f"xla_shmem.{uid}.{job[:_LAUNCHER_DIGITS]}"
     found = []
@@ -32,9 +32,9 @@ def job_segments(job: str) -> list[Path]:
 
 
 def unlink_job_segments(job: str) -> list[Path]:
-    """Unlinks what :func:`job_segments` finds and returns the paths.
+    """Unlinks the segments that :func:`job_segments` finds and returns their paths.
 
-    Memory that a process still has mapped stays valid until it unmaps it or ends.
+    A process that has mapped one can use it until it unmaps it or ends.
     """
     gone = []
     for path in job_segments(job):

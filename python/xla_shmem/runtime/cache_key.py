@@ -1,8 +1,8 @@
-"""Keep JAX's persistent compilation cache honest.
+"""Additions to the keys of JAX's persistent compilation cache.
 
-A transform is not part of JAX's cache key, and for GPU neither is the device assignment, although both are
-baked into a rewritten executable (PE numbers). Without a salt another mesh order, other options, or a run
-without the flag would load it.
+A rewritten executable depends on the transform and, through its PE numbers, on the device assignment. JAX's key has
+neither for GPU, and no transform for CPU. Without the additions, a run with another order of devices, other options, or
+without the flag would load the wrong executable.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def salt(text: Callable[[], str]) -> None:
-    """Mix `text()` and the ordered device ids into every cache key from now on; "" leaves keys as they are."""
+    """Adds `text()` and the ordered device ids to every cache key from now on; "" leaves keys unchanged."""
     from jax._src import cache_key
 
     original = cache_key.get

@@ -1,4 +1,4 @@
-"""The pass in XLA's pipelines: registers it with every platform that has one, and takes it out for a baseline."""
+"""The pass in XLA's pipelines: registered with each platform, and removed for a baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = "xla_shmem"
 
 
 class CompilerPass:
-    """The transforms of this process and what their custom calls need. One a process."""
+    """The transforms of this process and what their custom calls need. There is one in a process."""
 
     def __init__(self, job: Job, gpu_job: GpuJob | None, options: Options) -> None:
         self._job = job
@@ -31,26 +31,26 @@ class CompilerPass:
         self._paused = 0
 
     def register(self) -> None:
-        """Register with XLA:CPU now, with XLA:GPU as soon as JAX has found its plugin. Called before any backend."""
+        """Registers with XLA:CPU now, with XLA:GPU when JAX has found its plugin. Call it before any backend exists."""
         self._add(CpuPlatform(_NAME, self._job.topology, self._options))
         xla_bridge.register_plugin_callbacks(self._add_plugin)  # type: ignore[no-untyped-call]
 
     def pause(self) -> None:
-        """Take the transforms out, so that modules compile exactly as without xla-shmem; calls nest."""
+        """Removes the transforms, so that modules compile exactly as without xla-shmem; calls nest."""
         self._paused += 1
         if self._paused == 1:
             for platform in self._platforms:
                 platform.remove_pass()
 
     def resume(self) -> None:
-        """Undo one `pause`."""
+        """Undoes one `pause`."""
         self._paused -= 1
         if self._paused == 0:
             for platform in self._platforms:
                 platform.add_pass()
 
     def cache_salt(self) -> str:
-        """Everything a compiled module depends on besides its input and device order; "" while paused."""
+        """Returns all that a compiled module depends on besides its input and device order; "" while paused."""
         from xla_shmem.version import __version__
 
         if self._paused:
@@ -65,7 +65,7 @@ class CompilerPass:
         self._platforms.append(platform)
 
     def _add_plugin(self, c_api: Any) -> None:
-        """JAX calls this for every PJRT plugin that it has found."""
+        """Registers with a PJRT plugin if it is XLA:GPU's. JAX calls this for every plugin that it finds."""
         if not gpu_platform.is_gpu_plugin(c_api):
             return
         try:

@@ -17,7 +17,7 @@ _POST_SCHEDULER = 1
 
 
 class CpuPlatform:
-    """Handlers and transform of XLA:CPU. One a process."""
+    """Handlers and transform of XLA:CPU. There is one in a process."""
 
     def __init__(self, name: str, topology: Callable[[], JobTopology], options: Options) -> None:
         self._name = name
@@ -26,31 +26,31 @@ class CpuPlatform:
         self._observe: Callable[[bytes, Any], None] | None = None
 
     def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
-        """Register the handlers; the transform is a matter of `add_pass`. Called before the backend exists.
+        """Registers the handlers, but not the transform. Called before the backend exists.
 
         Args:
-          observe: is told of every module with collectives and their records.
+          observe: called with every module that has collectives, and their records.
         """
         self._observe = observe
-        # Not through jax.ffi.register_ffi_type: with the backend still to come, JAX hands types over after the
-        # handlers that need them.
+        # Not by jax.ffi.register_ffi_type: before the backend exists, JAX would register types after the handlers
+        # that need them.
         _jax.register_custom_type("xla_shmem.LoadedCall", _core.cpu_handler_state())
         for name, stages in _core.cpu_handlers().items():
             jax.ffi.register_ffi_target(name, stages, platform="cpu")
         _core.set_connect_hook(self._why_not_connected)
 
     def add_pass(self) -> None:
-        """Have modules compiled from now on go through the pass."""
+        """Registers the pass for modules that are compiled from now on."""
         # The layer below jax.extend.xla.register_hlo_module_transformation, which from 0.12 initialises the
         # backends when called.
         _xla.register_xla_transform(self._name, _POST_SCHEDULER, self._transform)
 
     def remove_pass(self) -> None:
-        """Undo `add_pass`."""
+        """Undoes `add_pass`."""
         _xla.clear_xla_transform(self._name, _POST_SCHEDULER)
 
     def cache_salt(self) -> str:
-        """What of the job a compiled module depends on."""
+        """Returns the facts about the job that a compiled module depends on."""
         job = self._topology()
         return f"cpu {job.topology.fingerprint} {job.transport.reason}"
 
@@ -68,7 +68,7 @@ class CpuPlatform:
         return result.module
 
     def _why_not_connected(self) -> str:
-        """Connects if that has not happened yet: an executable may be loaded before anything is compiled."""
+        """Connects if necessary, because an executable may be loaded before any compilation; returns the error, or ""."""
         try:
             transport = self._topology().transport
         except Exception as error:

@@ -1,7 +1,7 @@
-"""Where flight records lie, and what stands in them (written by xla_patch/runtime/observe/flight_recorder.h).
+"""Reader of flight records, which xla_patch/runtime/observe/flight_recorder.h writes.
 
-A job has a directory, named by its key, in which each process has two files. The records of jobs that failed, or whose
-processes were killed, stay for `xla-shmem postmortem`, the newest of them at least.
+A job has a directory, named by its key, in which each process has two files. Records of jobs that failed, or whose
+processes were killed, stay for `xla-shmem postmortem`; only the newest are kept.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAGIC = b"XSHMFR1\n"
 
 
 class State(enum.Enum):
-    """What a collective has come to."""
+    """State of a collective."""
 
     STARTED = 1
     WAITING = 2
@@ -39,7 +39,7 @@ class State(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """What a process has said of its end."""
+    """How a process has ended, as its record says."""
 
     RUNNING = 0
     EXITED = 1
@@ -78,10 +78,10 @@ class Entry:
       sequence: counts the PE's collectives from 1.
       execution: equal on all PEs for the same execution; run number in the high 32 bits.
       site: None if the line about it is missing.
-      state: how far it is.
+      state: its state.
       bytes: of the operands.
       start: seconds of the machine's monotonic clock.
-      end: the same; 0 while it is under way.
+      end: the same clock; 0 while it runs.
     """
 
     sequence: int
@@ -99,15 +99,15 @@ class Entry:
 
 @dataclasses.dataclass(frozen=True)
 class ProcessRecord:
-    """What one process has written.
+    """The record of one process.
 
     Attributes:
       process: its number in the job.
-      processes: how many of the job run on this host.
+      processes: number of the job's processes on this host.
       pid: of the process.
-      life: its state letter in ``/proc`` (``R``, ``S``, ``T`` stopped, …), ``""`` if it is gone.
-      outcome: what it has said of its end.
-      failure: why the job failed, as it saw it; ``""`` if it did not.
+      life: its state letter in ``/proc`` (``R``, ``S``, ``T`` stopped, …), ``""`` if it has ended.
+      outcome: how it has ended, as it recorded itself.
+      failure: why the job failed, as this process recorded it; ``""`` for no failure.
       sites: collectives of the programs it has loaded.
       entries: by PE, oldest first.
     """
@@ -123,7 +123,7 @@ class ProcessRecord:
 
 
 class RecordError(Exception):
-    """A record that cannot be read; the message says which and why."""
+    """A record cannot be read; the message names it and the reason."""
 
 
 def records_root(setting: str) -> Path | None:
@@ -134,10 +134,10 @@ def records_root(setting: str) -> Path | None:
 
 
 def make_job_directory(setting: str, job: str) -> str:
-    """Makes the directory of a job, readable by this user only, and returns it; "" if records are off.
+    """Creates the directory of a job, readable by this user only, and returns it; "" if records are off.
 
     Raises:
-      OSError: it cannot be made, or somebody else owns what is there.
+      OSError: it cannot be created, or another user owns it.
     """
     root = records_root(setting)
     if root is None:
@@ -166,7 +166,7 @@ def read_job(directory: Path) -> list[ProcessRecord]:
     """Returns the records of a job by process number.
 
     Raises:
-      RecordError: there are none, or one is not what xla-shmem writes.
+      RecordError: there are none, or one does not have the format of this release.
     """
     rings = sorted(directory.glob("*.ring"), key=lambda path: int(path.stem) if path.stem.isdigit() else -1)
     if not rings:
@@ -207,7 +207,7 @@ def _read_pes(data: bytes, n_pes: int, sites: dict[int, Site]) -> Iterator[tuple
 def _read_sites(path: Path) -> dict[int, Site]:
     found = {}
     for line in path.read_text(errors="replace").splitlines():
-        # The last line may be half written.
+        # The last line may be incomplete.
         with contextlib.suppress(json.JSONDecodeError):
             value = json.loads(line)
             groups = tuple(tuple(group) for group in value.get("pairs", value.get("groups")))
@@ -216,7 +216,7 @@ def _read_sites(path: Path) -> dict[int, Site]:
 
 
 def _life(pid: int, ring: Path) -> str:
-    """State letter of the process that wrote `ring`; "" if it has ended or its pid has been given to another."""
+    """Returns the state letter of the process that wrote `ring`; "" if it has ended, even if its pid was reused."""
     with contextlib.suppress(OSError):
         if str(ring.resolve()) in Path(f"/proc/{pid}/maps").read_text(errors="replace"):
             return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0].strip("Z")

@@ -1,10 +1,9 @@
-"""Bring this process into the job: a segment, an agreement that all can take part, and the map of devices to PEs.
+"""Connects this process to the job: a segment, an agreement that all processes take part, and the PE of each device.
 
-Two steps (xla_patch/runtime/runtime.h). `announce` runs inside the plugin's `initialize()`, before the backend
-exists: it creates the segment and publishes the outcome in JAX's key-value store. The CPU client of a distributed job
-only comes up once every process has reached that point, so when `topology` runs later, whatever is missing from the
-store will never come. That makes the decision "can we lower at all" the same in all processes without another
-barrier.
+There are two steps (xla_patch/runtime/runtime.h). `announce` runs inside the plugin's `initialize()`, before the
+backend exists: it creates the segment and publishes the result in JAX's key-value store. The CPU client of a
+distributed job starts only when every process has reached that point. So when `topology` runs later, an announcement
+that is missing will never arrive, and all processes decide alike whether SHMEM can be used, without another barrier.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ _KEY_PREFIX = "xla_shmem/1"
 
 @dataclasses.dataclass(frozen=True)
 class Announcement:
-    """What one process tells the others before the backend exists.
+    """What one process publishes before the backend exists.
 
     Attributes:
-      host: identifies the memory that can be shared; equal strings can share.
+      host: identifies the shared memory; processes with equal strings can share memory.
       error: why this process cannot take part, empty if it can.
       agreement: version and options that must be equal everywhere.
     """
@@ -49,7 +48,7 @@ class Announcement:
 
 
 class Job:
-    """This process's part in the job. One a process; see the module's docstring for the order of calls."""
+    """This process's part in the job. There is one in a process; the module's docstring has the order of calls."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -63,10 +62,12 @@ class Job:
         return self._process
 
     def announce(self, error: str = "") -> None:
-        """Create the segment and publish whether that worked. Want of memory does not raise: the others must know.
+        """Creates the segment and publishes whether that worked.
+
+        It does not raise if memory is short, because the other processes must learn of it.
 
         Args:
-          error: why this process cannot take part whatever the segment says, "" if it can.
+          error: why this process cannot take part even with a segment, "" if it can.
         """
         try:
             _core.create_segment(*self._segment_request())
@@ -80,7 +81,7 @@ class Job:
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
 
     def topology(self) -> JobTopology:
-        """The job's topology; connects to the other processes on first use. Needs the backend to be up.
+        """Returns the job's topology; the first call connects to the other processes. Needs the backend.
 
         Raises:
           RuntimeError: a segment cannot be mapped.
@@ -93,7 +94,7 @@ class Job:
     def _segment_request(self) -> tuple[str, int, int]:
         key = f"{_KEY_PREFIX}/job"
         if self._process == 0:
-            # The launcher cleans up by the first half; the second keeps two jobs under one launcher apart.
+            # The launcher cleans up by the first half; the second separates two jobs under one launcher.
             launcher_half = (self._options.job or secrets.token_hex(16))[:16]
             self._store.set(key, launcher_half + secrets.token_hex(8))
         return self._store.wait(key), self._process, self._segment_bytes()
@@ -102,7 +103,7 @@ class Job:
         if self._options.heap_size is not None:
             return self._options.heap_size
         free = os.statvfs("/dev/shm")
-        # Every process of the host may ask at the same moment; none takes more than its share of what is free.
+        # All processes of the host may ask at the same moment; each takes at most its share of the free memory.
         share = free.f_bavail * free.f_frsize // (2 * self._processes)
         size = AUTO_HEAP_SIZE
         while size > max(share, MIN_HEAP_SIZE):
@@ -116,7 +117,7 @@ class Job:
 
     @staticmethod
     def _begin_trace(path: str) -> None:
-        """Removes an earlier job's file; nobody writes one before all processes have been announced."""
+        """Removes an earlier job's file. No process writes one before all processes have announced themselves."""
         try:
             pathlib.Path(path).unlink(missing_ok=True)
         except OSError as error:
@@ -190,27 +191,30 @@ class Job:
 
 
 def _leave_failed_job() -> None:
-    """Lets the process end without JAX's barrier at shutdown, in which it would wait for minutes for a stuck one."""
+    """Lets the process end without JAX's barrier at shutdown, which would wait for minutes for a stuck process."""
     if not _core.failure():
         return
     from jax._src import distributed
 
     state = distributed.global_state
     for held in (state.client, state.service):
-        # For ever: their destructors wait too.
+        # The reference is never released, because their destructors wait too.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
     state.client = state.service = None
 
 
 def _host_identity() -> str:
-    """Equal in processes that see the same /dev/shm."""
+    """Returns a text that is equal in processes with the same /dev/shm."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     shm = os.stat("/dev/shm")
     return f"{boot}/{shm.st_dev}/{shm.st_ino}"
 
 
 def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
-    """Host number of each process, in order of first appearance; a process that said nothing is a host of its own."""
+    """Returns the host number of each process, in order of first appearance.
+
+    A process without an announcement counts as a host of its own.
+    """
     identities = [a.host if a else f"unknown {process}" for process, a in enumerate(announcements)]
     order = list(dict.fromkeys(identities))
     return [order.index(identity) for identity in identities]
@@ -219,10 +223,9 @@ def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
 def _locations(
     devices: Sequence[Any], hosts: Sequence[int], nvlink_domain: int | None
 ) -> list[tuple[int, int, int, int, int]]:
-    """(device id, process, host, NVLink domain, PE) of every device, PEs in order.
+    """Returns (device id, process, host, NVLink domain, PE) of every device, in order of PEs.
 
-    Without `nvlink_domain` (devices a domain) a host is one domain. With it a domain holds that many consecutive
-    PEs of a host.
+    Without `nvlink_domain` a host is one domain. With it, a domain has that many consecutive PEs of a host.
     """
     locations = []
     on_host: dict[int, int] = {}

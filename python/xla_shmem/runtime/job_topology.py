@@ -1,4 +1,4 @@
-"""What a platform's part of the job knows once it has come up."""
+"""Topology and transport of a job on one platform."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from xla_shmem import _core
 
 @dataclasses.dataclass(frozen=True)
 class JobTopology:
-    """The devices of the job and how far the transport reaches.
+    """The devices of the job and the reach of the transport.
 
     Attributes:
       topology: device, process, host, NVLink domain and PE of every device.
-      transport: what can be carried between them.
+      transport: the collectives that can be carried between them.
     """
 
     topology: _core.Topology

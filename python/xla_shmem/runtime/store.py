@@ -1,36 +1,36 @@
-"""Where the processes of a job leave notes for each other: JAX's distributed key-value store."""
+"""A key-value store that all processes of a job share: JAX's distributed store."""
 
 from __future__ import annotations
 
 import threading
 from typing import Any, Protocol
 
-#: How long a process waits for a note that every process leaves on its way up.
+#: Seconds that a process waits for a value that every process stores when it starts.
 STORE_TIMEOUT_S = 60.0
 
 
 class Store(Protocol):
-    """Text by key, written once."""
+    """Texts by key; a key is written once."""
 
     def set(self, key: str, value: str) -> None:
-        """Leave a note."""
+        """Stores a value."""
 
     def wait(self, key: str, timeout_s: float = STORE_TIMEOUT_S) -> str:
-        """Return a note once it is there.
+        """Waits for a value and returns it.
 
         Raises:
-          TimeoutError: it has not come in time.
+          TimeoutError: no process stored it in time.
         """
 
     def get(self, key: str) -> str | None:
-        """Return a note, None while there is none."""
+        """Returns a value, None if there is none yet."""
 
     def propose(self, key: str, value: str) -> str:
-        """Leave a note if there is none yet; return the one that is there: the same in all processes."""
+        """Stores a value if there is none yet; returns the stored value, which is the same in all processes."""
 
 
 class LocalStore:
-    """The store of processes that are one: a job of one process, or threads in a test."""
+    """The store of a job of one process, or of threads in a test."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -93,7 +93,7 @@ class DistributedStore:
 
 
 def open_store() -> tuple[Store, int, int]:
-    """Returns the store, this process's number, and how many there are, as ``jax.distributed`` has them."""
+    """Returns the store, this process's number, and the number of processes, as in ``jax.distributed``."""
     from jax._src import distributed
 
     state = distributed.global_state
