@@ -68,7 +68,7 @@ class CpuPlatform:
         return result.module
 
     def _why_not_connected(self) -> str:
-        """Connects if necessary, because an executable may be loaded before any compilation; returns the error, or ""."""
+        """Connects if necessary, since an executable may be loaded before any compilation; returns the error, or ""."""
         try:
             transport = self._topology().transport
         except Exception as error:
