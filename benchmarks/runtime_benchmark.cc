@@ -79,7 +79,7 @@ class Rank {
   }
 
   // Whether large messages from the next rank are read out of its memory.
-  bool ReadsNext() const { return pes_->context(rank_)->direct->Reads((rank_ + 1) % ranks_); }
+  bool ReadsNext() const { return pes_->context(rank_)->cross_memory_reader->Reads((rank_ + 1) % ranks_); }
 
   void Run(bench::Op op, char* operand, char* result, size_t bytes) {
     const MessageKey key{static_cast<uint64_t>(op) + 1, ++executions_};

@@ -1,11 +1,11 @@
 // Numbers the executions of each operation, so that all processes give one execution the same number.
 //
-// XLA's run ids tell the runs of this process apart, but they are not equal in all processes: they count up from a hash
-// of the executable, which differs between one that was compiled and one that came from the compilation cache, and they
-// start anew when an executable is made again (jax.clear_caches() on one rank). What is equal everywhere is the order
-// in which the runs of one program are launched. So the runs of an executable are numbered by the distance of their run
-// ids, which also keeps runs apart that several threads have in flight, and every new executable goes on where the one
-// before it stopped.
+// XLA's run ids distinguish the runs of one process, but they differ between processes: they count up from a hash of
+// the executable, which depends on whether it was compiled or came from the compilation cache, and they start again
+// when an executable is made again (jax.clear_caches() on one rank). The order in which the processes launch the runs
+// of one program is equal. So the counter numbers the runs of an executable by the difference of their run ids, which
+// also distinguishes runs that several threads have in flight. A new executable continues the numbers of the one before
+// it.
 #ifndef XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 #define XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 
@@ -24,7 +24,7 @@ class ExecutionCounter {
   uint64_t Next(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
 
  private:
-  // XLA:CPU keeps at most 32 executions of a device in flight; older runs are over and can be forgotten.
+  // XLA:CPU keeps at most 32 executions of a device in flight, so older runs have finished.
   static constexpr size_t kRunsRemembered = 64;
   static constexpr size_t kShards = 16;
 
@@ -34,7 +34,7 @@ class ExecutionCounter {
   };
   // One operation on one PE.
   struct Site {
-    uint64_t executable = 0;  // whose runs are being numbered; no executable is 0
+    uint64_t executable = 0;  // the executable whose runs are numbered; 0 is no executable
     int64_t first_run_id = 0;
     uint32_t first_number = 0;
     uint32_t next_number = 0;

@@ -12,7 +12,7 @@ TEST_CASE("with everything off nothing is written and no clock is read") {
   const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);
   CHECK(span.start_ns == 0);
   CHECK(span.entry == nullptr);
-  observer.Waits(span);
+  observer.MarkWaiting(span);
   observer.End(span, 0, true);
   observer.Fail(span, "why");
   observer.Close();
@@ -22,12 +22,12 @@ TEST_CASE("the recorder follows a collective from start to end") {
   const TemporaryDirectory directory;
   Observer observer;
   REQUIRE(observer.Start({directory.path(), false, ""}, 0, {0}, {0}).empty());
-  CHECK_FALSE(observer.measures_moves());
-  const NotedSite* noted = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
-  const Observer::Span span = observer.Begin(0, noted, 3, 64);
+  CHECK_FALSE(observer.measures_copies());
+  const RecordedSite* site = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
+  const Observer::Span span = observer.Begin(0, site, 3, 64);
   REQUIRE(span.entry != nullptr);
   CHECK(span.entry->state == static_cast<uint32_t>(State::kStarted));
-  observer.Waits(span);
+  observer.MarkWaiting(span);
   CHECK(span.entry->state == static_cast<uint32_t>(State::kWaiting));
   observer.End(span, 0, false);
   CHECK(span.entry->state == static_cast<uint32_t>(State::kDone));

@@ -145,7 +145,7 @@ TEST_CASE("Whose memory nobody has read is told from who has come and does not r
   options.deadline = std::chrono::milliseconds(200);
   options.single_copy = shm::SingleCopy::kAlways;
   const size_t bytes = 64 << 10;
-  static_assert(bytes >= kLeastDirectBytes);
+  static_assert(bytes >= kMinCrossMemoryReadBytes);
   {
     Job job(options);
     PermuteTransfer transfer({5, 3}, 0, {1, -1}, {bytes}, Placement::kApart);

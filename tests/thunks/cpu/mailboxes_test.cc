@@ -22,11 +22,11 @@ struct Boxes {
     sender = std::make_unique<Mailboxes>(heap.get(), offset, kEager, 0);
     receiver = std::make_unique<Mailboxes>(heap.get(), offset, kEager, 1);
   }
-  bool Put(const MessageKey& key, const char* text, MailKind kind = MailKind::kEager) {
-    const Mail mail = sender->Claim(1, key);
-    if (mail.entry == nullptr) return false;
-    strcpy(mail.data, text);
-    sender->Post(1, mail, key, 64, 64, kind);
+  bool Put(const MessageKey& key, const char* text, MailboxProtocol protocol = MailboxProtocol::kEager) {
+    const Mailbox mailbox = sender->Claim(1, key);
+    if (mailbox.entry == nullptr) return false;
+    strcpy(mailbox.data, text);
+    sender->Post(1, mailbox, key, 64, 64, protocol);
     return true;
   }
   std::unique_ptr<shm::Heap> heap;
@@ -36,29 +36,29 @@ struct Boxes {
 TEST_CASE("A message is found under its key and size, from its posting to its release") {
   Boxes boxes;
   const MessageKey key{17, 4};
-  MailKind kind;
-  CHECK(boxes.receiver->Find(0, key, 64, &kind).entry == nullptr);
+  MailboxProtocol protocol;
+  CHECK(boxes.receiver->Find(0, key, 64, &protocol).entry == nullptr);
   REQUIRE(boxes.Put(key, "hello"));
-  CHECK(boxes.receiver->Find(0, {17, 5}, 64, &kind).entry == nullptr);
-  CHECK(boxes.receiver->Find(0, {18, 4}, 64, &kind).entry == nullptr);
-  CHECK(boxes.receiver->Find(0, key, 128, &kind).entry == nullptr);
-  CHECK(boxes.receiver->Find(1, key, 64, &kind).entry == nullptr);
-  const Mail mail = boxes.receiver->Find(0, key, 64, &kind);
-  REQUIRE(mail.entry != nullptr);
-  CHECK(kind == MailKind::kEager);
-  CHECK(strcmp(mail.data, "hello") == 0);
-  boxes.receiver->Release(mail);
-  CHECK(boxes.receiver->Find(0, key, 64, &kind).entry == nullptr);
+  CHECK(boxes.receiver->Find(0, {17, 5}, 64, &protocol).entry == nullptr);
+  CHECK(boxes.receiver->Find(0, {18, 4}, 64, &protocol).entry == nullptr);
+  CHECK(boxes.receiver->Find(0, key, 128, &protocol).entry == nullptr);
+  CHECK(boxes.receiver->Find(1, key, 64, &protocol).entry == nullptr);
+  const Mailbox mailbox = boxes.receiver->Find(0, key, 64, &protocol);
+  REQUIRE(mailbox.entry != nullptr);
+  CHECK(protocol == MailboxProtocol::kEager);
+  CHECK(strcmp(mailbox.data, "hello") == 0);
+  boxes.receiver->Release(mailbox);
+  CHECK(boxes.receiver->Find(0, key, 64, &protocol).entry == nullptr);
 }
 
 TEST_CASE("Messages may be taken in any order, whatever order they were posted in") {
   Boxes boxes;
-  MailKind kind;
+  MailboxProtocol protocol;
   for (uint64_t execution = 0; execution < 6; ++execution) REQUIRE(boxes.Put({3, execution}, "x"));
   for (uint64_t execution : {4, 0, 5, 2, 1, 3}) {
-    const Mail mail = boxes.receiver->Find(0, {3, execution}, 64, &kind);
-    REQUIRE(mail.entry != nullptr);
-    boxes.receiver->Release(mail);
+    const Mailbox mailbox = boxes.receiver->Find(0, {3, execution}, 64, &protocol);
+    REQUIRE(mailbox.entry != nullptr);
+    boxes.receiver->Release(mailbox);
   }
 }
 
@@ -67,10 +67,10 @@ TEST_CASE("A sender that finds no entry is told so, and has room again after a r
   uint64_t posted = 0;
   while (boxes.Put({3, posted}, "x")) ++posted;
   CHECK(posted >= 8);
-  CHECK_FALSE(boxes.sender->HasRoom(1, {3, posted}));
-  MailKind kind;
-  boxes.receiver->Release(boxes.receiver->Find(0, {3, 0}, 64, &kind));
-  CHECK(boxes.sender->HasRoom(1, {3, posted}));
+  CHECK_FALSE(boxes.sender->HasFreeMailbox(1, {3, posted}));
+  MailboxProtocol protocol;
+  boxes.receiver->Release(boxes.receiver->Find(0, {3, 0}, 64, &protocol));
+  CHECK(boxes.sender->HasFreeMailbox(1, {3, posted}));
   CHECK(boxes.Put({3, posted}, "x"));
 }
 
@@ -86,11 +86,11 @@ TEST_CASE("Operations that a receiver has not come to leave entries for others")
 
 TEST_CASE("What is asked of a receiver's memory is what that receiver said") {
   Boxes boxes;
-  CHECK_FALSE(boxes.sender->ReadsDirectly(1));
+  CHECK_FALSE(boxes.sender->IsReadBy(1));
   for (const bool reads : {true, false}) {
     boxes.receiver->AdvertiseDirectReads(0, reads);
-    CHECK(boxes.sender->ReadsDirectly(1) == reads);
-    CHECK_FALSE(boxes.receiver->ReadsDirectly(0));
+    CHECK(boxes.sender->IsReadBy(1) == reads);
+    CHECK_FALSE(boxes.receiver->IsReadBy(0));
   }
 }
 
@@ -109,23 +109,23 @@ TEST_CASE("Two threads that post and two that take lose nothing and see no torn 
   for (uint64_t id = 0; id < 2; ++id) {
     threads.emplace_back([&, id] {
       for (uint64_t i = 0; i < kMessages; ++i) {
-        Mail mail;
-        while ((mail = boxes.sender->Claim(1, {id, i})).entry == nullptr) std::this_thread::yield();
-        for (uint64_t word = 0; word < 8; ++word) reinterpret_cast<uint64_t*>(mail.data)[word] = id ^ (i * 3 + word);
-        boxes.sender->Post(1, mail, {id, i}, 64, 64, MailKind::kEager);
+        Mailbox mailbox;
+        while ((mailbox = boxes.sender->Claim(1, {id, i})).entry == nullptr) std::this_thread::yield();
+        for (uint64_t word = 0; word < 8; ++word) reinterpret_cast<uint64_t*>(mailbox.data)[word] = id ^ (i * 3 + word);
+        boxes.sender->Post(1, mailbox, {id, i}, 64, 64, MailboxProtocol::kEager);
       }
     });
     threads.emplace_back([&, id] {
       for (uint64_t i = 0; i < kMessages; ++i) {
-        MailKind kind;
-        Mail mail;
-        while ((mail = boxes.receiver->Find(0, {id, i}, 64, &kind)).entry == nullptr) std::this_thread::yield();
+        MailboxProtocol protocol;
+        Mailbox mailbox;
+        while ((mailbox = boxes.receiver->Find(0, {id, i}, 64, &protocol)).entry == nullptr) std::this_thread::yield();
         bool whole = true;
         for (uint64_t word = 0; word < 8; ++word) {
-          whole &= reinterpret_cast<const uint64_t*>(mail.data)[word] == (id ^ (i * 3 + word));
+          whole &= reinterpret_cast<const uint64_t*>(mailbox.data)[word] == (id ^ (i * 3 + word));
         }
         torn += !whole;
-        boxes.receiver->Release(mail);
+        boxes.receiver->Release(mailbox);
       }
     });
   }

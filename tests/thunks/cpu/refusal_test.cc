@@ -20,13 +20,13 @@ constexpr size_t kBytes = 200000 / 64 * 64;
 
 // The sender's side by hand: offers memory that is not there, is refused, and stages the message instead.
 std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& message) {
-  const Mail mail = context.mail->Claim(1, kKey);
-  *reinterpret_cast<uint64_t*>(mail.data) = 16;  // an address that nobody has mapped
-  context.mail->Post(1, mail, kKey, kBytes, kBytes, MailKind::kCrossMemoryRead);
-  while (mail.entry->taken.load() == 0) usleep(100);
-  if (mail.entry->taken.load() != kRefused) return "the receiver did not refuse";
-  context.mail->Free(mail);
-  if (context.mail->ReadsDirectly(1)) return "the receiver still says that it reads";
+  const Mailbox mailbox = context.mailboxes->Claim(1, kKey);
+  *reinterpret_cast<uint64_t*>(mailbox.data) = 16;  // an address that nobody has mapped
+  context.mailboxes->Post(1, mailbox, kKey, kBytes, kBytes, MailboxProtocol::kCrossMemoryRead);
+  while (mailbox.entry->taken.load() == 0) usleep(100);
+  if (mailbox.entry->taken.load() != kRefused) return "the receiver did not refuse";
+  context.mailboxes->Free(mailbox);
+  if (context.mailboxes->IsReadBy(1)) return "the receiver still says that it reads";
   SendChannel channel;
   while (!channel.Open(context, 1, kKey)) usleep(100);
   for (size_t at = 0; at < kBytes; at += channel.slot_bytes()) {

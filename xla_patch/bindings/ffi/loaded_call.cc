@@ -29,13 +29,13 @@ observe::Site SiteOf(const char* op, const LoadedCall& call) {
 // Counts the time its operation spends moving data.
 class MeasuredOperation : public Operation {
  public:
-  MeasuredOperation(std::unique_ptr<Operation> operation, std::shared_ptr<uint64_t> moved_ns)
-      : operation_(std::move(operation)), moved_ns_(std::move(moved_ns)) {}
+  MeasuredOperation(std::unique_ptr<Operation> operation, std::shared_ptr<uint64_t> copied_ns)
+      : operation_(std::move(operation)), copied_ns_(std::move(copied_ns)) {}
 
   bool Poll() override {
     const uint64_t before = shm::CopiedNanoseconds();
     const bool finished = operation_->Poll();
-    *moved_ns_ += shm::CopiedNanoseconds() - before;
+    *copied_ns_ += shm::CopiedNanoseconds() - before;
     return finished;
   }
   void OnSubmit() override { operation_->OnSubmit(); }
@@ -45,7 +45,7 @@ class MeasuredOperation : public Operation {
 
  private:
   const std::unique_ptr<Operation> operation_;
-  const std::shared_ptr<uint64_t> moved_ns_;
+  const std::shared_ptr<uint64_t> copied_ns_;
 };
 
 }  // namespace
@@ -64,7 +64,7 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary a
   auto call = std::make_unique<LoadedCall>();
   if (!error.empty() || !ReadAttributes(attributes, call.get(), &error)) return ffi::Unexpected(ToError(error));
   call->executable = ++loaded;
-  call->noted = Runtime::Get().observer().AddSite(SiteOf(op, *call));
+  call->site = Runtime::Get().observer().AddSite(SiteOf(op, *call));
   return call;
 }
 
@@ -73,24 +73,24 @@ Outcome Failed(const std::string& text) { return {ToError(text), std::nullopt}; 
 Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation) {
   shm::ProgressEngine& engine = Runtime::Get().engine();
   observe::Observer& observer = Runtime::Get().observer();
-  std::shared_ptr<uint64_t> moved_ns;
-  if (observer.measures_moves()) {
-    moved_ns = std::make_shared<uint64_t>(0);
-    operation = std::make_unique<MeasuredOperation>(std::move(operation), moved_ns);
+  std::shared_ptr<uint64_t> copied_ns;
+  if (observer.measures_copies()) {
+    copied_ns = std::make_shared<uint64_t>(0);
+    operation = std::make_unique<MeasuredOperation>(std::move(operation), copied_ns);
   }
-  const observe::Observer::Span span = observer.Begin(execution.pe, call.noted, execution.number, execution.bytes);
+  const observe::Observer::Span span = observer.Begin(execution.pe, call.site, execution.number, execution.bytes);
   const Result<bool> finished = engine.TryInline(*operation);
   if (!finished.ok()) return Failed(observer.Fail(span, finished.message()));
   if (*finished) {
-    observer.End(span, moved_ns == nullptr ? 0 : *moved_ns, /*is_inline=*/true);
+    observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/true);
     return {};
   }
-  observer.Waits(span);
+  observer.MarkWaiting(span);
   ffi::Promise promise;
   Outcome outcome{std::nullopt, ffi::Future(promise)};
-  engine.Submit(std::move(operation), [promise, span, moved_ns, &observer](const Status& status) mutable {
+  engine.Submit(std::move(operation), [promise, span, copied_ns, &observer](const Status& status) mutable {
     if (status.ok()) {
-      observer.End(span, moved_ns == nullptr ? 0 : *moved_ns, /*is_inline=*/false);
+      observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
       promise.SetAvailable();
     } else {
       promise.SetError(ToError(observer.Fail(span, status.message())));

@@ -27,7 +27,7 @@ struct LoadedCall {
   std::optional<PePairs> pairs;
   std::optional<PeGroups> groups;
   std::optional<ReductionKind> reduction;
-  const observe::NotedSite* noted = nullptr;
+  const observe::RecordedSite* site = nullptr;
 };
 
 // `op`: its name in HLO. Refuses a call that was compiled for another topology, or that is loaded where the runtime

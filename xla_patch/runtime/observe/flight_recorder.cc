@@ -31,7 +31,7 @@ Status CannotCreate(const std::string& path, int code) {
   return Status::Error("cannot create " + path + ": " + strerror(code));
 }
 
-// A new file that only this user can read; nothing that somebody has put in its place is followed.
+// Creates a file that only this user can read. Follows no symlink and opens no existing file.
 int CreateFile(const std::string& path, int flags) {
   return open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
 }
@@ -58,14 +58,14 @@ std::string SiteLine(uint32_t number, const Site& site) {
   return line + "]}\n";
 }
 
-// How the process whose ring lies at `path` ended, as far as it has said.
+// The outcome that the ring file at `path` records.
 Outcome OutcomeAt(const std::string& path) {
   const int file = open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   uint32_t outcome = 0;
-  const bool read =
+  const bool was_read =
       file >= 0 && pread(file, &outcome, sizeof(outcome), offsetof(RingHeader, outcome)) == sizeof(outcome);
   if (file >= 0) close(file);
-  return read ? static_cast<Outcome>(outcome) : Outcome::kRunning;
+  return was_read ? static_cast<Outcome>(outcome) : Outcome::kRunning;
 }
 
 }  // namespace
@@ -132,7 +132,8 @@ uint32_t FlightRecorder::AddSite(const Site& site) {
   std::lock_guard<std::mutex> lock(mutex_);
   const uint32_t number = sites_++;
   const std::string line = SiteLine(number, site);
-  // One write a line: a reader never sees half of one but at the end. A full disk costs names, not the job.
+  // One write a line, so that a reader sees a partial line only at the end. A full disk loses names and does not fail
+  // the job.
   [[maybe_unused]] const ssize_t written = write(sites_file_, line.data(), line.size());
   return number;
 }
@@ -144,7 +145,8 @@ Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t
     if (header->pe != static_cast<uint32_t>(pe)) continue;
     *sequence = header->next.fetch_add(1, std::memory_order_relaxed) + 1;
     Entry* entry = reinterpret_cast<Entry*>(header + 1) + *sequence % kEntries;
-    // Before the fields: a reader must not take new ones for the old entry's. (ThreadSanitizer knows no fences.)
+    // Before the fields, so that a reader does not mix them with the old sequence number. An exchange, because
+    // ThreadSanitizer does not model fences.
     entry->sequence.exchange(0, std::memory_order_acq_rel);
     entry->execution = execution;
     entry->site = site;
@@ -175,15 +177,15 @@ void FlightRecorder::Fail(const std::string& why) {
 void FlightRecorder::Close() {
   uint32_t running = static_cast<uint32_t>(Outcome::kRunning);
   header_->outcome.compare_exchange_strong(running, static_cast<uint32_t>(Outcome::kExited));
-  // One process at a time looks around, so that one of them is the last.
+  // One process at a time, so that exactly one finds itself to be the last.
   const int lock = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (lock < 0 || flock(lock, LOCK_EX) != 0) {
     if (lock >= 0) close(lock);
     return;
   }
-  bool all_well = true;
-  for (const int process : processes_) all_well &= OutcomeAt(RingPath(directory_, process)) == Outcome::kExited;
-  if (all_well) {
+  bool all_exited = true;
+  for (const int process : processes_) all_exited &= OutcomeAt(RingPath(directory_, process)) == Outcome::kExited;
+  if (all_exited) {
     for (const int process : processes_) {
       unlink(RingPath(directory_, process).c_str());
       unlink(SitesPath(directory_, process).c_str());

@@ -5,7 +5,7 @@
 //   <process>.ring   RingHeader, then for each local PE a PeHeader and its last kEntries collectives
 //   <process>.sites  a line of JSON for each collective of a loaded program: number, operation, op, name, pairs or
 //                    groups
-// The layout of the ring is read by python/xla_shmem/runtime/flight_records.py.
+// python/xla_shmem/runtime/flight_records.py reads both.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 
@@ -50,21 +50,21 @@ struct RingHeader {
   uint32_t pid;
   uint32_t process;
   uint32_t processes;      // of the job on this host
-  uint32_t n_pes;          // local ones
-  int64_t wall_offset_ns;  // CLOCK_REALTIME less CLOCK_MONOTONIC
+  uint32_t n_pes;          // of this process
+  int64_t wall_offset_ns;  // CLOCK_REALTIME minus CLOCK_MONOTONIC
   std::atomic<uint32_t> outcome;
   char unused[220];
-  char failure[3840];  // NUL-terminated; why the job failed, as this process saw it
+  char failure[3840];  // NUL-terminated; why the job failed, in this process
 };
 static_assert(sizeof(RingHeader) == 4096);
 
-// What all executions of a collective have in common.
+// A collective of a loaded program.
 struct Site {
   uint64_t operation = 0;
   std::string op;    // "all-reduce"
   std::string name;  // "module/instruction"
   bool is_pairs = false;
-  std::vector<std::vector<int>> groups;  // PEs; of a permute: source and target each
+  std::vector<std::vector<int>> groups;  // PEs; for a permute: source and target of each pair
 };
 
 class FlightRecorder {
@@ -79,17 +79,17 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-  // Writes the site down and returns its number, which entries refer to.
+  // Records the site and returns its number, to which entries refer.
   uint32_t AddSite(const Site& site);
 
-  // Null if `pe` is not local. The entry may be overwritten by the kEntries-th collective after it.
+  // Returns null if `pe` is not local. Collective number kEntries after this one overwrites the entry.
   Entry* Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, uint64_t* sequence);
   // No effect once the entry belongs to a later collective.
   static void Set(Entry* entry, uint64_t sequence, State state, uint64_t end_ns);
 
   void Fail(const std::string& why);
 
-  // This process ends. The files of a job whose processes here have all ended well are removed by the last of them.
+  // Called when the process ends. If all processes of the job on this host have ended well, the last removes the files.
   void Close();
 
  private:

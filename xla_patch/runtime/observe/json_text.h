@@ -6,7 +6,7 @@
 
 namespace xla_shmem::observe {
 
-// `text` as a JSON string, quotes included. What is not ASCII stays as it is: HLO names are UTF-8 at worst.
+// `text` as a JSON string, with its quotes. Bytes outside ASCII stay unchanged, because HLO names are UTF-8.
 std::string JsonString(std::string_view text);
 
 }  // namespace xla_shmem::observe

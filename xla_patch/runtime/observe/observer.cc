@@ -34,37 +34,37 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
   return warnings;
 }
 
-const NotedSite* Observer::AddSite(Site site) {
+const RecordedSite* Observer::AddSite(Site site) {
   const uint32_t number = recorder_ == nullptr ? 0 : recorder_->AddSite(site);
   std::lock_guard<std::mutex> lock(mutex_);
   sites_.push_back({std::move(site), number});
   return &sites_.back();
 }
 
-Observer::Span Observer::Begin(int pe, const NotedSite* noted, uint64_t execution, uint64_t bytes) {
+Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes) {
   Span span;
-  span.noted = noted;
+  span.site = site;
   span.pe = pe;
   span.execution = execution;
   span.bytes = bytes;
-  if (recorder_ == nullptr && !measures_moves()) return span;
+  if (recorder_ == nullptr && !measures_copies()) return span;
   span.start_ns = MonotonicNanoseconds();
   if (recorder_ != nullptr) {
-    span.entry = recorder_->Begin(pe, noted->number, execution, bytes, span.start_ns, &span.sequence);
+    span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, &span.sequence);
   }
   if (trace_ != nullptr) span.track = trace_->Begin(pe);
   return span;
 }
 
-void Observer::Waits(const Span& span) { FlightRecorder::Set(span.entry, span.sequence, State::kWaiting, 0); }
+void Observer::MarkWaiting(const Span& span) { FlightRecorder::Set(span.entry, span.sequence, State::kWaiting, 0); }
 
-void Observer::End(const Span& span, uint64_t moved_ns, bool is_inline) {
-  if (recorder_ == nullptr && !measures_moves()) return;
+void Observer::End(const Span& span, uint64_t copied_ns, bool is_inline) {
+  if (recorder_ == nullptr && !measures_copies()) return;
   const uint64_t end_ns = MonotonicNanoseconds();
   FlightRecorder::Set(span.entry, span.sequence, State::kDone, end_ns);
-  if (!measures_moves()) return;
-  const Measurement measurement{span.bytes, end_ns - span.start_ns, moved_ns, is_inline};
-  const Site& site = span.noted->site;
+  if (!measures_copies()) return;
+  const Measurement measurement{span.bytes, end_ns - span.start_ns, copied_ns, is_inline};
+  const Site& site = span.site->site;
   if (statistics_ != nullptr) statistics_->Add(site.op, site.name, measurement);
   if (trace_ != nullptr) {
     trace_->End(span.pe, span.track, site.op, site.name, span.execution, span.start_ns, measurement);
@@ -75,9 +75,9 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
   FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
   if (recorder_ == nullptr) return why;
   std::string text = why;
-  const std::string strangers =
-      DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.noted->site);
-  if (!strangers.empty()) text += "; " + strangers;
+  const std::string mismatch =
+      DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site);
+  if (!mismatch.empty()) text += "; " + mismatch;
   recorder_->Fail(text);
   const std::string& directory = options_.record_directory;
   return text + " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";

@@ -1,7 +1,7 @@
-// What a process notes about the collectives it runs: the flight recorder, always; statistics and a trace if asked for.
+// Records of the collectives that a process runs: the flight recorder by default, statistics and a trace on request.
 //
-// Begin and End are on the fast path of small collectives: with the recorder alone they cost two readings of the clock
-// and one line of memory.
+// Begin and End are on the fast path of small collectives. With the recorder alone they cost two clock reads and one
+// cache line.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 
@@ -24,17 +24,17 @@ struct ObserverOptions {
   std::string trace_file;  // "": none
 };
 
-// A collective of a loaded program, written down once.
-struct NotedSite {
+// A collective of a loaded program.
+struct RecordedSite {
   Site site;
   uint32_t number = 0;  // in the flight recorder
 };
 
 class Observer {
  public:
-  // One execution that is under way.
+  // One execution in progress.
   struct Span {
-    const NotedSite* noted = nullptr;
+    const RecordedSite* site = nullptr;
     int pe = -1;
     int track = -1;
     Entry* entry = nullptr;
@@ -44,29 +44,31 @@ class Observer {
     uint64_t bytes = 0;
   };
 
-  // Called once, before any other method. `processes`: of the job on this host. Returns what does not work as asked,
-  // sentences for the user.
+  // Called once, before any other method. `processes`: of the job on this host. Returns one sentence for each part that
+  // does not work.
   std::vector<std::string> Start(const ObserverOptions& options, int process, const std::vector<int>& processes,
                                  const std::vector<int>& pes);
 
-  // Lives as long as the process.
-  const NotedSite* AddSite(Site site);
+  // The result is valid as long as the observer.
+  const RecordedSite* AddSite(Site site);
 
   // `bytes`: of the operands.
-  Span Begin(int pe, const NotedSite* noted, uint64_t execution, uint64_t bytes);
-  // It did not finish in the handler.
-  void Waits(const Span& span);
-  void End(const Span& span, uint64_t moved_ns, bool is_inline);
-  // Returns `why` with what the records of the other processes add to it.
+  Span Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes);
+  // The execution did not finish in the handler.
+  void MarkWaiting(const Span& span);
+  // `copied_ns`: the time spent copying and reducing data.
+  void End(const Span& span, uint64_t copied_ns, bool is_inline);
+  // Returns `why`, extended by what the records of the other processes tell.
   std::string Fail(const Span& span, const std::string& why);
 
-  // Whether the time spent moving data is asked for.
-  bool measures_moves() const { return statistics_ != nullptr || trace_ != nullptr; }
+  // Whether the caller has to measure `copied_ns`.
+  bool measures_copies() const { return statistics_ != nullptr || trace_ != nullptr; }
 
   // Where `xla-shmem postmortem` finds this job, "" without a recorder.
   const std::string& record_directory() const { return options_.record_directory; }
 
-  // The process ends: prints statistics, writes the rest of the trace, and leaves word that all was well.
+  // Called when the process ends: prints statistics, writes the rest of the trace, and records that the process has
+  // ended well.
   void Close();
 
  private:
@@ -77,7 +79,7 @@ class Observer {
   std::unique_ptr<Statistics> statistics_;
   std::unique_ptr<Trace> trace_;
   std::mutex mutex_;
-  std::deque<NotedSite> sites_;  // its elements stay where they are; guarded by mutex_
+  std::deque<RecordedSite> sites_;  // a deque, because its elements never move; guarded by mutex_
 };
 
 }  // namespace xla_shmem::observe

@@ -14,7 +14,7 @@ std::string Read(const std::string& path) {
   return text.str();
 }
 
-// PEs that the ring file `bytes` is about.
+// The PEs in the ring file with content `bytes`.
 std::vector<int> PesOf(const std::string& bytes) {
   std::vector<int> pes;
   if (bytes.size() < sizeof(RingHeader)) return pes;

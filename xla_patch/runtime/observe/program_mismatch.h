@@ -1,4 +1,4 @@
-// Processes that cannot take part in a collective because they run another program.
+// Detects processes that cannot take part in a collective because they run another program.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_PROGRAM_MISMATCH_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_PROGRAM_MISMATCH_H_
 
@@ -9,8 +9,8 @@
 
 namespace xla_shmem::observe {
 
-// Looks in the flight records of the job for members of `pe`'s group whose process has loaded programs, but none with
-// this collective. A sentence that names the first of them, or "".
+// Searches the flight records of the job for members of the group of `pe` whose process has loaded programs, but none
+// with this collective. Returns a sentence that names the first, or "".
 std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
                                     int pe, const Site& site);
 

@@ -29,7 +29,7 @@ void Statistics::Add(const std::string& op, const std::string& name, const Measu
   row.inline_calls += measurement.is_inline;
   row.bytes += measurement.bytes;
   row.total_ns += measurement.total_ns;
-  row.moved_ns += measurement.moved_ns;
+  row.copied_ns += measurement.copied_ns;
   row.longest_ns = std::max(row.longest_ns, measurement.total_ns);
 }
 
@@ -37,7 +37,7 @@ std::string Statistics::Line(const Row& row, const std::string& op, const std::s
   char text[160];
   snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f %11.3f %11.3f %10.1f %6.1f%%  ", row.calls,
            Bytes(row.bytes).c_str(), Milliseconds(row.total_ns),
-           Milliseconds(row.total_ns - std::min(row.moved_ns, row.total_ns)), Milliseconds(row.moved_ns),
+           Milliseconds(row.total_ns - std::min(row.copied_ns, row.total_ns)), Milliseconds(row.copied_ns),
            static_cast<double>(row.longest_ns) / 1e3,
            row.calls == 0 ? 0.0 : 100.0 * static_cast<double>(row.inline_calls) / static_cast<double>(row.calls));
   return text + op + "  " + name + "\n";
@@ -54,7 +54,7 @@ std::string Statistics::Table(const std::string& title) const {
     sum.inline_calls += row.second.inline_calls;
     sum.bytes += row.second.bytes;
     sum.total_ns += row.second.total_ns;
-    sum.moved_ns += row.second.moved_ns;
+    sum.copied_ns += row.second.copied_ns;
     sum.longest_ns = std::max(sum.longest_ns, row.second.longest_ns);
   }
   std::stable_sort(order.begin(), order.end(),

@@ -1,4 +1,5 @@
-// What XLA_SHMEM_STATS=1 prints at exit: for each collective, calls, bytes, and how long it waited and moved data.
+// The table that XLA_SHMEM_STATS=1 prints at exit: for each collective, its calls, bytes, and the time that it waited
+// and moved data.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
 
@@ -14,14 +15,14 @@ namespace xla_shmem::observe {
 struct Measurement {
   uint64_t bytes = 0;      // of the operands
   uint64_t total_ns = 0;   // from the call of the handler to the last byte
-  uint64_t moved_ns = 0;   // of that, spent copying and reducing
-  bool is_inline = false;  // finished in the handler, without a hand-over to the progress thread
+  uint64_t copied_ns = 0;  // of total_ns, spent copying and reducing
+  bool is_inline = false;  // finished in the handler and not on a thread of the progress engine
 };
 
 class Statistics {
  public:
   void Add(const std::string& op, const std::string& name, const Measurement& measurement);
-  // A table, the collective with the most time first, under a line with `title`; "" if nothing has run.
+  // A table under the line `title`, the collective with the most time first; "" if nothing has run.
   std::string Table(const std::string& title) const;
 
  private:
@@ -30,7 +31,7 @@ class Statistics {
     uint64_t inline_calls = 0;
     uint64_t bytes = 0;
     uint64_t total_ns = 0;
-    uint64_t moved_ns = 0;
+    uint64_t copied_ns = 0;
     uint64_t longest_ns = 0;
   };
   static std::string Line(const Row& row, const std::string& op, const std::string& name);

@@ -23,7 +23,7 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
   constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC;
   int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0666);
-  // Whoever makes the file begins the list; the others' first piece comes much later.
+  // The process that creates the file begins the list. The other processes write their first lines much later.
   if (file >= 0) {
     [[maybe_unused]] const ssize_t begun = write(file, "[\n", 2);
   } else if (errno == EEXIST) {
@@ -62,13 +62,13 @@ int Trace::Begin(int pe) {
 void Trace::End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution,
                 uint64_t start_ns, const Measurement& measurement) {
   char numbers[400];
-  const uint64_t waited_ns = measurement.total_ns - std::min(measurement.moved_ns, measurement.total_ns);
+  const uint64_t waited_ns = measurement.total_ns - std::min(measurement.copied_ns, measurement.total_ns);
   snprintf(numbers, sizeof(numbers),
            R"("ph": "X", "pid": %d, "tid": %d, "ts": %.3f, "dur": %.3f, "args": {"bytes": %)" PRIu64
            R"(, "run": %)" PRIu64 R"(, "in_run": %)" PRIu64 R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s}},)"
            "\n",
            pe, track, Microseconds(start_ns), Microseconds(measurement.total_ns), measurement.bytes, execution >> 32,
-           execution & 0xffffffff, Microseconds(waited_ns), Microseconds(measurement.moved_ns),
+           execution & 0xffffffff, Microseconds(waited_ns), Microseconds(measurement.copied_ns),
            measurement.is_inline ? "true" : "false");
   const std::string line = "{\"name\": " + JsonString(name) + ", \"cat\": " + JsonString(op) + ", " + numbers;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -82,8 +82,8 @@ void Trace::Flush() {
   FlushLocked();
 }
 
-// Whole lines in one write, so that those of other processes do not come between. A full disk ends the trace, not the
-// job.
+// Writes whole lines at once, so that lines of other processes do not split them. A full disk ends the trace and does
+// not fail the job.
 void Trace::FlushLocked() {
   size_t done = 0;
   while (done < buffer_.size()) {

@@ -1,9 +1,9 @@
-// What XLA_SHMEM_TRACE=file writes: every collective as an event of Chrome's trace format (the JSON array form, whose
-// closing bracket is optional), to be opened in Perfetto or chrome://tracing. A PE is a process there. Its collectives
-// are on one track as long as they do not overlap; those that do are on further tracks of that PE.
+// The file that XLA_SHMEM_TRACE=file writes: every collective as an event of Chrome's trace format (the JSON array
+// form, whose closing bracket is optional), for Perfetto or chrome://tracing. Each PE is a process there. Its
+// collectives share one track as long as they do not overlap; those that overlap get further tracks.
 //
-// All processes of a host append to one file, which the first of them makes. Process 0 has removed that of an earlier
-// job before any of them comes here.
+// All processes of a host append to one file, which the first of them creates. Process 0 has removed the file of an
+// earlier job before.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
 
@@ -26,7 +26,7 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // A track of `pe` for a collective that begins now; it is taken until End.
+  // Returns a track of `pe` for a collective that begins now. End frees it.
   int Begin(int pe);
   void End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution, uint64_t start_ns,
            const Measurement& measurement);
@@ -39,7 +39,7 @@ class Trace {
   const int file_;
   std::mutex mutex_;
   std::string buffer_;                      // guarded by mutex_
-  std::map<int, std::vector<bool>> taken_;  // by PE: its tracks; guarded by mutex_
+  std::map<int, std::vector<bool>> taken_;  // by PE and track; guarded by mutex_
 };
 
 }  // namespace xla_shmem::observe

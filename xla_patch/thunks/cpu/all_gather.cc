@@ -7,7 +7,8 @@
 namespace xla_shmem {
 
 AllGatherOperation::AllGatherOperation(const PeContext* context, AllGatherArguments arguments)
-    : CollectiveOperation(context, "all-gather", arguments.key, std::move(arguments.name), arguments.group.size()) {
+    : CollectiveOperation(context, CollectiveOp::kAllGather, arguments.key, std::move(arguments.name),
+                          arguments.group.size()) {
   const auto& [key, name, group, operands, results, bytes] = arguments;
   const size_t me = IndexIn(group);
   std::vector<size_t> result_bytes;
@@ -22,7 +23,7 @@ AllGatherOperation::AllGatherOperation(const PeContext* context, AllGatherArgume
     Send(group[to], key, PartsOf(operands, bytes, 0));
     Receive(group[from], key, PartsOf(results, bytes, from));
   }
-  for (size_t i = 0; i < results.size(); ++i) CopyHere(operands[i], own_parts[i], bytes[i]);
+  for (size_t i = 0; i < results.size(); ++i) CopyLocally(operands[i], own_parts[i], bytes[i]);
 }
 
 }  // namespace xla_shmem

@@ -1,7 +1,7 @@
 // All-gather (docs/protocol.md, "All-gather").
 //
-// Every member sends its operands to all others, straight into their places of the results: one message a pair, no
-// rounds. An operand may be its own part of the result; any other overlap costs a private copy.
+// Every member sends its operands to all others, which receive them in the final place: one message a pair, no rounds.
+// An operand may be this member's part of the result; any other overlap costs a private copy.
 #ifndef XLA_SHMEM_THUNKS_CPU_ALL_GATHER_H_
 #define XLA_SHMEM_THUNKS_CPU_ALL_GATHER_H_
 
@@ -16,7 +16,7 @@ namespace xla_shmem {
 struct AllGatherArguments {
   MessageKey key;
   std::string name;        // of the HLO instruction, for errors
-  std::vector<int> group;  // PEs in group order; ours is among them
+  std::vector<int> group;  // PEs in group order, with the local PE
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;  // of each operand; result i is group.size() * bytes[i], in group order

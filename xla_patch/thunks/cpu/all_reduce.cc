@@ -23,12 +23,13 @@ size_t OneShotLimitBytes(size_t group_size) {
 }
 
 AllReduceOperation::AllReduceOperation(const PeContext* context, AllReduceArguments arguments)
-    : CollectiveOperation(context, "all-reduce", arguments.key, std::move(arguments.name), arguments.group.size()) {
+    : CollectiveOperation(context, CollectiveOp::kAllReduce, arguments.key, std::move(arguments.name),
+                          arguments.group.size()) {
   const auto& results = arguments.results;
   const bool in_place =
       CopyOverlappingOperands(results, arguments.bytes, results, arguments.bytes, &arguments.operands, &copies_);
   if (arguments.group.size() == 1) {
-    for (size_t i = 0; i < results.size(); ++i) CopyHere(arguments.operands[i], results[i], arguments.bytes[i]);
+    for (size_t i = 0; i < results.size(); ++i) CopyLocally(arguments.operands[i], results[i], arguments.bytes[i]);
   } else if (PaddedBytes(arguments.bytes) <= OneShotLimitBytes(arguments.group.size())) {
     OneShot(arguments, in_place);
   } else {
@@ -55,7 +56,7 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
     const size_t peer = (me + step) % members;
     const std::vector<ByteRange> part = PartOfBuffers(bytes, static_cast<int>(peer), members);
     Send(group[peer], key, RangesOf(operands, part));
-    // In place this overwrites what we have sent to the peer, as far as it has reduced it.
+    // In place this overwrites the operands that the peer has already reduced.
     Receive(group[peer], SecondMessage(key), RangesOf(results, part));
   }
   for (int step = 1; step < members; ++step) {
@@ -66,7 +67,7 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
   for (const ByteRange& range : mine) types_of_mine.push_back(types[range.buffer]);
   ReduceFrom(group, key,
              Reducer(reduction, std::move(types_of_mine), me, RangesOf(operands, mine), RangesOf(results, mine)),
-             /*over_sends=*/false);
+             /*overwrites_sends=*/false);
 }
 
 }  // namespace xla_shmem

@@ -1,9 +1,9 @@
 // All-reduce (docs/protocol.md, "All-reduce").
 //
-// Small messages, one-shot: everybody sends everything to everybody and reduces for itself, in group order. Larger
-// ones, two-shot: every member owns one part of the buffers; the parts are sent to their owners, which reduce them in
-// group order and send the results to everybody, as far as they have come. Either way all members compute the same
-// bits. Results may share memory with operands in any way.
+// Small messages use one-shot: every member sends its operands to all others, and each reduces all of them, in group
+// order. Larger messages use two-shot: every member owns one part of the buffers. The members send the parts to their
+// owners, which reduce them in group order and send the results to all, piece by piece. In both cases all members
+// compute the same bits. Results may share memory with operands in any way.
 #ifndef XLA_SHMEM_THUNKS_CPU_ALL_REDUCE_H_
 #define XLA_SHMEM_THUNKS_CPU_ALL_REDUCE_H_
 
@@ -20,15 +20,15 @@ struct AllReduceArguments {
   MessageKey key;
   std::string name;  // of the HLO instruction, for errors
   ReductionKind reduction = ReductionKind::kSum;
-  std::vector<int> group;  // PEs in group order; ours is among them
+  std::vector<int> group;  // PEs in group order, with the local PE
   std::vector<ElementType> types;
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;
 };
 
-// Up to this many padded bytes one-shot is used. It moves (n-1) times the message a PE instead of 2(n-1)/n times, for
-// one exchange instead of two.
+// The largest operands, in padded bytes, that use one-shot. A PE then sends (n-1) times the operands instead of
+// 2(n-1)/n times, in one exchange instead of two.
 size_t OneShotLimitBytes(size_t group_size);
 
 class AllReduceOperation : public CollectiveOperation {

@@ -7,7 +7,8 @@
 namespace xla_shmem {
 
 AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments arguments)
-    : CollectiveOperation(context, "all-to-all", arguments.key, std::move(arguments.name), arguments.group.size()) {
+    : CollectiveOperation(context, CollectiveOp::kAllToAll, arguments.key, std::move(arguments.name),
+                          arguments.group.size()) {
   const auto& [key, name, group, operands_of, results_of, bytes_of] = arguments;
   const auto& bytes = bytes_of;  // C++17 captures no structured binding
   const size_t me = IndexIn(group), buffers = bytes.size();
@@ -25,14 +26,14 @@ AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments
     for (size_t i = 0; i < buffers; ++i) spans.Add(pointers[member * buffers + i], bytes[i]);
     return spans;
   };
-  // What goes to a member and what comes from it lie in one place if anything does.
+  // In place, the message to a member and the message from it have the same memory.
   for (size_t step = 1; step < group.size(); ++step) {
     const size_t peer = (me + step) % group.size();
     Send(group[peer], key, with(operands, peer), Source::kOperands,
          /*overwritten=*/in_place);
     Receive(group[peer], key, with(results, peer), in_place ? static_cast<int>(step) - 1 : -1);
   }
-  for (size_t i = me * buffers; i < (me + 1) * buffers; ++i) CopyHere(operands[i], results[i], sizes[i]);
+  for (size_t i = me * buffers; i < (me + 1) * buffers; ++i) CopyLocally(operands[i], results[i], sizes[i]);
 }
 
 }  // namespace xla_shmem

@@ -16,7 +16,7 @@ bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey
   grant.block_offset = static_cast<uint64_t>(block - context.heap->base(context.pe));
   grant.slot_bytes = static_cast<uint32_t>(geometry.slot_bytes);
   grant.num_slots = geometry.num_slots;
-  record_ = context.board->Publish(sender, grant);
+  record_ = context.grant_board->Publish(sender, grant);
   if (record_ < 0) return false;
   sender_ = sender;
   block_ = block;
@@ -31,17 +31,17 @@ const char* ReceiveChannel::Slot(uint64_t chunk) const {
 }
 
 void ReceiveChannel::Credit(const PeContext& context, uint64_t chunk) {
-  context.board->Credit(sender_, record_, chunk);
+  context.grant_board->Credit(sender_, record_, chunk);
 }
 
 void ReceiveChannel::Close(const PeContext& context) {
-  context.board->Withdraw(sender_, record_);
+  context.grant_board->Withdraw(sender_, record_);
   block_ = nullptr;
 }
 
 bool SendChannel::Open(const PeContext& context, int receiver, const MessageKey& key) {
   GrantRecord grant;
-  GrantRecord* record = context.board->Find(receiver, key, &grant);
+  GrantRecord* record = context.grant_board->Find(receiver, key, &grant);
   if (record == nullptr) return false;
   receiver_ = receiver;
   block_ = context.heap->base(receiver) + grant.block_offset;

@@ -1,12 +1,12 @@
-// A channel carries one message from one PE to another in chunks, through slots that the receiver grants
+// A channel carries one message from one PE to another, in chunks, through slots that the receiver grants
 // (docs/protocol.md, "A channel").
 //
 //   receiver's block:  [arrived: one signal line][slot 0]...[slot n-1]
 //   sender,   chunk m: wait credit > m - n;  put bytes into slot m mod n;  signal arrived := m + 1
 //   receiver, chunk m: wait arrived > m;  consume slot m mod n;  signal credit := m + 1
 //
-// Chunk m is what lies in [m, m + 1) times the slot size of the message. The words only grow while the channel lives
-// and belong to one message, so a value never means two things.
+// Chunk m is the range [m, m + 1) times the slot size of the message. The words belong to one message and only grow
+// while the channel exists, so no value is ambiguous.
 #ifndef XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
 #define XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
 
@@ -22,18 +22,18 @@ namespace xla_shmem {
 
 class ReceiveChannel {
  public:
-  // Publishes the grant of `block`. False while no record is to be had: call again later.
+  // Publishes the grant of `block`. False if no record is free: call again later.
   bool Open(const PeContext& context, int sender, const MessageKey& key, char* block, const Geometry& geometry);
   bool open() const { return block_ != nullptr; }
 
   size_t slot_bytes() const { return geometry_.slot_bytes; }
-  // Chunks that have arrived.
+  // The number of chunks that have arrived.
   uint64_t Arrived() const;
   const char* Slot(uint64_t chunk) const;
-  // All chunks before this one have been consumed: their slots may be put into again.
+  // All chunks before this one have been consumed: the sender may reuse their slots.
   void Credit(const PeContext& context, uint64_t chunk);
-  // Takes the grant back; the block is the caller's again. All chunks must have been consumed, or it must be certain
-  // that none will ever be put.
+  // Withdraws the grant and gives the block back to the caller. Either all chunks have been consumed, or it must be
+  // certain that the sender puts none.
   void Close(const PeContext& context);
 
  private:
@@ -51,9 +51,9 @@ class SendChannel {
 
   size_t slot_bytes() const { return geometry_.slot_bytes; }
   uint64_t sent() const { return sent_; }
-  // Where the next chunk is to be put, or null while there is no credit for it.
+  // The slot of the next chunk, or null while there is no credit for it.
   char* FreeSlot() const;
-  // The next chunk has been put.
+  // Signals that the next chunk is in its slot.
   void Signal(const PeContext& context);
 
  private:

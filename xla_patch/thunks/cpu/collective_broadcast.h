@@ -1,7 +1,7 @@
 // Collective-broadcast (docs/protocol.md, "Broadcast").
 //
-// The first PE of a group sends its operands to all others of it. A PE that is in no group gets zeros, as XLA defines
-// it. Results may overlap operands in any way.
+// The first PE of a group sends its operands to all others of the group. The results of a PE that is in no group are
+// zeros, as XLA defines. Results may overlap operands in any way.
 #ifndef XLA_SHMEM_THUNKS_CPU_COLLECTIVE_BROADCAST_H_
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_BROADCAST_H_
 
@@ -16,7 +16,7 @@ namespace xla_shmem {
 struct CollectiveBroadcastArguments {
   MessageKey key;
   std::string name;        // of the HLO instruction, for errors
-  std::vector<int> group;  // PEs, the root first; empty if ours is in no group
+  std::vector<int> group;  // PEs, the root first; empty if the local PE is in no group
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;  // of each operand and of its result

@@ -12,15 +12,15 @@
 namespace xla_shmem {
 namespace {
 
-// So many polls without an answer, a microsecond or two, and a message that was expected in a mailbox is granted a
-// block as well: its sender may have found the mailbox full.
+// After this many polls, one or two microseconds, a message that may still come to a mailbox gets a grant too, because
+// its sender may have found no free mailbox.
 constexpr int kGrantDelayPolls = 64;
 
 }  // namespace
 
-CollectiveOperation::CollectiveOperation(const PeContext* context, const char* kind, const MessageKey& key,
+CollectiveOperation::CollectiveOperation(const PeContext* context, CollectiveOp op, const MessageKey& key,
                                          std::string name, size_t members)
-    : context_(context), kind_(kind), key_(key), name_(std::move(name)), members_(members) {}
+    : context_(context), op_(op), key_(key), name_(std::move(name)), members_(members) {}
 
 size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
   return static_cast<size_t>(std::find(group.begin(), group.end(), context_->pe) - group.begin());
@@ -32,31 +32,31 @@ void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Sour
   sends_.push_back({MessageSender(pe, key, std::move(memory), overwritten), source});
 }
 
-void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int behind) {
+void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int overwritten_send) {
   bytes_ = std::max(bytes_, memory.total());
   if (receives_.empty()) receives_.reserve(members_);
-  receives_.push_back({MessageReceiver(pe, key, std::move(memory)), behind});
+  receives_.push_back({MessageReceiver(pe, key, std::move(memory)), overwritten_send});
 }
 
 void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer,
-                                     bool over_sends) {
+                                     bool overwrites_sends) {
   reducer_.emplace(std::move(reducer));
-  reduced_over_sends_ = over_sends;
+  reduction_overwrites_sends_ = overwrites_sends;
   reducer_->contributions().reserve(group.size() - 1);
   for (int pe : group) {
     if (pe != context_->pe) reducer_->contributions().push_back({MessageReceiver(pe, key, reducer_->result())});
   }
 }
 
-void CollectiveOperation::CopyHere(const char* from, char* to, size_t bytes, bool over_sends) {
+void CollectiveOperation::CopyLocally(const char* from, char* to, size_t bytes, bool overwrites_sends) {
   if (from == to || bytes == 0) return;
   local_copies_.push_back({from, to, bytes});
-  copies_over_sends_ |= over_sends;
+  copies_overwrite_sends_ |= overwrites_sends;
 }
 
 bool CollectiveOperation::Poll() {
-  // What can only come staged needs our grant: its sender may be waiting for it while we are busy sending.
-  if (polls_ == 0 && SomeNeedGrants()) OpenGrants();
+  // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
+  if (polls_ == 0 && AnyNeedsGrant()) OpenGrants();
   made_progress_ = false;
   while (AdvanceOnce()) made_progress_ = true;
   if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
@@ -65,13 +65,13 @@ bool CollectiveOperation::Poll() {
     return true;
   }
   if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
-  if (!defer_grants_ || SomeNeedGrants()) OpenGrants();
+  if (!defer_grants_ || AnyNeedsGrant()) OpenGrants();
   return false;
 }
 
 bool CollectiveOperation::RunLocalCopies() {
   for (const Sending& sending : sends_) {
-    if (copies_over_sends_ && sending.message.taken() < sending.message.total()) return false;
+    if (copies_overwrite_sends_ && sending.message.taken() < sending.message.total()) return false;
   }
   size_t written = reducer_.has_value() ? reducer_->total() : 0;
   for (const Receiving& receiving : receives_) written += receiving.message.total();
@@ -90,23 +90,24 @@ bool CollectiveOperation::RunLocalCopies() {
 }
 
 bool CollectiveOperation::AdvanceOnce() {
-  bool moved = false;
+  bool made_progress = false;
   size_t taken_by_all = SIZE_MAX;
   for (Sending& sending : sends_) {
     const bool whole = sending.source == Source::kOperands || !reducer_.has_value();
     const size_t ready = whole ? sending.message.total() : reducer_->reduced();
-    moved |= sending.message.Advance(*context_, ready);
+    made_progress |= sending.message.Advance(*context_, ready);
     taken_by_all = std::min(taken_by_all, sending.message.taken());
   }
   if (reducer_.has_value()) {
-    const size_t limit = reduced_over_sends_ ? std::min(taken_by_all, reducer_->total()) : reducer_->total();
-    moved |= reducer_->Advance(*context_, limit);
+    const size_t limit = reduction_overwrites_sends_ ? std::min(taken_by_all, reducer_->total()) : reducer_->total();
+    made_progress |= reducer_->Advance(*context_, limit);
   }
   for (Receiving& receiving : receives_) {
-    const size_t limit = receiving.behind < 0 ? receiving.message.total() : sends_[receiving.behind].message.taken();
-    moved |= receiving.message.Receive(*context_, limit);
+    const size_t limit =
+        receiving.overwritten_send < 0 ? receiving.message.total() : sends_[receiving.overwritten_send].message.taken();
+    made_progress |= receiving.message.Receive(*context_, limit);
   }
-  return moved;
+  return made_progress;
 }
 
 bool CollectiveOperation::Finished() const {
@@ -124,13 +125,13 @@ void CollectiveOperation::Finish() {
   for (const BlockSet& set : blocks_) ReturnBlocks(set);
 }
 
-void CollectiveOperation::ForEachIncoming(const std::function<void(const MessageReceiver&)>& visit) const {
+void CollectiveOperation::ForEachReceiver(const std::function<void(const MessageReceiver&)>& visit) const {
   for (const Receiving& receiving : receives_) visit(receiving.message);
   if (!reducer_.has_value()) return;
   for (const auto& contribution : reducer_->contributions()) visit(contribution.message);
 }
 
-bool CollectiveOperation::SomeNeedGrants() const {
+bool CollectiveOperation::AnyNeedsGrant() const {
   auto needs = [this](const auto& entry) { return entry.message.NeedsGrant(*context_); };
   return std::any_of(receives_.begin(), receives_.end(), needs) ||
          (reducer_.has_value() &&
@@ -139,13 +140,13 @@ bool CollectiveOperation::SomeNeedGrants() const {
 
 void CollectiveOperation::OpenGrants() {
   size_t count = 0, largest = 0;
-  ForEachIncoming([&](const MessageReceiver& message) {
+  ForEachReceiver([&](const MessageReceiver& message) {
     if (!message.MayNeedGrant()) return;
     ++count;
     largest = std::max(largest, message.total());
   });
   if (count == 0) return;
-  // All or none: an operation that waits for blocks holds none that others may be waiting for.
+  // All or none: an operation that waits for blocks holds none that others may wait for.
   BlockSet set;
   short_of_blocks_ = !TakeBlocks(*context_, largest, count, &set);
   if (short_of_blocks_) return;
@@ -161,16 +162,16 @@ void CollectiveOperation::OpenGrants() {
 }
 
 std::string CollectiveOperation::Describe() const {
-  std::string text = std::string(kind_) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
+  std::string text = std::string(OpName(op_)) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
                      (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
                      std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
   if (short_of_blocks_) text += "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
   std::set<int> arrived, missing;
   for (const Sending& sending : sends_) {
-    if (sending.message.Answered()) arrived.insert(sending.message.receiver());
+    if (sending.message.ReceiverArrived()) arrived.insert(sending.message.receiver());
   }
-  ForEachIncoming([&](const MessageReceiver& message) {
-    if (message.Heard()) arrived.insert(message.sender());
+  ForEachReceiver([&](const MessageReceiver& message) {
+    if (message.SenderArrived()) arrived.insert(message.sender());
   });
   std::string counters;
   auto add = [&](int pe, const char* verb, size_t bytes, size_t total) {
@@ -183,11 +184,11 @@ std::string CollectiveOperation::Describe() const {
   };
   for (const Sending& sending : sends_) {
     const MessageSender& message = sending.message;
-    if (message.done() || !message.Blocked(*context_)) continue;
+    if (message.done() || !message.WaitsForReceiver(*context_)) continue;
     add(message.receiver(), "taken", message.taken(), message.total());
   }
-  ForEachIncoming([&](const MessageReceiver& message) {
-    if (message.Waiting(*context_)) add(message.sender(), "sent", message.sent(), message.total());
+  ForEachReceiver([&](const MessageReceiver& message) {
+    if (message.WaitsForSender(*context_)) add(message.sender(), "sent", message.sent(), message.total());
   });
   const char* before = "; not arrived at this operation: PE ";
   for (int pe : missing) {
@@ -199,11 +200,11 @@ std::string CollectiveOperation::Describe() const {
 
 bool CollectiveOperation::WaitsFor(int pe) const {
   for (const Sending& sending : sends_) {
-    if (sending.message.receiver() == pe && sending.message.Blocked(*context_)) return true;
+    if (sending.message.receiver() == pe && sending.message.WaitsForReceiver(*context_)) return true;
   }
   bool waits = false;
-  ForEachIncoming(
-      [&](const MessageReceiver& message) { waits |= message.sender() == pe && message.Waiting(*context_); });
+  ForEachReceiver(
+      [&](const MessageReceiver& message) { waits |= message.sender() == pe && message.WaitsForSender(*context_); });
   return waits;
 }
 

@@ -1,8 +1,8 @@
-// What all collectives on CPU are made of: messages to peers, messages from peers, perhaps a reduction, perhaps copies
-// within the PE (docs/protocol.md, "A collective").
+// The base of all collectives on CPU: messages to peers, messages from peers, an optional reduction, and copies within
+// the PE (docs/protocol.md, "A collective").
 //
-// A collective's constructor says what its messages are; everything else, from blocks to error texts, is here. Nothing
-// happens before the first Poll.
+// The constructor of a collective declares its messages. This class does all the rest, from blocks to error texts.
+// Nothing is sent before the first Poll.
 #ifndef XLA_SHMEM_THUNKS_CPU_COLLECTIVE_OPERATION_H_
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_OPERATION_H_
 
@@ -20,6 +20,7 @@
 #include "xla_patch/thunks/cpu/message_sender.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
 #include "xla_patch/thunks/cpu/reducer.h"
+#include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem {
 
@@ -33,30 +34,30 @@ class CollectiveOperation : public Operation {
   void Abandon() override;
 
  protected:
-  // `kind`: its name in HLO. `members`: how many PEs take part, 0 where that says nothing.
-  CollectiveOperation(const PeContext* context, const char* kind, const MessageKey& key, std::string name,
+  // `members`: the number of PEs in the group, for errors; 0 if it says nothing.
+  CollectiveOperation(const PeContext* context, CollectiveOp op, const MessageKey& key, std::string name,
                       size_t members);
 
   const PeContext& context() const { return *context_; }
-  // Where this PE stands in `group`.
+  // The index of this PE in `group`.
   size_t IndexIn(const std::vector<int>& group) const;
 
   enum class Source {
-    kOperands,  // whole from the start
-    kReduced,   // as far as the reduction has come
+    kOperands,  // ready from the start
+    kReduced,   // ready as far as they have been reduced
   };
-  // The message of this key to `pe`.
+  // Declares the message of this key to `pe`. `overwritten`: as for MessageSender.
   void Send(int pe, const MessageKey& key, Spans memory, Source source = Source::kOperands, bool overwritten = false);
-  // The message of this key from `pe`. `behind`: number of a send whose memory this one overwrites byte for byte, -1:
-  // none.
-  void Receive(int pe, const MessageKey& key, Spans memory, int behind = -1);
-  // The contributions to a reduction, by everybody's `own` or a message of this key. `over_sends`: the result
-  // overwrites what is being sent.
-  void ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer, bool over_sends);
-  // Within this PE. No `from`: zeros. `over_sends`: it overwrites what is being sent.
-  void CopyHere(const char* from, char* to, size_t bytes, bool over_sends = false);
+  // Declares the message of this key from `pe`. `overwritten_send`: index of the send whose memory this message
+  // overwrites byte for byte, -1: none.
+  void Receive(int pe, const MessageKey& key, Spans memory, int overwritten_send = -1);
+  // Declares a reduction of this PE's part and a message of this key from every other member. `overwrites_sends`: the
+  // result overwrites the memory of the sends.
+  void ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer, bool overwrites_sends);
+  // Declares a copy within this PE. `from` null: zeros. `overwrites_sends`: it overwrites the memory of the sends.
+  void CopyLocally(const char* from, char* to, size_t bytes, bool overwrites_sends = false);
 
-  // Operands that have to be copied because results lie in them in a way that the messages do not cope with.
+  // Copies of operands that overlap results in a way that the messages do not support.
   std::vector<std::unique_ptr<char[]>> copies_;
 
  private:
@@ -66,7 +67,7 @@ class CollectiveOperation : public Operation {
   };
   struct Receiving {
     MessageReceiver message;
-    int behind;
+    int overwritten_send;
   };
   struct LocalCopy {
     const char* from;
@@ -75,33 +76,33 @@ class CollectiveOperation : public Operation {
   };
 
   bool AdvanceOnce();
-  // Whether they ran.
+  // True if the copies ran.
   bool RunLocalCopies();
   bool Finished() const;
   void Finish();
-  // Gives grants to all messages that may need one; false if there was no room for them.
+  // Grants blocks to all messages that may need one, if there are blocks for all of them.
   void OpenGrants();
-  bool SomeNeedGrants() const;
-  void ForEachIncoming(const std::function<void(const MessageReceiver&)>& visit) const;
+  bool AnyNeedsGrant() const;
+  void ForEachReceiver(const std::function<void(const MessageReceiver&)>& visit) const;
 
   const PeContext* const context_;
-  const char* const kind_;
+  const CollectiveOp op_;
   const MessageKey key_;
   const std::string name_;
   const size_t members_;
   size_t bytes_ = 0;  // for errors
 
-  std::vector<LocalCopy> local_copies_;  // that have not run
-  bool copies_over_sends_ = false;
+  std::vector<LocalCopy> local_copies_;  // not run yet
+  bool copies_overwrite_sends_ = false;
   std::vector<Sending> sends_;
   std::vector<Receiving> receives_;
   std::optional<Reducer> reducer_;
-  bool reduced_over_sends_ = false;
+  bool reduction_overwrites_sends_ = false;
 
   std::vector<BlockSet> blocks_;
   bool short_of_blocks_ = false;
   bool made_progress_ = false;
-  bool defer_grants_ = true;  // mail may still come, and then no grants are needed
+  bool defer_grants_ = true;  // a message may still come to a mailbox, and then needs no grant
   int polls_ = 0;
 };
 

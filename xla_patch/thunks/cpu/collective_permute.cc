@@ -7,7 +7,7 @@
 namespace xla_shmem {
 
 PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments arguments)
-    : CollectiveOperation(context, "collective-permute", arguments.key, std::move(arguments.name), 0) {
+    : CollectiveOperation(context, CollectiveOp::kCollectivePermute, arguments.key, std::move(arguments.name), 0) {
   const auto& [key, name, source, target, operands, results, bytes] = arguments;
   const bool in_place = CopyOverlappingOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
   const bool sends = target >= 0 && target != context->pe;
@@ -17,7 +17,7 @@ PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments ar
     return;
   }
   for (size_t i = 0; i < results.size(); ++i) {
-    CopyHere(source == context->pe ? operands[i] : nullptr, results[i], bytes[i], in_place);
+    CopyLocally(source == context->pe ? operands[i] : nullptr, results[i], bytes[i], in_place);
   }
 }
 

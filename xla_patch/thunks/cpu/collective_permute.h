@@ -1,8 +1,8 @@
 // Collective-permute (docs/protocol.md, "Permute").
 //
-// Each PE sends its operands to at most one PE and receives its results from at most one: open chains, self-edges and
-// PEs without a source (their results become zeros, as XLA defines it) are ordinary cases. There is no barrier. Several
-// operands (combined permutes) travel as one message. Results may share memory with operands in any way.
+// Each PE sends its operands to at most one PE and receives its results from at most one. A PE may send to itself, and
+// the results of a PE without a source are zeros, as XLA defines. There is no barrier. Several operands (combined
+// permutes) travel as one message. Results may share memory with operands in any way.
 #ifndef XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_
 
@@ -17,8 +17,8 @@ namespace xla_shmem {
 struct PermuteArguments {
   MessageKey key;
   std::string name;  // of the HLO instruction, for errors
-  int source = -1;   // PE that sends to us, -1: none
-  int target = -1;   // PE that we send to, -1: none
+  int source = -1;   // PE that sends to the local PE, -1: none
+  int target = -1;   // PE that the local PE sends to, -1: none
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;  // of each operand and of its result

@@ -12,7 +12,7 @@ uint64_t Mix(const MessageKey& key) {
 uint64_t Load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 uint32_t Load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
-// Release, so that a reader who sees any new field also sees the `state := 0` that went before it.
+// Release, so that a reader that sees any new field also sees the `state := 0` before it.
 template <typename T>
 void Store(T& word, T value) {
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);

@@ -1,13 +1,14 @@
-// How a sender on CPU learns where to put: grants that receivers publish on a board in the sender's heap.
+// Grants tell a sender on CPU where to put a message. Receivers publish them on a board in the sender's heap.
 //
 // XLA:CPU runs independent collectives in different orders in different processes, so nothing may depend on the order
-// in which operations arrive: a grant carries the key of the message it is for, and the sender picks the one it needs.
-// A board has a few records for every receiver; a record is written only by that receiver, and its `state` word (0, or
-// a generation that is never used twice) makes reading it safe at any moment:
-//   publish: store body, signal state := generation   |   read: state, body, state again   |   withdraw: signal state
-//   := 0
-// A receiver with no free record in the probe window of a key tries again later; it holds nothing others wait for
-// meanwhile.
+// of operations: a grant has the key of its message, and the sender looks for the key. A board has some records for
+// every receiver. Only that receiver writes them. The `state` word of a record is 0 or a generation that is never used
+// twice, so a reader can detect a change:
+//   publish:  store the body, signal state := generation
+//   read:     load state, the body, and state again
+//   withdraw: signal state := 0
+// If no record in the probe window of a key is free, the receiver tries again later; meanwhile it holds no resource
+// that others wait for.
 #ifndef XLA_SHMEM_THUNKS_CPU_GRANT_BOARD_H_
 #define XLA_SHMEM_THUNKS_CPU_GRANT_BOARD_H_
 
@@ -27,33 +28,34 @@ struct alignas(64) GrantRecord {
   uint64_t block_offset;  // of the receiver's block: signal line, then the slots (channel.h)
   uint32_t slot_bytes;
   uint32_t num_slots;
-  uint64_t credit;  // messages the receiver has consumed
+  uint64_t credit;  // chunks that the receiver has consumed
 };
 static_assert(sizeof(GrantRecord) == 64);
 
 class GrantBoard {
  public:
-  // Bytes of symmetric memory a board takes on every PE.
+  // Bytes of symmetric memory that a board takes on every PE.
   static size_t Bytes(int n_pes);
-  // `offset` is where Bytes() have been allocated in every heap.
+  // `offset`: of Bytes() that are allocated in every heap.
   GrantBoard(const shm::Heap* heap, size_t offset, int pe);
 
-  // Receiver: publishes `grant` (state and credit are set here) on `sender`'s board. Record number, or -1 if none is
-  // free.
+  // Receiver: publishes `grant` on the board of `sender`; sets its state and credit. Returns the record number, or -1
+  // if no record is free.
   int Publish(int sender, const GrantRecord& grant);
   void Withdraw(int sender, int record);
-  // Tells the sender of a published grant how many messages have been consumed.
+  // Tells the sender of a published grant how many chunks have been consumed.
   void Credit(int sender, int record, uint64_t consumed);
 
-  // Sender: finds the grant that `receiver` published for `key`, copies it, and returns the local record; else nullptr.
+  // Sender: finds the grant that `receiver` has published for `key`, copies it and returns the local record; nullptr if
+  // there is none.
   GrantRecord* Find(int receiver, const MessageKey& key, GrantRecord* grant) const;
 
  private:
-  // For each receiver: as many operations as may be waiting for one sender at a time. XLA:CPU issues every collective
+  // For each receiver: the number of operations that may wait for one sender at a time. XLA:CPU issues every collective
   // whose inputs are ready, so a step with hundreds of uncombined gradients needs hundreds.
   static constexpr int kRecords = 1024;
-  static constexpr int kWindow = 16;  // records a key may be found in
-  // What `receiver` has granted `sender`, on the board of the latter.
+  static constexpr int kWindow = 16;  // the number of records in which a key may be
+  // The grants of `receiver` on the board of `sender`.
   GrantRecord* Row(int sender, int receiver) const {
     return reinterpret_cast<GrantRecord*>(heap_->base(sender) + offset_) + static_cast<size_t>(receiver) * kRecords;
   }

@@ -7,22 +7,23 @@
 namespace xla_shmem {
 
 Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::Heap* heap) {
-  constexpr size_t kLeastReserve = 64 << 10;
+  constexpr size_t kMinReserveBytes = 64 << 10;
   const int n_pes = heap->n_pes();
   const size_t eager_bytes = Mailboxes::EagerBytes(heap->bytes(), n_pes);
   const size_t board = heap->Allocate(GrantBoard::Bytes(n_pes));
-  const size_t mail = heap->Allocate(Mailboxes::Bytes(eager_bytes, n_pes));
+  const size_t mailbox = heap->Allocate(Mailboxes::Bytes(eager_bytes, n_pes));
   size_t arena_bytes = options.arena_bytes, reserve_bytes = options.reserve_bytes;
   if (arena_bytes == 0) {
-    // Three quarters for slots, one quarter for the smallest ones (docs/protocol.md, "No deadlock").
+    // Three quarters for slots, one quarter for the smallest slots (docs/protocol.md, "No deadlock").
     const size_t left = heap->bytes() - heap->Used();
     reserve_bytes = left / 4 / shm::kPageBytes * shm::kPageBytes;
     arena_bytes = left / shm::kPageBytes * shm::kPageBytes - reserve_bytes;
-    if (reserve_bytes < kLeastReserve) reserve_bytes = heap->bytes();  // more than there is
+    if (reserve_bytes < kMinReserveBytes)
+      reserve_bytes = heap->bytes();  // cannot be allocated, so the heap is too small
   }
   const size_t reserve = heap->Allocate(reserve_bytes);
   const size_t arena = heap->Allocate(arena_bytes);
-  if (board == SIZE_MAX || mail == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
+  if (board == SIZE_MAX || mailbox == SIZE_MAX || reserve == SIZE_MAX || arena == SIZE_MAX) {
     return Status::Error("a symmetric heap of " + std::to_string(heap->bytes()) + " bytes a PE is too small for " +
                          std::to_string(n_pes) + " PEs: raise XLA_SHMEM_HEAP_SIZE (bytes a process)");
   }
@@ -33,18 +34,18 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
   for (int pe : heap->local_pes()) {
     char* base = heap->base(pe);
     pes->boards_.push_back(std::make_unique<GrantBoard>(heap, board, pe));
-    pes->mailboxes_.push_back(std::make_unique<Mailboxes>(heap, mail, eager_bytes, pe));
+    pes->mailboxes_.push_back(std::make_unique<Mailboxes>(heap, mailbox, eager_bytes, pe));
     pes->pools_.push_back(std::make_unique<SlotPool>(base + arena, arena_bytes));
     SlotPool* slots = pes->pools_.back().get();
     pes->pools_.push_back(std::make_unique<SlotPool>(base + reserve, reserve_bytes));
     SlotPool* reserve_pool = pes->pools_.back().get();
     Mailboxes* mailboxes = pes->mailboxes_.back().get();
     for (int sender = 0; sender < n_pes; ++sender) {
-      mailboxes->AdvertiseDirectReads(sender, pes->direct_.Reads(sender));
+      mailboxes->AdvertiseDirectReads(sender, pes->cross_memory_reader_.Reads(sender));
     }
     pes->contexts_[pe] =
         std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,
-                                              &pes->direct_, is_oversubscribed, llc_share});
+                                              &pes->cross_memory_reader_, is_oversubscribed, llc_share});
   }
   return pes;
 }

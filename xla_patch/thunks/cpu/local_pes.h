@@ -1,4 +1,4 @@
-// The PEs of this process: their boards, mailboxes and arenas, in the symmetric heap of the job.
+// The PEs of this process with their grant boards, mailboxes and arenas in the symmetric heap of the job.
 #ifndef XLA_SHMEM_THUNKS_CPU_LOCAL_PES_H_
 #define XLA_SHMEM_THUNKS_CPU_LOCAL_PES_H_
 
@@ -20,10 +20,10 @@ class LocalPes {
  public:
   struct Options {
     shm::SingleCopy single_copy;
-    // 0: what is left of the heap, three quarters for slots and one for the reserve.
+    // 0: the rest of the heap, three quarters for slots and one quarter for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
-    size_t llc_share = 0;  // of PeContext; 0: as the system tells
+    size_t llc_share = 0;  // of PeContext; 0: from the system's caches
   };
 
   // Collective: all processes lay out their heaps in the same way. The heap must outlive the PEs. Fails if it is too
@@ -34,9 +34,9 @@ class LocalPes {
   const PeContext* context(int pe) const { return contexts_[pe].get(); }
 
  private:
-  LocalPes(shm::Heap* heap, const Options& options) : direct_(heap, options.single_copy) {}
+  LocalPes(shm::Heap* heap, const Options& options) : cross_memory_reader_(heap, options.single_copy) {}
 
-  const shm::CrossMemoryReader direct_;
+  const shm::CrossMemoryReader cross_memory_reader_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;
   std::vector<std::unique_ptr<SlotPool>> pools_;

@@ -7,14 +7,14 @@
 namespace xla_shmem {
 
 size_t Mailboxes::EagerBytes(size_t heap_bytes, int n_pes) {
-  // Most of what XLA sends in loops is smaller. All rows together take no more than an eighth of the heap.
-  constexpr size_t kMost = 8 << 10, kLeast = 256;
+  // Most messages in XLA's loops are smaller. All rows together take at most an eighth of the heap.
+  constexpr size_t kMax = 8 << 10, kMin = 256;
   const size_t share = heap_bytes / 8 / static_cast<size_t>(n_pes) / kEntries;
-  return std::clamp(share / kPieceAlignment * kPieceAlignment, kLeast, kMost);
+  return std::clamp(share / kPieceAlignment * kPieceAlignment, kMin, kMax);
 }
 
 size_t Mailboxes::RowBytes(size_t eager_bytes) {
-  return sizeof(RowHeader) + kEntries * (sizeof(MailEntry) + eager_bytes);
+  return sizeof(RowHeader) + kEntries * (sizeof(MailboxEntry) + eager_bytes);
 }
 
 size_t Mailboxes::Bytes(size_t eager_bytes, int n_pes) { return RowBytes(eager_bytes) * static_cast<size_t>(n_pes); }
@@ -29,66 +29,67 @@ Mailboxes::Mailboxes(const shm::Heap* heap, size_t offset, size_t eager_bytes, i
 
 int Mailboxes::Home(const MessageKey& key) { return static_cast<int>((key.operation * 0x9e3779b97f4a7c15ull) >> 58); }
 
-Mail Mailboxes::EntryOf(RowHeader* row, int number) const {
+Mailbox Mailboxes::MailboxOf(RowHeader* row, int number) const {
   char* entries = reinterpret_cast<char*>(row) + sizeof(RowHeader);
-  char* data = entries + kEntries * sizeof(MailEntry) + static_cast<size_t>(number) * eager_bytes_;
-  return {reinterpret_cast<MailEntry*>(entries) + number, data, number};
+  char* data = entries + kEntries * sizeof(MailboxEntry) + static_cast<size_t>(number) * eager_bytes_;
+  return {reinterpret_cast<MailboxEntry*>(entries) + number, data, number};
 }
 
-Mail Mailboxes::Claim(int receiver, const MessageKey& key) {
+Mailbox Mailboxes::Claim(int receiver, const MessageKey& key) {
   RowHeader* row = Row(receiver, pe_);
   std::atomic<bool>* claimed = &claimed_[static_cast<size_t>(receiver) * kEntries];
   const int home = Home(key);
   for (int probe = 0; probe < kWindow; ++probe) {
     const int number = (home + probe) % kEntries;
-    const Mail mail = EntryOf(row, number);
-    __builtin_prefetch(mail.entry, 1);  // the line is the receiver's: fetch it once, for reading and writing
-    if (mail.entry->state.load(std::memory_order_relaxed) != 0) continue;
+    const Mailbox mailbox = MailboxOf(row, number);
+    __builtin_prefetch(mailbox.entry, 1);  // fetches the receiver's line once, for reads and writes
+    if (mailbox.entry->state.load(std::memory_order_relaxed) != 0) continue;
     if (claimed[number].exchange(true, std::memory_order_acquire)) continue;
-    // Another thread may have posted it between the two looks.
-    if (mail.entry->state.load(std::memory_order_acquire) == 0) return mail;
+    // Another thread may have posted it between the load and the exchange.
+    if (mailbox.entry->state.load(std::memory_order_acquire) == 0) return mailbox;
     claimed[number].store(false, std::memory_order_release);
   }
   return {};
 }
 
-void Mailboxes::Post(int receiver, const Mail& mail, const MessageKey& key, size_t bytes, size_t ready, MailKind kind) {
-  MailEntry& entry = *mail.entry;
-  // Release, so that a reader who sees any new field also sees the `state` before it gone.
+void Mailboxes::Post(int receiver, const Mailbox& mailbox, const MessageKey& key, size_t bytes, size_t ready,
+                     MailboxProtocol protocol) {
+  MailboxEntry& entry = *mailbox.entry;
+  // Release, so that a reader that sees any new field no longer sees the old `state`.
   entry.operation.store(key.operation, std::memory_order_release);
   entry.execution.store(key.execution, std::memory_order_release);
   entry.bytes.store(bytes, std::memory_order_release);
   entry.ready.store(ready, std::memory_order_release);
-  if (kind == MailKind::kCrossMemoryRead) entry.taken.store(0, std::memory_order_release);
+  if (protocol == MailboxProtocol::kCrossMemoryRead) entry.taken.store(0, std::memory_order_release);
   const uint64_t number = posted_.fetch_add(1, std::memory_order_relaxed) + 1;
-  entry.state.store(number << 2 | static_cast<uint64_t>(kind), std::memory_order_release);
-  claimed_[static_cast<size_t>(receiver) * kEntries + mail.number].store(false, std::memory_order_release);
+  entry.state.store(number << 2 | static_cast<uint64_t>(protocol), std::memory_order_release);
+  claimed_[static_cast<size_t>(receiver) * kEntries + mailbox.number].store(false, std::memory_order_release);
   Ring(heap_->BellOf(receiver));
 }
 
-bool Mailboxes::HasRoom(int receiver, const MessageKey& key) const {
+bool Mailboxes::HasFreeMailbox(int receiver, const MessageKey& key) const {
   RowHeader* row = Row(receiver, pe_);
   for (int probe = 0; probe < kWindow; ++probe) {
-    if (EntryOf(row, (Home(key) + probe) % kEntries).entry->state.load(std::memory_order_relaxed) == 0) return true;
+    if (MailboxOf(row, (Home(key) + probe) % kEntries).entry->state.load(std::memory_order_relaxed) == 0) return true;
   }
   return false;
 }
 
-Mail Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, MailKind* kind) const {
+Mailbox Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, MailboxProtocol* protocol) const {
   RowHeader* row = Row(pe_, sender);
   const int home = Home(key);
   for (int probe = 0; probe < kWindow; ++probe) {
-    const Mail mail = EntryOf(row, (home + probe) % kEntries);
-    const MailEntry& entry = *mail.entry;
+    const Mailbox mailbox = MailboxOf(row, (home + probe) % kEntries);
+    const MailboxEntry& entry = *mailbox.entry;
     const uint64_t state = entry.state.load(std::memory_order_acquire);
     if (state == 0) continue;
     const MessageKey found{entry.operation.load(std::memory_order_acquire),
                            entry.execution.load(std::memory_order_acquire)};
     const bool fits = entry.bytes.load(std::memory_order_acquire) == bytes;
-    // Once more: the entry may have been freed and posted again while we read it.
+    // Loads `state` again, because the entry may have been freed and posted again meanwhile.
     if (!(found == key) || !fits || entry.state.load(std::memory_order_acquire) != state) continue;
-    *kind = static_cast<MailKind>(state & 3);
-    return mail;
+    *protocol = static_cast<MailboxProtocol>(state & 3);
+    return mailbox;
   }
   return {};
 }

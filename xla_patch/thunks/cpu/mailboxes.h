@@ -1,13 +1,13 @@
-// Mailboxes: messages that need no word from their receiver before they are sent (docs/protocol.md, "Mailboxes").
+// Mailboxes: for messages that a sender can post without a grant of their receiver (docs/protocol.md, "Mailboxes").
 //
-// Every PE has a row of entries for each other PE, in its own heap. A sender that finds a free entry puts into it the
-// whole of a small message (eager), or where the bytes of a large one lie, for a receiver that can read the sender's
-// memory (direct). An entry bears the key of its message, so it does not matter in which order the receiver comes to
-// its operations. A sender that finds none free waits for a grant (grant_board.h): entries held by operations that the
-// receiver has not come to keep nobody from going on.
+// Every PE has a row of mailboxes for each other PE, in its own heap. A sender that finds a free one posts a small
+// message (eager) or the addresses of a large one, for a receiver that reads the sender's memory (rendezvous with a
+// cross-memory read). A mailbox has the key of its message, so the order in which the receiver reaches its operations
+// does not matter. A sender that finds none free waits for a grant (grant_board.h), so mailboxes of operations that the
+// receiver has not reached block no other operation.
 //
-//   eager:  free -> posted by the sender -> free, by the receiver when it has used the bytes
-//   direct: free -> posted by the sender -> free, by the sender when the receiver has taken all
+//   eager:             free -> posted by the sender -> freed by the receiver when it has used the bytes
+//   cross-memory read: free -> posted by the sender -> freed by the sender when the receiver has read all
 #ifndef XLA_SHMEM_THUNKS_CPU_MAILBOXES_H_
 #define XLA_SHMEM_THUNKS_CPU_MAILBOXES_H_
 
@@ -22,66 +22,69 @@
 
 namespace xla_shmem {
 
-enum class MailKind : uint64_t { kEager = 1, kCrossMemoryRead = 2 };
+enum class MailboxProtocol : uint64_t { kEager = 1, kCrossMemoryRead = 2 };
 
-struct MailEntry {
-  // The sender's line. `state` is 0 when free, else a number that is never used twice, with the kind in its low bits.
+struct MailboxEntry {
+  // The sender's line. `state` is 0 if free, else a number that is never used twice, with the protocol in its low bits.
   alignas(64) std::atomic<uint64_t> state;
   std::atomic<uint64_t> operation, execution, bytes;
-  std::atomic<uint64_t> ready;  // direct: positions that may be read
+  std::atomic<uint64_t> ready;  // cross-memory read: positions that may be read
   // The receiver's line.
-  alignas(64) std::atomic<uint64_t> taken;  // direct: positions it has read, or kRefused
-  std::atomic<uint32_t> reading;            // direct: 1 while it reads
+  alignas(64) std::atomic<uint64_t> taken;  // cross-memory read: positions that it has read, or kRefused
+  std::atomic<uint32_t> reading;            // cross-memory read: 1 while it reads
 };
-static_assert(sizeof(MailEntry) == 128);
+static_assert(sizeof(MailboxEntry) == 128);
 
-// The receiver cannot read the sender's memory after all: the message has to be sent another way.
+// The receiver cannot read the sender's memory after all: the message has to go through slots.
 inline constexpr uint64_t kRefused = ~uint64_t{0};
 
-// An entry, and the bytes that go with it.
-struct Mail {
-  MailEntry* entry = nullptr;
+// A mailbox: its entry and its bytes.
+struct Mailbox {
+  MailboxEntry* entry = nullptr;
   char* data = nullptr;
   int number = 0;
 };
 
 class Mailboxes {
  public:
-  // Bytes of an eager message in a job with heaps of `heap_bytes` a PE: a multiple of 64, the same on all PEs.
+  // The largest eager message in a job with heaps of `heap_bytes` a PE: a multiple of 64, equal on all PEs.
   static size_t EagerBytes(size_t heap_bytes, int n_pes);
-  // Symmetric memory they take on every PE.
+  // Bytes of symmetric memory that the mailboxes take on every PE.
   static size_t Bytes(size_t eager_bytes, int n_pes);
 
-  // `offset` is where Bytes() have been allocated in every heap.
+  // `offset`: of Bytes() that are allocated in every heap.
   Mailboxes(const shm::Heap* heap, size_t offset, size_t eager_bytes, int pe);
 
   size_t eager_bytes() const { return eager_bytes_; }
 
-  // Sender. Claim takes a free entry at `receiver`, or none (`entry` null); Post makes it visible and wakes the
-  // receiver; Free gives back one that the receiver is done with.
-  Mail Claim(int receiver, const MessageKey& key);
-  void Post(int receiver, const Mail& mail, const MessageKey& key, size_t bytes, size_t ready, MailKind kind);
-  void Free(const Mail& mail) { mail.entry->state.store(0, std::memory_order_release); }
-  bool HasRoom(int receiver, const MessageKey& key) const;
+  // Sender. Claim takes a free mailbox at `receiver`; its `entry` is null if none is free. Post makes it visible and
+  // wakes the receiver. Free frees it after the receiver has read all.
+  Mailbox Claim(int receiver, const MessageKey& key);
+  void Post(int receiver, const Mailbox& mailbox, const MessageKey& key, size_t bytes, size_t ready,
+            MailboxProtocol protocol);
+  void Free(const Mailbox& mailbox) { mailbox.entry->state.store(0, std::memory_order_release); }
+  bool HasFreeMailbox(int receiver, const MessageKey& key) const;
 
-  // Receiver. The message of this key and size, if it is there.
-  Mail Find(int sender, const MessageKey& key, size_t bytes, MailKind* kind) const;
-  void Release(const Mail& mail) { mail.entry->state.store(0, std::memory_order_release); }
+  // Receiver. Find returns the mailbox with the message of this key and size; its `entry` is null if there is none.
+  // Release frees it after an eager message.
+  Mailbox Find(int sender, const MessageKey& key, size_t bytes, MailboxProtocol* protocol) const;
+  void Release(const Mailbox& mailbox) { mailbox.entry->state.store(0, std::memory_order_release); }
 
-  // Whether `receiver` has said that it reads our memory, and the word of this PE to `sender`.
-  bool ReadsDirectly(int receiver) const { return Row(receiver, pe_)->reads_directly.load(std::memory_order_acquire); }
+  // Whether `receiver` has advertised that it reads the memory of this PE, and the advertisement of this PE to
+  // `sender`.
+  bool IsReadBy(int receiver) const { return Row(receiver, pe_)->reads_sender.load(std::memory_order_acquire); }
   void AdvertiseDirectReads(int sender, bool reads) {
-    Row(pe_, sender)->reads_directly.store(reads, std::memory_order_release);
+    Row(pe_, sender)->reads_sender.store(reads, std::memory_order_release);
   }
 
  private:
-  // A key may lie in this many entries from its home on. Homes follow from the operation alone: a loop finds its
-  // entries in the cache.
   static constexpr int kEntries = 64;
+  // A key may be in this many mailboxes from its home on. The home depends on the operation alone, so that a loop finds
+  // its mailboxes in the cache.
   static constexpr int kWindow = 8;
 
   struct RowHeader {
-    alignas(64) std::atomic<bool> reads_directly;
+    alignas(64) std::atomic<bool> reads_sender;
   };
   static size_t RowBytes(size_t eager_bytes);
   static int Home(const MessageKey& key);
@@ -89,14 +92,14 @@ class Mailboxes {
   RowHeader* Row(int receiver, int sender) const {
     return reinterpret_cast<RowHeader*>(heap_->base(receiver) + offset_ + static_cast<size_t>(sender) * row_bytes_);
   }
-  Mail EntryOf(RowHeader* row, int number) const;
+  Mailbox MailboxOf(RowHeader* row, int number) const;
 
   const shm::Heap* const heap_;
   const size_t offset_;
   const size_t eager_bytes_;
   const size_t row_bytes_;
   const int pe_;
-  std::unique_ptr<std::atomic<bool>[]> claimed_;  // [receiver][entry]: being filled by a thread of this PE
+  std::unique_ptr<std::atomic<bool>[]> claimed_;  // [receiver][entry]: a thread of this PE fills it
   std::atomic<uint64_t> posted_{0};
 };
 

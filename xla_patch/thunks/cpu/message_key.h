@@ -1,4 +1,4 @@
-// The name of a message, the same at both ends.
+// The key of a message, equal at both ends.
 #ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_KEY_H_
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_KEY_H_
 
@@ -6,8 +6,7 @@
 
 namespace xla_shmem {
 
-// The operation (unique over modules and parts of combined collectives), and which execution of it: run number and
-// count within that run.
+// `operation`: a hash that names the collective of a program. `execution`: run number and count within that run.
 struct MessageKey {
   uint64_t operation;
   uint64_t execution;
@@ -16,8 +15,8 @@ struct MessageKey {
   }
 };
 
-// Of an operation's second message from the same PE: an all-reduce's results follow its contributions. Ids are hashes,
-// so flipping some bits of one gives one that nobody has.
+// The key of the second message of an operation from the same PE: in an all-reduce the results follow the operands. Ids
+// are hashes, so the changed id belongs to no other operation.
 inline MessageKey SecondMessage(const MessageKey& key) {
   return {key.operation ^ 0xa5a5a5a500000001ull, key.execution};
 }

@@ -11,20 +11,20 @@ namespace {
 using shm::CrossMemoryReader;
 using shm::RemotePiece;
 
-// What is read at a time to be looked at: it stays in the L2 cache until it has been reduced.
+// Bytes that Look reads at a time: they stay in the L2 cache until they have been reduced.
 constexpr size_t kBounceBytes = 128 << 10;
-// What is read at a time to stay: large enough that the kernel's call costs nothing beside it.
-constexpr size_t kDirectBytes = 4 << 20;
+// Bytes that Receive reads at a time: so many that the cost of the system call is negligible.
+constexpr size_t kCrossMemoryReadBytes = 4 << 20;
 
 }  // namespace
 
-bool MessageReceiver::FindOut(const PeContext& context) {
-  MailKind kind;
-  if (!refused_) mail_ = context.mail->Find(sender_, key_, total(), &kind);
-  if (!refused_ && mail_.entry != nullptr) {
-    protocol_ = kind == MailKind::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
-    mail_state_ = mail_.entry->state.load(std::memory_order_relaxed);
-    if (channel_.open()) channel_.Close(context);  // not needed
+bool MessageReceiver::DetermineProtocol(const PeContext& context) {
+  MailboxProtocol protocol;
+  if (!refused_) mailbox_ = context.mailboxes->Find(sender_, key_, total(), &protocol);
+  if (!refused_ && mailbox_.entry != nullptr) {
+    protocol_ = protocol == MailboxProtocol::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
+    mailbox_state_ = mailbox_.entry->state.load(std::memory_order_relaxed);
+    if (channel_.open()) channel_.Close(context);  // the sender needs no grant
     return true;
   }
   if (block_ == nullptr) return false;
@@ -41,7 +41,7 @@ size_t MessageReceiver::Arrived() const {
     case Protocol::kEager:
       return total();
     case Protocol::kCrossMemoryRead:
-      return mail_.entry->ready.load(std::memory_order_acquire);
+      return mailbox_.entry->ready.load(std::memory_order_acquire);
     case Protocol::kSlots:
       return std::min(channel_.Arrived() * channel_.slot_bytes(), total());
   }
@@ -50,20 +50,20 @@ size_t MessageReceiver::Arrived() const {
 
 MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
   const View nothing{nullptr, consumed_, consumed_};
-  if (done() || (protocol_ == Protocol::kUndecided && !FindOut(context))) return nothing;
-  // First, because once all has been read the mailbox entry is the sender's again.
+  if (done() || (protocol_ == Protocol::kUndecided && !DetermineProtocol(context))) return nothing;
+  // Before Arrived(), because after the last read the mailbox belongs to the sender again.
   if (bounced_.end > consumed_) return {bounced_.data + (consumed_ - bounced_.begin), consumed_, bounced_.end};
   const size_t arrived = Arrived();
   if (arrived <= consumed_) return nothing;
   switch (protocol_) {
     case Protocol::kEager:
-      return {mail_.data + consumed_, consumed_, total()};
+      return {mailbox_.data + consumed_, consumed_, total()};
     case Protocol::kCrossMemoryRead: {
       if (bounce_ == nullptr) bounce_ = std::make_unique<char[]>(std::min(kBounceBytes, total()));
       const size_t end = std::min(arrived, consumed_ + kBounceBytes);
-      if (!ReadDirect(context, end, bounce_.get())) return nothing;
+      if (!ReadCrossMemory(context, end, bounce_.get())) return nothing;
       bounced_ = {bounce_.get(), consumed_, end};
-      mail_.entry->taken.store(end, std::memory_order_release);
+      mailbox_.entry->taken.store(end, std::memory_order_release);
       Ring(context.heap->BellOf(sender_));
       return bounced_;
     }
@@ -80,22 +80,22 @@ void MessageReceiver::Consume(const PeContext& context, size_t end) {
   consumed_ = end;
   if (protocol_ == Protocol::kSlots) {
     const size_t slot = channel_.slot_bytes();
-    // After the last chunk nobody waits for credit.
+    // The sender needs no credit for the last chunk.
     if (!done() && end % slot == 0) channel_.Credit(context, end / slot);
   } else if (protocol_ == Protocol::kEager && done()) {
-    context.mail->Release(mail_);
+    context.mailboxes->Release(mailbox_);
   }
 }
 
 bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
-  bool moved = false;
+  bool made_progress = false;
   while (consumed_ < limit) {
-    if (protocol_ == Protocol::kUndecided && !FindOut(context)) break;
+    if (protocol_ == Protocol::kUndecided && !DetermineProtocol(context)) break;
     if (protocol_ == Protocol::kCrossMemoryRead) {
-      const size_t end = std::min({Arrived(), limit, consumed_ + kDirectBytes});
-      if (end <= consumed_ || !ReadDirect(context, end, nullptr)) break;
+      const size_t end = std::min({Arrived(), limit, consumed_ + kCrossMemoryReadBytes});
+      if (end <= consumed_ || !ReadCrossMemory(context, end, nullptr)) break;
       consumed_ = end;
-      mail_.entry->taken.store(end, std::memory_order_release);
+      mailbox_.entry->taken.store(end, std::memory_order_release);
       Ring(context.heap->BellOf(sender_));
     } else {
       const View view = Look(context);
@@ -104,23 +104,24 @@ bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
       memory_.CopyFrom(view.data, consumed_, end);
       Consume(context, end);
     }
-    moved = true;
+    made_progress = true;
   }
-  return moved;
+  return made_progress;
 }
 
-bool MessageReceiver::ReadDirect(const PeContext& context, size_t end, char* bounce) {
-  const auto* addresses = reinterpret_cast<char* const*>(mail_.data);
+bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char* bounce) {
+  const auto* addresses = reinterpret_cast<char* const*>(mailbox_.data);
   std::array<RemotePiece, 64> pieces;
   size_t count = 0;
   auto outcome = CrossMemoryReader::Outcome::kDone;
   auto read = [&] {
-    if (outcome == CrossMemoryReader::Outcome::kDone) outcome = context.direct->Read(sender_, pieces.data(), count);
+    if (outcome == CrossMemoryReader::Outcome::kDone)
+      outcome = context.cross_memory_reader->Read(sender_, pieces.data(), count);
     count = 0;
   };
-  MailEntry& entry = *mail_.entry;
+  MailboxEntry& entry = *mailbox_.entry;
   entry.reading.store(1, std::memory_order_seq_cst);
-  if (entry.state.load(std::memory_order_seq_cst) != mail_state_) {  // MessageSender::Revoke
+  if (entry.state.load(std::memory_order_seq_cst) != mailbox_state_) {  // MessageSender::Revoke
     entry.reading.store(0, std::memory_order_seq_cst);
     return false;
   }
@@ -131,46 +132,46 @@ bool MessageReceiver::ReadDirect(const PeContext& context, size_t end, char* bou
   });
   read();
   entry.reading.store(0, std::memory_order_seq_cst);
-  if (outcome == CrossMemoryReader::Outcome::kRefused) Refuse(context);
-  return outcome == CrossMemoryReader::Outcome::kDone;  // gone: the engine will find out
+  if (outcome == CrossMemoryReader::Outcome::kRefused) RefuseCrossMemoryRead(context);
+  return outcome == CrossMemoryReader::Outcome::kDone;  // kGone: the progress engine detects it
 }
 
-void MessageReceiver::Refuse(const PeContext& context) {
-  context.mail->AdvertiseDirectReads(sender_, false);
-  mail_.entry->taken.store(kRefused, std::memory_order_release);
+void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
+  context.mailboxes->AdvertiseDirectReads(sender_, false);
+  mailbox_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
   protocol_ = Protocol::kUndecided;
   refused_ = true;
 }
 
 bool MessageReceiver::NeedsGrant(const PeContext& context) const {
-  if (!MayNeedGrant() || total() <= context.mail->eager_bytes()) return false;
-  return total() < kLeastDirectBytes || !context.direct->Reads(sender_);
+  if (!MayNeedGrant() || total() <= context.mailboxes->eager_bytes()) return false;
+  return total() < kMinCrossMemoryReadBytes || !context.cross_memory_reader->Reads(sender_);
 }
 
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {
   block_ = block;
   geometry_ = geometry;
-  channel_.Open(context, sender_, key_, block_, geometry_);  // or later, in FindOut
+  channel_.Open(context, sender_, key_, block_, geometry_);  // if no record is free: later, in DetermineProtocol
 }
 
 void MessageReceiver::Close(const PeContext& context) {
   if (channel_.open()) channel_.Close(context);
 }
 
-bool MessageReceiver::Waiting(const PeContext& context) const {
+bool MessageReceiver::WaitsForSender(const PeContext& context) const {
   if (done()) return false;
   switch (protocol_) {
     case Protocol::kEager:
       return false;
     case Protocol::kCrossMemoryRead:
-      return true;  // its memory is needed until we are done
+      return true;  // the sender's memory is needed until the last read
     case Protocol::kSlots:
       return Arrived() < total();
     case Protocol::kUndecided: {
-      MailKind kind;
-      if (!refused_ && context.mail->Find(sender_, key_, total(), &kind).entry != nullptr) {
-        return kind == MailKind::kCrossMemoryRead;
+      MailboxProtocol protocol;
+      if (!refused_ && context.mailboxes->Find(sender_, key_, total(), &protocol).entry != nullptr) {
+        return protocol == MailboxProtocol::kCrossMemoryRead;
       }
       return !channel_.open() || channel_.Arrived() * channel_.slot_bytes() < total();
     }

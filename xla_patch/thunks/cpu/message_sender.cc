@@ -10,56 +10,56 @@ bool MessageSender::Advance(const PeContext& context, size_t ready) {
   if (done()) return false;
   switch (protocol_) {
     case Protocol::kUndecided:
-      return Choose(context, ready);
+      return ChooseProtocol(context, ready);
     case Protocol::kCrossMemoryRead:
-      return AdvanceDirect(context, ready);
+      return AdvanceCrossMemoryRead(context, ready);
     case Protocol::kSlots:
-      return AdvanceStaged(context, ready);
+      return AdvanceThroughSlots(context, ready);
   }
   return false;
 }
 
-bool MessageSender::Choose(const PeContext& context, size_t ready) {
-  if (total() <= context.mail->eager_bytes()) {
-    if (ready < total()) return false;  // it goes as a whole
+bool MessageSender::ChooseProtocol(const PeContext& context, size_t ready) {
+  if (total() <= context.mailboxes->eager_bytes()) {
+    if (ready < total()) return false;  // it is sent as a whole
     if (SendEager(context)) return true;
   } else {
     if (!may_be_read_.has_value()) {
-      may_be_read_ = !overwritten_ && total() >= kLeastDirectBytes && context.mail->ReadsDirectly(receiver_);
+      may_be_read_ = !overwritten_ && total() >= kMinCrossMemoryReadBytes && context.mailboxes->IsReadBy(receiver_);
     }
-    if (*may_be_read_ && OfferDirect(context, ready)) return true;
+    if (*may_be_read_ && OfferCrossMemoryRead(context, ready)) return true;
   }
   if (!channel_.Open(context, receiver_, key_)) return false;
   protocol_ = Protocol::kSlots;
-  AdvanceStaged(context, ready);
+  AdvanceThroughSlots(context, ready);
   return true;
 }
 
 bool MessageSender::SendEager(const PeContext& context) {
-  const Mail mail = context.mail->Claim(receiver_, key_);
-  if (mail.entry == nullptr) return false;
-  memory_.CopyTo(mail.data, 0, total());
-  context.mail->Post(receiver_, mail, key_, total(), total(), MailKind::kEager);
+  const Mailbox mailbox = context.mailboxes->Claim(receiver_, key_);
+  if (mailbox.entry == nullptr) return false;
+  memory_.CopyTo(mailbox.data, 0, total());
+  context.mailboxes->Post(receiver_, mailbox, key_, total(), total(), MailboxProtocol::kEager);
   taken_ = total();
   return true;
 }
 
-bool MessageSender::OfferDirect(const PeContext& context, size_t ready) {
-  if (memory_.count() * sizeof(char*) > context.mail->eager_bytes()) return false;
-  mail_ = context.mail->Claim(receiver_, key_);
-  if (mail_.entry == nullptr) return false;
-  auto** addresses = reinterpret_cast<char**>(mail_.data);
+bool MessageSender::OfferCrossMemoryRead(const PeContext& context, size_t ready) {
+  if (memory_.count() * sizeof(char*) > context.mailboxes->eager_bytes()) return false;
+  mailbox_ = context.mailboxes->Claim(receiver_, key_);
+  if (mailbox_.entry == nullptr) return false;
+  auto** addresses = reinterpret_cast<char**>(mailbox_.data);
   for (size_t i = 0; i < memory_.count(); ++i) addresses[i] = memory_.memory(i);
-  context.mail->Post(receiver_, mail_, key_, total(), ready, MailKind::kCrossMemoryRead);
+  context.mailboxes->Post(receiver_, mailbox_, key_, total(), ready, MailboxProtocol::kCrossMemoryRead);
   protocol_ = Protocol::kCrossMemoryRead;
   return true;
 }
 
-bool MessageSender::AdvanceDirect(const PeContext& context, size_t ready) {
-  MailEntry& entry = *mail_.entry;
+bool MessageSender::AdvanceCrossMemoryRead(const PeContext& context, size_t ready) {
+  MailboxEntry& entry = *mailbox_.entry;
   const uint64_t taken = entry.taken.load(std::memory_order_acquire);
   if (taken == kRefused || taken == total()) {
-    context.mail->Free(mail_);
+    context.mailboxes->Free(mailbox_);
     protocol_ = Protocol::kUndecided;
     if (taken == kRefused) {
       may_be_read_ = false;
@@ -68,19 +68,19 @@ bool MessageSender::AdvanceDirect(const PeContext& context, size_t ready) {
     }
     return true;
   }
-  bool moved = taken != taken_;
+  bool made_progress = taken != taken_;
   taken_ = taken;
   if (ready > entry.ready.load(std::memory_order_relaxed)) {
     entry.ready.store(ready, std::memory_order_release);
     Ring(context.heap->BellOf(receiver_));
-    moved = true;
+    made_progress = true;
   }
-  return moved;
+  return made_progress;
 }
 
-bool MessageSender::AdvanceStaged(const PeContext& context, size_t ready) {
-  bool moved = false;
-  // From the start, also after a refusal: the receiver skips what it has read already.
+bool MessageSender::AdvanceThroughSlots(const PeContext& context, size_t ready) {
+  bool made_progress = false;
+  // Also from the start after a refusal: the receiver skips the positions that it has already read.
   for (size_t begin = channel_.sent() * channel_.slot_bytes(); begin < total(); begin += channel_.slot_bytes()) {
     const size_t end = std::min(begin + channel_.slot_bytes(), total());
     char* const slot = end <= ready ? channel_.FreeSlot() : nullptr;
@@ -88,22 +88,23 @@ bool MessageSender::AdvanceStaged(const PeContext& context, size_t ready) {
     memory_.CopyTo(slot, begin, end);
     channel_.Signal(context);
     taken_ = std::max(taken_, end);
-    moved = true;
+    made_progress = true;
   }
-  return moved;
+  return made_progress;
 }
 
-bool MessageSender::Blocked(const PeContext& context) const {
+bool MessageSender::WaitsForReceiver(const PeContext& context) const {
   if (done()) return false;
   switch (protocol_) {
     case Protocol::kUndecided: {
-      if (total() <= context.mail->eager_bytes() && context.mail->HasRoom(receiver_, key_)) return false;
+      if (total() <= context.mailboxes->eager_bytes() && context.mailboxes->HasFreeMailbox(receiver_, key_))
+        return false;
       SendChannel probe;
       return !probe.Open(context, receiver_, key_);
     }
     case Protocol::kCrossMemoryRead: {
-      const uint64_t taken = mail_.entry->taken.load(std::memory_order_acquire);
-      return taken != kRefused && taken < mail_.entry->ready.load(std::memory_order_relaxed);
+      const uint64_t taken = mailbox_.entry->taken.load(std::memory_order_acquire);
+      return taken != kRefused && taken < mailbox_.entry->ready.load(std::memory_order_relaxed);
     }
     case Protocol::kSlots:
       return channel_.FreeSlot() == nullptr;
@@ -111,18 +112,17 @@ bool MessageSender::Blocked(const PeContext& context) const {
   return false;
 }
 
-bool MessageSender::Answered() const {
+bool MessageSender::ReceiverArrived() const {
   if (protocol_ != Protocol::kCrossMemoryRead) return protocol_ == Protocol::kSlots;
-  return mail_.entry->taken.load(std::memory_order_acquire) != 0 ||
-         mail_.entry->reading.load(std::memory_order_acquire) != 0;
+  return mailbox_.entry->taken.load(std::memory_order_acquire) != 0 ||
+         mailbox_.entry->reading.load(std::memory_order_acquire) != 0;
 }
 
 void MessageSender::Revoke(const PeContext& context) {
   if (protocol_ != Protocol::kCrossMemoryRead || !context.heap->IsLocal(receiver_)) return;
-  // Either the reader sees that the entry is no longer its message's, or we see that it reads
-  // (MessageReceiver::ReadDirect).
-  mail_.entry->state.store(0, std::memory_order_seq_cst);
-  while (mail_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();
+  // Either the reader sees the new `state`, or this thread sees `reading` (MessageReceiver::ReadCrossMemory).
+  mailbox_.entry->state.store(0, std::memory_order_seq_cst);
+  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();
 }
 
 }  // namespace xla_shmem

@@ -1,10 +1,12 @@
-// A message on its way out: the choice of how it travels, and its progress (docs/protocol.md, "How a message travels").
+// The sending end of a message: the choice of its protocol, and its progress (docs/protocol.md, "How a message
+// travels").
 //
-//   eager   it fits a mailbox entry, and one is free: all of it goes there now
-//   direct  the receiver reads our memory: a mailbox entry says where, and the receiver says when it has read
-//   staged  all others: through the slots of a channel, once the receiver's grant is there
+//   eager                                 the message fits a mailbox and one is free: it is sent at once, as a whole
+//   rendezvous with a cross-memory read   the receiver reads the sender's memory: the message's mailbox has its
+//   addresses rendezvous through slots              all others: through the slots of a channel, once the receiver has
+//   granted it
 //
-// The choice is the sender's and is made once; the receiver is ready for all three.
+// The sender chooses once; the receiver supports all three.
 #ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_
 
@@ -18,9 +20,9 @@
 
 namespace xla_shmem {
 
-// Messages of this many bytes are read directly where the receiver does; smaller ones are copied faster than the
-// handshake about their memory takes.
-inline constexpr size_t kLeastDirectBytes = 16 << 10;
+// The least bytes of a message by cross-memory read. For smaller ones two copies are faster than the handshake about
+// the addresses.
+inline constexpr size_t kMinCrossMemoryReadBytes = 16 << 10;
 
 class MessageSender {
  public:
@@ -30,39 +32,39 @@ class MessageSender {
 
   int receiver() const { return receiver_; }
   size_t total() const { return memory_.total(); }
-  // Positions whose bytes nobody will read any more.
+  // Positions whose bytes are no longer needed.
   size_t taken() const { return taken_; }
   bool done() const { return taken_ == memory_.total() && protocol_ != Protocol::kCrossMemoryRead; }
 
-  // Sends what can be sent of the first `ready` positions. True if anything has moved.
+  // Sends as many of the first `ready` positions as possible. True if it made progress.
   bool Advance(const PeContext& context, size_t ready);
 
-  // True if, looked at now, this cannot go on before the receiver does something.
-  bool Blocked(const PeContext& context) const;
-  // The receiver has come to the operation: it reads this message, or has granted it a channel. An eager one tells
-  // nothing.
-  bool Answered() const;
-  // The job failed: waits until no thread of this process reads the bytes, and lets nobody start.
+  // True if this cannot proceed before the receiver does something.
+  bool WaitsForReceiver(const PeContext& context) const;
+  // The receiver has reached the operation: it reads this message or has granted it a channel. Always false for an
+  // eager message.
+  bool ReceiverArrived() const;
+  // The job has failed: waits until no thread of this process reads the bytes, and prevents further reads.
   void Revoke(const PeContext& context);
 
  private:
   enum class Protocol { kUndecided, kCrossMemoryRead, kSlots };
 
-  bool Choose(const PeContext& context, size_t ready);
+  bool ChooseProtocol(const PeContext& context, size_t ready);
   bool SendEager(const PeContext& context);
-  bool OfferDirect(const PeContext& context, size_t ready);
-  bool AdvanceDirect(const PeContext& context, size_t ready);
-  bool AdvanceStaged(const PeContext& context, size_t ready);
+  bool OfferCrossMemoryRead(const PeContext& context, size_t ready);
+  bool AdvanceCrossMemoryRead(const PeContext& context, size_t ready);
+  bool AdvanceThroughSlots(const PeContext& context, size_t ready);
 
   const int receiver_;
   const MessageKey key_;
   Spans memory_;
   const bool overwritten_;
-  std::optional<bool> may_be_read_;  // once it has been found out
+  std::optional<bool> may_be_read_;  // set at the first choice of a protocol
   Protocol protocol_ = Protocol::kUndecided;
   size_t taken_ = 0;
-  Mail mail_;            // of kDirect
-  SendChannel channel_;  // of kStaged
+  Mailbox mailbox_;      // of kCrossMemoryRead
+  SendChannel channel_;  // of kSlots
 };
 
 }  // namespace xla_shmem

@@ -1,4 +1,4 @@
-// What the operations of one local PE share.
+// The resources that all operations of one local PE share.
 #ifndef XLA_SHMEM_THUNKS_CPU_PE_CONTEXT_H_
 #define XLA_SHMEM_THUNKS_CPU_PE_CONTEXT_H_
 
@@ -16,13 +16,13 @@ class SlotPool;
 struct PeContext {
   const shm::Heap* heap;  // of the job
   int pe;
-  Mailboxes* mail;
-  GrantBoard* board;
+  Mailboxes* mailboxes;
+  GrantBoard* grant_board;
   SlotPool* slots;
-  SlotPool* reserve;  // for the smallest geometry only: keeps every operation moving when `slots` is used up
-  const shm::CrossMemoryReader* direct;
-  bool is_oversubscribed;  // PEs that wait for one another may have to share a core
-  size_t llc_share;        // bytes that an operation may write and find in a cache afterwards
+  SlotPool* reserve;  // for the smallest geometry only, so that every operation can proceed when `slots` is exhausted
+  const shm::CrossMemoryReader* cross_memory_reader;
+  bool is_oversubscribed;  // PEs that wait for each other may have to share a core
+  size_t llc_share;        // bytes that an operation may write and that then stay in the cache
 };
 
 }  // namespace xla_shmem

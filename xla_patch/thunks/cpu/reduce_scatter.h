@@ -1,7 +1,7 @@
 // Reduce-scatter (docs/protocol.md, "Reduce-scatter").
 //
-// Every member sends each other one the part that is to become that one's result, and reduces what it gets, in group
-// order. The results may lie anywhere, also in the operands.
+// Every member sends to each other member the part that this member reduces, and reduces its own part in group order.
+// The results may overlap the operands in any way.
 #ifndef XLA_SHMEM_THUNKS_CPU_REDUCE_SCATTER_H_
 #define XLA_SHMEM_THUNKS_CPU_REDUCE_SCATTER_H_
 
@@ -18,7 +18,7 @@ struct ReduceScatterArguments {
   MessageKey key;
   std::string name;  // of the HLO instruction, for errors
   ReductionKind reduction = ReductionKind::kSum;
-  std::vector<int> group;  // PEs in group order; ours is among them
+  std::vector<int> group;  // PEs in group order, with the local PE
   std::vector<ElementType> types;
   std::vector<const char*> operands;
   std::vector<char*> results;

@@ -7,10 +7,10 @@
 namespace xla_shmem {
 
 bool Reducer::Advance(const PeContext& context, size_t limit) {
-  bool moved = false;
+  bool made_progress = false;
   while (!done()) {
-    // All are looked at, also those behind one that has not come, and before we may reduce: their senders may need to
-    // hear that they have been read before they can go on (docs/protocol.md, "All-reduce").
+    // Looks at all contributions, even if an earlier one has not arrived or `limit` forbids the reduction: their
+    // senders may need the answer that they have been read before they can proceed (docs/protocol.md, "All-reduce").
     size_t end = limit;
     for (Contribution& contribution : contributions_) {
       contribution.view = contribution.message.Look(context);
@@ -19,9 +19,9 @@ bool Reducer::Advance(const PeContext& context, size_t limit) {
     if (end <= reduced_) break;
     ReduceTo(end);
     for (Contribution& contribution : contributions_) contribution.message.Consume(context, end);
-    moved = true;
+    made_progress = true;
   }
-  return moved;
+  return made_progress;
 }
 
 void Reducer::ReduceTo(size_t end) {

@@ -1,4 +1,4 @@
-// Reduces messages of all members of a group as they come, in group order.
+// Reduces the messages of all members of a group, piece by piece as they arrive, in group order.
 #ifndef XLA_SHMEM_THUNKS_CPU_REDUCER_H_
 #define XLA_SHMEM_THUNKS_CPU_REDUCER_H_
 
@@ -14,7 +14,7 @@ namespace xla_shmem {
 
 class Reducer {
  public:
-  // `own`: this PE's contribution, that of member `own_index`. `result` has the same sizes, and one type a buffer.
+  // `own`: the contribution of this PE, which is member `own_index`. `result` has the same sizes. One type a buffer.
   Reducer(ReductionKind kind, std::vector<ElementType> types, size_t own_index, Spans own, Spans result)
       : kind_(kind),
         types_(std::move(types)),
@@ -32,11 +32,11 @@ class Reducer {
 
   const Spans& result() const { return result_; }
   size_t total() const { return result_.total(); }
-  // Positions that have been reduced.
+  // The number of reduced positions.
   size_t reduced() const { return reduced_; }
   bool done() const { return reduced_ == result_.total(); }
 
-  // Reduces what has come of the first `limit` positions. True if anything has moved.
+  // Reduces the positions below `limit` that have arrived. True if it made progress.
   bool Advance(const PeContext& context, size_t limit);
 
  private:

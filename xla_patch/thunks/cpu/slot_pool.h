@@ -1,9 +1,9 @@
-// Staging memory of one PE: blocks of its arena, pooled by size (powers of two).
+// The blocks of one PE's arena, pooled by size (powers of two).
 //
-// Blocks are handed out where a message is received and taken back when it has been consumed, so the arena holds what
-// is in flight and not what a program could ever send. Offsets are local knowledge: the receiver publishes them
-// (grant_board.h). A buddy allocator (Knuth, TAOCP 1, 2.5) that joins buddies only when a request would fail otherwise:
-// the blocks that a program takes again and again stay as they are.
+// A receiver takes a block for a message and returns it after the message, so the arena needs space only for the
+// messages in flight. Only the receiver knows the offsets; it publishes them in grants (grant_board.h). This is a buddy
+// allocator (Knuth, TAOCP 1, 2.5) that joins buddies only if a request would fail otherwise, so that blocks that a
+// program takes repeatedly are not split and joined each time.
 #ifndef XLA_SHMEM_THUNKS_CPU_SLOT_POOL_H_
 #define XLA_SHMEM_THUNKS_CPU_SLOT_POOL_H_
 
@@ -20,7 +20,7 @@ class SlotPool {
 
   // A 64-byte-aligned block of at least `bytes`, or nullptr while the arena is exhausted. Thread-safe.
   char* Take(size_t bytes);
-  // Gives a block back; `bytes` as in Take.
+  // Returns a block; `bytes` as in Take.
   void Return(char* block, size_t bytes);
 
  private:

@@ -1,7 +1,7 @@
-// Where the bytes of a message lie: buffers laid end to end, each from a position that is a multiple of 64.
+// The memory of a message: buffers laid end to end, each from a position that is a multiple of 64.
 //
-// Positions are what both ends of a message count in. Elements never straddle a multiple of 64, so a message may be cut
-// there, and pieces of it reduced on their own.
+// Both ends of a message count in positions. No element straddles a multiple of 64, so a message may be cut there, and
+// its pieces may be reduced separately.
 #ifndef XLA_SHMEM_THUNKS_CPU_SPANS_H_
 #define XLA_SHMEM_THUNKS_CPU_SPANS_H_
 
@@ -20,7 +20,7 @@ class Spans {
     if (count > 1) spans_.reserve(count);
   }
 
-  // Sources are never written to; one type serves both ends.
+  // Takes const memory, because one type serves both ends. The memory of a sender is never written to.
   void Add(const void* memory, size_t bytes) {
     const Span span{static_cast<char*>(const_cast<void*>(memory)), bytes, total_};
     if (count_ == 1) spans_.push_back(only_);
@@ -29,7 +29,7 @@ class Spans {
   }
 
   size_t count() const { return count_; }
-  // Positions, the padding behind the last buffer included.
+  // The number of positions, with the padding after the last buffer.
   size_t total() const { return total_; }
   char* memory(size_t span) const { return begin()[span].memory; }
 
@@ -48,7 +48,7 @@ class Spans {
     }
   }
 
-  // Between the buffers and one piece of memory that holds [begin, end).
+  // Copy between the buffers and contiguous memory for the positions [begin, end).
   void CopyTo(char* memory, size_t begin, size_t end) const;
   void CopyFrom(const char* memory, size_t begin, size_t end) const;
 
@@ -60,13 +60,13 @@ class Spans {
   };
   const Span* begin() const { return count_ == 1 ? &only_ : spans_.data(); }
 
-  Span only_{nullptr, 0, 0};  // of a message with one buffer, which needs no memory of its own for that
-  std::vector<Span> spans_;   // of any other
+  Span only_{nullptr, 0, 0};  // of a message with one buffer, which then needs no allocation
+  std::vector<Span> spans_;   // of all other messages
   size_t count_ = 0;
   size_t total_ = 0;
 };
 
-// Member `index`'s part of every buffer: of `bytes[i]` of the buffer's bytes, laid side by side in group order.
+// The part of member `index` of every buffer: `bytes[i]` bytes each, in group order.
 template <typename Pointer>
 Spans PartsOf(const std::vector<Pointer>& buffers, const std::vector<size_t>& bytes, size_t index) {
   Spans spans(buffers.size());
@@ -74,7 +74,7 @@ Spans PartsOf(const std::vector<Pointer>& buffers, const std::vector<size_t>& by
   return spans;
 }
 
-// These ranges of the buffers.
+// The given ranges of the buffers.
 template <typename Pointer>
 Spans RangesOf(const std::vector<Pointer>& buffers, const std::vector<ByteRange>& ranges) {
   Spans spans(ranges.size());
