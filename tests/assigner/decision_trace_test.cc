@@ -94,11 +94,9 @@ TEST_CASE("what was measured is the last word of profile tuned, after its place 
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;
   options.profile = Profile::kTuned;
-  std::string error;
-  REQUIRE(
-      TuningTable::Create({{CollectiveOp::kAllReduce, ElementType::kF32, 2, 1024, {2, 1.9, 2.1}, {310, 306, 314}},
-                           {CollectiveOp::kAllReduce, ElementType::kF32, 2, 4096, {700, 690, 710}, {310, 306, 314}}},
-                          &options.tuning, &error));
+  options.tuning =
+      *TuningTable::Create({{CollectiveOp::kAllReduce, ElementType::kF32, 2, 1024, {2, 1.9, 2.1}, {310, 306, 314}},
+                            {CollectiveOp::kAllReduce, ElementType::kF32, 2, 4096, {700, 690, 710}, {310, 306, 314}}});
   for (const auto& [bytes, backend] : {std::pair<int64_t, const char*>{1024, "NVSHMEM"}, {4096, "DEFAULT"}}) {
     const Settled settled = SettleWithTrail(AllReduce({{0, 1}}, bytes, topology), topology, options);
     CHECK(Step(settled.trace, "group-in-domain").verdict == Verdict::kNvshmem);

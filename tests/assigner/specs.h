@@ -15,10 +15,7 @@ inline Topology MakeTopology(int devices, int per_process, int per_domain) {
   for (int i = 0; i < devices; ++i) {
     locations.push_back({i, i / per_process, i / per_process, i / per_domain, i});
   }
-  Topology topology;
-  std::string error;
-  Topology::Create(std::move(locations), &topology, &error);
-  return topology;
+  return *Topology::Create(std::move(locations));
 }
 
 inline CollectiveSpec AllReduce(const std::vector<std::vector<int64_t>>& groups, int64_t bytes,

@@ -6,18 +6,12 @@ namespace xla_shmem {
 namespace {
 
 Topology Make(std::vector<DeviceLocation> devices) {
-  Topology topology;
-  std::string error;
-  REQUIRE_MESSAGE(Topology::Create(std::move(devices), &topology, &error), error);
-  return topology;
+  auto made = Topology::Create(std::move(devices));
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
-std::string CreateError(std::vector<DeviceLocation> devices) {
-  Topology topology;
-  std::string error;
-  CHECK_FALSE(Topology::Create(std::move(devices), &topology, &error));
-  return error;
-}
+std::string CreateError(std::vector<DeviceLocation> devices) { return Topology::Create(std::move(devices)).message(); }
 
 TEST_CASE("devices are found by global id, dense or not") {
   const Topology topology = Make({{100, 1, 0, 0, 1}, {7, 0, 0, 0, 0}});

@@ -19,9 +19,9 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 Options Tuned(std::vector<TuningRow> rows) {
   Options options;
   options.profile = Profile::kTuned;
-  std::string error;
-  const bool ok = TuningTable::Create(std::move(rows), &options.tuning, &error);
-  CHECK_MESSAGE(ok, error);
+  Result<TuningTable> table = TuningTable::Create(std::move(rows));
+  REQUIRE_MESSAGE(table.ok(), table.message());
+  options.tuning = *std::move(table);
   return options;
 }
 

@@ -18,20 +18,12 @@ TuningRow Row(CollectiveOp op, ElementType type, int64_t group, int64_t bytes, d
 }
 
 TuningTable Make(std::vector<TuningRow> rows) {
-  TuningTable table;
-  std::string error;
-  const bool ok = TuningTable::Create(std::move(rows), &table, &error);
-  CHECK_MESSAGE(ok, error);
-  return table;
+  auto made = TuningTable::Create(std::move(rows));
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
-std::string ErrorOf(std::vector<TuningRow> rows) {
-  TuningTable table;
-  std::string error;
-  CHECK_FALSE(TuningTable::Create(std::move(rows), &table, &error));
-  CHECK(table.num_rows() == 0);
-  return error;
-}
+std::string ErrorOf(std::vector<TuningRow> rows) { return TuningTable::Create(std::move(rows)).message(); }
 
 TuningTable Sizes() {
   return Make({Row(CollectiveOp::kAllReduce, kF32, 4, 4096, 100, 10),

@@ -54,25 +54,22 @@ inline PassOptions MakeOptions(Lowering lowering, int32_t devices = 4) {
     locations.push_back({i, i, 0, 0, devices - 1 - i});
     reach[i] = 0;
   }
-  std::string error;
-  REQUIRE(Topology::Create(locations, &options.topology, &error));
+  options.topology = *Topology::Create(locations);
   options.transport = CpuTransport(reach);
   options.lowering = lowering;
   return options;
 }
 
 inline PassResult Run(std::string_view module, const PassOptions& options) {
-  PassResult result;
-  std::string error;
-  REQUIRE_MESSAGE(RunPass(module, options, &result, &error), error);
-  return result;
+  auto made = RunPass(module, options);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 inline std::vector<CollectiveRecord> Inspect(std::string_view module) {
-  std::vector<CollectiveRecord> records;
-  std::string error;
-  REQUIRE_MESSAGE(InspectModule(module, &records, &error), error);
-  return records;
+  auto made = InspectModule(module);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 inline bool Same(const CollectiveRecord& a, const CollectiveRecord& b) {

@@ -23,10 +23,7 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
     devices.push_back({i, i / 2, 0, i / 4, 7 - i});
     reach[i] = 0;
   }
-  std::string error;
-  if (!xla_shmem::Topology::Create(devices, &options.topology, &error)) {
-    std::abort();
-  }
+  options.topology = *xla_shmem::Topology::Create(devices);
   options.transport = xla_shmem::CpuTransport(reach);
   options.assign.profile = xla_shmem::Profile::kDomain;
   options.lowering = lowering;
@@ -45,16 +42,11 @@ xla_shmem::PassOptions MakeTunedOptions() {
   using xla_shmem::CollectiveOp;
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
   options.assign.profile = xla_shmem::Profile::kTuned;
-  std::string error;
   // NVSHMEM below some size between the two, DEFAULT above.
-  const bool ok = xla_shmem::TuningTable::Create(
+  options.assign.tuning = *xla_shmem::TuningTable::Create(
       {{CollectiveOp::kAllReduce, xla_shmem::ElementType::kF32, 2, 64, {1, 1, 1}, {9, 9, 9}},
        {CollectiveOp::kAllReduce, xla_shmem::ElementType::kF32, 2, 4096, {9, 9, 9}, {1, 1, 1}},
-       {CollectiveOp::kCollectivePermute, xla_shmem::ElementType::kF32, 4, 64, {1, 1, 1}, {9, 9, 9}}},
-      &options.assign.tuning, &error);
-  if (!ok) {
-    std::abort();
-  }
+       {CollectiveOp::kCollectivePermute, xla_shmem::ElementType::kF32, 4, 64, {1, 1, 1}, {9, 9, 9}}});
   return options;
 }
 
@@ -75,27 +67,22 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                     ListingAll(xla_shmem::Lowering::kGpu),
                                                     MakeTunedOptions()};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
-  std::vector<xla_shmem::CollectiveRecord> records;
-  std::string error;
-  const bool readable = xla_shmem::InspectModule(module, &records, &error);
-  std::vector<xla_shmem::ComputationSchedule> schedules;
-  xla_shmem::ReadTimeline(module, &schedules, &error);
+  const auto records = xla_shmem::InspectModule(module);
+  static_cast<void>(xla_shmem::ReadTimeline(module));
   for (const xla_shmem::PassOptions& options : kOptions) {
-    std::vector<xla_shmem::Explanation> explanations;
-    // It tells of what is listed, one for one.
-    if (xla_shmem::ExplainModule(module, options, &explanations, &error) &&
-        (!readable || explanations.size() != records.size())) {
+    // One explanation for each record.
+    const auto explanations = xla_shmem::ExplainModule(module, options);
+    if (explanations.ok() && (!records.ok() || explanations->size() != records->size())) {
       std::abort();
     }
-    xla_shmem::PassResult result;
-    const bool ok = xla_shmem::RunPass(module, options, &result, &error);
-    // Whatever the pass accepts it must leave readable and settled.
-    if (ok && !readable) {
+    // Inspect reads every module that the pass accepts, and a second run changes nothing.
+    const auto result = xla_shmem::RunPass(module, options);
+    if (result.ok() && !records.ok()) {
       std::abort();
     }
-    if (ok && result.changed) {
-      xla_shmem::PassResult again;
-      if (!xla_shmem::RunPass(result.module, options, &again, &error) || again.changed) {
+    if (result.ok() && result->changed) {
+      const auto again = xla_shmem::RunPass(result->module, options);
+      if (!again.ok() || again->changed) {
         std::abort();
       }
     }

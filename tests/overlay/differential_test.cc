@@ -88,8 +88,12 @@ Written ByThePlugin(const HloModule& module, const RandomModule& random, xla_shm
   options.assign = random.rules;
   options.topology = random.topology;
   options.transport = random.transport;
-  std::string error;
-  EXPECT_TRUE(xla_shmem::RunPass(module.ToProto().SerializeAsString(), options, result, &error)) << error;
+  xla_shmem::Result<xla_shmem::PassResult> passed = xla_shmem::RunPass(module.ToProto().SerializeAsString(), options);
+  EXPECT_TRUE(passed.ok()) << passed.message();
+  if (!passed.ok()) {
+    return {};
+  }
+  *result = *std::move(passed);
   if (!result->changed) {
     return {};
   }

@@ -74,8 +74,7 @@ class Generator {
           {id, group(per_process), group(per_process), group(per_domain), static_cast<int32_t>(pes[id])});
       reach[id] = group(per_reach);
     }
-    std::string error;
-    Topology::Create(std::move(locations), &out_.topology, &error);
+    out_.topology = *Topology::Create(std::move(locations));
     out_.transport = GpuTransport(std::move(reach));
     out_.transport.max_reduced_group = OneIn(6) ? 3 : 128;
     if (OneIn(10)) {

@@ -2,8 +2,9 @@
 #define XLA_SHMEM_ASSIGNER_DEVICE_ASSIGNMENT_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -15,9 +16,9 @@ class DeviceAssignment {
   // Upper bound for the number of devices of a job: far above any machine, far below what would exhaust memory.
   static constexpr int64_t kMaxDevices = int64_t{1} << 20;
 
-  // by_partition[p][r] runs replica r of partition p. False, with the reason, if the numbers contradict each other.
-  static bool Create(int64_t replicas, int64_t partitions, const std::vector<std::vector<int64_t>>& by_partition,
-                     DeviceAssignment* assignment, std::string* error);
+  // by_partition[p][r] runs replica r of partition p. An error if the numbers contradict each other.
+  static Result<DeviceAssignment> Create(int64_t replicas, int64_t partitions,
+                                         const std::vector<std::vector<int64_t>>& by_partition);
   static DeviceAssignment Logical(std::vector<int64_t> devices);
   // Nothing is known: ids stand for themselves and "all devices" has no answer.
   static DeviceAssignment Unknown() { return DeviceAssignment(); }

@@ -1,6 +1,7 @@
 #include "xla_patch/assigner/participants.h"
 
 #include <algorithm>
+#include <string>
 
 namespace xla_shmem {
 namespace {
@@ -11,15 +12,14 @@ struct IdSpace {
   int64_t count;
 };
 
-bool CheckIds(const IdGroups& groups, const IdSpace& space, std::string* error) {
+Status CheckIds(const IdGroups& groups, const IdSpace& space) {
   for (const int64_t id : groups.ids) {
     if (id < 0 || id >= space.count) {
-      *error = std::string("replica groups: ") + space.noun + " " + std::to_string(id) + ", but the module has " +
-               std::to_string(space.count);
-      return false;
+      return Status::Error(std::string("replica groups: ") + space.noun + " " + std::to_string(id) +
+                           ", but the module has " + std::to_string(space.count));
     }
   }
-  return true;
+  return Status();
 }
 
 // The split into replicas and partitions that a collective implies when the module does not say.
@@ -28,67 +28,61 @@ struct Split {
   int64_t partitions;
 };
 
-bool ImpliedSplit(const IdGroups& groups, GroupMode mode, int64_t num_devices, Split* split, std::string* error) {
+Result<Split> ImpliedSplit(const IdGroups& groups, GroupMode mode, int64_t num_devices) {
   if (mode == GroupMode::kCrossReplica) {
-    *split = {num_devices, 1};
-  } else if (mode != GroupMode::kCrossReplicaAndPartition) {
-    *split = {1, num_devices};
-  } else {
-    int64_t replicas = 1;
-    for (const int64_t id : groups.ids) {
-      replicas = std::max(replicas, id < num_devices ? id + 1 : num_devices);
-    }
-    if (num_devices % replicas != 0) {
-      *error = "replica groups: " + std::to_string(num_devices) + " devices do not split into " +
-               std::to_string(replicas) + " replicas";
-      return false;
-    }
-    *split = {replicas, num_devices / replicas};
+    return Split{num_devices, 1};
   }
-  return true;
+  if (mode != GroupMode::kCrossReplicaAndPartition) {
+    return Split{1, num_devices};
+  }
+  int64_t replicas = 1;
+  for (const int64_t id : groups.ids) {
+    replicas = std::max(replicas, id < num_devices ? id + 1 : num_devices);
+  }
+  if (num_devices % replicas != 0) {
+    return Status::Error("replica groups: " + std::to_string(num_devices) + " devices do not split into " +
+                         std::to_string(replicas) + " replicas");
+  }
+  return Split{replicas, num_devices / replicas};
 }
-
-void CloseGroup(DeviceGroups* groups) { groups->offsets.push_back(static_cast<int64_t>(groups->devices.size())); }
 
 }  // namespace
 
 bool CanBeGlobal(CollectiveOp op) { return InfoOf(op).Has(op_trait::kGlobalDeviceIds); }
 
-bool GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids, GroupMode* mode,
-                  std::string* error) {
+Result<GroupMode> GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids) {
   if (use_global_device_ids && (!has_channel_id || !can_be_global)) {
-    *error = "replica groups: use_global_device_ids without a channel_id";
-    return false;
+    return Status::Error("replica groups: use_global_device_ids without a channel_id");
   }
   if (!has_channel_id) {
-    *mode = GroupMode::kCrossReplica;
-  } else if (!can_be_global) {
-    *mode = GroupMode::kCrossPartition;
-  } else {
-    *mode = use_global_device_ids ? GroupMode::kFlattenedId : GroupMode::kCrossReplicaAndPartition;
+    return GroupMode::kCrossReplica;
   }
-  return true;
+  if (!can_be_global) {
+    return GroupMode::kCrossPartition;
+  }
+  return use_global_device_ids ? GroupMode::kFlattenedId : GroupMode::kCrossReplicaAndPartition;
 }
 
 int64_t MaxGroupIds(const DeviceAssignment& assignment) {
   return assignment.is_unknown() ? DeviceAssignment::kMaxDevices : assignment.num_devices();
 }
 
-bool ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignment, DeviceGroups* groups,
-                  std::string* error) {
-  *groups = DeviceGroups();
+Result<DeviceGroups> ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignment) {
+  DeviceGroups groups;
   const int64_t num_devices = MaxGroupIds(assignment);
   if (assignment.is_unknown()) {
-    if (!CheckIds(ids, {"id", num_devices}, error)) {
-      return false;
-    }
-    groups->devices = ids.ids;
-    groups->offsets = ids.offsets;
-    return true;
+    XLA_SHMEM_RETURN_IF_ERROR(CheckIds(ids, {"id", num_devices}));
+    groups.devices = std::move(ids.ids);
+    groups.offsets = std::move(ids.offsets);
+    return groups;
   }
   Split split = {assignment.replica_count(), assignment.partition_count()};
-  if (assignment.is_logical() && !ImpliedSplit(ids, mode, num_devices, &split, error)) {
-    return false;
+  if (assignment.is_logical()) {
+    const Result<Split> implied = ImpliedSplit(ids, mode, num_devices);
+    if (!implied.ok()) {
+      return implied.status();
+    }
+    split = *implied;
   }
   IdSpace space = {"replica", split.replicas};
   if (mode == GroupMode::kCrossPartition) {
@@ -102,9 +96,7 @@ bool ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignme
     }
     ids.offsets.push_back(space.count);
   }
-  if (!CheckIds(ids, space, error)) {
-    return false;
-  }
+  XLA_SHMEM_RETURN_IF_ERROR(CheckIds(ids, space));
   const auto device = [&](int64_t replica, int64_t partition) {
     return assignment.devices()[replica * split.partitions + partition];
   };
@@ -114,9 +106,8 @@ bool ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignme
                                                               : 1;
   // Duplicate ids are rejected later, but must not multiply memory here: the ids were bounded, and so are ids x slices.
   if (static_cast<int64_t>(ids.ids.size()) > space.count) {
-    *error = std::string("replica groups: ") + std::to_string(ids.ids.size()) + " ids for " +
-             std::to_string(space.count) + " " + space.noun + "s";
-    return false;
+    return Status::Error(std::string("replica groups: ") + std::to_string(ids.ids.size()) + " ids for " +
+                         std::to_string(space.count) + " " + space.noun + "s");
   }
   for (size_t group = 0; group + 1 < ids.offsets.size(); ++group) {
     for (int64_t slice = 0; slice < slices; ++slice) {
@@ -124,31 +115,29 @@ bool ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssignment& assignme
         const int64_t id = ids.ids[i];
         switch (mode) {
           case GroupMode::kCrossReplica:
-            groups->devices.push_back(device(id, slice));
+            groups.devices.push_back(device(id, slice));
             break;
           case GroupMode::kCrossPartition:
-            groups->devices.push_back(device(slice, id));
+            groups.devices.push_back(device(slice, id));
             break;
           case GroupMode::kCrossReplicaAndPartition:
             for (int64_t partition = 0; partition < split.partitions; ++partition) {
-              groups->devices.push_back(device(id, partition));
+              groups.devices.push_back(device(id, partition));
             }
             break;
           case GroupMode::kFlattenedId:
-            groups->devices.push_back(assignment.devices()[id]);
+            groups.devices.push_back(assignment.devices()[id]);
             break;
         }
       }
-      CloseGroup(groups);
+      groups.offsets.push_back(static_cast<int64_t>(groups.devices.size()));
     }
   }
-  return true;
+  return groups;
 }
 
-bool ResolvePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, bool has_channel_id,
-                  const DeviceAssignment& assignment, std::vector<std::pair<int64_t, int64_t>>* devices,
-                  std::string* error) {
-  devices->clear();
+Result<std::vector<std::pair<int64_t, int64_t>>> ResolvePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs,
+                                                              bool has_channel_id, const DeviceAssignment& assignment) {
   Split split = {assignment.replica_count(), assignment.partition_count()};
   if (assignment.is_unknown()) {
     split = {DeviceAssignment::kMaxDevices, 1};
@@ -161,18 +150,18 @@ bool ResolvePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, bool ha
   for (const auto& [source, target] : pairs) {
     for (const int64_t id : {source, target}) {
       if (id < 0 || id >= count) {
-        *error = std::string("source-target pairs: ") + (has_channel_id ? "partition " : "replica ") +
-                 std::to_string(id) + ", but the module has " + std::to_string(count);
-        return false;
+        return Status::Error(std::string("source-target pairs: ") + (has_channel_id ? "partition " : "replica ") +
+                             std::to_string(id) + ", but the module has " + std::to_string(count));
       }
     }
   }
   // A source may feed several targets, but no more pairs than ids make sense; more would only multiply memory.
   if (static_cast<int64_t>(pairs.size()) > count) {
-    *error = "source-target pairs: " + std::to_string(pairs.size()) + " pairs for " + std::to_string(count) + " ids";
-    return false;
+    return Status::Error("source-target pairs: " + std::to_string(pairs.size()) + " pairs for " +
+                         std::to_string(count) + " ids");
   }
-  devices->reserve(pairs.size() * slices);
+  std::vector<std::pair<int64_t, int64_t>> devices;
+  devices.reserve(pairs.size() * slices);
   const auto device = [&](int64_t id, int64_t slice) {
     if (assignment.is_unknown()) {
       return id;
@@ -181,10 +170,10 @@ bool ResolvePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, bool ha
   };
   for (int64_t slice = 0; slice < slices; ++slice) {
     for (const auto& [source, target] : pairs) {
-      devices->emplace_back(device(source, slice), device(target, slice));
+      devices.emplace_back(device(source, slice), device(target, slice));
     }
   }
-  return true;
+  return devices;
 }
 
 }  // namespace xla_shmem

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 namespace xla_shmem {
@@ -18,7 +19,7 @@ uint64_t Fnv1a(uint64_t hash, int64_t value) {
 
 }  // namespace
 
-bool Topology::Create(std::vector<DeviceLocation> devices, Topology* topology, std::string* error) {
+Result<Topology> Topology::Create(std::vector<DeviceLocation> devices) {
   std::sort(devices.begin(), devices.end(),
             [](const DeviceLocation& a, const DeviceLocation& b) { return a.device_id < b.device_id; });
   std::map<int32_t, int64_t> device_of_pe;
@@ -28,18 +29,15 @@ bool Topology::Create(std::vector<DeviceLocation> devices, Topology* topology, s
     const DeviceLocation& device = devices[i];
     const std::string name = "device " + std::to_string(device.device_id);
     if (device.device_id < 0 || device.process < 0 || device.host < 0 || device.nvlink_domain < 0 || device.pe < 0) {
-      *error = "topology: " + name + " has a negative id, process, host, NVLink domain or PE";
-      return false;
+      return Status::Error("topology: " + name + " has a negative id, process, host, NVLink domain or PE");
     }
     if (i > 0 && devices[i - 1].device_id == device.device_id) {
-      *error = "topology: " + name + " is listed twice";
-      return false;
+      return Status::Error("topology: " + name + " is listed twice");
     }
     const auto [other, is_new] = device_of_pe.emplace(device.pe, device.device_id);
     if (!is_new) {
-      *error = "topology: PE " + std::to_string(device.pe) + " is given to device " + std::to_string(other->second) +
-               " and to " + name;
-      return false;
+      return Status::Error("topology: PE " + std::to_string(device.pe) + " is given to device " +
+                           std::to_string(other->second) + " and to " + name);
     }
     ++devices_of_process[device.process];
     for (const int64_t value : {device.device_id, int64_t{device.process}, int64_t{device.host},
@@ -47,14 +45,14 @@ bool Topology::Create(std::vector<DeviceLocation> devices, Topology* topology, s
       hash = Fnv1a(hash, value);
     }
   }
-  topology->devices_ = std::move(devices);
-  topology->num_processes_ = static_cast<int64_t>(devices_of_process.size());
-  topology->max_devices_per_process_ = 0;
+  Topology topology;
+  topology.devices_ = std::move(devices);
+  topology.num_processes_ = static_cast<int64_t>(devices_of_process.size());
   for (const auto& [process, count] : devices_of_process) {
-    topology->max_devices_per_process_ = std::max(topology->max_devices_per_process_, count);
+    topology.max_devices_per_process_ = std::max(topology.max_devices_per_process_, count);
   }
-  topology->fingerprint_ = hash;
-  return true;
+  topology.fingerprint_ = hash;
+  return topology;
 }
 
 const DeviceLocation* Topology::Find(int64_t device_id) const {

@@ -2,8 +2,9 @@
 #define XLA_SHMEM_ASSIGNER_TOPOLOGY_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -22,8 +23,8 @@ class Topology {
   // An empty topology: every device is unknown to it.
   Topology() = default;
 
-  // Returns false and says why if a device id or a PE occurs twice or anything is negative.
-  static bool Create(std::vector<DeviceLocation> devices, Topology* topology, std::string* error);
+  // An error if a device id or a PE occurs twice or a number is negative.
+  static Result<Topology> Create(std::vector<DeviceLocation> devices);
 
   // Null for an id that is not part of the job.
   const DeviceLocation* Find(int64_t device_id) const;

@@ -24,21 +24,20 @@ bool IsTime(const BackendTime& time) { return 0 < time.low_us && time.low_us <= 
 
 bool Holds(const BackendTime& interval, double us) { return interval.low_us <= us && us <= interval.high_us; }
 
-// "" for a row that can be.
-std::string FindFault(const TuningRow& row) {
+Status CheckRow(const TuningRow& row) {
   if (ElementBits(row.element_type) == 0) {
-    return "element type " + std::to_string(static_cast<int32_t>(row.element_type)) + " has no size";
+    return Status::Error("element type " + std::to_string(static_cast<int32_t>(row.element_type)) + " has no size");
   }
   if (row.group_size < 1 || row.bytes < 1) {
-    return Describe(row) + ": bytes and group size must be at least 1";
+    return Status::Error(Describe(row) + ": bytes and group size must be at least 1");
   }
   if (!IsTime(row.nvshmem) || !IsTime(row.on_default)) {
-    return Describe(row) + ": times must be above 0 µs, and a median within its interval";
+    return Status::Error(Describe(row) + ": times must be above 0 µs, and a median within its interval");
   }
   if (std::isinf(row.nvshmem.high_us) || std::isinf(row.on_default.low_us) != std::isinf(row.on_default.high_us)) {
-    return Describe(row) + ": times must be finite, or all of the default backend infinite";
+    return Status::Error(Describe(row) + ": times must be finite, or all of the default backend infinite");
   }
-  return "";
+  return Status();
 }
 
 // Predicates are; complex numbers are floats.
@@ -74,22 +73,19 @@ Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default) {
   return nvshmem.us < on_default.us ? Faster::kNvshmem : Faster::kDefault;
 }
 
-bool TuningTable::Create(std::vector<TuningRow> rows, TuningTable* table, std::string* error) {
+Result<TuningTable> TuningTable::Create(std::vector<TuningRow> rows) {
   for (const TuningRow& row : rows) {
-    *error = FindFault(row);
-    if (!error->empty()) {
-      return false;
-    }
+    XLA_SHMEM_RETURN_IF_ERROR(CheckRow(row));
   }
   std::sort(rows.begin(), rows.end(), Before);
   const auto repeated =
       std::adjacent_find(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return !Before(a, b); });
   if (repeated != rows.end()) {
-    *error = Describe(*repeated) + " occurs twice";
-    return false;
+    return Status::Error(Describe(*repeated) + " occurs twice");
   }
-  table->rows_ = std::move(rows);
-  return true;
+  TuningTable table;
+  table.rows_ = std::move(rows);
+  return table;
 }
 
 std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_type, int64_t group_size,

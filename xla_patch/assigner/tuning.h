@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -51,8 +52,8 @@ class TuningTable {
   // An empty table: nothing was measured.
   TuningTable() = default;
 
-  // Takes the rows in any order. Returns false and says why if a line occurs twice or a number cannot be.
-  static bool Create(std::vector<TuningRow> rows, TuningTable* table, std::string* error);
+  // Takes the rows in any order. An error if a row occurs twice or a number is impossible.
+  static Result<TuningTable> Create(std::vector<TuningRow> rows);
 
   // None if nothing was measured of the op. Otherwise of the curve with the nearest group size (by ratio, the larger of
   // two that are equally near), and of those the nearest element type: the same; the nearest in width of the same kind

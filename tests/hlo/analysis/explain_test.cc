@@ -12,10 +12,9 @@ namespace {
 using namespace test;  // NOLINT: builders and decoders
 
 std::vector<Explanation> Explain(const std::string& module, const PassOptions& options) {
-  std::vector<Explanation> explanations;
-  std::string error;
-  REQUIRE_MESSAGE(ExplainModule(module, options, &explanations, &error), error);
-  return explanations;
+  auto made = ExplainModule(module, options);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 TEST_CASE("what is explained is what the pass decides, and what it read before it rewrote") {
@@ -59,8 +58,7 @@ TEST_CASE("what is written stays as it was, whatever the options say now") {
 TEST_CASE("a rewritten collective of which the topology has no PE is not guessed at") {
   const PassResult result = Run(SyncModule(), MakeOptions(Lowering::kCpu));
   PassOptions small = MakeOptions(Lowering::kCpu);
-  std::string error;
-  REQUIRE(Topology::Create({{0, 0, 0, 0, 0}, {1, 0, 0, 0, 1}}, &small.topology, &error));
+  small.topology = *Topology::Create({{0, 0, 0, 0, 0}, {1, 0, 0, 0, 1}});
   for (const Explanation& explanation : Explain(result.module, small)) {
     CHECK(explanation.trace.empty());
     CHECK(explanation.decided.reason == explanation.written.reason);
@@ -88,9 +86,7 @@ TEST_CASE("file and line are found by the number of the stack frame where the me
         .str();
   };
   const auto source = [&](const Message& metadata) {
-    std::vector<CollectiveRecord> records;
-    std::string error;
-    REQUIRE(InspectModule(module(metadata), &records, &error));
+    const std::vector<CollectiveRecord> records = Inspect(module(metadata));
     return records[0].source_file + ":" + std::to_string(records[0].source_line);
   };
   CHECK(source(Message().Int(15, 2)) == "/b.py:20");

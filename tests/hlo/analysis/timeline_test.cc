@@ -10,10 +10,9 @@ namespace {
 using namespace test;  // NOLINT: builders
 
 std::vector<ComputationSchedule> Read(const std::string& module) {
-  std::vector<ComputationSchedule> schedules;
-  std::string error;
-  REQUIRE_MESSAGE(ReadTimeline(module, &schedules, &error), error);
-  return schedules;
+  auto made = ReadTimeline(module);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 std::vector<std::string_view> Names(const ComputationSchedule& schedule) {
@@ -121,12 +120,7 @@ TEST_CASE("compute in an async wrapper counts where it starts") {
   CHECK(Named(schedules[0], "d").start == "s");
 }
 
-TEST_CASE("bytes that are no module are refused") {
-  std::vector<ComputationSchedule> schedules;
-  std::string error;
-  CHECK_FALSE(ReadTimeline("\xff", &schedules, &error));
-  CHECK_FALSE(error.empty());
-}
+TEST_CASE("bytes that are no module are refused") { CHECK_FALSE(ReadTimeline("\xff").ok()); }
 
 }  // namespace
 }  // namespace xla_shmem

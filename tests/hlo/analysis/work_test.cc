@@ -16,18 +16,17 @@ using test::Instruction;
 // Kept alive: the counts point into the module's bytes.
 struct Counted {
   explicit Counted(const Message& module) : bytes(module.str()) {
-    std::string error;
-    REQUIRE_MESSAGE(ReadModule(bytes, &read, &error), error);
-    REQUIRE_MESSAGE(CountWork(read, &work, &error), error);
-    for (const Work& one : work) {
+    const Result<hlo::Module> module_read = ReadModule(bytes);
+    REQUIRE_MESSAGE(module_read.ok(), module_read.message());
+    const Result<std::vector<Work>> work = CountWork(*module_read);
+    REQUIRE_MESSAGE(work.ok(), work.message());
+    for (const Work& one : *work) {
       by_name[std::string(one.name)] = one;
     }
   }
   Counted(const Counted&) = delete;
 
   std::string bytes;
-  hlo::Module read;
-  std::vector<Work> work;
   std::map<std::string, Work> by_name;
 };
 

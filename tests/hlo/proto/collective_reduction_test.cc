@@ -13,10 +13,9 @@ using test::Message;
 
 std::optional<ReductionKind> Match(const Message& computation) {
   const std::string bytes = Message().Sub(3, computation).str();
-  Module module;
-  std::string error;
-  REQUIRE_MESSAGE(ReadModule(bytes, &module, &error), error);
-  return MatchReduction(module, 1);
+  const Result<Module> module = ReadModule(bytes);
+  REQUIRE_MESSAGE(module.ok(), module.message());
+  return MatchReduction(*module, 1);
 }
 
 TEST_CASE("the plain binary ops are recognised") {

@@ -13,18 +13,12 @@ using test::Computation;
 using test::Instruction;
 
 hlo::Module Read(const std::string& bytes) {
-  hlo::Module module;
-  std::string error;
-  REQUIRE_MESSAGE(ReadModule(bytes, &module, &error), error);
-  return module;
+  auto made = ReadModule(bytes);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
-std::string ReadError(const std::string& bytes) {
-  hlo::Module module;
-  std::string error;
-  CHECK_FALSE(ReadModule(bytes, &module, &error));
-  return error;
-}
+std::string ReadError(const std::string& bytes) { return ReadModule(bytes).message(); }
 
 uint64_t StructureHash(const std::string& bytes) { return Read(bytes).structure_hash; }
 

@@ -13,10 +13,9 @@ using Groups = std::vector<std::vector<int64_t>>;
 using test::Message;
 
 DeviceAssignment Assignment(const Groups& by_partition) {
-  DeviceAssignment assignment;
-  std::string error;
-  REQUIRE_MESSAGE(ParseDeviceAssignment(test::DeviceAssignmentProto(by_partition).str(), &assignment, &error), error);
-  return assignment;
+  auto made = ParseDeviceAssignment(test::DeviceAssignmentProto(by_partition).str());
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 Groups Split(const DeviceGroups& groups) {
@@ -38,12 +37,8 @@ Resolved Resolve(uint32_t field, const Message& list, GroupMode mode = GroupMode
   GroupFields fields;
   fields.list_field = field;
   fields.list = list.str();
-  DeviceGroups groups;
-  Resolved resolved;
-  if (ResolveGroups(fields, mode, assignment, &groups, &resolved.error)) {
-    resolved.groups = Split(groups);
-  }
-  return resolved;
+  const Result<DeviceGroups> groups = ResolveGroups(fields, mode, assignment);
+  return {groups.ok() ? Split(*groups) : Groups(), groups.message()};
 }
 
 Message Iota(int64_t groups, int64_t size, const std::vector<int64_t>& dims, const std::vector<int64_t>& perm) {
@@ -85,10 +80,10 @@ TEST_CASE("the legacy list counts, also beside an empty newer one") {
   GroupFields fields;
   fields.replica_groups = {group};
   fields.list_field = 87;
-  DeviceGroups groups;
-  std::string error;
-  REQUIRE(ResolveGroups(fields, GroupMode::kFlattenedId, Assignment({{0}, {1}, {2}, {3}, {4}, {5}}), &groups, &error));
-  CHECK(Split(groups) == Groups{{2, 5}});
+  const Result<DeviceGroups> groups =
+      ResolveGroups(fields, GroupMode::kFlattenedId, Assignment({{0}, {1}, {2}, {3}, {4}, {5}}));
+  REQUIRE_MESSAGE(groups.ok(), groups.message());
+  CHECK(Split(*groups) == Groups{{2, 5}});
 }
 
 TEST_CASE("iota with and without transpose") {
@@ -176,17 +171,11 @@ TEST_CASE("no groups means all devices, by mode") {
 }
 
 TEST_CASE("channel and use_global_device_ids select the mode") {
-  GroupMode mode;
-  std::string error;
-  REQUIRE(GetGroupMode(false, true, false, &mode, &error));
-  CHECK(mode == GroupMode::kCrossReplica);
-  REQUIRE(GetGroupMode(true, false, false, &mode, &error));
-  CHECK(mode == GroupMode::kCrossPartition);
-  REQUIRE(GetGroupMode(true, true, false, &mode, &error));
-  CHECK(mode == GroupMode::kCrossReplicaAndPartition);
-  REQUIRE(GetGroupMode(true, true, true, &mode, &error));
-  CHECK(mode == GroupMode::kFlattenedId);
-  CHECK_FALSE(GetGroupMode(false, true, true, &mode, &error));
+  CHECK(*GetGroupMode(false, true, false) == GroupMode::kCrossReplica);
+  CHECK(*GetGroupMode(true, false, false) == GroupMode::kCrossPartition);
+  CHECK(*GetGroupMode(true, true, false) == GroupMode::kCrossReplicaAndPartition);
+  CHECK(*GetGroupMode(true, true, true) == GroupMode::kFlattenedId);
+  CHECK_FALSE(GetGroupMode(false, true, true).ok());
 }
 
 TEST_CASE("without an assignment logical id i is the i-th device") {
@@ -200,29 +189,20 @@ TEST_CASE("without an assignment logical id i is the i-th device") {
 
 TEST_CASE("pairs are replicas without a channel and partitions with one, for every slice of the other") {
   const DeviceAssignment assignment = Assignment(kTwoByThree);
-  std::vector<std::pair<int64_t, int64_t>> devices;
-  std::string error;
   using Pairs = std::vector<std::pair<int64_t, int64_t>>;
-  REQUIRE(ResolvePairs({{0, 1}}, false, assignment, &devices, &error));
-  CHECK(devices == Pairs{{0, 10}, {1, 11}, {2, 12}});
-  REQUIRE(ResolvePairs({{0, 2}, {2, 1}}, true, assignment, &devices, &error));
-  CHECK(devices == Pairs{{0, 2}, {2, 1}, {10, 12}, {12, 11}});
-  CHECK_FALSE(ResolvePairs({{0, 2}}, false, assignment, &devices, &error));
-  CHECK(error == "source-target pairs: replica 2, but the module has 2");
-  CHECK_FALSE(ResolvePairs({{-1, 0}}, true, assignment, &devices, &error));
-  REQUIRE(ResolvePairs({{0, 3}}, true, DeviceAssignment::Logical({4, 5, 6, 7}), &devices, &error));
-  CHECK(devices == Pairs{{4, 7}});
+  CHECK(*ResolvePairs({{0, 1}}, false, assignment) == Pairs{{0, 10}, {1, 11}, {2, 12}});
+  CHECK(*ResolvePairs({{0, 2}, {2, 1}}, true, assignment) == Pairs{{0, 2}, {2, 1}, {10, 12}, {12, 11}});
+  CHECK(ResolvePairs({{0, 2}}, false, assignment).message() == "source-target pairs: replica 2, but the module has 2");
+  CHECK_FALSE(ResolvePairs({{-1, 0}}, true, assignment).ok());
+  CHECK(*ResolvePairs({{0, 3}}, true, DeviceAssignment::Logical({4, 5, 6, 7})) == Pairs{{4, 7}});
 }
 
 TEST_CASE("a device assignment that contradicts itself is refused") {
-  DeviceAssignment assignment;
-  std::string error;
   for (const Message& proto :
        {Message().Int(1, 2).Int(2, 1).Sub(3, Message().Ints(1, {0})),
         Message().Int(1, 1).Int(2, 2).Sub(3, Message().Ints(1, {0})), Message().Int(1, 0).Int(2, 1),
         Message().Int(1, int64_t{1} << 31).Int(2, int64_t{1} << 31)}) {
-    CHECK_FALSE(ParseDeviceAssignment(proto.str(), &assignment, &error));
-    CHECK(error.find("device assignment: ") == 0);
+    CHECK(ParseDeviceAssignment(proto.str()).message().find("device assignment: ") == 0);
   }
 }
 

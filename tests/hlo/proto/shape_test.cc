@@ -12,11 +12,10 @@ using test::Message;
 using test::TupleShape;
 
 Shape Parse(const Message& message) {
-  Shape shape;
-  std::string error;
-  REQUIRE_MESSAGE(ParseShape(message.str(), &shape, &error), error);
-  shape.proto = {};
-  return shape;
+  Result<Shape> shape = ParseShape(message.str());
+  REQUIRE_MESSAGE(shape.ok(), shape.message());
+  shape->proto = {};
+  return *std::move(shape);
 }
 
 TEST_CASE("bytes of arrays, scalars, tuples and empty arrays") {
@@ -87,10 +86,7 @@ TEST_CASE("nesting beyond the limit is an error, not a stack overflow") {
   for (int i = 0; i < 10000; ++i) {
     shape = TupleShape({shape});
   }
-  Shape parsed;
-  std::string error;
-  CHECK_FALSE(ParseShape(shape.str(), &parsed, &error));
-  CHECK(error == "shape nested more than 32 deep");
+  CHECK(ParseShape(shape.str()).message() == "shape nested more than 32 deep");
 }
 
 TEST_CASE("a byte copy needs the same type, dimensions and order") {

@@ -16,15 +16,11 @@ void Survive(const std::string& bytes) {
   static const PassOptions kCpu = MakeOptions(Lowering::kCpu);
   static const PassOptions kGpu = MakeOptions(Lowering::kGpu);
   for (const PassOptions* options : {&kCpu, &kGpu}) {
-    PassResult result;
-    std::string error;
-    const bool ok = RunPass(bytes, *options, &result, &error);
-    REQUIRE(ok == error.empty());
+    const Result<PassResult> result = RunPass(bytes, *options);
+    REQUIRE(result.ok() == result.message().empty());
   }
-  std::vector<CollectiveRecord> records;
-  std::string error;
-  const bool ok = InspectModule(bytes, &records, &error);
-  REQUIRE(ok == error.empty());
+  const Result<std::vector<CollectiveRecord>> records = InspectModule(bytes);
+  REQUIRE(records.ok() == records.message().empty());
 }
 
 TEST_CASE("every prefix of a module is survived") {
@@ -51,12 +47,10 @@ TEST_CASE("flipped bits of every byte are survived") {
 
 TEST_CASE("a truncated module is an error that says so") {
   const std::string module = SyncModule();
-  PassResult result;
-  std::string error;
-  CHECK_FALSE(
-      RunPass(std::string_view(module).substr(0, module.size() - 40), MakeOptions(Lowering::kCpu), &result, &error));
-  CHECK(error.find("not a well-formed HloModuleProto: ") == 0);
-  CHECK_FALSE(result.changed);
+  const Result<PassResult> result =
+      RunPass(std::string_view(module).substr(0, module.size() - 40), MakeOptions(Lowering::kCpu));
+  CHECK_FALSE(result.ok());
+  CHECK(result.message().find("not a well-formed HloModuleProto: ") == 0);
 }
 
 TEST_CASE("a corrupt collective is an error that names it") {
@@ -68,10 +62,8 @@ TEST_CASE("a corrupt collective is an error that names it") {
                           2)},
              2)
           .str();
-  PassResult result;
-  std::string error;
-  CHECK_FALSE(RunPass(module, MakeOptions(Lowering::kCpu), &result, &error));
-  CHECK(error == "not a well-formed HloModuleProto: cp.5: field 52 is malformed");
+  CHECK(RunPass(module, MakeOptions(Lowering::kCpu)).message() ==
+        "not a well-formed HloModuleProto: cp.5: field 52 is malformed");
 }
 
 TEST_CASE("an iota of 2^60 devices leaves the op on DEFAULT") {
@@ -116,10 +108,7 @@ TEST_CASE("absurd nesting of shapes is an error") {
     shape = TupleShape({shape});
   }
   const std::string module = Module({Computation("main", 1, {Instruction("ar", "all-reduce", shape, 1)}, 1)}, 1).str();
-  std::vector<CollectiveRecord> records;
-  std::string error;
-  CHECK_FALSE(InspectModule(module, &records, &error));
-  CHECK(error.find("nested") != std::string::npos);
+  CHECK(InspectModule(module).message().find("nested") != std::string::npos);
 }
 
 }  // namespace

@@ -13,10 +13,9 @@ using namespace test;  // NOLINT: builders and decoders
 using test::Instruction;
 
 Module Read(const std::string& bytes) {
-  Module module;
-  std::string error;
-  REQUIRE_MESSAGE(ReadModule(bytes, &module, &error), error);
-  return module;
+  auto made = ReadModule(bytes);
+  REQUIRE_MESSAGE(made.ok(), made.message());
+  return *std::move(made);
 }
 
 TEST_CASE("no edits give the module back byte for byte") {

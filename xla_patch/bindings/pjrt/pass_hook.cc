@@ -66,29 +66,26 @@ void PassHook::Transform(TransformCallbacks* callbacks, TransformArgs* args) {
     }
     return;
   }
-  PassResult result;
-  std::string error;
-  bool ok = false;
-  try {
-    PassHook* hook = reinterpret_cast<Callbacks*>(callbacks)->hook;
-    ok = hook->Run({args->module.data, args->module.size}, &result, &error);
-  } catch (const std::exception& exception) {  // XLA is built without exceptions
-    error = exception.what();
-  }
-  args->changed = ok && result.changed;
-  if (!ok) {
+  PassHook* hook = reinterpret_cast<Callbacks*>(callbacks)->hook;
+  Result<PassResult> result = hook->Run({args->module.data, args->module.size});
+  args->changed = result.ok() && result->changed;
+  if (!result.ok()) {
     args->header.has_error = true;
     args->header.code = kInternal;
-    args->header.message = GiveToXla("xla_shmem: " + error, &args->header);
-  } else if (result.changed) {
-    args->transformed = GiveToXla(std::move(result.module), &args->header);
+    args->header.message = GiveToXla("xla_shmem: " + result.message(), &args->header);
+  } else if (result->changed) {
+    args->transformed = GiveToXla(std::move(result->module), &args->header);
   }
 }
 
-bool PassHook::Run(std::string_view module, PassResult* result, std::string* error) {
-  const std::shared_ptr<const PassOptions> options = Options(error);
-  if (options == nullptr || !RunPass(module, *options, result, error)) {
-    return false;
+Result<PassResult> PassHook::Run(std::string_view module) try {
+  const Result<std::shared_ptr<const PassOptions>> options = Options();
+  if (!options.ok()) {
+    return options.status();
+  }
+  Result<PassResult> result = RunPass(module, **options);
+  if (!result.ok()) {
+    return result;
   }
   Observer observer;
   {
@@ -98,10 +95,12 @@ bool PassHook::Run(std::string_view module, PassResult* result, std::string* err
   if (observer && !result->records.empty()) {
     observer(module, result->records);
   }
-  return true;
+  return result;
+} catch (const std::exception& exception) {  // XLA is built without exceptions
+  return Status::Error(exception.what());
 }
 
-std::shared_ptr<const PassOptions> PassHook::Options(std::string* error) {
+Result<std::shared_ptr<const PassOptions>> PassHook::Options() {
   Connect connect;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -110,12 +109,17 @@ std::shared_ptr<const PassOptions> PassHook::Options(std::string* error) {
     }
     connect = connect_;
   }
-  *error = connect ? connect() : "the compiler pass has not been told about the job's devices";
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (error->empty() && options_ == nullptr) {
-    *error = "the job's devices are still not known";
+  if (!connect) {
+    return Status::Error("the compiler pass has not been told about the job's devices");
   }
-  return error->empty() ? options_ : nullptr;
+  if (std::string error = connect(); !error.empty()) {
+    return Status::Error(std::move(error));
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (options_ == nullptr) {
+    return Status::Error("the job's devices are still not known");
+  }
+  return options_;
 }
 
 }  // namespace xla_shmem::pjrt

@@ -10,6 +10,7 @@
 
 #include "xla_patch/bindings/pjrt/c_api.h"
 #include "xla_patch/hlo/rewrite/pass.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::pjrt {
 
@@ -48,8 +49,8 @@ class PassHook {
   };
 
   static void Transform(TransformCallbacks* callbacks, TransformArgs* args);
-  bool Run(std::string_view module, PassResult* result, std::string* error);
-  std::shared_ptr<const PassOptions> Options(std::string* error);
+  Result<PassResult> Run(std::string_view module);
+  Result<std::shared_ptr<const PassOptions>> Options();
 
   Callbacks callbacks_;
   std::mutex mutex_;  // guards what follows

@@ -66,9 +66,7 @@ nb::dict ToDict(const ComputationSchedule& schedule) {
 }
 
 nb::list InspectBytes(const nb::bytes& module) {
-  std::vector<CollectiveRecord> records;
-  WithoutGil([&](std::string* error) { return InspectModule(View(module), &records, error); });
-  return RecordList(records);
+  return RecordList(WithoutGil([&] { return InspectModule(View(module)); }));
 }
 
 nb::dict ToDict(const Explanation& explanation) {
@@ -100,20 +98,16 @@ nb::list ExplainBytes(const nb::bytes& module, const Topology& topology, const T
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
                       const std::string& lowering) {
   const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
-  std::vector<Explanation> explanations;
-  WithoutGil([&](std::string* error) { return ExplainModule(View(module), options, &explanations, error); });
   nb::list list;
-  for (const Explanation& explanation : explanations) {
+  for (const Explanation& explanation : WithoutGil([&] { return ExplainModule(View(module), options); })) {
     list.append(ToDict(explanation));
   }
   return list;
 }
 
 nb::list ScheduleOfBytes(const nb::bytes& module) {
-  std::vector<ComputationSchedule> schedules;
-  WithoutGil([&](std::string* error) { return ReadTimeline(View(module), &schedules, error); });
   nb::list list;
-  for (const ComputationSchedule& schedule : schedules) {
+  for (const ComputationSchedule& schedule : WithoutGil([&] { return ReadTimeline(View(module)); })) {
     list.append(ToDict(schedule));
   }
   return list;

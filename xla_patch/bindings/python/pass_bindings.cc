@@ -73,12 +73,7 @@ Topology MakeTopology(const std::vector<DeviceTuple>& devices) {
   for (const auto& [device_id, process, host, nvlink_domain, pe] : devices) {
     locations.push_back({device_id, process, host, nvlink_domain, pe});
   }
-  Topology topology;
-  std::string error;
-  if (!Topology::Create(std::move(locations), &topology, &error)) {
-    throw nb::value_error(error.c_str());
-  }
-  return topology;
+  return ValueOrThrow(Topology::Create(std::move(locations)));
 }
 
 Transport MakeTransport(bool available, std::string reason, std::optional<Reach> reach) {
@@ -92,9 +87,7 @@ PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const T
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
                       const std::string& lowering) {
   const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
-  PassResult result;
-  WithoutGil([&](std::string* error) { return RunPass(View(module), options, &result, error); });
-  return result;
+  return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "xla_patch/assigner/tuning.h"
 #include "xla_patch/hlo/rewrite/pass.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -27,18 +28,22 @@ PassOptions MakePassOptions(const Topology& topology, const Transport& transport
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
                             const std::string& lowering);
 
-// Calls read(&error) without holding the GIL; ValueError with the error if it returns false.
+// The value; ValueError with the message if there is none.
+template <typename T>
+T ValueOrThrow(Result<T> result) {
+  if (!result.ok()) {
+    throw nanobind::value_error(result.message().c_str());
+  }
+  return *std::move(result);
+}
+
+// What read(), which returns a Result, gives without holding the GIL.
 template <typename Read>
-void WithoutGil(Read read) {
-  std::string error;
-  bool ok = false;
-  {
+auto WithoutGil(Read read) {
+  return ValueOrThrow([&] {
     nanobind::gil_scoped_release release;
-    ok = read(&error);
-  }
-  if (!ok) {
-    throw nanobind::value_error(error.c_str());
-  }
+    return read();
+  }());
 }
 
 std::string_view View(const nanobind::bytes& bytes);

@@ -15,6 +15,7 @@
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/tuning.h"
+#include "xla_patch/bindings/python/pass_bindings.h"
 
 namespace xla_shmem {
 namespace {
@@ -52,12 +53,7 @@ TuningTable MakeTable(const std::vector<RowTuple>& tuples) {
     rows.push_back({ParseOp(op), ParseDtype(dtype), group_size, bytes, MakeTime(nvshmem),
                     MakeTime(on_default.value_or(TimeTuple(kNever, kNever, kNever)))});
   }
-  TuningTable table;
-  std::string error;
-  if (!TuningTable::Create(std::move(rows), &table, &error)) {
-    throw nb::value_error(error.c_str());
-  }
-  return table;
+  return ValueOrThrow(TuningTable::Create(std::move(rows)));
 }
 
 std::optional<std::string> FasterOf(const TuningTable& table, const std::string& op, const std::string& dtype,

@@ -73,21 +73,25 @@ class Reader {
 
 }  // namespace
 
-bool ExplainModule(std::string_view bytes, const PassOptions& options, std::vector<Explanation>* explanations,
-                   std::string* error) {
-  explanations->clear();
-  hlo::Module module;
-  DeviceAssignment assignment;
-  std::vector<hlo::Collective> collectives;
-  if (!hlo::ReadModule(bytes, &module, error) || !hlo::ReadAssignment(module, options.topology, &assignment, error) ||
-      !hlo::FindCollectives(module, assignment, &collectives, error)) {
-    return false;
+Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const PassOptions& options) {
+  const Result<hlo::Module> module = hlo::ReadModule(bytes);
+  if (!module.ok()) {
+    return module.status();
   }
+  const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
+  if (!assignment.ok()) {
+    return assignment.status();
+  }
+  Result<std::vector<hlo::Collective>> collectives = hlo::FindCollectives(*module, *assignment);
+  if (!collectives.ok()) {
+    return collectives.status();
+  }
+  std::vector<Explanation> explanations;
   const Reader reader(options.topology);
-  const ModulePlacement placement = PlaceModule(assignment.devices(), options.topology);
-  for (hlo::Collective& collective : collectives) {
+  const ModulePlacement placement = PlaceModule(assignment->devices(), options.topology);
+  for (hlo::Collective& collective : *collectives) {
     Explanation explanation;
-    if (!hlo::ReadRecord(module, collective, &explanation.written)) {
+    if (!hlo::ReadRecord(*module, collective, &explanation.written)) {
       continue;
     }
     explanation.decided = explanation.written;
@@ -102,9 +106,9 @@ bool ExplainModule(std::string_view bytes, const PassOptions& options, std::vect
       explanation.groups = std::move(spec.groups);
       explanation.pairs = std::move(spec.pairs);
     }
-    explanations->push_back(std::move(explanation));
+    explanations.push_back(std::move(explanation));
   }
-  return true;
+  return explanations;
 }
 
 }  // namespace xla_shmem

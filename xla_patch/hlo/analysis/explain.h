@@ -2,7 +2,6 @@
 #define XLA_SHMEM_HLO_ANALYSIS_EXPLAIN_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/record.h"
 #include "xla_patch/hlo/rewrite/pass_options.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -24,9 +24,8 @@ struct Explanation {
 };
 
 // Explains every collective that InspectModule lists, in that order. What this pass has rewritten is read back, PEs
-// being those of the topology given. Changes nothing.
-bool ExplainModule(std::string_view module, const PassOptions& options, std::vector<Explanation>* explanations,
-                   std::string* error);
+// being those of the topology given. Changes nothing. An error if the bytes are not a well-formed module.
+Result<std::vector<Explanation>> ExplainModule(std::string_view module, const PassOptions& options);
 
 }  // namespace xla_shmem
 

@@ -8,27 +8,29 @@
 
 namespace xla_shmem {
 
-bool InspectModule(std::string_view bytes, std::vector<CollectiveRecord>* records, std::string* error) {
-  records->clear();
-  hlo::Module module;
-  if (!hlo::ReadModule(bytes, &module, error)) {
-    return false;
+Result<std::vector<CollectiveRecord>> InspectModule(std::string_view bytes) {
+  const Result<hlo::Module> module = hlo::ReadModule(bytes);
+  if (!module.ok()) {
+    return module.status();
   }
-  DeviceAssignment assignment;
-  if (!module.device_assignment.empty() && !hlo::ParseDeviceAssignment(module.device_assignment, &assignment, error)) {
-    return false;
+  const Result<DeviceAssignment> assignment = module->device_assignment.empty()
+                                                  ? DeviceAssignment::Unknown()
+                                                  : hlo::ParseDeviceAssignment(module->device_assignment);
+  if (!assignment.ok()) {
+    return assignment.status();
   }
-  std::vector<hlo::Collective> collectives;
-  if (!hlo::FindCollectives(module, assignment, &collectives, error)) {
-    return false;
+  const Result<std::vector<hlo::Collective>> collectives = hlo::FindCollectives(*module, *assignment);
+  if (!collectives.ok()) {
+    return collectives.status();
   }
-  for (const hlo::Collective& collective : collectives) {
+  std::vector<CollectiveRecord> records;
+  for (const hlo::Collective& collective : *collectives) {
     CollectiveRecord record;
-    if (hlo::ReadRecord(module, collective, &record)) {
-      records->push_back(std::move(record));
+    if (hlo::ReadRecord(*module, collective, &record)) {
+      records.push_back(std::move(record));
     }
   }
-  return true;
+  return records;
 }
 
 }  // namespace xla_shmem

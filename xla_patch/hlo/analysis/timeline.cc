@@ -105,15 +105,16 @@ class Timeline {
 
 }  // namespace
 
-bool ReadTimeline(std::string_view bytes, std::vector<ComputationSchedule>* schedules, std::string* error) {
-  schedules->clear();
-  hlo::Module module;
-  std::vector<hlo::Work> work;
-  if (!hlo::ReadModule(bytes, &module, error) || !hlo::CountWork(module, &work, error)) {
-    return false;
+Result<std::vector<ComputationSchedule>> ReadTimeline(std::string_view bytes) {
+  const Result<hlo::Module> module = hlo::ReadModule(bytes);
+  if (!module.ok()) {
+    return module.status();
   }
-  *schedules = Timeline(module, work).Read();
-  return true;
+  const Result<std::vector<hlo::Work>> work = hlo::CountWork(*module);
+  if (!work.ok()) {
+    return work.status();
+  }
+  return Timeline(*module, *work).Read();
 }
 
 }  // namespace xla_shmem

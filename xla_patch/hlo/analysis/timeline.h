@@ -2,11 +2,11 @@
 #define XLA_SHMEM_HLO_ANALYSIS_TIMELINE_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "xla_patch/hlo/analysis/work.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -31,8 +31,8 @@ struct ComputationSchedule {
 
 // The order in which a module's instructions run, by computation: the entry, which is last, and all that loops, calls
 // and branches lead to from there. What fusions, reductions and async wrappers hold runs as one instruction and is not
-// listed. False if the bytes are not a well-formed HloModuleProto.
-bool ReadTimeline(std::string_view module, std::vector<ComputationSchedule>* schedules, std::string* error);
+// listed. An error if the bytes are not a well-formed HloModuleProto.
+Result<std::vector<ComputationSchedule>> ReadTimeline(std::string_view module);
 
 }  // namespace xla_shmem
 

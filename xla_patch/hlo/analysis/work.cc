@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 
 #include "xla_patch/hlo/analysis/flops.h"
 #include "xla_patch/hlo/analysis/traffic.h"
@@ -60,21 +62,21 @@ struct Details {
 
 class Counter {
  public:
-  Counter(const Module& module, std::vector<Work>* work) : module_(module), work_(*work) {
-    work_.assign(module.instructions.size(), Work());
-    shapes_.resize(module.instructions.size());
-    computation_flops_.resize(module.computations.size());
-  }
+  explicit Counter(const Module& module)
+      : module_(module),
+        work_(module.instructions.size()),
+        shapes_(module.instructions.size()),
+        computation_flops_(module.computations.size()) {}
 
   // Callees come first, so what they take is known where they are called.
-  bool Run(std::string* error) {
+  Result<std::vector<Work>> Run() {
     for (size_t c = 0; c < module_.computations.size(); ++c) {
       const Computation& computation = module_.computations[c];
       const InstructionIndex index(module_, computation);
       for (size_t i = computation.first; i < computation.last; ++i) {
-        if (!Read(index, i, error)) {
-          *error = "not a well-formed HloModuleProto: " + std::string(work_[i].name) + ": " + *error;
-          return false;
+        if (const Status read = Read(index, i); !read.ok()) {
+          return Status::Error("not a well-formed HloModuleProto: " + std::string(work_[i].name) + ": " +
+                               read.message());
         }
       }
       for (size_t i = computation.first; i < computation.last; ++i) {
@@ -84,11 +86,11 @@ class Counter {
         computation_flops_[c] = Sum(computation_flops_[c], FlopsInside(i));
       }
     }
-    return true;
+    return std::move(work_);
   }
 
  private:
-  bool Read(const InstructionIndex& index, size_t i, std::string* error) {
+  Status Read(const InstructionIndex& index, size_t i) {
     const Instruction& instruction = module_.instructions[i];
     Work& work = work_[i];
     FieldReader reader(instruction.body);
@@ -111,20 +113,21 @@ class Counter {
       }
     }
     if (!DecodeOperands(instruction, &work.operands)) {
-      *error = "operand_ids are malformed";
-      return false;
+      return Status::Error("operand_ids are malformed");
     }
     for (int64_t& operand : work.operands) {
       const Instruction* found = index.Find(operand);
       operand = found == nullptr ? -1 : found - module_.instructions.data();
     }
-    if (!ParseShape(instruction.shape, &shapes_[i], error)) {
-      return false;
+    Result<Shape> shape = ParseShape(instruction.shape);
+    if (!shape.ok()) {
+      return shape.status();
     }
+    shapes_[i] = *std::move(shape);
     work.elements = CountElements(shapes_[i]);
     work.result_bytes = ShapeBytes(shapes_[i]);
     FindCallee(&work);
-    return true;
+    return Status();
   }
 
   Details ReadDetails(size_t i) const {
@@ -253,15 +256,13 @@ class Counter {
   }
 
   const Module& module_;
-  std::vector<Work>& work_;
+  std::vector<Work> work_;
   std::vector<Shape> shapes_;
   std::vector<int64_t> computation_flops_;  // of one execution
 };
 
 }  // namespace
 
-bool CountWork(const Module& module, std::vector<Work>* work, std::string* error) {
-  return Counter(module, work).Run(error);
-}
+Result<std::vector<Work>> CountWork(const Module& module) { return Counter(module).Run(); }
 
 }  // namespace xla_shmem::hlo

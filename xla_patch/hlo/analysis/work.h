@@ -2,11 +2,11 @@
 #define XLA_SHMEM_HLO_ANALYSIS_WORK_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "xla_patch/hlo/proto/module_reader.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -37,8 +37,8 @@ struct Work {
   int64_t bytes = 0;
 };
 
-// Counts for each of Module::instructions, by itself and once. False if the bytes are malformed.
-bool CountWork(const Module& module, std::vector<Work>* work, std::string* error);
+// Counts for each of Module::instructions, by itself and once. An error if the bytes are malformed.
+Result<std::vector<Work>> CountWork(const Module& module);
 
 }  // namespace xla_shmem::hlo
 

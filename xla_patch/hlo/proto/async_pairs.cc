@@ -160,11 +160,12 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
   }
 }
 
-bool Unwrap(const Module& module, Collective* collective, std::string* error) {
-  CollectiveFields start;
-  if (!DecodeCollective(module, module.instructions[collective->instruction].body, &start, error)) {
-    return false;
+Status Unwrap(const Module& module, Collective* collective) {
+  Result<CollectiveFields> decoded = DecodeCollective(module, module.instructions[collective->instruction].body);
+  if (!decoded.ok()) {
+    return decoded.status();
   }
+  CollectiveFields& start = *decoded;
   std::string obstacle;
   std::vector<bool> in_place(start.operand_ids.size(), false);
   if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
@@ -185,7 +186,7 @@ bool Unwrap(const Module& module, Collective* collective, std::string* error) {
   collective->fields.stack_frame = start.stack_frame;
   collective->in_place = std::move(in_place);
   collective->fields.operand_ids = std::move(start.operand_ids);
-  return true;
+  return Status();
 }
 
 }  // namespace xla_shmem::hlo

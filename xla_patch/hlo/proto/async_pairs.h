@@ -1,12 +1,12 @@
 #ifndef XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
 #define XLA_SHMEM_HLO_PROTO_ASYNC_PAIRS_H_
 
-#include <string>
 #include <vector>
 
 #include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/proto/schedule.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -17,8 +17,8 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
 
 // For a kWrapped collective whose fields are those of `op`: takes name, place, operands and aliasing from its
 // async-start. Whatever makes it more than the pair that a native start/done pair would be is an obstacle, and it loses
-// its done then, since that may belong to others too. False if the bytes are malformed.
-bool Unwrap(const Module& module, Collective* collective, std::string* error);
+// its done then, since that may belong to others too. An error if the bytes are malformed.
+Status Unwrap(const Module& module, Collective* collective);
 
 }  // namespace xla_shmem::hlo
 

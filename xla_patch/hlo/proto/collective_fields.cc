@@ -36,7 +36,8 @@ void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
 
 }  // namespace
 
-bool DecodeCollective(const Module& module, std::string_view body, CollectiveFields* fields, std::string* error) {
+Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view body) {
+  CollectiveFields fields;
   std::string_view payload;
   bool has_shape = false;
   FieldReader reader(body);
@@ -44,63 +45,63 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
     bool well_formed = true;
     switch (field.number) {
       case InstructionField::kName:
-        fields->name = field.bytes;
+        fields.name = field.bytes;
         break;
       case InstructionField::kShape:
-        fields->has_two_shapes = has_shape;
+        fields.has_two_shapes = has_shape;
         has_shape = true;
         break;
       case InstructionField::kMetadata:
-        DecodeMetadata(field.bytes, fields);
+        DecodeMetadata(field.bytes, &fields);
         break;
       case InstructionField::kDimensions:
-        well_formed = AppendRepeatedInts(field, &fields->dimensions);
+        well_formed = AppendRepeatedInts(field, &fields.dimensions);
         break;
       case InstructionField::kDynamicSliceSizes:
-        fields->has_slices = true;
+        fields.has_slices = true;
         break;
       case InstructionField::kChannelId:    // channel_id; not positive means none
       case InstructionField::kAllReduceId:  // all_reduce_id, its older name
-        fields->has_channel_id = fields->has_channel_id || field.AsInt() > 0;
+        fields.has_channel_id = fields.has_channel_id || field.AsInt() > 0;
         break;
       case InstructionField::kCustomCallTarget:
-        fields->custom_call_target = field.bytes;
+        fields.custom_call_target = field.bytes;
         break;
       case InstructionField::kOperandIds:
-        well_formed = AppendRepeatedInts(field, &fields->operand_ids);
+        well_formed = AppendRepeatedInts(field, &fields.operand_ids);
         break;
       case InstructionField::kControlPredecessorIds:
-        fields->has_control_predecessors = true;
+        fields.has_control_predecessors = true;
         break;
       case InstructionField::kCalledComputationIds:
-        well_formed = AppendRepeatedInts(field, &fields->callees);
+        well_formed = AppendRepeatedInts(field, &fields.callees);
         break;
       case InstructionField::kBackendConfig:
-        fields->backend_config = field.bytes;
+        fields.backend_config = field.bytes;
         break;
       case InstructionField::kReplicaGroups:
-        fields->groups.replica_groups.push_back(field.bytes);
+        fields.groups.replica_groups.push_back(field.bytes);
         break;
       case InstructionField::kSourceTargetPairs:
-        fields->pairs.emplace_back();
-        well_formed = DecodePair(field.bytes, &fields->pairs.back());
+        fields.pairs.emplace_back();
+        well_formed = DecodePair(field.bytes, &fields.pairs.back());
         break;
       case InstructionField::kFrontendAttributes:
-        fields->frontend_attributes.push_back(field.bytes);
+        fields.frontend_attributes.push_back(field.bytes);
         well_formed = field.type == WireType::kBytes && AreWellFormed(field.bytes);
         break;
       case InstructionField::kOutputOperandAliasing:
-        fields->aliasing.emplace_back();
-        well_formed = field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields->aliasing.back());
+        fields.aliasing.emplace_back();
+        well_formed = field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields.aliasing.back());
         break;
       case InstructionField::kUseGlobalDeviceIds:
-        fields->use_global_device_ids = field.value != 0;
+        fields.use_global_device_ids = field.value != 0;
         break;
       case InstructionField::kCollectiveDeviceList:
       case InstructionField::kIotaCollectiveDeviceList:
       case InstructionField::kMeshAxesReplicaGroupList:
-        fields->groups.list_field = field.number;  // a oneof: the last one counts
-        fields->groups.list = field.bytes;
+        fields.groups.list_field = field.number;  // a oneof: the last one counts
+        fields.groups.list = field.bytes;
         break;
       case InstructionField::kBackendConfigPayload:
         payload = ResolvePayload(module.payloads, field.bytes);
@@ -109,17 +110,16 @@ bool DecodeCollective(const Module& module, std::string_view body, CollectiveFie
         break;
     }
     if (!well_formed) {
-      *error = "field " + std::to_string(field.number) + " is malformed";
-      return false;
+      return Status::Error("field " + std::to_string(field.number) + " is malformed");
     }
   }
-  if (fields->backend_config.empty()) {
-    fields->backend_config = payload;
+  if (fields.backend_config.empty()) {
+    fields.backend_config = payload;
   }
   if (!reader.ok()) {
-    *error = reader.error();
+    return Status::Error(reader.error());
   }
-  return reader.ok();
+  return fields;
 }
 
 }  // namespace xla_shmem::hlo

@@ -2,7 +2,6 @@
 #define XLA_SHMEM_HLO_PROTO_COLLECTIVE_FIELDS_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/proto/output_aliasing.h"
 #include "xla_patch/hlo/proto/replica_groups.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -35,8 +35,8 @@ struct CollectiveFields {
   std::string_view backend_config;                    // payloads resolved
 };
 
-// Reads the HloInstructionProto `body`. False if it is malformed.
-bool DecodeCollective(const Module& module, std::string_view body, CollectiveFields* fields, std::string* error);
+// Reads the HloInstructionProto `body`.
+Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view body);
 
 }  // namespace xla_shmem::hlo
 

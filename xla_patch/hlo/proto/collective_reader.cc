@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "xla_patch/assigner/unsupported.h"
 #include "xla_patch/hlo/proto/async_pairs.h"
 #include "xla_patch/hlo/proto/collective_reduction.h"
+#include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/replica_groups.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/source_lines.h"
+#include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -44,12 +49,21 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
   }
 }
 
+std::string_view NameOf(const Instruction& instruction) {
+  std::string_view name;
+  FieldReader reader(instruction.body);
+  for (Field field; reader.Next(&field);) {
+    name = field.number == InstructionField::kName ? field.bytes : name;
+  }
+  return name;
+}
+
 class Finder {
  public:
   Finder(const Module& module, const DeviceAssignment& assignment)
       : module_(module), assignment_(assignment), source_lines_(module.stack_frame_index) {}
 
-  bool Run(std::vector<Collective>* collectives, std::string* error) {
+  Result<std::vector<Collective>> Run() {
     for (size_t i = 0; i < module_.computations.size(); ++i) {
       if (!module_.computations[i].is_fusion && module_.computations[i].is_reachable) {
         Collect(i);
@@ -61,12 +75,9 @@ class Finder {
     }
     const Schedule schedule(found_.empty() ? std::string_view() : module_.schedule);
     for (const auto& [computation, issued] : by_computation) {
-      if (!DescribeAll(module_.computations[computation], schedule, issued, error)) {
-        return false;
-      }
+      XLA_SHMEM_RETURN_IF_ERROR(DescribeAll(module_.computations[computation], schedule, issued));
     }
-    *collectives = std::move(found_);
-    return true;
+    return std::move(found_);
   }
 
  private:
@@ -94,8 +105,7 @@ class Finder {
     }
   }
 
-  bool DescribeAll(const Computation& computation, const Schedule& schedule, const std::vector<Collective*>& issued,
-                   std::string* error) {
+  Status DescribeAll(const Computation& computation, const Schedule& schedule, const std::vector<Collective*>& issued) {
     const InstructionIndex index(module_, computation);
     std::vector<Collective*> pairs;
     for (Collective* collective : issued) {
@@ -107,30 +117,27 @@ class Finder {
       LinkDones(module_, computation, index, schedule, pairs);
     }
     for (Collective* collective : issued) {
-      if (!Describe(index, collective, error)) {
-        *error = "not a well-formed HloModuleProto: " + std::string(collective->fields.name) + ": " + *error;
-        return false;
+      if (const Status described = Describe(index, collective); !described.ok()) {
+        return Status::Error("not a well-formed HloModuleProto: " +
+                             std::string(NameOf(module_.instructions[collective->op])) + ": " + described.message());
       }
     }
-    return true;
+    return Status();
   }
 
-  bool Describe(const InstructionIndex& index, Collective* collective, std::string* error) {
+  Status Describe(const InstructionIndex& index, Collective* collective) {
     const Instruction& op = module_.instructions[collective->op];
     CollectiveSpec& spec = collective->spec;
     CollectiveFields& fields = collective->fields;
     spec.op = op.opcode.collective;
     CollectiveFields done;
-    if (!DecodeCollective(module_, op.body, &fields, error) ||
-        (collective->done >= 0 &&
-         !DecodeCollective(module_, module_.instructions[collective->done].body, &done, error)) ||
-        !ReadResult(op, collective, error)) {
-      return false;
+    XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->op, &fields));
+    if (collective->done >= 0) {
+      XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->done, &done));
     }
+    XLA_SHMEM_RETURN_IF_ERROR(ReadResult(op, collective));
     if (collective->form == CollectiveForm::kWrapped) {
-      if (!Unwrap(module_, collective, error)) {
-        return false;
-      }
+      XLA_SHMEM_RETURN_IF_ERROR(Unwrap(module_, collective));
     } else if (collective->form == CollectiveForm::kStartDone) {
       // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
       collective->in_place.assign(fields.operand_ids.size(), spec.op == CollectiveOp::kAllReduce);
@@ -147,55 +154,75 @@ class Finder {
       spec.element_types.push_back(leaf->element_type);
     }
     if (collective->form == CollectiveForm::kLowered) {
-      return true;  // the rest stands in its attributes
+      return Status();  // the rest stands in its attributes
     }
-    ResolveParticipants(fields, &spec);
+    spec.unresolved = ResolveParticipants(fields, &spec).message();
     if (fields.callees.size() == 1) {
       spec.reduction = CachedReduction(fields.callees[0]);
     }
     if (collective->obstacle.empty()) {
       collective->obstacle = done.has_two_shapes ? "its shape is given twice" : FindObstacle(index, *collective);
     }
-    return true;
+    return Status();
+  }
+
+  Status Decode(size_t instruction, CollectiveFields* fields) const {
+    Result<CollectiveFields> decoded = DecodeCollective(module_, module_.instructions[instruction].body);
+    if (!decoded.ok()) {
+      return decoded.status();
+    }
+    *fields = *std::move(decoded);
+    return Status();
   }
 
   // The own shape of a start also holds operands and context: the result is what its done returns.
-  bool ReadResult(const Instruction& op, Collective* collective, std::string* error) {
-    Shape own;
-    if (!ParseShape(op.shape, &own, error)) {
-      return false;
+  Status ReadResult(const Instruction& op, Collective* collective) const {
+    Result<Shape> own = ParseShape(op.shape);
+    if (!own.ok()) {
+      return own.status();
     }
     const bool is_start = collective->form == CollectiveForm::kStartDone;
     const bool holds_operands = is_start && op.opcode.collective != CollectiveOp::kAllReduce;
     if (collective->done < 0) {
-      collective->result = holds_operands && own.elements.size() >= 2 ? Shape(own.elements[1]) : std::move(own);
-      return true;
+      collective->result = holds_operands && own->elements.size() >= 2 ? Shape(own->elements[1]) : *std::move(own);
+      return Status();
     }
-    if (!ParseShape(module_.instructions[collective->done].shape, &collective->result, error)) {
-      return false;
+    Result<Shape> result = ParseShape(module_.instructions[collective->done].shape);
+    if (!result.ok()) {
+      return result.status();
     }
-    if (!holds_operands && !SameLeaves(own, collective->result)) {
+    collective->result = *std::move(result);
+    if (!holds_operands && !SameLeaves(*own, collective->result)) {
       collective->obstacle = "its start and done differ in shape";
     }
-    return true;
+    return Status();
   }
 
-  void ResolveParticipants(const CollectiveFields& fields, CollectiveSpec* spec) {
+  Status ResolveParticipants(const CollectiveFields& fields, CollectiveSpec* spec) {
     if (UsesPairs(spec->op)) {
-      ResolvePairs(fields.pairs, fields.has_channel_id, assignment_, &spec->pairs, &spec->unresolved);
-      return;
+      Result<std::vector<std::pair<int64_t, int64_t>>> pairs =
+          ResolvePairs(fields.pairs, fields.has_channel_id, assignment_);
+      if (!pairs.ok()) {
+        return pairs.status();
+      }
+      spec->pairs = *std::move(pairs);
+      return Status();
     }
-    GroupMode mode = GroupMode::kCrossReplica;
-    if (!GetGroupMode(fields.has_channel_id, CanBeGlobal(spec->op), fields.use_global_device_ids, &mode,
-                      &spec->unresolved)) {
-      return;
+    const Result<GroupMode> mode =
+        GetGroupMode(fields.has_channel_id, CanBeGlobal(spec->op), fields.use_global_device_ids);
+    if (!mode.ok()) {
+      return mode.status();
     }
     if (id_budget_ < assignment_.num_devices()) {
-      spec->unresolved = "replica groups: the module lists more participants than can be examined";
-      return;
+      return Status::Error("replica groups: the module lists more participants than can be examined");
     }
-    ResolveGroups(fields.groups, mode, assignment_, &spec->groups, &spec->unresolved);
+    Result<DeviceGroups> groups = ResolveGroups(fields.groups, *mode, assignment_);
+    if (!groups.ok()) {
+      return groups.status();
+    }
+    spec->groups = *std::move(groups);
     id_budget_ -= static_cast<int64_t>(spec->groups.devices.size());
+    return Status();
   }
 
   std::optional<ReductionKind> CachedReduction(int64_t computation_id) {
@@ -221,14 +248,13 @@ class Finder {
     const std::vector<const Shape*> leaves = collective.result.Leaves();
     for (size_t i = 0; i < leaves.size() && i < fields.operand_ids.size(); ++i) {
       const Instruction* operand = index.Find(fields.operand_ids[i]);
-      Shape shape;
-      std::string error;
-      if (operand == nullptr || !ParseShape(operand->shape, &shape, &error)) {
+      const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
+      if (!shape.ok()) {
         return "operand " + std::to_string(i) + " cannot be read";
       }
-      buffers.push_back({leaves[i]->is_dynamic || shape.is_dynamic,
-                         leaves[i]->memory_space == kHostMemorySpace || shape.memory_space == kHostMemorySpace,
-                         Fits(collective, shape, *leaves[i])});
+      buffers.push_back({leaves[i]->is_dynamic || shape->is_dynamic,
+                         leaves[i]->memory_space == kHostMemorySpace || shape->memory_space == kHostMemorySpace,
+                         Fits(collective, *shape, *leaves[i])});
     }
     return BufferObstacle(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
   }
@@ -245,9 +271,8 @@ class Finder {
 
 }  // namespace
 
-bool FindCollectives(const Module& module, const DeviceAssignment& assignment, std::vector<Collective>* collectives,
-                     std::string* error) {
-  return Finder(module, assignment).Run(collectives, error);
+Result<std::vector<Collective>> FindCollectives(const Module& module, const DeviceAssignment& assignment) {
+  return Finder(module, assignment).Run();
 }
 
 }  // namespace xla_shmem::hlo

@@ -25,11 +25,9 @@ ReductionNode DecodeNode(const Instruction& instruction, std::vector<int64_t>* o
       node.parameter_number = field.AsInt();
     }
   }
-  Shape shape;
-  std::string ignored;
-  node.is_scalar = ParseShape(instruction.shape, &shape, &ignored) && shape.dimensions.empty() &&
-                   DecodeOperands(instruction, operand_ids);
-  node.element_type = shape.element_type;
+  const Result<Shape> shape = ParseShape(instruction.shape);
+  node.is_scalar = shape.ok() && shape->dimensions.empty() && DecodeOperands(instruction, operand_ids);
+  node.element_type = shape.ok() ? shape->element_type : ElementType::kInvalid;
   return node;
 }
 

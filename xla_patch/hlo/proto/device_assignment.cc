@@ -8,7 +8,7 @@
 
 namespace xla_shmem::hlo {
 
-bool ParseDeviceAssignment(std::string_view proto, DeviceAssignment* assignment, std::string* error) {
+Result<DeviceAssignment> ParseDeviceAssignment(std::string_view proto) {
   int64_t replicas = 0;
   int64_t partitions = 0;
   std::vector<std::vector<int64_t>> by_partition;
@@ -23,29 +23,25 @@ bool ParseDeviceAssignment(std::string_view proto, DeviceAssignment* assignment,
       FieldReader inner(field.bytes);
       for (Field ids; inner.Next(&ids);) {
         if (ids.number == ComputationDeviceField::kReplicaDeviceIds && !AppendRepeatedInts(ids, &by_partition.back())) {
-          *error = "device assignment: bad list of device ids";
-          return false;
+          return Status::Error("device assignment: bad list of device ids");
         }
       }
       if (!inner.ok()) {
-        *error = "device assignment: " + inner.error();
-        return false;
+        return Status::Error("device assignment: " + inner.error());
       }
     }
   }
   if (!reader.ok()) {
-    *error = "device assignment: " + reader.error();
-    return false;
+    return Status::Error("device assignment: " + reader.error());
   }
-  return DeviceAssignment::Create(replicas, partitions, by_partition, assignment, error);
+  return DeviceAssignment::Create(replicas, partitions, by_partition);
 }
 
-bool ReadAssignment(const Module& module, const Topology& topology, DeviceAssignment* assignment, std::string* error) {
+Result<DeviceAssignment> ReadAssignment(const Module& module, const Topology& topology) {
   if (!module.device_assignment.empty()) {
-    return ParseDeviceAssignment(module.device_assignment, assignment, error);
+    return ParseDeviceAssignment(module.device_assignment);
   }
-  *assignment = DeviceAssignment::Logical(topology.device_ids());
-  return true;
+  return DeviceAssignment::Logical(topology.device_ids());
 }
 
 }  // namespace xla_shmem::hlo

@@ -6,44 +6,42 @@
 namespace xla_shmem::hlo {
 namespace {
 
-bool Fail(const std::string& text, std::string* error) {
-  *error = "replica groups: " + text;
-  return false;
-}
+Status Malformed(const std::string& text) { return Status::Error("replica groups: " + text); }
 
 // Cuts `ids` into groups of equal size.
-void SplitEvenly(std::vector<int64_t> ids, int64_t group_size, IdGroups* groups) {
-  groups->ids = std::move(ids);
-  groups->offsets = {0};
-  const auto total = static_cast<int64_t>(groups->ids.size());
+IdGroups SplitEvenly(std::vector<int64_t> ids, int64_t group_size) {
+  IdGroups groups;
+  groups.ids = std::move(ids);
+  const auto total = static_cast<int64_t>(groups.ids.size());
   for (int64_t end = group_size; end <= total; end += group_size) {
-    groups->offsets.push_back(end);
+    groups.offsets.push_back(end);
   }
+  return groups;
 }
 
 }  // namespace
 
-bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm, int64_t max_ids,
-                    std::vector<int64_t>* values, std::string* error) {
+Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm,
+                                            int64_t max_ids) {
   // Dimensions of size 1 are legal and add nothing, so the number of dimensions needs its own bound.
   constexpr size_t kMaxDims = 64;
   if (dims.size() > kMaxDims) {
-    return Fail("iota of " + std::to_string(dims.size()) + " dimensions", error);
+    return Malformed("iota of " + std::to_string(dims.size()) + " dimensions");
   }
   int64_t total = 1;
   for (const int64_t dim : dims) {
     if (dim <= 0) {
-      return Fail("iota dimension " + std::to_string(dim), error);
+      return Malformed("iota dimension " + std::to_string(dim));
     }
     if (dim > max_ids / total) {
-      return Fail("iota of more than " + std::to_string(max_ids) + " ids", error);
+      return Malformed("iota of more than " + std::to_string(max_ids) + " ids");
     }
     total *= dim;
   }
   const size_t rank = dims.size();
   if (!perm.empty() && perm.size() != rank) {
-    return Fail("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) + " dimensions",
-                error);
+    return Malformed("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) +
+                     " dimensions");
   }
   // strides[i]: step in the original for the i-th dimension of the transposed array.
   std::vector<int64_t> stride_of(rank, 1);
@@ -56,18 +54,18 @@ bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>
   for (size_t i = 0; i < rank; ++i) {
     const int64_t from = perm.empty() ? static_cast<int64_t>(i) : perm[i];
     if (from < 0 || from >= static_cast<int64_t>(rank) || used[from]) {
-      return Fail("iota transpose is not a permutation", error);
+      return Malformed("iota transpose is not a permutation");
     }
     used[from] = true;
     sizes[i] = dims[from];
     strides[i] = stride_of[from];
   }
-  values->clear();
-  values->reserve(total);
+  std::vector<int64_t> values;
+  values.reserve(total);
   std::vector<int64_t> position(rank, 0);
   int64_t value = 0;
   for (int64_t count = 0; count < total; ++count) {
-    values->push_back(value);
+    values.push_back(value);
     for (size_t i = rank; i-- > 0;) {
       value += strides[i];
       if (++position[i] < sizes[i]) {
@@ -77,31 +75,31 @@ bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>
       position[i] = 0;
     }
   }
-  return true;
+  return values;
 }
 
-bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+Status AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     if (field.number == ReplicaGroupField::kReplicaIds && !AppendRepeatedInts(field, &groups->ids)) {
-      return Fail("bad list of ids", error);
+      return Malformed("bad list of ids");
     }
   }
   if (!reader.ok()) {
-    return Fail(reader.error(), error);
+    return Malformed(reader.error());
   }
   const auto total = static_cast<int64_t>(groups->ids.size());
   if (total == groups->offsets.back()) {
-    return Fail("an empty group", error);
+    return Malformed("an empty group");
   }
   if (total > max_ids) {
-    return Fail("more than " + std::to_string(max_ids) + " ids", error);
+    return Malformed("more than " + std::to_string(max_ids) + " ids");
   }
   groups->offsets.push_back(total);
-  return true;
+  return Status();
 }
 
-bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+Result<IdGroups> ReadIotaList(std::string_view proto, int64_t max_ids) {
   int64_t num_groups = 0;
   int64_t group_size = 0;
   std::vector<int64_t> dims;
@@ -119,40 +117,41 @@ bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std
       well_formed = AppendRepeatedInts(field, &perm);
     }
     if (!well_formed) {
-      return Fail("bad iota", error);
+      return Malformed("bad iota");
     }
   }
   if (!reader.ok()) {
-    return Fail(reader.error(), error);
+    return Malformed(reader.error());
   }
   const std::string text = "iota [" + std::to_string(num_groups) + "," + std::to_string(group_size) + "]";
   if (num_groups <= 0 || group_size <= 0 || num_groups > max_ids / group_size) {
-    return Fail(text + " is empty or more than " + std::to_string(max_ids) + " ids", error);
+    return Malformed(text + " is empty or more than " + std::to_string(max_ids) + " ids");
   }
-  std::vector<int64_t> ids;
-  if (!TransposedIota(dims, perm, max_ids, &ids, error)) {
-    return false;
+  Result<std::vector<int64_t>> ids = TransposedIota(dims, perm, max_ids);
+  if (!ids.ok()) {
+    return ids.status();
   }
-  if (static_cast<int64_t>(ids.size()) != num_groups * group_size) {
-    return Fail(text + " over " + std::to_string(ids.size()) + " ids", error);
+  if (static_cast<int64_t>(ids->size()) != num_groups * group_size) {
+    return Malformed(text + " over " + std::to_string(ids->size()) + " ids");
   }
-  SplitEvenly(std::move(ids), group_size, groups);
-  return true;
+  return SplitEvenly(*std::move(ids), group_size);
 }
 
-bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+Result<IdGroups> ReadDeviceList(std::string_view proto, int64_t max_ids) {
+  IdGroups groups;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     if (field.number == CollectiveDeviceListField::kReplicaGroups) {
-      if (!AppendReplicaGroup(field.bytes, max_ids, groups, error)) {
-        return false;
-      }
+      XLA_SHMEM_RETURN_IF_ERROR(AppendReplicaGroup(field.bytes, max_ids, &groups));
     } else if (field.number == CollectiveDeviceListField::kIotaReplicaGroupList && field.type == WireType::kBytes) {
       // Until 2025 the iota form was nested here (iota_replica_group_list).
-      return ReadIotaList(field.bytes, max_ids, groups, error);
+      return ReadIotaList(field.bytes, max_ids);
     }
   }
-  return reader.ok() || Fail(reader.error(), error);
+  if (!reader.ok()) {
+    return Malformed(reader.error());
+  }
+  return groups;
 }
 
 }  // namespace xla_shmem::hlo

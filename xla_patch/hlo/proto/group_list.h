@@ -2,23 +2,23 @@
 #define XLA_SHMEM_HLO_PROTO_GROUP_LIST_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "xla_patch/assigner/participants.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
 // Decoders of replica groups as lists of ids and as iotas; mesh_groups.h has the fourth encoding. `max_ids` bounds what
 // may be materialised; a compact form that stands for more fails first.
-bool AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
-bool ReadDeviceList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
-bool ReadIotaList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error);
+Status AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups);
+Result<IdGroups> ReadDeviceList(std::string_view proto, int64_t max_ids);
+Result<IdGroups> ReadIotaList(std::string_view proto, int64_t max_ids);
 
 // iota(product(dims)) reshaped to `dims`, transposed by `perm` and flattened. An empty `perm` is the identity.
-bool TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm, int64_t max_ids,
-                    std::vector<int64_t>* values, std::string* error);
+Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, const std::vector<int64_t>& perm,
+                                            int64_t max_ids);
 
 }  // namespace xla_shmem::hlo
 

@@ -27,10 +27,7 @@ struct AxisRef {
   int64_t size = 0;
 };
 
-bool Fail(const std::string& text, std::string* error) {
-  *error = "replica groups over a mesh: " + text;
-  return false;
-}
+Status Malformed(const std::string& text) { return Status::Error("replica groups over a mesh: " + text); }
 
 bool ReadMeshAxis(std::string_view proto, Mesh* mesh) {
   int64_t size = 0;
@@ -101,37 +98,35 @@ bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
 }
 
 // Devices in mesh order.
-bool MeshDevices(const Mesh& mesh, int64_t max_ids, std::vector<int64_t>* devices, std::string* error) {
+Result<std::vector<int64_t>> MeshDevices(const Mesh& mesh, int64_t max_ids) {
   if (mesh.axis_sizes.size() > kMaxAxes) {
-    return Fail(std::to_string(mesh.axis_sizes.size()) + " axes", error);
+    return Malformed(std::to_string(mesh.axis_sizes.size()) + " axes");
   }
   int64_t total = 1;
   for (const int64_t size : mesh.axis_sizes) {
     if (size <= 0 || size > max_ids / total) {
-      return Fail("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) + " devices",
-                  error);
+      return Malformed("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) +
+                       " devices");
     }
     total *= size;
   }
-  if (!mesh.device_ids.empty()) {
-    *devices = mesh.device_ids;
-  } else if (mesh.axis_sizes.empty()) {
-    return Fail("an empty mesh", error);
-  } else if (!TransposedIota(mesh.has_transform ? mesh.reshape_dims : mesh.axis_sizes, mesh.transpose_perm, max_ids,
-                             devices, error)) {
-    return false;
+  if (mesh.device_ids.empty() && mesh.axis_sizes.empty()) {
+    return Malformed("an empty mesh");
   }
-  if (static_cast<int64_t>(devices->size()) != total) {
-    return Fail(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions",
-                error);
+  Result<std::vector<int64_t>> devices =
+      mesh.device_ids.empty()
+          ? TransposedIota(mesh.has_transform ? mesh.reshape_dims : mesh.axis_sizes, mesh.transpose_perm, max_ids)
+          : Result<std::vector<int64_t>>(mesh.device_ids);
+  if (devices.ok() && static_cast<int64_t>(devices->size()) != total) {
+    return Malformed(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions");
   }
-  return true;
+  return devices;
 }
 
 // Splits mesh axis `axis` so that each of its sub-axes in `refs` is a dimension of its own. dimension_of[i] is set to
 // the position in `dims`.
-bool SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs, std::vector<int64_t>* dims,
-               std::vector<int64_t>* dimension_of, std::string* error) {
+Status SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs, std::vector<int64_t>* dims,
+                 std::vector<int64_t>* dimension_of) {
   std::vector<size_t> order;
   for (size_t i = 0; i < refs.size(); ++i) {
     if (refs[i].axis == axis) {
@@ -145,9 +140,8 @@ bool SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs,
     const int64_t pre_size = refs[i].is_sub_axis ? refs[i].pre_size : 1;
     const int64_t size = refs[i].is_sub_axis ? refs[i].size : full;
     if (pre_size < left || pre_size % left != 0 || size < 1 || full % pre_size != 0 || (full / pre_size) % size != 0) {
-      return Fail("sub-axis (" + std::to_string(pre_size) + ")" + std::to_string(size) + " does not divide axis " +
-                      std::to_string(axis) + " of size " + std::to_string(full) + ", or overlaps another",
-                  error);
+      return Malformed("sub-axis (" + std::to_string(pre_size) + ")" + std::to_string(size) + " does not divide axis " +
+                       std::to_string(axis) + " of size " + std::to_string(full) + ", or overlaps another");
     }
     if (pre_size != left) {
       dims->push_back(pre_size / left);
@@ -159,12 +153,12 @@ bool SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& refs,
   if (left != full) {
     dims->push_back(full / left);
   }
-  return true;
+  return Status();
 }
 
 }  // namespace
 
-bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups, std::string* error) {
+Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
   Mesh mesh;
   std::vector<AxisRef> refs;
   bool well_formed = true;
@@ -178,27 +172,25 @@ bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups,
     }
   }
   if (!reader.ok() || !well_formed) {
-    return Fail("malformed", error);
+    return Malformed("malformed");
   }
-  std::vector<int64_t> devices;
-  if (!MeshDevices(mesh, max_ids, &devices, error)) {
-    return false;
+  const Result<std::vector<int64_t>> devices = MeshDevices(mesh, max_ids);
+  if (!devices.ok()) {
+    return devices.status();
   }
   if (refs.size() > kMaxAxes) {
-    return Fail(std::to_string(refs.size()) + " axis references", error);
+    return Malformed(std::to_string(refs.size()) + " axis references");
   }
   const auto num_axes = static_cast<int64_t>(mesh.axis_sizes.size());
   for (const AxisRef& ref : refs) {
     if (ref.axis < 0 || ref.axis >= num_axes) {
-      return Fail("axis " + std::to_string(ref.axis) + " of " + std::to_string(num_axes), error);
+      return Malformed("axis " + std::to_string(ref.axis) + " of " + std::to_string(num_axes));
     }
   }
   std::vector<int64_t> dims;
   std::vector<int64_t> dimension_of(refs.size(), 0);
   for (int64_t axis = 0; axis < num_axes; ++axis) {
-    if (!SplitAxis(mesh, axis, refs, &dims, &dimension_of, error)) {
-      return false;
-    }
+    XLA_SHMEM_RETURN_IF_ERROR(SplitAxis(mesh, axis, refs, &dims, &dimension_of));
   }
   // The grouped dimensions go last, in the order the axes are listed: that is the order inside a group.
   std::vector<int64_t> perm;
@@ -212,17 +204,18 @@ bool ReadMeshAxesList(std::string_view proto, int64_t max_ids, IdGroups* groups,
     perm.push_back(dimension);
     group_size *= dims[dimension];
   }
-  std::vector<int64_t> positions;
-  if (!TransposedIota(dims, perm, max_ids, &positions, error)) {
-    return false;
+  const Result<std::vector<int64_t>> positions = TransposedIota(dims, perm, max_ids);
+  if (!positions.ok()) {
+    return positions.status();
   }
-  for (const int64_t position : positions) {
-    groups->ids.push_back(devices[position]);
-    if (static_cast<int64_t>(groups->ids.size()) % group_size == 0) {
-      groups->offsets.push_back(static_cast<int64_t>(groups->ids.size()));
+  IdGroups groups;
+  for (const int64_t position : *positions) {
+    groups.ids.push_back((*devices)[position]);
+    if (static_cast<int64_t>(groups.ids.size()) % group_size == 0) {
+      groups.offsets.push_back(static_cast<int64_t>(groups.ids.size()));
     }
   }
-  return true;
+  return groups;
 }
 
 }  // namespace xla_shmem::hlo

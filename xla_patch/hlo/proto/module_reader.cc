@@ -19,12 +19,16 @@ struct CallEdge {
   size_t place;  // among the instruction's callees
 };
 
+Status Malformed(const char* where, const std::string& problem) {
+  return Status::Error(std::string("not a well-formed HloModuleProto: ") + where + ": " + problem);
+}
+
 // Reads the module into `module_` and keeps the call edges until the callees are known.
 class Scanner {
  public:
-  Scanner(Module* module, std::string* error) : module_(module), error_(error) {}
+  explicit Scanner(Module* module) : module_(module) {}
 
-  bool Run() {
+  Status Run() {
     uint64_t hash = 0;
     FieldReader reader(module_->bytes);
     for (Field field; reader.Next(&field);) {
@@ -33,8 +37,8 @@ class Scanner {
           module_->name = field.bytes;
           break;
         case ModuleField::kComputations:
-          if (field.type != WireType::kBytes || !ScanComputation(field, &hash)) {
-            return Explain("computation");
+          if (const Status scanned = ScanComputation(field, &hash); !scanned.ok()) {
+            return Malformed("computation", scanned.message());
           }
           break;
         case ModuleField::kEntryComputationId:
@@ -60,12 +64,10 @@ class Scanner {
       }
     }
     if (!reader.ok()) {
-      *error_ = reader.error();
-      return Explain("module");
+      return Malformed("module", reader.error());
     }
     if (module_->computations.empty()) {
-      *error_ = "no computations";
-      return Explain("module");
+      return Malformed("module", "no computations");
     }
     hash = HashBytes(hash, module_->name);
     module_->structure_hash = HashBytes(hash, module_->device_assignment);
@@ -73,13 +75,10 @@ class Scanner {
   }
 
  private:
-  bool Explain(const char* where) {
-    *error_ = std::string("not a well-formed HloModuleProto: ") + where + ": " +
-              (error_->empty() ? "wrong wire type" : *error_);
-    return false;
-  }
-
-  bool ScanComputation(const Field& field, uint64_t* hash) {
+  Status ScanComputation(const Field& field, uint64_t* hash) {
+    if (field.type != WireType::kBytes) {
+      return Status::Error("wrong wire type");
+    }
     Computation computation;
     computation.whole = field.whole;
     computation.body = field.bytes;
@@ -92,9 +91,7 @@ class Scanner {
           computation.name = inner.bytes;
           break;
         case ComputationField::kInstructions:
-          if (inner.type != WireType::kBytes || !ScanInstruction(inner, index, hash)) {
-            return false;
-          }
+          XLA_SHMEM_RETURN_IF_ERROR(ScanInstruction(inner, index, hash));
           break;
         case ComputationField::kId:
           computation.id = inner.AsInt();
@@ -110,16 +107,18 @@ class Scanner {
       }
     }
     if (!reader.ok()) {
-      *error_ = reader.error();
-      return false;
+      return Status::Error(reader.error());
     }
     computation.last = module_->instructions.size();
     *hash = HashInt(HashInt(*hash, computation.id), computation.root_id);
     module_->computations.push_back(computation);
-    return true;
+    return Status();
   }
 
-  bool ScanInstruction(const Field& field, size_t computation, uint64_t* hash) {
+  Status ScanInstruction(const Field& field, size_t computation, uint64_t* hash) {
+    if (field.type != WireType::kBytes) {
+      return Status::Error("wrong wire type");
+    }
     module_->instructions.emplace_back();
     Instruction& instruction = module_->instructions.back();
     instruction.whole = field.whole;
@@ -150,8 +149,7 @@ class Scanner {
           break;
         case InstructionField::kCalledComputationIds:
           if (!AppendRepeatedInts(inner, &callees_)) {
-            *error_ = "bad called_computation_ids";
-            return false;
+            return Status::Error("bad called_computation_ids");
           }
           break;
         case InstructionField::kParameterNumber:
@@ -174,8 +172,7 @@ class Scanner {
       }
     }
     if (!reader.ok()) {
-      *error_ = "instruction: " + reader.error();
-      return false;
+      return Status::Error("instruction: " + reader.error());
     }
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered =
@@ -186,17 +183,16 @@ class Scanner {
         calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
       }
     }
-    return true;
+    return Status();
   }
 
   // Callers come after their callees, so walking the edges backwards sees every computation's own state before it is
   // handed down.
-  bool FollowCalls() {
+  Status FollowCalls() {
     auto& by_id = module_->computation_of_id;
     for (size_t i = 0; i < module_->computations.size(); ++i) {
       if (!by_id.emplace(module_->computations[i].id, i).second) {
-        *error_ = "two computations with id " + std::to_string(module_->computations[i].id);
-        return Explain("module");
+        return Malformed("module", "two computations with id " + std::to_string(module_->computations[i].id));
       }
     }
     // Callees come first, so the entry is last if the module does not name it.
@@ -208,8 +204,8 @@ class Scanner {
     for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
       const auto found = by_id.find(call->callee_id);
       if (found == by_id.end() || found->second >= call->caller) {
-        *error_ = "computation " + std::to_string(call->callee_id) + " is called before it is defined";
-        return Explain("module");
+        return Malformed("module",
+                         "computation " + std::to_string(call->callee_id) + " is called before it is defined");
       }
       const Computation& caller = module_->computations[call->caller];
       if (!caller.is_reachable) {
@@ -227,7 +223,7 @@ class Scanner {
         callee.async_computation = call->caller;
       }
     }
-    return true;
+    return Status();
   }
 
   // How often a call's callee runs in one execution of the caller, -1 where that is not known.
@@ -245,7 +241,6 @@ class Scanner {
   }
 
   Module* module_;
-  std::string* error_;
   int64_t entry_id_ = 0;
   std::vector<CallEdge> calls_;
   std::vector<int64_t> callees_;  // of the instruction being scanned
@@ -253,13 +248,13 @@ class Scanner {
 
 }  // namespace
 
-bool ReadModule(std::string_view bytes, Module* module, std::string* error) {
-  *module = Module();
-  module->bytes = bytes;
+Result<Module> ReadModule(std::string_view bytes) {
+  Module module;
+  module.bytes = bytes;
   // Real instructions take 100 to 200 bytes; growing by doubling would touch twice the memory.
-  module->instructions.reserve(bytes.size() / 128);
-  error->clear();
-  return Scanner(module, error).Run();
+  module.instructions.reserve(bytes.size() / 128);
+  XLA_SHMEM_RETURN_IF_ERROR(Scanner(&module).Run());
+  return module;
 }
 
 InstructionIndex::InstructionIndex(const Module& module, const Computation& computation) : module_(module) {

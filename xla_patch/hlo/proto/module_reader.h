@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "xla_patch/hlo/proto/opcode.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -59,9 +60,9 @@ struct Module {
   uint64_t structure_hash = 0;
 };
 
-// One pass over the bytes; `module` points into them. False, with the place, on anything that is not a well-formed
+// One pass over the bytes; the module points into them. An error, with the place, on anything that is not a well-formed
 // module whose computations are listed callees first (as XLA demands).
-bool ReadModule(std::string_view bytes, Module* module, std::string* error);
+Result<Module> ReadModule(std::string_view bytes);
 
 // Instruction ids of one computation -> index into Module::instructions.
 class InstructionIndex {

@@ -25,10 +25,8 @@ void MarkUnconsidered(const CollectiveSpec& spec, CollectiveRecord* record) {
 void ReadStock(const Module& module, const Collective& collective, CollectiveRecord* record) {
   std::optional<Backend> backend = ReadStockBackend(collective.fields.backend_config);
   if (!backend.has_value() && collective.form == CollectiveForm::kWrapped) {
-    CollectiveFields start;
-    std::string ignored;
-    DecodeCollective(module, module.instructions[collective.instruction].body, &start, &ignored);
-    backend = ReadStockBackend(start.backend_config);
+    const Result<CollectiveFields> start = DecodeCollective(module, module.instructions[collective.instruction].body);
+    backend = start.ok() ? ReadStockBackend(start->backend_config) : std::nullopt;
   }
   if (!backend.has_value() && !IsConsidered(collective.spec.op, Options())) {
     MarkUnconsidered(collective.spec, record);

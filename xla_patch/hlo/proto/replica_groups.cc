@@ -9,33 +9,32 @@
 namespace xla_shmem::hlo {
 namespace {
 
-bool ReadGroups(const GroupFields& fields, int64_t max_ids, IdGroups* groups, std::string* error) {
+Result<IdGroups> ReadGroups(const GroupFields& fields, int64_t max_ids) {
   if (fields.list_field == InstructionField::kIotaCollectiveDeviceList) {
-    return ReadIotaList(fields.list, max_ids, groups, error);
+    return ReadIotaList(fields.list, max_ids);
   }
   if (fields.list_field == InstructionField::kMeshAxesReplicaGroupList) {
-    return ReadMeshAxesList(fields.list, max_ids, groups, error);
+    return ReadMeshAxesList(fields.list, max_ids);
   }
-  if (!fields.replica_groups.empty()) {  // XLA prefers the legacy list over collective_device_list as well
-    for (const std::string_view group : fields.replica_groups) {
-      if (!AppendReplicaGroup(group, max_ids, groups, error)) {
-        return false;
-      }
-    }
-    return true;
+  // XLA prefers the legacy list over collective_device_list as well.
+  if (fields.replica_groups.empty() && fields.list_field == InstructionField::kCollectiveDeviceList) {
+    return ReadDeviceList(fields.list, max_ids);
   }
-  return fields.list_field != InstructionField::kCollectiveDeviceList ||
-         ReadDeviceList(fields.list, max_ids, groups, error);
+  IdGroups groups;
+  for (const std::string_view group : fields.replica_groups) {
+    XLA_SHMEM_RETURN_IF_ERROR(AppendReplicaGroup(group, max_ids, &groups));
+  }
+  return groups;
 }
 
 }  // namespace
 
-bool ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment, DeviceGroups* groups,
-                   std::string* error) {
-  *groups = DeviceGroups();
-  IdGroups ids;
-  return ReadGroups(fields, MaxGroupIds(assignment), &ids, error) &&
-         ExpandGroups(std::move(ids), mode, assignment, groups, error);
+Result<DeviceGroups> ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment) {
+  Result<IdGroups> ids = ReadGroups(fields, MaxGroupIds(assignment));
+  if (!ids.ok()) {
+    return ids.status();
+  }
+  return ExpandGroups(*std::move(ids), mode, assignment);
 }
 
 }  // namespace xla_shmem::hlo

@@ -2,11 +2,11 @@
 #define XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "xla_patch/assigner/participants.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -18,10 +18,9 @@ struct GroupFields {
   std::string_view list;
 };
 
-// Decodes whichever form is present and expands it. Fails, without allocating for them, on ids or sizes the assignment
-// does not have.
-bool ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment, DeviceGroups* groups,
-                   std::string* error);
+// Decodes whichever form is present and expands it. An error, without allocating for them, on ids or sizes that the
+// assignment does not have.
+Result<DeviceGroups> ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment);
 
 }  // namespace xla_shmem::hlo
 

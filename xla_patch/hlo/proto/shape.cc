@@ -20,7 +20,7 @@ int64_t SaturatingProduct(int64_t a, int64_t b) {
   return __builtin_mul_overflow(a, b, &product) ? kMax : product;
 }
 
-bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
+Status ParseLayout(std::string_view proto, Shape* shape) {
   FieldReader reader(proto);
   bool well_formed = true;
   for (Field field; reader.Next(&field);) {
@@ -49,16 +49,14 @@ bool ParseLayout(std::string_view proto, Shape* shape, std::string* error) {
     }
   }
   if (!reader.ok() || !well_formed) {
-    *error = "layout: " + (reader.ok() ? std::string("bad packed list") : reader.error());
-    return false;
+    return Status::Error("layout: " + (reader.ok() ? std::string("bad packed list") : reader.error()));
   }
-  return true;
+  return Status();
 }
 
-bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* error) {
+Status ParseNested(std::string_view proto, int depth, Shape* shape) {
   if (depth > kMaxNesting) {
-    *error = "shape nested more than " + std::to_string(kMaxNesting) + " deep";
-    return false;
+    return Status::Error("shape nested more than " + std::to_string(kMaxNesting) + " deep");
   }
   shape->proto = proto;
   FieldReader reader(proto);
@@ -77,14 +75,13 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
         break;
       case ShapeField::kTupleShapes:
         shape->elements.emplace_back();
-        if (field.type != WireType::kBytes || !ParseNested(field.bytes, depth + 1, &shape->elements.back(), error)) {
-          return false;
+        if (field.type != WireType::kBytes) {
+          return Status::Error("shape: wrong wire type");
         }
+        XLA_SHMEM_RETURN_IF_ERROR(ParseNested(field.bytes, depth + 1, &shape->elements.back()));
         break;
       case ShapeField::kLayout:
-        if (!ParseLayout(field.bytes, shape, error)) {
-          return false;
-        }
+        XLA_SHMEM_RETURN_IF_ERROR(ParseLayout(field.bytes, shape));
         break;
       default:
         break;
@@ -94,10 +91,9 @@ bool ParseNested(std::string_view proto, int depth, Shape* shape, std::string* e
     shape->is_dynamic = shape->is_dynamic || is_dynamic != 0;
   }
   if (!reader.ok() || !well_formed) {
-    *error = "shape: " + (reader.ok() ? std::string("bad packed list") : reader.error());
-    return false;
+    return Status::Error("shape: " + (reader.ok() ? std::string("bad packed list") : reader.error()));
   }
-  return true;
+  return Status();
 }
 
 // Dimensions from major to minor (row-major without a layout, as XLA has it), without those of size 1, whose place in a
@@ -141,9 +137,10 @@ std::vector<const Shape*> Shape::Leaves() const {
   return leaves;
 }
 
-bool ParseShape(std::string_view proto, Shape* shape, std::string* error) {
-  *shape = Shape();
-  return ParseNested(proto, 0, shape, error);
+Result<Shape> ParseShape(std::string_view proto) {
+  Shape shape;
+  XLA_SHMEM_RETURN_IF_ERROR(ParseNested(proto, 0, &shape));
+  return shape;
 }
 
 int64_t ShapeBytes(const Shape& shape) {

@@ -2,11 +2,11 @@
 #define XLA_SHMEM_HLO_PROTO_SHAPE_H_
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 #include "xla_patch/types/element_type.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -27,8 +27,8 @@ struct Shape {
   std::vector<const Shape*> Leaves() const;
 };
 
-// False on malformed bytes or on nesting deeper than any real module has.
-bool ParseShape(std::string_view proto, Shape* shape, std::string* error);
+// An error on malformed bytes and on nesting deeper than any real module has.
+Result<Shape> ParseShape(std::string_view proto);
 
 // Result bytes, tuple elements summed, as XLA counts them: elements of less than a byte are packed if the layout says
 // so and take a byte each if not. Saturates instead of overflowing.

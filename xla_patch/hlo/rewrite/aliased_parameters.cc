@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -9,8 +11,9 @@
 namespace xla_shmem::hlo {
 namespace {
 
-// HloInputOutputAliasProto: entries = 1 with parameter_number = 2 and parameter_shape_index = 3.
-bool ReadAliasedNumbers(std::string_view proto, std::set<int64_t>* numbers, std::string* error) {
+// From an xla.HloInputOutputAliasProto.
+Result<std::set<int64_t>> ReadAliasedNumbers(std::string_view proto) {
+  std::set<int64_t> numbers;
   FieldReader reader(proto);
   for (Field entry; reader.Next(&entry);) {
     if (entry.number != InputOutputAliasField::kEntries) {
@@ -23,17 +26,15 @@ bool ReadAliasedNumbers(std::string_view proto, std::set<int64_t>* numbers, std:
       if (field.number == AliasEntryField::kParameterNumber) {
         number = field.AsInt();
       } else if (field.number == AliasEntryField::kParameterShapeIndex && !AppendRepeatedInts(field, &index)) {
-        *error = "its aliasing of parameters cannot be read";
-        return false;
+        return Status::Error("its aliasing of parameters cannot be read");
       }
     }
     if (!index.empty()) {
-      *error = "a result shares the buffer of a part of a tuple parameter";
-      return false;
+      return Status::Error("a result shares the buffer of a part of a tuple parameter");
     }
-    numbers->insert(number);
+    numbers.insert(number);
   }
-  return true;
+  return numbers;
 }
 
 struct Parameter {
@@ -86,25 +87,24 @@ std::string Copy(const Parameter& parameter, int64_t id, int64_t operand) {
 }  // namespace
 
 bool HasAliasedParameters(const Module& module) {
-  std::set<int64_t> numbers;
-  std::string error;
-  return !ReadAliasedNumbers(module.input_output_alias, &numbers, &error) || !numbers.empty();
+  const Result<std::set<int64_t>> numbers = ReadAliasedNumbers(module.input_output_alias);
+  return !numbers.ok() || !numbers->empty();
 }
 
-bool CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits, std::string* error) {
-  std::set<int64_t> numbers;
-  if (!ReadAliasedNumbers(module.input_output_alias, &numbers, error)) {
-    return false;
+Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits) {
+  Result<std::set<int64_t>> numbers = ReadAliasedNumbers(module.input_output_alias);
+  if (!numbers.ok()) {
+    return numbers.status();
   }
   const Computation& entry = module.computations[module.entry];
   int64_t next_id = 0;
   for (size_t i = entry.first; i < entry.last; ++i) {
     next_id = std::max(next_id, module.instructions[i].id);
   }
-  for (size_t i = entry.first; i < entry.last && !numbers.empty(); ++i) {
+  for (size_t i = entry.first; i < entry.last && !numbers->empty(); ++i) {
     const Instruction& instruction = module.instructions[i];
     const Parameter parameter = ReadParameter(instruction.body);
-    if (!parameter.is_parameter || numbers.erase(parameter.number) == 0) {
+    if (!parameter.is_parameter || numbers->erase(parameter.number) == 0) {
       continue;
     }
     ++next_id;
@@ -112,7 +112,7 @@ bool CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* e
     edits->push_back({module.entry, i, Copy(parameter, instruction.id, next_id),
                       NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}});
   }
-  return true;
+  return Status();
 }
 
 }  // namespace xla_shmem::hlo

@@ -1,12 +1,11 @@
 #ifndef XLA_SHMEM_HLO_REWRITE_ALIASED_PARAMETERS_H_
 #define XLA_SHMEM_HLO_REWRITE_ALIASED_PARAMETERS_H_
 
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
 
@@ -16,8 +15,8 @@ namespace xla_shmem::hlo {
 // the price of the copy and of the memory that donation would have saved.
 //
 // Adds a copy under the parameter's id, so that its users need no change, and the parameter under a new id before it.
-// `error` says so if there is one that cannot be copied.
-bool CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits, std::string* error);
+// An error if there is one that cannot be copied.
+Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits);
 
 // Whether the module has such parameters.
 bool HasAliasedParameters(const Module& module);

@@ -48,7 +48,6 @@ Range ReadRange(std::string_view proto) {
 }
 
 bool ReadDetails(const Instruction& instruction, Details* details) {
-  std::string error;
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
@@ -78,7 +77,12 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
         break;
     }
   }
-  return DecodeOperands(instruction, &details->operands) && ParseShape(instruction.shape, &details->shape, &error);
+  Result<Shape> shape = ParseShape(instruction.shape);
+  if (!shape.ok()) {
+    return false;
+  }
+  details->shape = *std::move(shape);
+  return DecodeOperands(instruction, &details->operands);
 }
 
 std::string_view OpcodeOf(const Instruction& instruction) {
@@ -212,11 +216,14 @@ bool WholeArrayFinder::FindOperand(const Relations& relations, const Collective&
     }
     if (k == 0) {
       const auto array = relations.index.find(details.operands[0]);
-      std::string error;
-      if (array == relations.index.end() ||
-          !ParseShape(module_.instructions[array->second].shape, &array_shape, &error)) {
+      if (array == relations.index.end()) {
         return false;
       }
+      Result<Shape> shape = ParseShape(module_.instructions[array->second].shape);
+      if (!shape.ok()) {
+        return false;
+      }
+      array_shape = *std::move(shape);
     }
     Part part;
     if (!ReadPart(module_, details, array_shape, static_cast<int64_t>(operands.size()), &part)) {
@@ -281,15 +288,17 @@ bool WholeArrayFinder::FindResult(const Relations& relations, const Collective& 
 
 bool WholeArrayFinder::IsSafe(const Relations& relations, const Collective& collective,
                               const WholeArrays& whole) const {
-  std::string error;
   std::vector<int64_t> sizes;  // of what is read later than before
   for (const int64_t operand : whole.operands) {
     const auto found = relations.index.find(operand);
-    Shape shape;
-    if (found == relations.index.end() || !ParseShape(module_.instructions[found->second].shape, &shape, &error)) {
+    if (found == relations.index.end()) {
       return false;
     }
-    sizes.push_back(ShapeBytes(shape));
+    const Result<Shape> shape = ParseShape(module_.instructions[found->second].shape);
+    if (!shape.ok()) {
+      return false;
+    }
+    sizes.push_back(ShapeBytes(*shape));
   }
   size_t begin = relations.turn.at(module_.instructions[collective.instruction].id);
   for (const size_t removed : whole.removed) {
@@ -306,12 +315,12 @@ bool WholeArrayFinder::IsSafe(const Relations& relations, const Collective& coll
     if (IsFree(opcode)) {
       continue;
     }
-    Shape shape;
-    if (RunsOtherComputations(opcode) || !ParseShape(instruction.shape, &shape, &error)) {
+    const Result<Shape> shape = ParseShape(instruction.shape);
+    if (RunsOtherComputations(opcode) || !shape.ok()) {
       return false;
     }
     // All values that share a buffer because they must are of one size.
-    for (const Shape* leaf : shape.Leaves()) {
+    for (const Shape* leaf : shape->Leaves()) {
       if (leaf->IsTuple() || std::find(sizes.begin(), sizes.end(), ShapeBytes(*leaf)) != sizes.end()) {
         return false;
       }

@@ -30,7 +30,7 @@ class Pass {
         whole_arrays_(module) {
     if (copies_parameters_) {
       std::vector<hlo::InstructionEdit> tried;
-      hlo::CopyAliasedParameters(module, &tried, &parameter_veto_);
+      parameter_veto_ = hlo::CopyAliasedParameters(module, &tried).message();
     }
   }
 
@@ -59,8 +59,7 @@ class Pass {
   // Nothing if only attributes changed and giving the module back has a price.
   std::vector<hlo::InstructionEdit> TakeEdits() {
     if (copies_parameters_) {
-      std::string ignored;  // has been a veto
-      if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_, &ignored)) {
+      if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok()) {
         return {};
       }
     }
@@ -135,36 +134,41 @@ class Pass {
 
 }  // namespace
 
-bool RunPass(std::string_view bytes, const PassOptions& options, PassResult* result, std::string* error) {
-  *result = PassResult();
-  hlo::Module module;
-  DeviceAssignment assignment;
-  std::vector<Collective> collectives;
-  if (!hlo::ReadModule(bytes, &module, error) || !hlo::ReadAssignment(module, options.topology, &assignment, error) ||
-      !hlo::FindCollectives(module, assignment, &collectives, error)) {
-    return false;
+Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
+  const Result<hlo::Module> module = hlo::ReadModule(bytes);
+  if (!module.ok()) {
+    return module.status();
   }
-  const ModulePlacement placement = PlaceModule(assignment.devices(), options.topology);
-  Pass pass(module, options);
-  for (Collective& collective : collectives) {
+  const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
+  if (!assignment.ok()) {
+    return assignment.status();
+  }
+  Result<std::vector<Collective>> collectives = hlo::FindCollectives(*module, *assignment);
+  if (!collectives.ok()) {
+    return collectives.status();
+  }
+  PassResult result;
+  const ModulePlacement placement = PlaceModule(assignment->devices(), options.topology);
+  Pass pass(*module, options);
+  for (Collective& collective : *collectives) {
     collective.spec.module = placement;
     if (collective.form == CollectiveForm::kLowered) {
       // An earlier run wrote it.
-      if (CollectiveRecord written; hlo::ReadRecord(module, collective, &written)) {
-        result->records.push_back(std::move(written));
+      if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {
+        result.records.push_back(std::move(written));
       }
       continue;
     }
-    CollectiveRecord record = hlo::DescribeCollective(module, collective);
+    CollectiveRecord record = hlo::DescribeCollective(*module, collective);
     pass.Visit(collective, &record);
-    result->records.push_back(std::move(record));
+    result.records.push_back(std::move(record));
   }
   const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
-  result->changed = !edits.empty();
-  if (result->changed) {
-    result->module = hlo::ApplyEdits(module, edits, pass.removed_computations());
+  result.changed = !edits.empty();
+  if (result.changed) {
+    result.module = hlo::ApplyEdits(*module, edits, pass.removed_computations());
   }
-  return true;
+  return result;
 }
 
 }  // namespace xla_shmem

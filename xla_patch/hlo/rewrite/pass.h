@@ -7,6 +7,7 @@
 
 #include "xla_patch/assigner/record.h"
 #include "xla_patch/hlo/rewrite/pass_options.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -18,9 +19,9 @@ struct PassResult {
 
 // Decides for every collective of a serialised HloModuleProto (after scheduling) and rewrites it in place. Bytes of
 // everything not rewritten, and the ids the schedule uses, stay as they are. The result depends on the arguments only,
-// so it is the same on all ranks, and running the pass on its own output changes nothing. Thread-safe; never throws on
-// bad input but returns false with `error`.
-bool RunPass(std::string_view module, const PassOptions& options, PassResult* result, std::string* error);
+// so it is the same on all ranks, and running the pass on its own output changes nothing. Thread-safe. An error, never
+// an exception, if the bytes are not a well-formed module.
+Result<PassResult> RunPass(std::string_view module, const PassOptions& options);
 
 }  // namespace xla_shmem
 

@@ -25,6 +25,7 @@
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
+#include "xla_patch/types/status.h"
 
 namespace xla::gpu {
 namespace {
@@ -121,18 +122,28 @@ bool UsesGlobalDeviceIds(const HloInstruction& op) {
   return all_gather != nullptr && all_gather->use_global_device_ids();
 }
 
-void ReadParticipants(const HloInstruction& op, const xla_shmem::DeviceAssignment& assignment,
-                      xla_shmem::CollectiveSpec* spec) {
+xla_shmem::Status ReadParticipants(const HloInstruction& op, const xla_shmem::DeviceAssignment& assignment,
+                                   xla_shmem::CollectiveSpec* spec) {
   const bool has_channel_id = op.channel_id().value_or(0) > 0;
   if (xla_shmem::UsesPairs(spec->op)) {
-    xla_shmem::ResolvePairs(op.source_target_pairs(), has_channel_id, assignment, &spec->pairs, &spec->unresolved);
-    return;
+    auto pairs = xla_shmem::ResolvePairs(op.source_target_pairs(), has_channel_id, assignment);
+    if (!pairs.ok()) {
+      return pairs.status();
+    }
+    spec->pairs = *std::move(pairs);
+    return xla_shmem::Status();
   }
-  auto mode = xla_shmem::GroupMode::kCrossReplica;
-  if (xla_shmem::GetGroupMode(has_channel_id, xla_shmem::CanBeGlobal(spec->op), UsesGlobalDeviceIds(op), &mode,
-                              &spec->unresolved)) {
-    xla_shmem::ExpandGroups(ReadGroups(op), mode, assignment, &spec->groups, &spec->unresolved);
+  const xla_shmem::Result<xla_shmem::GroupMode> mode =
+      xla_shmem::GetGroupMode(has_channel_id, xla_shmem::CanBeGlobal(spec->op), UsesGlobalDeviceIds(op));
+  if (!mode.ok()) {
+    return mode.status();
   }
+  xla_shmem::Result<xla_shmem::DeviceGroups> groups = xla_shmem::ExpandGroups(ReadGroups(op), *mode, assignment);
+  if (!groups.ok()) {
+    return groups.status();
+  }
+  spec->groups = *std::move(groups);
+  return xla_shmem::Status();
 }
 
 std::optional<xla_shmem::ReductionKind> ReadReduction(const HloInstruction& op) {
@@ -209,13 +220,12 @@ absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule
       by_partition[partition].push_back(placed(replica, partition));
     }
   }
-  xla_shmem::DeviceAssignment assignment;
-  std::string error;
-  if (!xla_shmem::DeviceAssignment::Create(placed.replica_count(), placed.computation_count(), by_partition,
-                                           &assignment, &error)) {
-    return absl::InvalidArgumentError(error);
+  xla_shmem::Result<xla_shmem::DeviceAssignment> assignment =
+      xla_shmem::DeviceAssignment::Create(placed.replica_count(), placed.computation_count(), by_partition);
+  if (!assignment.ok()) {
+    return absl::InvalidArgumentError(assignment.message());
   }
-  return assignment;
+  return *std::move(assignment);
 }
 
 std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
@@ -236,7 +246,7 @@ std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
     spec.element_types.push_back(static_cast<xla_shmem::ElementType>(result->element_type()));
     spec.bytes += result->IsArray() ? ShapeUtil::ByteSizeOfElements(*result) : 0;
   }
-  ReadParticipants(*instruction, assignment, &spec);
+  spec.unresolved = ReadParticipants(*instruction, assignment, &spec).message();
   spec.reduction = ReadReduction(*instruction);
   collective.obstacle = FindObstacle(collective, results);
   return collective;

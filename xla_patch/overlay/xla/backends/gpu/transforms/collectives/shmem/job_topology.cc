@@ -1,7 +1,6 @@
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -9,17 +8,17 @@
 #include "absl/strings/str_cat.h"
 #include "xla/service/computation_placer.h"
 #include "xla/service/hlo_module_config.h"
+#include "xla_patch/types/status.h"
 
 namespace xla::gpu {
 namespace {
 
 absl::StatusOr<xla_shmem::Topology> CreateTopology(std::vector<xla_shmem::DeviceLocation> devices) {
-  xla_shmem::Topology topology;
-  std::string error;
-  if (!xla_shmem::Topology::Create(std::move(devices), &topology, &error)) {
-    return absl::InvalidArgumentError(error);
+  xla_shmem::Result<xla_shmem::Topology> topology = xla_shmem::Topology::Create(std::move(devices));
+  if (!topology.ok()) {
+    return absl::InvalidArgumentError(topology.message());
   }
-  return topology;
+  return *std::move(topology);
 }
 
 }  // namespace
