@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
 
 from xla_shmem.cli.main import main
-from xla_shmem.hlo.collective_report import format_bytes
+from xla_shmem.quantities import format_bytes
 
 KEYS = {
     "name",

@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, gpu_start_done
 
 from xla_shmem.cli.main import main
-from xla_shmem.inspect.overlap import find_overlaps, format_flops
+from xla_shmem.inspect.overlap import find_overlaps
 from xla_shmem.inspect.selection import KNOWN_OPS
+from xla_shmem.quantities import format_flops
 
 LOOP = "while(%init), condition=%condition, body=%body"
 COUNTED = CPU_SYNC.replace(LOOP, LOOP + ', backend_config={"known_trip_count":{"n":"8"}}')

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from xla_shmem.options.values import OPS
+from xla_shmem.quantities import plural
 
 #: Operations whose operand and result have the same shape. Only these can run in place.
 SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
@@ -134,7 +135,7 @@ class Plan:
         return self.group or self.pes
 
     def __str__(self) -> str:
-        devices = f"{self.devices_per_process} device{'s' if self.devices_per_process > 1 else ''}"
+        devices = plural(self.devices_per_process, "device")
         form = "in place" if self.in_place else "out of place"
         bound = ", bound" if self.bind else ""
         return (

@@ -19,6 +19,7 @@ from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.compare.side_by_side import run_folder, run_in_turns
 from xla_shmem.console import report_console
 from xla_shmem.machine import describe_machine
+from xla_shmem.quantities import plural
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_run import RunError
@@ -109,7 +110,7 @@ def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int) -> li
     console = report_console()
     machine = describe_machine()
     where = f"{machine['cores']} cores, {machine['cpu']}"
-    what = f"{jobs[0].preset}, {rounds} turn{'s' if rounds > 1 else ''} of each variant"
+    what = f"{jobs[0].preset}, {plural(rounds, 'turn')} of each variant"
     console.print(f"{what}, on {where}, load {machine['load'][0]:.1f}.")
     rows: list[Row] = []
     try:

@@ -16,7 +16,7 @@ from xla_shmem.console import report_console
 from xla_shmem.doctor.diagnosis import Diagnosis, Finding, PathVerdict
 from xla_shmem.doctor.facts import Facts, Library
 from xla_shmem.gpu.nvml import Gpu
-from xla_shmem.hlo.collective_report import format_bytes
+from xla_shmem.quantities import format_bytes
 from xla_shmem.xla_flags import FLAG
 
 

@@ -10,10 +10,12 @@ from pathlib import PurePath
 from typing import Any
 
 import click
-from rich import box
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
+
+from xla_shmem.console import report_console, report_table
+from xla_shmem.quantities import format_bytes, plural
 
 #: Width of a terminal from which the table has a column for reasons.
 _WIDE_ENOUGH = 150
@@ -36,18 +38,6 @@ class ModuleReport:
     records: Sequence[Mapping[str, Any]]
 
 
-def format_bytes(count: int) -> str:
-    """Returns ``512 B``, ``4.0 KiB``, ``16.0 MiB``: binary units, one decimal, as in the rules' sentences."""
-    if count < 1024:
-        return f"{count} B"
-    value = count / 1024
-    units = ["KiB", "MiB", "GiB", "TiB"]
-    while value >= 1024 and len(units) > 1:
-        value /= 1024
-        units.pop(0)
-    return f"{value:.1f} {units[0]}"
-
-
 def print_json(reports: Sequence[ModuleReport]) -> None:
     """Prints one JSON list of all records; each also names its module and file."""
     records = [
@@ -63,8 +53,6 @@ def print_tables(
 
     On a narrow terminal the reasons follow below the table. After them follows what ``below`` returns for the module.
     """
-    from xla_shmem.console import report_console
-
     console = report_console()
     for report in reports:
         if report.records:
@@ -82,19 +70,15 @@ def print_tables(
 
 def _summary(reports: Sequence[ModuleReport]) -> str:
     counts = Counter(record["backend"] for report in reports for record in report.records)
-    modules = _plural(len(reports), "module")
+    modules = plural(len(reports), "module")
     if not counts:
         return f"No collectives in {modules}."
     split = ", ".join(f"{counts[backend]} {backend}" for backend in sorted(counts, reverse=True))
-    return f"{_plural(counts.total(), 'collective')} in {modules}: {split}."
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{plural(counts.total(), 'collective')} in {modules}: {split}."
 
 
 def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = report_table()
     table.add_column("HLO name", overflow="fold")
     table.add_column("op", no_wrap=True)
     table.add_column("dtype", overflow="fold")

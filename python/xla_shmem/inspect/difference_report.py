@@ -9,8 +9,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import format_bytes, source_line
+from xla_shmem.hlo.collective_report import source_line
 from xla_shmem.inspect.difference import Difference
+from xla_shmem.quantities import format_bytes
 
 
 def print_difference(differences: Sequence[Difference]) -> None:

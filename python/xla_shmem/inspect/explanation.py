@@ -6,16 +6,17 @@ import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import decided_backend, format_bytes, styled_backend
+from xla_shmem.console import report_table
+from xla_shmem.hlo.collective_report import decided_backend, styled_backend
 from xla_shmem.hlo.files import HloFileError
 from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import describe_overlap
+from xla_shmem.quantities import format_bytes
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -110,7 +111,7 @@ def _abbreviated(members: Sequence[Sequence[int]], most: int = 8) -> str:
 
 
 def _trace(explanation: _core.Explanation) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = report_table()
     for header in ("rule", "question", "evidence", "verdict"):
         table.add_column(header, overflow="fold")
     for step in explanation["trace"]:

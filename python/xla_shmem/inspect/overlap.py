@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import format_bytes
+from xla_shmem.console import report_table
+from xla_shmem.quantities import format_bytes, format_flops, plural
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -91,18 +91,18 @@ def describe_overlap(overlap: Overlap | None) -> str:
         return "nothing: it is one instruction"
     parts = []
     if overlap.compute:
-        parts.append(f"{len(overlap.compute)} instruction{'s' if len(overlap.compute) > 1 else ''}")
+        parts.append(plural(len(overlap.compute), "instruction"))
         parts.append("unknown FLOP" if overlap.flops is None else format_flops(overlap.flops))
         parts.append("unknown bytes" if overlap.bytes is None else format_bytes(overlap.bytes))
     if overlap.collectives:
-        parts.append(f"{overlap.collectives} other collective{'s' if overlap.collectives > 1 else ''}")
+        parts.append(plural(overlap.collectives, "other collective"))
     parts += [f"all of {name}" for name in overlap.controls]
     return ", ".join(parts) or "nothing"
 
 
 def overlap_table(records: Iterable[Mapping[str, Any]], overlaps: Mapping[tuple[str, str], Overlap]) -> Table:
     """Returns a table of what runs beside each collective."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = report_table()
     table.add_column("HLO name", overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)
     table.add_column("between start and done", overflow="fold")
@@ -112,12 +112,3 @@ def overlap_table(records: Iterable[Mapping[str, Any]], overlaps: Mapping[tuple[
         words = Text(describe_overlap(overlap), style="green" if hides else "yellow")
         table.add_row(Text(record["name"]), format_bytes(record["bytes"]), words)
     return table
-
-
-def format_flops(count: int) -> str:
-    """Returns ``512 FLOP``, ``4.1 kFLOP``, ``16.0 GFLOP``: decimal units, as peaks of devices are given."""
-    value, units = float(count), ["", "k", "M", "G", "T", "P"]
-    while value >= 999.95 and len(units) > 1:
-        value /= 1000
-        units.pop(0)
-    return f"{count} FLOP" if len(units) == 6 else f"{value:.1f} {units[0]}FLOP"

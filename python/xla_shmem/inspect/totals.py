@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import format_bytes, styled_backend
+from xla_shmem.console import report_table
+from xla_shmem.hlo.collective_report import styled_backend
+from xla_shmem.quantities import format_bytes
 
 
 @dataclass
@@ -52,7 +53,7 @@ def count_totals(records: Iterable[Mapping[str, Any]]) -> list[Total]:
 
 def totals_table(totals: Iterable[Total]) -> Table:
     """Returns the totals as a table; a step is one run of the module."""
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = report_table()
     table.add_column("op", no_wrap=True)
     table.add_column("runs on", no_wrap=True)
     for header in ("collectives", "times a step", "bytes a step"):

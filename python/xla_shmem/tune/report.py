@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from xla_shmem.bench.plan import Cell
-from xla_shmem.hlo.collective_report import format_bytes
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
+from xla_shmem.quantities import format_bytes
 from xla_shmem.tune.crossovers import Curve, curves
 
 _COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
