@@ -1,4 +1,4 @@
-"""Shape of a Llama decoder. Free of JAX, so that options can be checked before any process starts."""
+"""Sizes of a Llama decoder. Free of JAX, so that options can be checked before any process starts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-    """How Llama 3.1 stretches its rotary frequencies to sequences longer than it was first trained on.
+    """The scaling of rotary frequencies with which Llama 3.1 extends its sequence length.
 
     Attributes:
       factor: low frequencies are divided by it.
-      low: a wave that fits fewer than `low` times into `original` positions is low: stretched in full.
-      high: a wave that fits more than `high` times is high: left alone. Between the two it is blended.
-      original: positions the unscaled model was trained on.
+      low: frequencies with fewer than `low` periods in `original` positions are low.
+      high: frequencies with more than `high` periods are high and do not change. Between the two they are blended.
+      original: positions that the unscaled model was trained on.
 
     Raises:
-      ValueError: the numbers make no scaling.
+      ValueError: the numbers are out of range.
     """
 
     factor: float = 8.0
@@ -41,15 +41,15 @@ class LlamaConfig:
       kv_heads: key/value heads; each serves `heads / kv_heads` query heads (grouped-query attention).
       hidden: features between the SwiGLU projections.
       rope_theta: base of the rotary frequencies.
-      rope_scaling: how Llama 3.1 and later stretch them; None leaves them alone, as Llama 3 does.
-      norm_eps: added to the mean square under the root of RMSNorm.
-      tied_head: scores come from the embedding's transpose instead of a matrix of their own.
+      rope_scaling: scaling of these frequencies (Llama 3.1 and later); None for none, as in Llama 3.
+      norm_eps: epsilon of RMSNorm, added to the mean square.
+      tied_head: the output matrix is the embedding's transpose instead of a matrix of its own.
       parallel_block: attention and MLP read the same normalised input and are added together, instead of one
         after the other.
-      qk_norm: queries and keys are normalised over the features of a head before they are rotated.
+      qk_norm: queries and keys are normalised over the features of a head before rotation.
 
     Raises:
-      ValueError: a size that does not divide as the model needs it; the message says how to fix it.
+      ValueError: a size does not divide as the model needs; the message says how to fix it.
     """
 
     vocab: int = 256
@@ -96,7 +96,7 @@ class LlamaConfig:
         return self.kv_heads * self.head_dim
 
 
-#: `demo` and `tiny` read bytes; `1b` and `8b` have the published dimensions of Llama 3.2 1B and Llama 3 8B.
+#: `demo` and `tiny` use bytes as tokens; `1b` and `8b` have the published sizes of Llama 3.2 1B and Llama 3 8B.
 PRESETS = {
     "tiny": LlamaConfig(width=64, layers=2, heads=8, kv_heads=4, hidden=192),
     "demo": LlamaConfig(),

@@ -1,7 +1,7 @@
-"""Llama decoder in flax: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, layers run by one scan.
+"""Llama decoder in flax: RMSNorm, rotary embedding, grouped-query attention, SwiGLU, one scan over the layers.
 
-Parameters are f32 and carry the names of their logical axes; computation runs in a type of choice. What depends
-on the mesh is passed in as `Operations`, so that the same model runs whole on one device or spread over many.
+Parameters are f32 and carry the names of their logical axes; the type of the computation can be chosen. `Operations`
+contains everything that depends on the mesh, so the same model runs on one device or on many.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from xla_shmem.models.rope import Rotation, rotate, rotation
 # (q [batch, tokens, heads, head_dim], k and v [batch, tokens, kv_heads, head_dim]) -> like q
 Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
-#: Collection of the FP8 scales and amax histories: a step replaces them by their "gradients".
+#: Collection of FP8 scales and amax histories. Their "gradients" are their new values.
 FP8 = OVERWRITE_WITH_GRADIENT
 
 
 class DotGeneral(Protocol):
-    """`lax.dot_general` or what quantises before it."""
+    """`lax.dot_general`, or a function that quantises first."""
 
     def __call__(self, lhs: jax.Array, rhs: jax.Array, dimension_numbers: Any, /) -> jax.Array: ...
 
 
 class Weight(NamedTuple):
-    """A matrix [inputs, outputs] in the type of the computation, and how to multiply with it."""
+    """A matrix [inputs, outputs] in the type of the computation, and the function that multiplies with it."""
 
     kernel: jax.Array
     dot_general: DotGeneral
@@ -47,7 +47,7 @@ class Weight(NamedTuple):
 
 
 def causal_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-    """Causal attention over a whole sequence in order, on one device; shapes as for `Attention`."""
+    """Causal attention over a whole sequence on one device; shapes as for `Attention`."""
     return jax.nn.dot_product_attention(q, k, v, is_causal=True)
 
 
@@ -62,16 +62,16 @@ def _multiply_and_add(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) ->
 
 @dataclasses.dataclass(frozen=True)
 class Operations:
-    """What a mesh does its own way; by default everything happens on one device.
+    """The operations that depend on the mesh; the defaults run on one device.
 
     Attributes:
-      attention: causal attention over all tokens of the sequence, wherever they are held.
-      dense_in: products of the residual stream x [batch, tokens, width] with weights [width, features], whose
-        features are split over tensor-parallel ranks; several at once, so that x is gathered once.
-      dense_out: sum of the products of split features with weights [features, width], back into the residual stream.
+      attention: causal attention over all tokens of the sequence, on whichever rank they are.
+      dense_in: products of the residual stream x [batch, tokens, width] with weights [width, features]. Features are
+        split over tensor-parallel ranks; one call takes several weights, so that x is gathered once.
+      dense_out: sum of the products of split features with weights [features, width], shaped like the residual stream.
       head: scores [batch, tokens, vocab] of the residual stream and a weight [width, vocab].
-      constrain: pins an activation's placement, by the names of its logical axes.
-      embedding: pins the placement in which the table [vocab, width] is read.
+      constrain: sets the sharding of an activation by the names of its logical axes.
+      embedding: sets the sharding in which the table [vocab, width] is read.
     """
 
     attention: Attention = causal_attention
@@ -82,7 +82,7 @@ class Operations:
     embedding: Callable[[jax.Array], jax.Array] = lambda table: table
 
 
-#: What the backward keeps of a layer's forward (`none`: nothing is computed again, all is kept).
+#: Activations of a layer that the backward pass keeps; `none`: all, without recomputation.
 REMAT_POLICIES: dict[str, Any] = {
     "none": None,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
@@ -92,7 +92,11 @@ REMAT_POLICIES: dict[str, Any] = {
 
 
 class RMSNorm(nn.Module):
-    """`x / rms(x) * scale` over the last axis, in f32 (Zhang, Sennrich: arXiv:1910.07467)."""
+    """`x / rms(x) * scale` over the last axis, in f32 (Zhang, Sennrich: arXiv:1910.07467).
+
+    `flax.linen.RMSNorm` multiplies the scale with the inverse root first. That rounds differently and changes losses,
+    in bf16 by 1e-4 of their value.
+    """
 
     eps: float
     axis: str
@@ -107,7 +111,7 @@ class RMSNorm(nn.Module):
 
 
 class Layer(nn.Module):
-    """One decoder layer; `nn.scan` runs all of them."""
+    """One decoder layer; `nn.scan` runs all layers."""
 
     config: LlamaConfig
     operations: Operations
@@ -142,7 +146,7 @@ class Layer(nn.Module):
         return mixed.reshape(*mixed.shape[:2], -1)
 
     def _weights(self) -> tuple[tuple[Weight, ...], Weight, tuple[Weight, ...], Weight]:
-        """Of query, key and value; output; gate and up; down."""
+        """The weights (query, key, value), output, (gate, up) and down."""
         c = self.config
         qkv = (
             self._weight("query", ("embed", "heads"), c.width, c.width),
@@ -154,7 +158,7 @@ class Layer(nn.Module):
         return qkv, output, gate_up, self._weight("down", ("mlp", "embed"), c.hidden, c.width)
 
     def _weight(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> Weight:
-        # Standard deviation 1/sqrt(fan-in); into the residual stream 1/sqrt(2 * layers) of that, as in GPT-2.
+        # Standard deviation 1/sqrt(fan-in), divided by sqrt(2 * layers) for outputs to the residual stream (GPT-2).
         scale = 1 / math.sqrt(rows) / (math.sqrt(2 * self.config.layers) if axes[1] == "embed" else 1)
         init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
         kernel: Any = self.param(name, init, (rows, columns), jnp.float32)
@@ -167,10 +171,10 @@ class Llama(nn.Module):
 
     Attributes:
       config: sizes.
-      operations: what the mesh does its own way.
+      operations: the operations that depend on the mesh.
       dtype: type of the computation.
       remat: key of `REMAT_POLICIES`.
-      fp8: the layers' projections multiply in FP8, E4M3 forward and E5M2 backward, with delayed scaling.
+      fp8: the layers' projections multiply in FP8 with delayed scaling, E4M3 forward and E5M2 backward.
     """
 
     config: LlamaConfig
@@ -185,7 +189,7 @@ class Llama(nn.Module):
 
         Args:
           tokens: [batch, tokens] int.
-          positions: [tokens] place of each token in the whole sequence.
+          positions: [tokens] position of each token in the whole sequence.
         """
         c, operations = self.config, self.operations
         table = operations.embedding(self._matrix("embedding", ("vocab", "embed"), c.vocab, c.width))
@@ -205,7 +209,7 @@ class Llama(nn.Module):
         return operations.head(x, Weight(head, lax.dot_general))
 
     def _matrix(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> jax.Array:
-        # An embedding that makes no scores is read one row at a time: its features have standard deviation 1.
+        # The rows of an embedding that is no output matrix have features of standard deviation 1.
         scale = 1.0 if name == "embedding" and not self.config.tied_head else 1 / math.sqrt(self.config.width)
         init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
         matrix: Any = self.param(name, init, (rows, columns), jnp.float32)
@@ -214,7 +218,7 @@ class Llama(nn.Module):
     def _rematerialised(self) -> Any:
         if self.remat == "none":
             return Layer
-        # Forward and backward are two loops: the compiler cannot fold the recomputation into the forward.
+        # Forward and backward are separate loops, so the compiler cannot merge the recomputation with the forward.
         return nn.remat(Layer, policy=REMAT_POLICIES[self.remat], prevent_cse=False)
 
 

@@ -30,13 +30,13 @@ def frequencies(config: LlamaConfig) -> NDArray[np.float32]:
 
 
 def _scaled(unscaled: NDArray[np.float64], scaling: RopeScaling) -> NDArray[np.float64]:
-    waves = scaling.original * unscaled / (2 * math.pi)  # that fit into the original length
+    waves = scaling.original * unscaled / (2 * math.pi)  # periods in the original length
     kept = np.clip((waves - scaling.low) / (scaling.high - scaling.low), 0, 1)
     return (kept + (1 - kept) / scaling.factor) * unscaled
 
 
 def rotation(positions: jax.Array, config: LlamaConfig) -> Rotation:
-    """Angles at `positions` [tokens], each token's place in the whole sequence."""
+    """Angles at `positions` [tokens], the positions of the tokens in the whole sequence."""
     angles = positions[:, None, None] * jnp.asarray(frequencies(config))
     return Rotation(jnp.cos(angles), jnp.sin(angles))
 

@@ -1,7 +1,7 @@
-"""Attention of some queries to some keys, and its backward: the pieces that distributed attention merges.
+"""Attention of some queries to some keys, and its backward: distributed attention merges such partial results.
 
-Statistics of the softmax and all sums are f32. Scores of many queries are computed a few at a time, so that
-memory stays linear in the length.
+Softmax statistics and all sums are f32. The scores of many queries are computed in pieces, so memory is linear in the
+length.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import jax.numpy as jnp
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-# Queries whose scores exist at the same time; a power of two divides the lengths that the field uses.
+# Queries whose scores exist at the same time; a power of two, since usual lengths are multiples of it.
 _QUERIES_AT_ONCE = 256
 
-
-#: Name under which a remat policy keeps what `Saved` holds, so that no attention is computed or sent twice.
+#: Name under which a remat policy keeps `Saved`, so that attention is neither computed nor sent twice.
 SAVED = "attention"
 
 
 class Saved(NamedTuple):
-    """What the forward of a distributed attention keeps for its backward."""
+    """Values that the forward of a distributed attention keeps for its backward."""
 
     q: jax.Array  # [batch, kv_heads, group, query, head_dim]
     kv: jax.Array  # [2, batch, kv_heads, key, head_dim]: this rank's own block
@@ -31,15 +30,15 @@ class Saved(NamedTuple):
 
 
 def named(saved: Saved) -> Saved:
-    """The same, under the name `SAVED` for remat policies."""
+    """The same values under the name `SAVED`, for remat policies."""
     return Saved(*(checkpoint_name(x, SAVED) for x in saved))  # type: ignore[no-untyped-call]
 
 
 class Queries(NamedTuple):
-    """What the backward needs to know about queries, all [batch, kv_heads, group, query, head_dim or 1]."""
+    """Values of queries that the backward needs, all [batch, kv_heads, group, query, head_dim or 1]."""
 
     q: jax.Array
-    gradient: jax.Array  # of the output, in the type of q
+    gradient: jax.Array  # gradient of the output, in the type of q
     normaliser: jax.Array  # log of the sum of exp(score) over all keys
     inner: jax.Array  # sum over head_dim of gradient x output
 
@@ -55,7 +54,7 @@ def start_backward(saved: Saved, gradient: jax.Array) -> tuple[Queries, jax.Arra
     """Queries and this rank's own block, from the gradient of the output [batch, tokens, heads, head_dim]."""
     gradient = grouped(gradient, saved.q.shape[1])
     inner = _einsum("bkgqd,bkgqd->bkgq", gradient, saved.out)[..., None]
-    # Blocks are sent once more: a compiler that saw both in one computation could keep the forward's instead.
+    # The backward sends the blocks again. Without the barrier the compiler could keep those of the forward instead.
     kv, inner = lax.optimization_barrier((saved.kv, inner))  # type: ignore[no-untyped-call]
     return Queries(saved.q, gradient, saved.normaliser, inner), kv
 
@@ -91,7 +90,7 @@ def attend(q: jax.Array, kv: jax.Array, *, causal: bool = False) -> Partial:
     Args:
       q: [batch, kv_heads, group, query, head_dim].
       kv: [2, batch, kv_heads, key, head_dim] keys and values.
-      causal: query i sees keys 0 to i; otherwise all.
+      causal: query i sees keys 0 to i, instead of all keys.
     """
 
     def some(first: jax.Array | int, part: jax.Array) -> Partial:
@@ -114,7 +113,7 @@ def attend_backward(queries: Queries, kv: jax.Array, *, causal: bool = False) ->
     """Gradients of q and of kv through the scores of these queries with these keys, f32.
 
     Args:
-      queries: as the forward over all keys left them.
+      queries: queries with the statistics of the forward over all keys.
       kv: as for `attend`.
       causal: as for `attend`.
     """
@@ -155,7 +154,7 @@ def _einsum(equation: str, a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _scores(q: jax.Array, k: jax.Array, first: jax.Array | int | None) -> jax.Array:
-    """Scores, f32; causal if the index of the first query is given."""
+    """Scores, f32; causal if `first`, the index of the first query, is given."""
     scores: jax.Array = _einsum("bkgqd,bksd->bkgqs", q, k) * q.shape[-1] ** -0.5
     if first is None:
         return scores
@@ -178,6 +177,6 @@ def _joined(x: jax.Array) -> jax.Array:
 
 
 def zeros_like(x: jax.Array) -> jax.Array:
-    """f32 zeros that, inside `shard_map`, are typed as varying over the axes that x varies over."""
+    """f32 zeros; inside `shard_map` their type varies over the same axes as x."""
     zeros: jax.Array = lax.full_like(x, 0, jnp.float32)
     return zeros

@@ -1,7 +1,7 @@
-"""Causal attention over a sequence that is spread over a mesh axis, by gathering all keys and values.
+"""Causal attention over a sequence that is sharded over a mesh axis, by gathering all keys and values.
 
-Simpler than a ring: one all-gather, then every rank attends from its own queries. The gathered keys and values
-are dropped after the forward and gathered again in the backward; their gradients are reduce-scattered back.
+Simpler than a ring: after one all-gather every rank computes attention for its own queries. The forward drops the
+gathered keys and values, the backward gathers them again; their gradients are reduce-scattered.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ _TOKENS = 3  # axis of [2, batch, kv_heads, key, head_dim] and of [batch, kv_hea
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def gathered_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str, order: Order = "zigzag") -> jax.Array:
-    """Causal attention over a sequence dealt along `axis_name`; call it inside `shard_map`.
+    """Causal attention over a sequence distributed along `axis_name`; call it inside `shard_map`.
 
-    Only visible blocks are computed. In contiguous order the last rank therefore has almost all the work of
-    the step; zig-zag order gives every rank the same.
+    Only visible blocks are computed. So in contiguous order the last rank has most of the work, in zig-zag order all
+    ranks have the same.
 
     Args:
       q: [batch, local, heads, head_dim] queries, already rotated.
       k: [batch, local, kv_heads, head_dim] keys, already rotated; `heads` is a multiple of `kv_heads`.
       v: [batch, local, kv_heads, head_dim] values.
-      axis_name: mesh axis that the sequence is spread over.
-      order: how the sequence was dealt.
+      axis_name: mesh axis of the sequence.
+      order: order in which the ranks hold the sequence.
 
     Returns:
       [batch, local, heads, head_dim] in the type of `q`. Scores, sums and reduced gradients are f32.
@@ -58,15 +58,15 @@ def gathered_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str,
 
 
 class _Layout(NamedTuple):
-    """How the whole sequence is cut into chunks, and which of them this rank has queries of."""
+    """The chunks of the whole sequence, and those of this rank's queries."""
 
     chunk: int  # tokens
-    own: tuple[jax.Array, ...]  # places in the sequence of this rank's chunks, in chunks
+    own: tuple[jax.Array, ...]  # positions of this rank's chunks in the sequence, in chunks
     ring: int
     order: Order
 
     def first_row(self, place: jax.Array) -> jax.Array:
-        """Where the chunk at a place in the sequence lies among the gathered tokens."""
+        """First row among the gathered tokens of the chunk at position `place` of the sequence."""
         if self.order == "contiguous":
             return place * self.chunk
         return jnp.where(place < self.ring, 2 * place, 2 * (2 * self.ring - 1 - place) + 1) * self.chunk

@@ -11,11 +11,11 @@ from xla_shmem.parallel.mesh_shape import AXES, MeshShape
 
 
 def make_mesh(shape: MeshShape, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """Mesh with the axes data, fsdp, context, tensor in this order.
+    """A mesh with the axes data, fsdp, context and tensor, in this order.
 
     Args:
       shape: devices along each axis.
-      devices: the devices to use; by default all of the job.
+      devices: the devices to use; by default all devices of the job.
 
     Raises:
       ValueError: the shape needs another number of devices.

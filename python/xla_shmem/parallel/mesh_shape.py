@@ -17,8 +17,8 @@ class MeshShape:
 
     Attributes:
       data: splits the batch; parameters are replicated along it.
-      fsdp: splits the batch, and parameters and optimizer state with it: with `data` the hybrid scheme, shards
-        within a group, replicas across groups.
+      fsdp: splits the batch, and parameters and optimizer state too. Together with `data` this is the hybrid scheme:
+        shards within a group, replicas across groups.
       context: splits the sequence.
       tensor: splits heads, hidden features and vocabulary.
 
@@ -58,11 +58,11 @@ class MeshShape:
           model: sizes.
           batch: sequences in a step.
           sequence: tokens in a sequence.
-          shard_over_context: parameters are sharded over `context` as well as `fsdp`.
-          slice_over_tensor: each rank along `tensor` holds a slice of the sequence between layers.
+          shard_over_context: parameters are sharded over `context` and `fsdp`.
+          slice_over_tensor: between layers each rank along `tensor` holds a slice of the sequence.
 
         Raises:
-          ValueError: something does not divide; the message says how to fix it.
+          ValueError: a size does not divide; the message says how to fix it.
         """
         groups = self.data * self.fsdp
         if batch % groups:
@@ -73,7 +73,7 @@ class MeshShape:
         if sequence % (2 * self.context):
             raise ValueError(
                 f"sequence {sequence} does not divide over context {self.context}: the zig-zag order "
-                f"deals two chunks to each rank, so choose a multiple of {2 * self.context}."
+                f"gives two chunks to each rank, so choose a multiple of {2 * self.context}."
             )
         if slice_over_tensor and sequence % (self.context * self.tensor):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""What the decoder does its own way on a mesh."""
+"""The decoder's operations on a mesh."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ ATTENTION = {"ring": ring_attention, "gather": gathered_attention}
 def make_operations(
     mesh: Mesh, attention: str = "ring", shard_over_context: bool = False, tensor_matmul: str = "sync"
 ) -> Operations:
-    """The operations for a mesh whose sequences are dealt in zig-zag order along `context`.
+    """The operations for a mesh with sequences in zig-zag order along `context`.
 
     Args:
-      mesh: of the job.
-      attention: `ring` sends blocks of keys and values round the ring, `gather` gathers them all.
+      mesh: mesh of the job.
+      attention: `ring` sends blocks of keys and values round the ring, `gather` gathers all of them.
       shard_over_context: as for `sharding.parameter_rules`.
-      tensor_matmul: with `sync` tensor-parallel ranks all hold the residual stream, and sum up products with an
-        all-reduce; scores are split by vocabulary. With `async` each holds a slice of the sequence, which it
-        gathers and scatters beside the partial products, and makes the scores of its slice.
+      tensor_matmul: with `sync` every tensor-parallel rank holds the whole residual stream, products are summed with
+        an all-reduce, and scores are split by vocabulary. With `async` every rank holds a slice of the sequence,
+        gathers and scatters it while it computes partial products, and computes the scores of its slice.
     """
     embed = dict(sharding.parameter_rules(shard_over_context))["embed"]
     overlapped = tensor_matmul == "async" and mesh.shape["tensor"] > 1
@@ -40,8 +40,8 @@ def make_operations(
     whole = _at(mesh, "tensor", None)
 
     def embedding(table: jax.Array) -> jax.Array:
-        # The second pin is for its transpose: each rank adds up its own tokens' rows before rows are split. Asked
-        # for split rows alone, the partitioner would gather all tokens on every rank.
+        # The second pin is for the transpose: each rank sums the rows of its own tokens before rows are split. Without
+        # it the partitioner would gather all tokens on every rank.
         return sharding.pinned(sharding.gathered(table, whole, _at(mesh, "tensor", embed)), whole)
 
     scheme = ATTENTION[attention]
@@ -55,7 +55,7 @@ def make_operations(
 
 
 def _synchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
-    """Matmuls whose collectives the partitioner finds."""
+    """Matmuls whose collectives the partitioner inserts."""
     columns, rows = (
         (_at(mesh, None, "tensor"), _at(mesh, embed, "tensor")),
         (_at(mesh, "tensor", None), _at(mesh, "tensor", embed)),
@@ -81,7 +81,7 @@ def _synchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
-    """Matmuls that overlap with their own transfers; between them each rank holds a slice of the sequence."""
+    """Matmuls that overlap with their own transfers; between layers each rank holds a slice of the sequence."""
     held = sharding.activation(mesh, ("batch", "residual_length", "width"), sliced=True).spec
     features = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
     columns, rows = P(embed, "tensor"), P("tensor", embed)  # type: ignore[no-untyped-call]
@@ -118,13 +118,13 @@ def _kernels(weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
     for weight in weights:
         if weight.dot_general is not lax.dot_general:
             raise ValueError(
-                "asynchronous tensor-parallel matmuls do not multiply in FP8; choose --tensor-matmul sync."
+                "asynchronous tensor-parallel matmuls cannot multiply in FP8; choose --tensor-matmul sync."
             )
     return tuple(weight.kernel for weight in weights)
 
 
 def _gathered_shards(kernel: jax.Array, over: tuple[str, ...], axis: int) -> jax.Array:
-    """A kernel gathered from its shards; the transpose is the reduce-scatter of its gradient."""
+    """The kernel gathered from its shards; the transpose reduce-scatters its gradient."""
     gathered: jax.Array = lax.all_gather(kernel, over, axis=axis, tiled=True)
     return gathered
 

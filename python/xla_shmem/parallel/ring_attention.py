@@ -1,18 +1,18 @@
-"""Causal ring attention: exact attention over a sequence that is spread over a mesh axis.
+"""Causal ring attention: exact attention over a sequence that is sharded over a mesh axis.
 
-Every rank keeps its queries; blocks of keys and values travel round the ring with `lax.ppermute` while partial
-softmax results are merged online (Liu, Zaharia, Abbeel: "Ring Attention with Blockwise Transformers",
-arXiv:2310.01889). The backward sends the blocks round once more, and behind each block the gradient that its
-visitors add up, which ends where the block came from: `ring - 1` permutes of keys and values forward, as many
-backward, and `ring - 1` of gradients. No transfer is needed before the attention of its step is done.
+Every rank keeps its queries. Blocks of keys and values travel round the ring with `lax.ppermute` while partial softmax
+results are merged online (Liu, Zaharia, Abbeel: "Ring Attention with Blockwise Transformers", arXiv:2310.01889). The
+backward sends the blocks round again; behind each block travels the sum of its gradients, which ends at the block's
+owner. That makes `ring - 1` permutes of keys and values forward, as many backward, and `ring - 1` of gradients. No
+step of attention needs a transfer that starts in the same step.
 
-The sequence is dealt in zig-zag order (`zigzag.py`). For a block that came from another rank only two of the
-four pairs of halves are visible, both of them completely:
+The sequence is in zig-zag order (`zigzag.py`). In a block of another rank only two of the four pairs of halves are
+visible, both completely:
 
-    block from an earlier rank:   low x low    and   high x low
-    block from a later rank:      high x high  and   high x low
+    block of an earlier rank:   low x low    and   high x low
+    block of a later rank:      high x high  and   high x low
 
-Hence every rank does the same amount of work in every ring step and needs a mask only for its own block.
+So every rank has the same work in every ring step and needs a mask only for its own block.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _KEYS = 3  # axis of a block [2, batch, kv_heads, key, head_dim]
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
 def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> jax.Array:
-    """Causal attention over a sequence dealt in zig-zag order along `axis_name`; call it inside `shard_map`.
+    """Causal attention over a sequence in zig-zag order along `axis_name`; call it inside `shard_map`.
 
     Args:
       q: [batch, local, heads, head_dim] queries, already rotated.
       k: [batch, local, kv_heads, head_dim] keys, already rotated; `heads` is a multiple of `kv_heads`.
       v: [batch, local, kv_heads, head_dim] values.
-      axis_name: mesh axis that the sequence is spread over.
+      axis_name: mesh axis of the sequence.
 
     Returns:
       [batch, local, heads, head_dim] in the type of `q`. Scores, sums and travelling gradients are f32.
@@ -70,7 +70,7 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> tuple[
     low: Partial | None = None
     high: Partial | None = None
     for step in range(ring):
-        # Nothing below needs the next block: its transfer may run while this block is attended to.
+        # Nothing below needs the next block, so its transfer overlaps with the attention to this block.
         following = _send(block, axis_name) if step + 1 < ring else block
         kv_low, kv_high = jnp.split(block, 2, axis=_KEYS)
         if low is None or high is None:
@@ -100,7 +100,7 @@ def _backward(axis_name: str, saved: Saved, gradient: jax.Array) -> tuple[jax.Ar
     own = passing = d_low = d_high = jnp.zeros(())
     for step in range(ring):
         following = _send(block, axis_name) if step + 1 < ring else block
-        # What the rank before this one, and those before it, have added up for this block.
+        # The sum of the gradients of this block from all ranks that had it before.
         arriving = _send(passing, axis_name) if step > 1 else jnp.zeros(())
         kv_low, kv_high = jnp.split(block, 2, axis=_KEYS)
         if step == 0:
@@ -131,7 +131,7 @@ ring_attention.defvjp(_forward, _backward)
 
 
 def _send(block: jax.Array, axis_name: str) -> jax.Array:
-    """What the rank before sent; ours goes to the next rank."""
+    """Sends the block to the next rank and returns the block of the previous rank."""
     ring = lax.axis_size(axis_name)
     pairs = [(source, (source + 1) % ring) for source in range(ring)]
     received: jax.Array = lax.ppermute(block, axis_name, pairs)  # type: ignore[no-untyped-call]
@@ -139,12 +139,12 @@ def _send(block: jax.Array, axis_name: str) -> jax.Array:
 
 
 def _came_from_earlier(rank: jax.Array, step: int) -> jax.Array:
-    """The block of this step set out from rank (rank - step) mod ring: an earlier one unless the ring wrapped round."""
+    """Whether this step's block belongs to an earlier rank: it is that of rank (rank - step) mod ring."""
     return rank >= step
 
 
 def _together(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Two independent pairs as one batch: half the operations to compile and to start."""
+    """Two independent operands as one batch: half the operations to compile and to launch."""
     return jnp.concatenate([a, b])
 
 

@@ -1,4 +1,4 @@
-"""Where arrays of a job lie on its mesh: parameters by their logical axes, activations, tokens."""
+"""Shardings of a job's arrays on its mesh: parameters by their logical axes, activations, tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ACTIVATIONS = {
     "width": None,
 }
 
-# Where tensor-parallel ranks hold slices of the sequence between layers, and its scores, instead of all of it.
+# If tensor-parallel ranks hold slices of the sequence between layers, and of its scores, instead of all of it.
 _SLICED = _ACTIVATIONS | {"residual_length": ("context", "tensor"), "vocab": None}
 
 
@@ -35,19 +35,19 @@ def parameter_rules(shard_over_context: bool = False) -> tuple[tuple[str, Any], 
     """Mesh axes of every logical axis that a parameter can have.
 
     Args:
-      shard_over_context: spread parameters and optimizer state over `context` too instead of replicating them
-        there; each rank then gathers a layer's weights before it uses them, as along `fsdp`.
+      shard_over_context: shard parameters and optimizer state over `context` too instead of replicating them there;
+        each rank then gathers a layer's weights before it uses them, as along `fsdp`.
     """
     embed = ("fsdp", "context") if shard_over_context else ("fsdp",)
     return (("embed", embed), ("layers", None), ("head_dim", None), *((name, "tensor") for name in _TENSOR))
 
 
 def parameters(boxed: Any, mesh: Mesh, shard_over_context: bool = False) -> Any:
-    """Shardings of a tree whose parameters carry the names of their logical axes; what has none is replicated.
+    """Shardings of a tree of parameters by the names of their logical axes; arrays without names are replicated.
 
     Args:
-      boxed: tree with `flax.linen.LogicallyPartitioned` leaves, abstract or not; optimizer state included.
-      mesh: of the job.
+      boxed: tree with `flax.linen.LogicallyPartitioned` leaves, abstract or not, optimizer state included.
+      mesh: mesh of the job.
       shard_over_context: as for `parameter_rules`.
     """
     logical = nn.get_partition_spec(boxed)
@@ -55,15 +55,15 @@ def parameters(boxed: Any, mesh: Mesh, shard_over_context: bool = False) -> Any:
 
 
 def tokens(mesh: Mesh) -> NamedSharding:
-    """Of [batch, sequence] token arrays."""
+    """Sharding of [batch, sequence] token arrays."""
     return NamedSharding(mesh, P(BATCH, "context"))  # type: ignore[no-untyped-call]
 
 
 def activation(mesh: Mesh, names: tuple[str | None, ...], sliced: bool = False) -> NamedSharding:
-    """Of an activation with these logical axes.
+    """Sharding of an activation with these logical axes.
 
     Args:
-      mesh: of the job.
+      mesh: mesh of the job.
       names: batch, length, residual_length (between layers, and of scores), width, heads, vocab; None is not split.
       sliced: tensor-parallel ranks hold slices of the sequence between layers.
     """
@@ -73,22 +73,22 @@ def activation(mesh: Mesh, names: tuple[str | None, ...], sliced: bool = False) 
 
 
 def pinned(x: jax.Array, where: NamedSharding) -> jax.Array:
-    """x, placed there."""
+    """x with this sharding."""
     placed: jax.Array = lax.with_sharding_constraint(x, where)  # type: ignore[no-untyped-call]
     return placed
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def gathered(weight: jax.Array, whole: NamedSharding, sharded: NamedSharding) -> jax.Array:
-    """A weight gathered from its shards where it is used; its gradient goes back to shards where it is made.
+    """A weight gathered from its shards; its gradient is sharded where it is computed.
 
-    The transpose of a sharding constraint is the same constraint, which would ask for the whole gradient on
-    every device first.
+    A plain sharding constraint would not do: its transpose is the same constraint and would first need the whole
+    gradient on every device.
 
     Args:
-      weight: lies as `sharded` says.
-      whole: how a layer needs it.
-      sharded: how it is stored, and how its gradient shall lie.
+      weight: the weight, with sharding `sharded`.
+      whole: sharding that a layer needs.
+      sharded: sharding of the stored weight and of its gradient.
     """
     return pinned(weight, whole)
 

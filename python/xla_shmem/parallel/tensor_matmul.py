@@ -1,22 +1,22 @@
-"""Matmuls of tensor parallelism whose transfers run beside the partial products.
+"""Tensor-parallel matmuls whose transfers overlap with the partial products.
 
-A gather before a matmul, or a reduce-scatter after it, leaves the processors idle for as long as the bytes travel. Cut
-into the ring's hops, every transfer has a partial product that does not need it (Wang et al.: "Overlap Communication
-with Dependent Computation via Decomposition in Large Deep Learning Models", ASPLOS 2023):
+Processors are idle during a gather before a matmul and during a reduce-scatter after it. Split into the hops of a ring,
+every transfer has a partial product that does not need it (Wang et al.: "Overlap Communication with Dependent
+Computation via Decomposition in Large Deep Learning Models", ASPLOS 2023):
 
-    gather_matmul     the inputs' shards travel; each is multiplied while the next one is on its way
-    matmul_scatter    the sums travel; the product for the next rank is computed while the sum for it is on its way
+    gather_matmul     sends the inputs' shards, and multiplies each shard while the next one is in transit
+    matmul_scatter    sends partial sums, and computes the product for the next rank while its sum is in transit
 
-Each is the other's transpose, so a backward pass has as many hops as the forward pass, and its transfers overlap in the
-same way. What is split over the ranks between such a pair of layers:
+Each is the transpose of the other, so the backward pass has as many hops as the forward pass and overlaps in the same
+way. Between such a pair of layers the activations are split over the ranks by
 
-    "features"   activations are [..., features / ranks], as in the "Transformers with Tensor Parallelism" tutorial of
-                 the University of Amsterdam: norms need a sum over the ranks, everything else is local
-    "sequence"   activations are [..., sequence / ranks, features], as in Megatron's sequence parallelism (Korthikanti
-                 et al.: arXiv:2205.05198): norms and residuals are local
+    "features"   [..., features / ranks], as in the tutorial "Transformers with Tensor Parallelism" of the University of
+                 Amsterdam: norms need a sum over the ranks, everything else is local
+    "sequence"   [..., sequence / ranks, features], as in Megatron's sequence parallelism (Korthikanti et al.:
+                 arXiv:2205.05198): norms and residuals are local
 
-All functions are called inside `jax.shard_map`. Products are accumulated in f32 where the inputs are narrower; a
-travelling sum is rounded to the inputs' type at each hop, as it is in a reduce-scatter of that type.
+Call all functions inside `jax.shard_map`. Products are accumulated in f32 or a wider type; a travelling sum is rounded
+to the inputs' type at each hop, as in a reduce-scatter of that type.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def gather_matmul(
     split: Split,
     bidirectional: bool = False,
 ) -> tuple[jax.Array, ...]:
-    """Products of the whole input, whose shards lie on the ranks of `axis_name`, with this rank's kernels.
+    """Products of the whole input, which is sharded over `axis_name`, with this rank's kernels.
 
-    All kernels share one journey of the shards. Differentiated, the gathered input is kept for the kernels' gradients,
-    so that it need not travel again; rematerialisation drops it.
+    The shards travel once for all kernels. The backward keeps the gathered input for the kernels' gradients, so the
+    shards need not travel again; rematerialisation drops it.
 
     Args:
       x: this rank's shard: [..., features / ranks] if `split` is "features", else [..., sequence / ranks, features].
       kernels: each [features, out], this rank's columns, in the type of `x`.
       axis_name: mesh axis of the ring.
-      split: which axis of the input is split over the ranks.
-      bidirectional: shards travel both ways, which halves the distance and uses both directions of the links.
+      split: the axis of the input that is split over the ranks.
+      bidirectional: shards travel in both directions, which halves the distance and uses both directions of the links.
 
     Returns:
       For each kernel [..., sequence, out], in the type of `x`.
 
     Raises:
-      ValueError: sizes or types that do not fit together.
+      ValueError: sizes or types do not match.
     """
     ranks = lax.axis_size(axis_name)
     features = x.shape[-1] * (ranks if split == "features" else 1)
@@ -85,18 +85,18 @@ def matmul_scatter(
     """This rank's shard of the sum of `x @ kernel` over all pairs and over all ranks of `axis_name`.
 
     Args:
-      xs: each [..., sequence, in]: this rank's part of the features that the ranks' products are summed over.
+      xs: each [..., sequence, in]: this rank's part of the features over which the ranks' products are summed.
       kernels: one for each of `xs`, [in, features], this rank's rows, in the type of `xs`.
       axis_name: mesh axis of the ring.
-      split: which axis of the result is split over the ranks.
-      bidirectional: sums travel both ways, which halves the distance and uses both directions of the links.
+      split: the axis of the result that is split over the ranks.
+      bidirectional: sums travel in both directions, which halves the distance and uses both directions of the links.
 
     Returns:
       [..., sequence, features / ranks] if `split` is "features", else [..., sequence / ranks, features], in the type of
       `xs`.
 
     Raises:
-      ValueError: sizes or types that do not fit together, or an axis that does not divide into the ranks.
+      ValueError: sizes or types do not match, or an axis does not divide by the ranks.
     """
     if len(xs) != len(kernels):
         raise ValueError(f"matmul_scatter: {len(xs)} inputs but {len(kernels)} kernels; each input has one.")
@@ -126,18 +126,18 @@ def matmul_scatter(
 
 
 def arrivals(x: jax.Array, axis_name: str, bidirectional: bool = False) -> Iterator[tuple[jax.Array, jax.Array]]:
-    """Shards of all ranks of `axis_name`, in the order in which they come by: this rank's own, then its neighbours'.
+    """The shards of all ranks of `axis_name` in the order of their arrival: first this rank's own.
 
-    The transfers of the next round are issued before a shard is handed out, so what is computed from it overlaps with
-    them. Differentiated as it stands, gradients travel back the same way and are summed up on it.
+    The transfers of the next hop start before a shard is yielded, so they overlap with the computation on it. Under
+    differentiation the gradients travel back the same way and are summed on it.
 
     Args:
       x: this rank's shard.
       axis_name: mesh axis of the ring.
-      bidirectional: shards travel both ways.
+      bidirectional: shards travel in both directions.
 
     Yields:
-      (owner, shard): the rank along the axis that the shard set out from, and the shard.
+      (owner, shard): the rank along the axis that owns the shard, and the shard.
     """
     ranks, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
     up_hops, down_hops = _hops(ranks, bidirectional)
@@ -209,7 +209,7 @@ _matmul_scatter.defvjp(_matmul_scatter_forward, _matmul_scatter_backward)
 def _gathered_products(
     ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...], contracted: int
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """Products of the gathered input with each kernel, whose axis `contracted` meets the features; and that input."""
+    """Products of the gathered input with axis `contracted` of each kernel, and that input."""
     ranks = lax.axis_size(ring.axis_name)
     axis = _FEATURE_AXIS if ring.split == "features" else _SEQUENCE_AXIS
     whole: jax.Array | None = None
@@ -229,7 +229,7 @@ def _gathered_products(
 def _scattered_products(
     ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...], contracted: int
 ) -> jax.Array:
-    """This rank's shard of the summed products of each input with its kernel, whose axis `contracted` meets it."""
+    """This rank's shard of the sum of the products of each input with axis `contracted` of its kernel."""
     ranks = lax.axis_size(ring.axis_name)
 
     def products_for(owner: jax.Array) -> jax.Array:
@@ -249,8 +249,8 @@ def _scattered_products(
 def _travelling_sum(products_for: Callable[[jax.Array], jax.Array], dtype: jnp.dtype, ring: _Ring) -> jax.Array:
     """The sum over all ranks of their `products_for(this rank)`, in `dtype`.
 
-    The sum for a rank sets out at the far end of the ring and gains a product at every rank that it passes. That
-    product does not need the sum that is on its way to it.
+    The sum for a rank starts at the far end of the ring, and every rank on its way adds a product. A rank computes its
+    product while the sum is in transit.
     """
     ranks, rank = lax.axis_size(ring.axis_name), lax.axis_index(ring.axis_name)
     up_hops, down_hops = _hops(ranks, ring.bidirectional)
@@ -264,7 +264,7 @@ def _travelling_sum(products_for: Callable[[jax.Array], jax.Array], dtype: jnp.d
 
 
 def _hops(ranks: int, bidirectional: bool) -> tuple[int, int]:
-    """Hops up and down the ring: ranks - 1 in all."""
+    """Hops up and down the ring, ranks - 1 in total."""
     return (ranks // 2, (ranks - 1) // 2) if bidirectional else (ranks - 1, 0)
 
 
@@ -294,7 +294,7 @@ def _part(x: jax.Array, owner: jax.Array, ranks: int, axis: int) -> jax.Array:
 
 
 def _place(whole: jax.Array | None, part: jax.Array, owner: jax.Array, ranks: int, axis: int) -> jax.Array:
-    """`part` as part `owner` of `whole`, which starts as zeros."""
+    """`whole` with `part` as its part `owner`; a missing `whole` is zeros."""
     size = part.shape[axis]
     if whole is None:
         shape = list(part.shape)
@@ -308,9 +308,9 @@ def _plus(x: jax.Array, y: jax.Array | None) -> jax.Array:
 
 
 def _equally_varying(*arrays: jax.Array) -> list[jax.Array]:
-    """The arrays, all marked as differing over the mesh axes that any of them differs over.
+    """The arrays, all typed as varying over every mesh axis that one of them varies over.
 
-    A kernel that is the same on all data-parallel ranks gets its gradients summed over them here, by the transpose.
+    The transpose sums the gradients of a kernel that is the same on all data-parallel ranks.
     """
     axes = frozenset[str]().union(*(jax.typeof(x).mat.varying for x in arrays))
     return [lax.pcast(x, tuple(axes - jax.typeof(x).mat.varying), to="varying") for x in arrays]

@@ -1,8 +1,8 @@
-"""The zig-zag order in which causal attention deals a sequence to the ranks of a ring.
+"""The zig-zag order of a sequence on the ranks of a ring.
 
-Causal attention over contiguous slices would leave the first ranks idle. Of `2 * ring` equal chunks, rank `r`
-holds chunk `r` (its *low* half) and chunk `2 * ring - 1 - r` (its *high* half), as in Llama 3
-(arXiv:2407.21783, section 3.3.2), so that every rank sees the same number of keys.
+With contiguous slices causal attention would leave the first ranks idle. Here rank `r` holds two of `2 * ring` equal
+chunks, chunk `r` (its *low* half) and chunk `2 * ring - 1 - r` (its *high* half), as in Llama 3 (arXiv:2407.21783,
+section 3.3.2). So every rank attends to the same number of keys.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Index = TypeVar("_Index", bound=Any)
 
 
 def zigzag_positions(index: _Index, sequence: int, ring: int) -> _Index:
-    """Positions of the tokens at `index` (any integer array, also a traced one) of a sequence in zig-zag order.
+    """Positions of the tokens at `index` (an integer array, traced or not) of a sequence in zig-zag order.
 
     Raises:
       ValueError: `sequence` is not a multiple of `2 * ring`.
