@@ -1,4 +1,4 @@
-"""What `xla-shmem predict` reads: clusters, constants, published numbers, options; and its sentences about bad ones."""
+"""The inputs of `xla-shmem predict`: clusters, constants, options; and its errors about bad ones."""
 
 from __future__ import annotations
 
@@ -60,10 +60,10 @@ def test_a_file_describes_a_cluster(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("sms = 132", "smms = 132", "smms is no key of a cluster; did you mean sms?"),
-        ("sms = 132", "", "sms missing"),
-        ("sms = 132", "sms = 13.2", "sms is 13.2, and has to be a whole number"),
-        ("sms = 132", 'sms = "132"', "sms is '132', and has to be a whole number"),
+        ("sms = 132", "smms = 132", "smms is not a key of a cluster; did you mean sms?"),
+        ("sms = 132", "", "lacks sms;"),
+        ("sms = 132", "sms = 13.2", "sms is 13.2; it must be a whole number"),
+        ("sms = 132", 'sms = "132"', "sms is '132'; it must be a whole number"),
         ("nic_gb_per_s = 50", "nic_gb_per_s = -5", "nic_gb_per_s is -5; it must be greater than 0"),
         ("nic_gb_per_s = 50", "nic_gb_per_s = inf", "nic_gb_per_s is inf; it must be greater than 0"),
         ('xla_target = "h100"', 'xla_target = "h999"', "xla_target is h999; XLA has descriptions of gb200, h100"),

@@ -258,5 +258,5 @@ def test_a_schedule_becomes_steps() -> None:
         Step("ar", starts="ar", ends="ar"),
         Step("while", calls=("body",), loop=True),
     )
-    with pytest.raises(PredictError, match="ar in entry is a collective"):
+    with pytest.raises(PredictError, match="collective ar in entry is not among"):
         program_of(schedules, {"cp-start": PERMUTE}, 2)

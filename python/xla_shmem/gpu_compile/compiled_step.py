@@ -1,9 +1,9 @@
-"""A training step compiled for GPUs that are not there: what memory it takes, and what its collectives got.
+"""Compiles a training step for described GPUs and reports its memory and the decisions about its collectives.
 
     python -m xla_shmem.gpu_compile.compiled_step TARGET REPORT MODULE JOB
 
-compiles the step of a job, the fields of `TrainConfig` as JSON, and writes the files REPORT and MODULE. In a process of
-its own, since XLA reads its flags once; `compile_step` starts it.
+compiles the step of JOB, the fields of `TrainConfig` as JSON, and writes the files REPORT and MODULE. `compile_step`
+starts it as a separate process, since XLA reads its flags only once.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from xla_shmem.xla_flags import FLAG
 
 
 class CompileError(Exception):
-    """The step was not compiled; the message holds the end of what the compiler printed."""
+    """The compilation failed; the message contains the end of the compiler's output."""
 
 
 @dataclasses.dataclass(frozen=True)
 class CompiledStep:
-    """What XLA said about a compiled step; bytes are those of one device.
+    """XLA's report about a compiled step; bytes are those of one device.
 
     Attributes:
       state_bytes: parameters, optimizer state and tokens.
-      temporary_bytes: everything else that is allocated while it runs, results aside.
-      result_bytes: the new state; where XLA may write it over the old one this takes no memory of its own.
-      reused_bytes: results that lie where arguments were.
+      temporary_bytes: all other memory allocated while the step runs, except results.
+      result_bytes: the new state, including results that reuse memory of arguments.
+      reused_bytes: results that are written over arguments.
       records: collectives, as `_core.run_pass` describes them.
       seconds: wall-clock time of the compilation.
     """
@@ -48,24 +48,24 @@ class CompiledStep:
 
     @property
     def peak_bytes(self) -> int:
-        """What has to fit: state, temporaries, and results that have a place of their own."""
+        """Memory that the step needs: state, temporaries, and results that do not reuse arguments."""
         return self.state_bytes + self.temporary_bytes + self.result_bytes - self.reused_bytes
 
     @property
     def peak_with_donation_bytes(self) -> int:
-        """The same where the new state lies over the old one."""
+        """Memory that the step needs if the new state overwrites the old one."""
         return self.state_bytes + self.temporary_bytes
 
     def bytes_per_step(self, backend: str) -> int:
-        """Bytes of the results of all collectives that `backend` carries in one step.
+        """Result bytes of all collectives on `backend` in one step.
 
         Raises:
-          ValueError: XLA does not know how often one of them runs.
+          ValueError: XLA does not know how often a collective runs.
         """
         total = 0
         for record in self.records:
             if record["executions"] is None:
-                raise ValueError(f"XLA has found no trip count for the loop around {record['name']}.")
+                raise ValueError(f"XLA found no trip count for the loop around {record['name']}.")
             if record["lowered"] == backend:
                 total += record["bytes"] * record["executions"]
         return total
@@ -74,17 +74,17 @@ class CompiledStep:
 def compile_step(
     config: TrainConfig, target: str, wheels: Path, timeout: float = 1800.0, module: Path | None = None
 ) -> CompiledStep:
-    """Compiles the job's step with the plugin on, in a process of its own.
+    """Compiles the job's step with the plugin on, in a separate process.
 
     Args:
       config: the job.
       target: name of a description in `targets/`.
       wheels: folder of the CUDA plugin's wheels.
-      timeout: seconds.
-      module: file for the step as the pass saw it: scheduled, a serialized `HloModuleProto`. None: not kept.
+      timeout: limit in seconds.
+      module: file for the scheduled module that the pass received, a serialized `HloModuleProto`; None for no file.
 
     Raises:
-      CompileError: it was not compiled.
+      CompileError: the compilation failed or took too long.
     """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
@@ -101,7 +101,7 @@ def compile_step(
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:
-            raise CompileError(f"the compilation took more than {timeout:.0f} s and was stopped.") from None
+            raise CompileError(f"the compilation took longer than {timeout:.0f} s and was stopped.") from None
         if done.returncode or not report.exists():
             raise CompileError(f"the compilation ended with exit code {done.returncode}:\n{done.stderr[-3000:]}")
         return CompiledStep(**json.loads(report.read_text()))
@@ -139,7 +139,7 @@ def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledSte
 
 
 def main(arguments: list[str]) -> None:
-    """Compiles, and writes module and report."""
+    """Compiles the step and writes module and report."""
     target, report, module, job = arguments
     compiled = _compile_here(TrainConfig(**json.loads(job)), target, Path(module))
     Path(report).write_text(json.dumps(dataclasses.asdict(compiled)))

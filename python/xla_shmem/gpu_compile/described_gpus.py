@@ -1,4 +1,4 @@
-"""GPUs by description: XLA compiles for them, and the pass sees a job with one process for each."""
+"""Described GPUs: XLA compiles for them, and the pass sees a job with one process per GPU."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _TARGETS = Path(__file__).parent / "targets"
 
 
 def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
-    """GPUs of one NVLink domain, each with a process of its own, and the pass at work for them where the flag is set.
+    """Devices of one NVLink domain, one process each; the pass is set up for them if the flag is set.
 
     Args:
       count: number of GPUs.
       target: name of a description in `targets/`: `h100` or `gb200`.
-      observe: is told of every module with collectives and their records.
+      observe: called with every module that has collectives, and their records.
 
     Raises:
-      FileNotFoundError: no such description.
+      FileNotFoundError: the description does not exist.
       RuntimeError: this process has no CUDA plugin (`environment.py`).
     """
     described = topologies.get_topology_desc(
@@ -32,7 +32,7 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
         topology=f"1x{count}x1",  # slices x processes x devices of a process
         target_config=(_TARGETS / f"{target}.txtpb").read_text(),
     )
-    if plugin.active():  # which JAX finds out when it is first asked for devices
+    if plugin.active():  # JAX initialises the plugin when it is first asked for devices
         places = regular_topology.regular_places(count, devices_per_host=count)
         _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: 0 for place in places})

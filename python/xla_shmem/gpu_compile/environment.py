@@ -1,4 +1,4 @@
-"""The environment of a process that has JAX's CUDA plugin and nothing else of a GPU machine."""
+"""The environment of a process that has JAX's CUDA plugin, but no GPU and no driver."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 
 def compile_environment(wheels: Path, flags: Iterable[str]) -> dict[str, str]:
-    """This process's environment, for one that compiles for GPUs.
+    """This process's environment, changed for a process that compiles for GPUs.
 
     Args:
-      wheels: folder into which `scripts/setup_gpu_aot.sh` has installed the plugin, ptxas and libdevice.
-      flags: XLA_FLAGS of that process.
+      wheels: folder in which `scripts/setup_gpu_aot.sh` installed the plugin, ptxas and libdevice.
+      flags: XLA_FLAGS of the new process.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
     return kept | {

@@ -1,4 +1,4 @@
-"""A cluster as the model sees it: read from TOML, a file or one of the presets in `clusters/`."""
+"""The description of a cluster, read from a TOML file or a preset in `clusters/`."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _TARGETS = Path(__file__).parent.parent / "gpu_compile" / "targets"
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """GPUs of one kind, their NVLink domains, and the network between these.
+    """GPUs of one kind, their NVLink domains, and the network between the domains.
 
     Attributes:
-      name: for reports.
-      xla_target: what XLA compiles for, a description in `gpu_compile/targets/`.
+      name: name in reports.
+      xla_target: description in `gpu_compile/targets/` for which XLA compiles.
       gpus_per_node: GPUs of one host.
-      gpus_per_nvlink_domain: consecutive GPUs that reach each other over NVLink; may span nodes.
-      nodes: how many there are; None for as many as it takes.
+      gpus_per_nvlink_domain: consecutive GPUs that are connected by NVLink; may span nodes.
+      nodes: number of nodes; None for as many as a job needs.
       sms: streaming multiprocessors of a GPU.
       bf16_tflops, fp8_tflops: dense peak of a GPU.
-      memory_gb_per_s: of a GPU's memory.
-      nvlink_gb_per_s: of a GPU, in one direction.
-      nvlink_latency_us: from one GPU to another, in a step of a ring.
-      nic_gb_per_s, nic_latency_us: the same where a step leaves the NVLink domain.
+      memory_gb_per_s: bandwidth of a GPU's memory.
+      nvlink_gb_per_s: NVLink bandwidth of a GPU in one direction.
+      nvlink_latency_us: latency of one step of a ring over NVLink.
+      nic_gb_per_s, nic_latency_us: the same for a step that leaves the NVLink domain.
 
     Raises:
-      PredictError: a number that no cluster has.
+      PredictError: a number is out of range, or XLA has no such target.
     """
 
     name: str
@@ -62,24 +62,24 @@ class Cluster:
             )
 
     def check_size(self, devices: int) -> None:
-        """Raises: PredictError: a program for so many devices does not fit."""
+        """Raises PredictError if a program for this number of devices does not fit."""
         if self.nodes is not None and devices > self.nodes * self.gpus_per_node:
             raise PredictError(
                 f"the program is for {devices} devices, and cluster {self.name} has {self.nodes} nodes of "
-                f"{self.gpus_per_node} GPUs; add nodes, or leave `nodes` out for as many as it takes."
+                f"{self.gpus_per_node} GPUs; add nodes, or omit `nodes` for as many as the program needs."
             )
 
 
 def preset_names() -> list[str]:
-    """Names of the clusters that need no file."""
+    """Names of the presets."""
     return sorted(path.stem for path in _PRESETS.glob("*.toml"))
 
 
 def read_cluster(name: str) -> Cluster:
-    """A preset by name, or the cluster that a TOML file describes.
+    """The preset of this name, or the cluster described by the TOML file of this name.
 
     Raises:
-      PredictError: neither, not TOML, or a key that is missing, unknown or of another type.
+      PredictError: there is neither, the file is not TOML, or a key is missing, unknown or of the wrong type.
     """
     path = _PRESETS / f"{name}.toml" if name in preset_names() else Path(name)
     try:
@@ -99,13 +99,13 @@ def _cluster(source: str, entries: dict[str, Any]) -> Cluster:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(fields)}."
-            raise PredictError(f"cluster {source}: {key} is no key of a cluster; {hint}")
+            raise PredictError(f"cluster {source}: {key} is not a key of a cluster; {hint}")
         kind = str(fields[key].type)
         allowed = (str,) if kind == "str" else (int,) if kind.startswith("int") else (int, float)
         if type(value) not in allowed:
             wanted = {"str": "a string", "float": "a number"}.get(kind, "a whole number")
-            raise PredictError(f"cluster {source}: {key} is {value!r}, and has to be {wanted}.")
+            raise PredictError(f"cluster {source}: {key} is {value!r}; it must be {wanted}.")
     missing = [name for name, field in fields.items() if name not in entries and field.default is dataclasses.MISSING]
     if missing:
-        raise PredictError(f"cluster {source}: {', '.join(missing)} missing; the presets show every key with its unit.")
+        raise PredictError(f"cluster {source} lacks {', '.join(missing)}; the presets show every key with its unit.")
     return Cluster(**entries)

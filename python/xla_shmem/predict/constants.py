@@ -1,4 +1,4 @@
-"""The model's constants, with where each comes from: `constants.toml`."""
+"""The model's constants and their sources: `constants.toml`."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ FILE = Path(__file__).parent / "constants.toml"
 
 @dataclasses.dataclass(frozen=True)
 class Constants:
-    """What the model takes from elsewhere than a cluster's data sheet.
+    """Constants that are not in a cluster's data sheet. Efficiencies are fractions of the peak.
 
     Attributes:
-      matmul_efficiency: what large matmuls reach of the peak.
-      attention_efficiency: the same for a fused attention kernel.
-      memory_efficiency: what kernels reach of the memory's bandwidth.
-      put_efficiency: what copy engines reach of NVLink.
-      put_us: what an NVSHMEM put on a stream takes beside the transfer.
-      nccl_efficiency: what SMs reach of NVLink.
-      nic_efficiency: what any library reaches of the network.
-      nccl_us: what starting a NCCL collective takes.
-      nccl_channels: channels of a collective; each keeps one SM.
-      nccl_point_to_point_channels: channels that sends and receives are dealt to.
-      channel_gb_per_s: what one channel of a send and receive carries.
+      matmul_efficiency: of large matmuls.
+      attention_efficiency: of a fused attention kernel.
+      memory_efficiency: of kernels limited by memory bandwidth.
+      put_efficiency: of copy engines on NVLink.
+      put_us: overhead of an NVSHMEM put on a stream, in µs, without the transfer.
+      nccl_efficiency: of SMs on NVLink.
+      nic_efficiency: of the network, with any library.
+      nccl_us: time to start a NCCL collective, in µs.
+      nccl_channels: channels of a collective; each occupies one SM.
+      nccl_point_to_point_channels: channels for sends and receives.
+      channel_gb_per_s: bandwidth of one channel of a send and receive.
     """
 
     matmul_efficiency: float
@@ -41,7 +41,7 @@ class Constants:
 
 
 def read_constants() -> Constants:
-    """The constants as they are kept, measured and fitted ones."""
+    """The constants of `constants.toml`, measured and fitted."""
     entries = tomllib.loads(FILE.read_text())
     return Constants(**{name: entry["value"] for part in entries.values() for name, entry in part.items()})
 

@@ -1,5 +1,5 @@
-"""What `xla-shmem predict` cannot use."""
+"""The error of `xla-shmem predict`."""
 
 
 class PredictError(ValueError):
-    """An input that makes no prediction; the message names the thing, the value and the way out."""
+    """The input allows no prediction; the message names the thing, the value and the way out."""

@@ -1,4 +1,4 @@
-"""What a step takes on both backends, and what that is worth."""
+"""Step times on both backends, and the gain of NVSHMEM."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Forecast:
     """The prediction for one program.
 
     Attributes:
-      title: of the program.
-      devices: of the whole job.
-      flops: of one device in a step: model FLOPs where the job is known, otherwise those of the compiled program.
-      times: of a step, by backend.
-      on_nvshmem: collectives that the pass gives to NVSHMEM.
-      collectives: all of them.
-      unknown: kernels whose arithmetic XLA does not tell; they count with their memory traffic only.
+      title: name of the program.
+      devices: number of devices of the job.
+      flops: FLOPs of one device in a step: model FLOPs if the job is known, else those of the compiled program.
+      times: times of a step, by backend.
+      on_nvshmem: number of collectives that the pass assigns to NVSHMEM.
+      collectives: number of all collectives.
+      unknown: number of kernels whose FLOPs XLA does not know; only their memory traffic counts.
     """
 
     title: str
@@ -36,11 +36,11 @@ class Forecast:
 
     @property
     def gain(self) -> float:
-        """How much faster steps are with NVSHMEM: 0.3 for 30 %."""
+        """How much faster steps are with NVSHMEM; 0.3 means 30 %."""
         return self.times["DEFAULT"].step / self.times["NVSHMEM"].step - 1
 
     def tflops(self, backend: Backend) -> float:
-        """TFLOP/s of one device."""
+        """TFLOP/s per device."""
         return self.flops / self.times[backend].step / 1e12
 
 
@@ -48,10 +48,10 @@ def forecast(title: str, program: Program, machine: Machine, model_flops: float 
     """Predicts a program's step.
 
     Args:
-      title: for reports.
-      program: what runs.
-      machine: where.
-      model_flops: of the whole job in a step; None for the compiled program's own.
+      title: name in reports.
+      program: the program.
+      machine: what it runs on.
+      model_flops: FLOPs of the whole job in a step; None for those of the compiled program.
 
     Raises:
       PredictError: as `run_times`.

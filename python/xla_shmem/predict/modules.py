@@ -1,4 +1,4 @@
-"""A compiled module on a cluster: its schedule, and what the compiler pass decides for its collectives there."""
+"""A compiled module on a cluster: its schedule, and the decisions of the compiler pass for its collectives."""
 
 from __future__ import annotations
 
@@ -15,25 +15,21 @@ from xla_shmem.predict.program import Collective, Program, program_of
 
 
 def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> Program:
-    """What the model needs to know of a module.
-
-    One device is one process, and device ids go from node to node in order.
+    """The program of a module, with one process per device and device ids in the order of the nodes.
 
     Args:
-      module: compiled and scheduled.
-      cluster: where it is to run.
-      options: what the pass decides by.
+      module: a compiled and scheduled module.
+      cluster: the cluster that it runs on.
+      options: options of the pass.
 
     Raises:
-      PredictError: it cannot be read, is not for several devices, or does not fit.
+      PredictError: the module cannot be read, is for a single device, or does not fit the cluster.
     """
     from xla_shmem import _core
 
     devices = devices_needed(module)
     if devices is None:
-        raise PredictError(
-            f"{module.source}: has no collectives and no device assignment; there is nothing to predict."
-        )
+        raise PredictError(f"{module.source} has no collectives and no device assignment; there is nothing to predict.")
     cluster.check_size(devices)
     places = regular_places(
         devices, devices_per_host=cluster.gpus_per_node, nvlink_domain=cluster.gpus_per_nvlink_domain
@@ -46,7 +42,7 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
 
     try:
         decided = records(profile=options.profile, threshold=options.threshold, ops=options.ops)
-        # Its rule is a question of place alone once there is no limit of size.
+        # Without a limit on size, this profile decides by NVLink domains alone.
         placed = records(profile="domain", threshold=NO_THRESHOLD, ops=[(op, None) for op in OPS])
         schedules = _core.schedule(module.proto)
     except ValueError as error:

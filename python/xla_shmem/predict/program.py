@@ -1,4 +1,4 @@
-"""A compiled program as the model sees it: what runs in which order, how often, and which collectives it waits for."""
+"""A compiled program: its steps in order, how often they run, and the collectives that they start and wait for."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class Collective:
 
     Attributes:
       op: `all-reduce`, `collective-permute`, ...
-      bytes: of the result on one device.
+      bytes: size of the result on one device.
       group: devices of the largest group.
-      lowered: which backend the pass gives it.
-      in_domain: whether every group lies in one NVLink domain.
+      lowered: backend that the pass assigns.
+      in_domain: whether every group is inside one NVLink domain.
     """
 
     op: str
@@ -35,15 +35,15 @@ class Collective:
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One instruction of a schedule: work, or the start, the end or both of a collective, or a call.
+    """One instruction of a schedule: compute, the start or the end (or both) of a collective, or a call.
 
     Attributes:
-      name: of the instruction.
-      flops, bytes: of compute; zero elsewhere.
-      starts: name of the collective that begins here.
-      ends: name of the collective that has to be done before the next step.
-      calls: computations that run here.
-      loop: whether they run over and over.
+      name: name of the instruction.
+      flops, bytes: work of compute; 0 for other steps.
+      starts: name of the collective that starts here.
+      ends: name of the collective that has to end before the next step.
+      calls: names of the computations that run here.
+      loop: whether they run in a loop.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Program:
     """Computations in schedule order.
 
     Attributes:
-      entry: name of the computation that a run begins with.
+      entry: name of the computation that a run starts with.
       computations: steps by name of the computation.
-      executions: how often each computation runs in one run; None where XLA does not know.
-      collectives: by name.
-      devices: of the whole job.
-      unknown: compute instructions whose arithmetic XLA does not tell.
+      executions: number of executions of each computation in one run; None if XLA does not know.
+      collectives: collectives by name.
+      devices: number of devices of the job.
+      unknown: number of compute instructions whose FLOPs XLA does not know.
     """
 
     entry: str
@@ -76,21 +76,21 @@ class Program:
     unknown: int = 0
 
     def trips(self, caller: str, called: str) -> int:
-        """How often a loop's body runs each time that `caller` does.
+        """Trip count of the loop over `called` in one execution of `caller`.
 
         Raises:
-          PredictError: XLA does not know.
+          PredictError: XLA does not know it.
         """
         whole, part = self.executions[caller], self.executions[called]
         if not whole or part is None:
             raise PredictError(
-                f"XLA has found no trip count for the loop over {called}; a prediction needs loops whose length is "
-                "known when they are compiled, such as lax.scan or fori_loop with constant bounds."
+                f"XLA found no trip count for the loop over {called}; a prediction needs loops whose length is known "
+                "at compile time, such as lax.scan or fori_loop with constant bounds."
             )
         return part // whole
 
     def flops(self, computation: str) -> int:
-        """Of a computation and all that it calls, in one turn.
+        """FLOPs of one execution of a computation, including everything that it calls.
 
         Raises:
           PredictError: as `trips`.
@@ -103,7 +103,7 @@ class Program:
         return total
 
     def computes(self, computation: str) -> bool:
-        """Whether a loop's body, with all that it calls, has no collective and more FLOP than bytes."""
+        """Whether a loop's body, including everything that it calls, has no collective and more FLOPs than bytes."""
         steps = [step for name in self._reached(computation) for step in self.computations[name]]
         quiet = not any(step.starts or step.ends for step in steps)
         return quiet and sum(step.flops for step in steps) > sum(step.bytes for step in steps)
@@ -116,21 +116,21 @@ class Program:
 def program_of(
     schedules: Iterable[_core.ComputationSchedule], collectives: Mapping[str, Collective], devices: int
 ) -> Program:
-    """The program that `_core.schedule` describes.
+    """The program described by `_core.schedule`.
 
     Args:
-      schedules: of a module.
-      collectives: of the same module, by name.
-      devices: of the whole job.
+      schedules: schedules of a module.
+      collectives: collectives of the same module, by name.
+      devices: number of devices of the job.
 
     Raises:
-      PredictError: there is nothing scheduled in it, or it has a collective that is not listed.
+      PredictError: the module has no single entry, or a collective that is not in `collectives`.
     """
     listed = list(schedules)
     called = {name for each in listed for step in each["instructions"] for name in step["called"]}
     entries = [each["name"] for each in listed if each["name"] not in called]
     if len(entries) != 1:
-        raise PredictError(f"the module has {len(entries)} computations that nothing calls; a program has one.")
+        raise PredictError(f"the module has {len(entries)} computations that are never called; expected one.")
     present = {each["name"] for each in listed}
     return Program(
         entry=entries[0],
@@ -161,4 +161,4 @@ def _steps(
         elif name in collectives:
             yield Step(name, starts=name, ends=None if name in completed else name)
         elif each["collective"]:
-            raise PredictError(f"{name} in {schedule['name']} is a collective that the module's list does not have.")
+            raise PredictError(f"collective {name} in {schedule['name']} is not among the module's collectives.")

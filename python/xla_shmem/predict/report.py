@@ -14,16 +14,16 @@ from xla_shmem.predict.forecast import BACKENDS, Forecast
 from xla_shmem.predict.program import Backend
 from xla_shmem.predict.walk import Machine
 
-_COLUMNS = ("backend", "step", "compute", "slowed by SMs", "exposed", "transfers", "TFLOP/s a device")
+_COLUMNS = ("backend", "step", "compute", "slowed by SMs", "exposed", "transfers", "TFLOP/s per device")
 
 
 def print_json(forecasts: Sequence[Forecast], machine: Machine) -> None:
-    """Prints a JSON list with one object for each program; times are seconds."""
+    """Prints a JSON list with one object per program; times are in seconds."""
     click.echo(json.dumps([_object(each, machine) for each in forecasts], indent=2))
 
 
 def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
-    """Prints a table with a line for each backend, and the gain, for each program."""
+    """Prints for each program a table with one line per backend, and the gain."""
     console = report_console()
     precision = "FP8" if machine.fp8 else "BF16"
     attention = "one fused kernel" if machine.fused_attention else "as compiled"
@@ -41,8 +41,8 @@ def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
         console.print(f"NVSHMEM is {abs(each.gain) * 100:.1f} % {'faster' if each.gain >= 0 else 'slower'}.")
         if each.unknown:
             console.print(
-                f"{each.unknown} kernels, such as cuDNN's attention, do not tell their arithmetic; they count with "
-                "their memory traffic only, so steps are longer than this."
+                f"XLA does not know the FLOPs of {each.unknown} kernels, such as cuDNN's attention. Only their memory "
+                "traffic counts, so real steps are longer."
             )
 
 

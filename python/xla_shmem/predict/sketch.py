@@ -1,6 +1,6 @@
-"""A training step laid out by hand, for jobs that nobody compiled: the same collectives, in the order that XLA keeps.
+"""A training step written by hand, for jobs that are not compiled: the same collectives in XLA's order.
 
-What is laid out is what the compiled rows of docs/table2.md have in common; docs/predict.md compares the two.
+It has the structure that the compiled rows of docs/table2.md share; docs/predict.md compares the two.
 """
 
 from __future__ import annotations
@@ -15,36 +15,36 @@ from xla_shmem.train.config import TrainConfig, flag
 
 _BF16, _F32 = 2, 4
 
-#: Matmuls of attention to a block of keys: scores and their product with values; and in the backward the scores once
-#: more, the gradients of weights, queries, keys and values.
+#: Matmuls of attention to a block of keys. Forward: scores, and their product with the values. Backward: the scores
+#: again, and the gradients of weights, queries, keys and values.
 _FORWARD_PRODUCTS, _BACKWARD_PRODUCTS = 2, 5
 
-#: Bytes that the kernels beside matmuls move, as the compiled rows have them. For each token and feature of a layer:
-#: norms, rotation, activations; for each of these and each hop of the ring: merging what the hop brought; and for each
-#: token and word of the vocabulary: the loss.
+#: Bytes that kernels other than matmuls move, taken from the compiled rows. Per token and feature of a layer: norms,
+#: rotation, activations. Per token, feature and hop of the ring: merging partial results. Per token and word of the
+#: vocabulary: the loss.
 _FORWARD_BYTES, _BACKWARD_BYTES = 50, 150
 _FORWARD_HOP_BYTES, _BACKWARD_HOP_BYTES = 25, 55
 _LOSS_BYTES = 40
 
-#: Times that the slices of a sequence go round the tensor axis in each half of a layer: to its matmuls and back.
-#: Backward the same for what is computed again, but for the last, and for the gradients.
+#: Rounds of the slices of a sequence on the tensor axis in each half of a layer: to its matmuls and back. The backward
+#: has them for the recomputation, except the last one, and for the gradients.
 _ROUNDS, _GRADIENT_ROUNDS = 2, 2
 
 
 def sketch(job: TrainConfig, cluster: Cluster) -> Program:
-    """The job's step.
+    """The sketched step of a job.
 
     Args:
-      job: with ring attention and full remat.
-      cluster: says which groups lie in one NVLink domain.
+      job: a job with ring attention, full remat, bf16 and asynchronous tensor matmuls.
+      cluster: the cluster, which decides what groups are inside one NVLink domain.
 
     Raises:
-      PredictError: a job that has not been compiled in any form like it.
+      PredictError: the job is of another kind; none like it was compiled.
     """
     for name, wanted in (("attention", "ring"), ("remat", "full"), ("dtype", "bf16"), ("tensor_matmul", "async")):
         if getattr(job, name) != wanted:
             raise PredictError(
-                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; leave --sketch out."
+                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; omit --sketch."
             )
     return _Sketch(job, cluster).program()
 
@@ -81,7 +81,7 @@ class _Sketch:
         )
 
     def _forward(self) -> tuple[Step, ...]:
-        """Weights of the MLP arrive beside attention, as XLA's scheduler has it."""
+        """XLA's scheduler overlaps the gather of the MLP's weights with attention."""
         early, late = self._halves()
         return (
             *self._gather("attention weights", early),
@@ -95,7 +95,7 @@ class _Sketch:
         )
 
     def _backward(self) -> tuple[Step, ...]:
-        """Forward once more, and then the gradients; those of the MLP leave beside attention's."""
+        """The forward again, then the gradients; the scatter of the MLP's overlaps with attention's backward."""
         early, late = self._halves()
         return (
             *self._gather("attention weights again", early),
@@ -117,7 +117,7 @@ class _Sketch:
         )
 
     def _halves(self) -> tuple[int, int]:
-        """Parameters that the matmuls of attention read, and those of the MLP."""
+        """Parameters of attention's matmuls and of the MLP's."""
         model = self._model
         return 2 * model.width * (model.width + model.kv_width), 3 * model.width * model.hidden
 
@@ -126,16 +126,16 @@ class _Sketch:
 
     @staticmethod
     def _beside(collective: tuple[Step, ...], *others: Step) -> tuple[Step, ...]:
-        """A collective that is under way while something else runs."""
+        """A collective that overlaps with other steps."""
         started = tuple(dataclasses.replace(step, ends=None) for step in collective)
         ended = tuple(dataclasses.replace(step, starts=None) for step in collective)
         return (*started, *others, *ended)
 
     def _ring(self, name: str, products: int, merged: int, *, gradients: bool) -> tuple[Step, ...]:
-        """Blocks go round while those that are there are attended to; a gradient follows each block one step behind.
+        """Blocks travel round the ring while others are attended to; a gradient follows each block one step behind.
 
-        XLA's scheduler lets one permute be under way at a time, so nothing hides the gradient's. Half of the pairs are
-        visible, in another rank's block and in the own one, where half of those that the mask hides are computed too.
+        XLA's scheduler runs one permute at a time, so the gradient's is exposed. Half of the pairs are visible. In the
+        own block, half of the masked pairs are computed too.
         """
         job, model = self._job, self._model
         block = 2 * self._tokens * model.kv_width // job.tensor
@@ -155,7 +155,7 @@ class _Sketch:
         return tuple(steps)
 
     def _sliced(self, name: str, rounds: int, flops_per_token: int) -> tuple[Step, ...]:
-        """Matmuls across the tensor axis: slices of the sequence go round beside the products of those at hand."""
+        """Matmuls across the tensor axis: slices of the sequence travel while others are multiplied."""
         tensor = self._job.tensor
         flops = flops_per_token * self._tokens // tensor
         size = self._tokens // tensor * self._model.width * _BF16
@@ -176,7 +176,7 @@ class _Sketch:
         return self._sharded(name, "reduce-scatter", size)
 
     def _replicas(self, name: str, parameters: int) -> tuple[Step, ...]:
-        """Sums shards of gradients over the data axis, whose neighbours are a whole replica apart."""
+        """Sums shards of gradients over the data axis; neighbours on it are one replica apart."""
         data = self._job.data
         size = parameters // self._job.tensor * _BF16 // self._shards
         return self._alone(name, "all-reduce", size, data, self._job.devices // data) if data > 1 else ()
@@ -190,7 +190,7 @@ class _Sketch:
         return (Step(name, starts=name, ends=name),)
 
     def _add(self, name: str, op: str, size: int, group: int, extent: int) -> None:
-        """A collective whose groups each lie within `extent` consecutive devices."""
+        """Adds a collective whose groups each span `extent` consecutive devices."""
         domain = self._cluster.gpus_per_nvlink_domain
         inside = self._job.devices <= domain or domain % extent == 0
         by: Backend = "NVSHMEM" if op == "collective-permute" and inside else "DEFAULT"

@@ -1,4 +1,4 @@
-"""Compute and communication side by side, as time goes on."""
+"""Simulates compute and communication that run at the same time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _NOTHING = 1e-15
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Where time went, in seconds.
+    """Times in seconds.
 
     Attributes:
-      compute: kernels, at the speed they have alone.
-      slowed: what they took longer because transfers kept SMs.
-      exposed: nothing was computed, a transfer had to end first.
-      transfers: all transfers, hidden or not, one after the other.
+      compute: time of kernels at their full speed.
+      slowed: additional time of kernels because transfers occupied SMs.
+      exposed: time without compute, waiting for a transfer.
+      transfers: sum of the times of all transfers, overlapped or not.
     """
 
     compute: float = 0.0
@@ -30,7 +30,7 @@ class Times:
 
     @property
     def step(self) -> float:
-        """All of it, from beginning to end."""
+        """Time from beginning to end."""
         return self.compute + self.slowed + self.exposed
 
     def __add__(self, other: Times) -> Times:
@@ -47,10 +47,10 @@ class _Flight:
 
 
 class Streams:
-    """One stream of kernels and one of transfers for each backend, as XLA has them.
+    """One stream of kernels and one stream of transfers per backend, as in XLA.
 
-    Transfers of a backend go one after the other. Those of two backends share the link: where they would need more
-    than all of it, both are slower in proportion. A kernel beside a transfer has the SMs that the transfer leaves.
+    The transfers of a backend run one after the other. Transfers of two backends share the link; if they need more than
+    its bandwidth, both are slower in proportion. A kernel that overlaps with a transfer has the remaining SMs.
     """
 
     def __init__(self, sms: int) -> None:
@@ -62,7 +62,7 @@ class Streams:
 
     @property
     def idle(self) -> bool:
-        """Whether no transfer is under way."""
+        """Whether no transfer is in flight."""
         return not any(self._queues.values())
 
     def start(self, name: str, stream: Hashable, transfer: Transfer) -> None:
@@ -73,7 +73,7 @@ class Streams:
         self.times += Times(transfers=transfer.seconds)
 
     def wait(self, name: str) -> None:
-        """Lets time pass until a transfer that was started is over."""
+        """Advances time to the end of a started transfer."""
         flight = self._flights.pop(name)
         while flight.left > 0:
             _, slow = self._rates()
@@ -82,7 +82,7 @@ class Streams:
             self.times += Times(exposed=passed)
 
     def compute(self, seconds: float) -> None:
-        """Lets time pass until a kernel that takes so long alone is over."""
+        """Advances time to the end of a kernel that takes `seconds` alone."""
         left = seconds
         while left > _NOTHING:
             rate, slow = self._rates()
@@ -92,11 +92,11 @@ class Streams:
             self.times += Times(compute=passed * rate, slowed=passed * (1 - rate))
 
     def skip(self, times: Times) -> None:
-        """Adds time in which no transfer of these streams was under way, at either end."""
+        """Adds the times of a part that starts and ends without a transfer in flight."""
         self.times += times
 
     def _rates(self) -> tuple[float, float]:
-        """Speed of kernels, and how many times longer transfers take, with what is under way now."""
+        """Relative speed of kernels, and factor on the time of transfers, with the transfers now in flight."""
         first = [queue[0].transfer for queue in self._queues.values() if queue]
         free = max(1 - sum(each.sms for each in first) / self._sms, 1 / self._sms)
         return free, max(1.0, sum(each.link for each in first))

@@ -1,4 +1,4 @@
-"""How long a collective takes on each backend: latency, and bytes over bandwidth."""
+"""The time of a collective on each backend: latency, plus bytes over bandwidth."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
 from xla_shmem.predict.program import Backend, Collective
 
-#: Of a peer-to-peer transfer over NVLink: a channel that has more than this to carry gets help from another one.
-#: 32 chunks of 512 KiB: addP2pToPlan in src/enqueue.cc and P2P_NVL_CHUNKSIZE in src/init.cc of NCCL 2.30.
+#: A peer-to-peer transfer over NVLink uses more channels if each would carry more bytes than this: 32 chunks of
+#: 512 KiB, addP2pToPlan in src/enqueue.cc and P2P_NVL_CHUNKSIZE in src/init.cc of NCCL 2.30.
 _CHANNEL_BYTES = 32 * (512 << 10)
 
-#: Channels to a peer over the network: at least so many, and one for so many GB/s: src/graph/paths.cc of NCCL 2.30.
+#: Minimum of channels to a peer over the network, and GB/s per channel: src/graph/paths.cc of NCCL 2.30.
 _NETWORK_SMS, _NETWORK_CHANNEL_GB_PER_S = 2, 14
 
-#: Peers whose sends a channel takes on at the same time: NCCL_MAX_DEV_WORK_P2P_PER_BATCH in src/include/device.h.
+#: Sends to different peers that a channel combines: NCCL_MAX_DEV_WORK_P2P_PER_BATCH in src/include/device.h.
 _PEERS_AT_ONCE = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """One collective on the wire.
+    """The cost of one collective.
 
     Attributes:
-      seconds: that it takes alone.
-      link: part of the link's bandwidth that it uses meanwhile.
-      sms: streaming multiprocessors that it keeps meanwhile.
+      seconds: duration if nothing else runs.
+      link: fraction of the link's bandwidth that it uses.
+      sms: streaming multiprocessors that it occupies.
     """
 
     seconds: float
@@ -36,16 +36,16 @@ class Transfer:
 
 
 def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> int:
-    """How many channels NCCL splits a send within an NVLink domain over.
+    """Number of channels that NCCL uses for a send inside an NVLink domain.
 
-    In a communicator of many ranks every peer gets few, so that all could be served at once; where the communicator
-    spans domains, no more than a peer in the other domain would get.
+    In a large communicator every peer gets few channels, so that all peers could be served at once. If the communicator
+    spans domains, a peer gets no more channels than a peer in another domain.
 
     Args:
       size: bytes to send.
       devices: ranks of the communicator, device ids in order.
-      cluster: where they are.
-      channels: what NCCL has for sends and receives.
+      cluster: the cluster.
+      channels: NCCL's channels for sends and receives.
     """
     most = channels
     if devices > cluster.gpus_per_nvlink_domain:
@@ -62,14 +62,14 @@ def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> i
 
 
 def transfer(collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
-    """What a collective costs.
+    """The cost of a collective.
 
     Args:
       collective: the collective.
-      backend: what carries it.
-      cluster: where it runs.
-      constants: of the model.
-      ranks: of the communicator that NCCL would send a permute in.
+      backend: the backend that carries it.
+      cluster: the cluster.
+      constants: the model's constants.
+      ranks: ranks of NCCL's communicator for a permute.
     """
     if backend == "NVSHMEM":
         return _put(collective, cluster, constants)
@@ -89,7 +89,7 @@ def transfer(collective: Collective, backend: Backend, cluster: Cluster, constan
 
 
 def _put(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
-    """Copy engines carry it, and keep no SM."""
+    """A put: copy engines carry it, and it occupies no SM."""
     steps, carried = _ring(collective)
     speed = cluster.nvlink_gb_per_s * constants.put_efficiency
     latency = constants.put_us + steps * cluster.nvlink_latency_us
@@ -97,9 +97,9 @@ def _put(collective: Collective, cluster: Cluster, constants: Constants) -> Tran
 
 
 def _ring(collective: Collective) -> tuple[int, float]:
-    """Steps of a ring algorithm, and the bytes that leave a device in all of them.
+    """Number of steps of a ring algorithm, and bytes that a device sends in all steps.
 
-    Bytes of a collective are those of its result: the whole of an all-gather, a share of a reduce-scatter.
+    `Collective.bytes` is the size of the result: the whole array of an all-gather, a shard of a reduce-scatter.
     """
     others, group = max(collective.group - 1, 0), max(collective.group, 1)
     if collective.op in ("all-gather", "all-to-all"):

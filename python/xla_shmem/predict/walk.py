@@ -1,4 +1,4 @@
-"""Walks a program in the order of its schedule and adds up where the time of one run goes."""
+"""Walks a program in the order of its schedule and sums the times of one run."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from xla_shmem.predict.transfers import Transfer, transfer
 
 @dataclasses.dataclass(frozen=True)
 class Machine:
-    """What a program is walked on.
+    """The machine on which a program is walked.
 
     Attributes:
-      cluster: the GPUs and what connects them.
-      constants: of the model.
-      fp8: whether matmuls are in FP8, else in BF16.
-      fused_attention: whether a loop without collectives that computes more than it moves, the blocks of attention,
-        counts as one kernel that keeps its scores on the chip (cuDNN's, FlashAttention), instead of as XLA compiled it.
-      connected_components: whether NCCL's communicator of a permute has only the devices that it connects. It has all
-        devices of the module, unless `--xla_gpu_collective_permute_connected_components` is set.
+      cluster: the GPUs and their connections.
+      constants: the model's constants.
+      fp8: whether matmuls are in FP8 instead of BF16.
+      fused_attention: whether a loop that has no collectives and more FLOPs than bytes, the blocks of attention, counts
+        as one fused kernel that keeps its scores on chip (cuDNN, FlashAttention) instead of as XLA compiled it.
+      connected_components: whether NCCL's communicator for a permute has only the devices that the permute connects,
+        as with `--xla_gpu_collective_permute_connected_components`, instead of all devices of the module.
     """
 
     cluster: Cluster
@@ -33,7 +33,7 @@ class Machine:
 
     @property
     def peak(self) -> float:
-        """FLOP/s of a GPU."""
+        """Peak FLOP/s of a GPU."""
         return (self.cluster.fp8_tflops if self.fp8 else self.cluster.bf16_tflops) * 1e12
 
 
@@ -42,11 +42,11 @@ def run_times(program: Program, backend: Backend, machine: Machine) -> Times:
 
     Args:
       program: the program.
-      backend: `NVSHMEM` for what the pass decided, `DEFAULT` for everything on NCCL.
-      machine: where.
+      backend: `NVSHMEM` for the decisions of the pass, `DEFAULT` for all collectives on NCCL.
+      machine: what it runs on.
 
     Raises:
-      PredictError: a loop's length is not known, or the program does not fit the cluster.
+      PredictError: the length of a loop is unknown, or the program does not fit the cluster.
     """
     machine.cluster.check_size(program.devices)
     return _Walk(program, backend, machine).run()
@@ -68,7 +68,7 @@ class _Walk:
         return self._times(self._program.entry)
 
     def _times(self, computation: str) -> Times:
-        """Of a computation that begins while no transfer is under way; then every turn of a loop takes as long."""
+        """Times of a computation that starts without a transfer in flight: all iterations of a loop are equal then."""
         if computation not in self._alone:
             streams = Streams(self._machine.cluster.sms)
             self._pass(computation, streams)
