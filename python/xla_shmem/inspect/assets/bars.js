@@ -1,6 +1,6 @@
 "use strict";
 
-// Bytes a step by op and backend, as bars on one scale.
+// Bytes per step by op and backend, as bars on one scale.
 
 function drawBars(collectives) {
   const byOp = new Map();
@@ -17,7 +17,7 @@ function drawBars(collectives) {
   const most = Math.max(1, ...ops.map(([, bytes]) => bytes.NVSHMEM + bytes.DEFAULT));
   document.getElementById("bars").replaceChildren(...ops.map(([op, bytes]) => makeBar(op, bytes, most)));
   document.getElementById("unknown").textContent = unknown
-    ? `Without ${unknown} collective${unknown > 1 ? "s" : ""} of which XLA does not know how often they run.`
+    ? `Without ${plural(unknown, "collective")} with an unknown number of runs.`
     : "";
 }
 

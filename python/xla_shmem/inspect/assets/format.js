@@ -1,6 +1,6 @@
 "use strict";
 
-// How numbers and places are written; units as in the tables of the command.
+// Numbers and source lines as text, in the units of the command's tables.
 
 function formatBytes(count) {
   if (count === null) return "unknown";
@@ -18,7 +18,7 @@ function formatFlops(count) {
   return unit === 0 ? `${count} FLOP` : `${count.toFixed(1)} ${units[unit]}FLOP`;
 }
 
-// Bytes of "64KiB", "1 m", "4096"; 0 for nothing, null for what is no size.
+// Returns the bytes of "64KiB", "1 m" or "4096"; 0 for empty text, null for an invalid size.
 function parseSize(text) {
   const match = /^\s*(?:(\d+)\s*(b|k|kib|m|mib|g|gib)?)?\s*$/i.exec(text);
   if (!match) return null;
@@ -30,19 +30,23 @@ function sourceLine(collective) {
   return `${collective.source_file.split(/[\\/]/).pop()}:${collective.source_line}`;
 }
 
+function plural(count, noun) {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
+
 function describeOverlap(overlap) {
-  if (!overlap) return "nothing: it is one instruction";
+  if (!overlap) return "nothing (synchronous)";
   const parts = [];
   if (overlap.compute.length) {
-    parts.push(`${overlap.compute.length} instruction${overlap.compute.length > 1 ? "s" : ""}`);
+    parts.push(plural(overlap.compute.length, "instruction"));
     parts.push(formatFlops(overlap.flops), formatBytes(overlap.bytes));
   }
-  if (overlap.collectives) parts.push(`${overlap.collectives} other collective${overlap.collectives > 1 ? "s" : ""}`);
+  if (overlap.collectives) parts.push(plural(overlap.collectives, "other collective"));
   for (const name of overlap.controls) parts.push(`all of ${name}`);
   return parts.join(", ") || "nothing";
 }
 
-// Makes an element; text goes in as text, so that no name is taken for markup.
+// Makes an element. The text is set as text, so that names are not parsed as markup.
 function make(tag, className, text) {
   const element = document.createElement(tag);
   if (className) element.className = className;

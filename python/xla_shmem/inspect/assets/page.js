@@ -1,6 +1,6 @@
 "use strict";
 
-// Puts the parts together: which module is shown, which collectives are left, which one is selected.
+// Connects the parts of the page. Holds the module, the filters and the selected collective.
 
 class Page {
   constructor(modules) {
@@ -29,7 +29,7 @@ class Page {
     const counts = { NVSHMEM: 0, DEFAULT: 0 };
     for (const one of module.collectives) ++counts[one.lowered];
     document.getElementById("summary").textContent =
-      `${module.collectives.length} collectives: ${counts.NVSHMEM} on NVSHMEM, ${counts.DEFAULT} on DEFAULT. ${module.source}`;
+      `${plural(module.collectives.length, "collective")}: ${counts.NVSHMEM} on NVSHMEM, ${counts.DEFAULT} on DEFAULT. File: ${module.source}`;
     const ops = [...new Set(module.collectives.map((one) => one.op))].sort();
     this.filters.op.replaceChildren(new Option("any", ""), ...ops.map((op) => new Option(op)));
     this.listComputations();
@@ -37,7 +37,7 @@ class Page {
     this.select(module.collectives[0]);
   }
 
-  // Those with collectives first, and of these the one that has most.
+  // Lists the computations; those with most collectives first.
   listComputations() {
     const inside = new Map(this.module.schedule.map((computation) => [computation.name, []]));
     for (const one of this.module.collectives) {
@@ -50,8 +50,8 @@ class Page {
     this.computations.replaceChildren(
       ...order.map((index) => {
         const { name, executions, in_loop } = this.module.schedule[index];
-        const runs = executions === null ? "? times" : `${executions} ×`;
-        return new Option(`${name}: ${size(index)} collectives, ${runs}${in_loop ? ", loop" : ""}`, index);
+        const runs = executions === null ? "unknown number of runs" : plural(executions, "run");
+        return new Option(`${name}: ${plural(size(index), "collective")}, ${runs}${in_loop ? ", loop" : ""}`, index);
       }),
     );
     if (order.length) this.showComputation(order[0]);
@@ -61,7 +61,7 @@ class Page {
     const schedule = this.module.schedule[index];
     this.computations.value = index;
     this.shown = schedule.name;
-    document.getElementById("order").textContent = schedule.scheduled ? "" : "not scheduled: in the module's order";
+    document.getElementById("order").textContent = schedule.scheduled ? "" : "not scheduled: the order of the module";
     this.timeline.show(schedule, this.inside.get(schedule.name));
   }
 
@@ -69,7 +69,7 @@ class Page {
     const { find, op, backend, least, loop } = this.filters;
     const bytes = parseSize(least.value);
     least.classList.toggle("wrong", bytes === null);
-    least.title = bytes === null ? "a size such as 64KiB" : "";
+    least.title = bytes === null ? "must be a size such as 64KiB" : "";
     const words = find.value.toLowerCase().split(/\s+/).filter(Boolean);
     const left = this.module.collectives.filter(
       (one) =>
@@ -100,15 +100,16 @@ class Page {
   }
 
   facts(one) {
-    const runs = one.executions === null ? "an unknown number of times" : `${one.executions} × a step`;
+    const runs = one.executions === null ? "unknown number of runs" : `${plural(one.executions, "run")} per step`;
+    const groups = `${plural(one.num_groups, "group")} of ${plural(one.group_size, "device")}`;
     return [
-      ["what", `${one.op}, ${one.dtype}, ${formatBytes(one.bytes)}, ${runs}`],
+      ["operation", `${one.op}, ${one.dtype}, ${formatBytes(one.bytes)}, ${runs}`],
       ["backend", `${backendText(one)}, rule ${one.rule}`],
-      ["why", reasonText(one)],
-      ["in", one.computation + (one.in_loop ? " (loop)" : "")],
-      ...(one.source_file ? [["from", `${one.source_file}:${one.source_line}`]] : []),
-      ["beside it", describeOverlap(one.overlap)],
-      [one.num_pairs ? "pairs" : "groups", one.num_pairs ? `${one.num_pairs}, connecting ${one.num_groups} × ${one.group_size} devices` : `${one.num_groups} × ${one.group_size} devices`],
+      ["reason", reasonText(one)],
+      ["computation", one.computation + (one.in_loop ? " (loop)" : "")],
+      ...(one.source_file ? [["source", `${one.source_file}:${one.source_line}`]] : []),
+      ["overlaps with", describeOverlap(one.overlap)],
+      ["participants", one.num_pairs ? `${plural(one.num_pairs, "pair")} that connect ${groups}` : groups],
     ];
   }
 }

@@ -1,10 +1,10 @@
 "use strict";
 
-// The table: only the rows in view exist, so that thousands cost no more than a screenful.
+// The table. Only the visible rows are elements, so that thousands of rows stay fast.
 
 const ROW_HEIGHT = 28;
 
-// permute.9 comes before permute.10.
+// Sorts permute.9 before permute.10.
 const NATURAL = new Intl.Collator("en", { numeric: true });
 
 const COLUMNS = [
@@ -63,7 +63,7 @@ class CollectiveTable {
   }
 
   sort(index) {
-    // Numbers are sorted for their largest.
+    // The first click on a column of numbers sorts the largest number first.
     const descending = this.sorted.column === index ? !this.sorted.descending : Boolean(COLUMNS[index].number);
     this.sorted = { column: index, descending };
     this.order();

@@ -1,7 +1,7 @@
 "use strict";
 
-// The schedule of one computation: what calculates on top, collectives below, from their start to their done. One unit
-// to the right is one instruction that takes time. Only what is in view is drawn.
+// The schedule of one computation: compute instructions on top, and below them the collectives, from start to done. The
+// unit of the horizontal axis is one instruction that takes time. Only the visible part is drawn.
 
 const COMPUTE_HEIGHT = 26;
 const LANE_HEIGHT = 14;
@@ -27,9 +27,9 @@ class Timeline {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
   }
 
-  // `collectives` are those of the computation.
+  // Shows a computation and its collectives.
   show(schedule, collectives) {
-    const place = new Map();  // name -> place among what takes time
+    const place = new Map();  // name -> index among the instructions that take time
     this.steps = [];
     schedule.names.forEach((name, index) => {
       if (schedule.categories[index] === "o") return;
@@ -50,7 +50,7 @@ class Timeline {
     this.resize(false);
   }
 
-  // Bars that lie over one another go below one another.
+  // Puts bars that overlap into different lanes.
   assignLanes() {
     const ends = [];
     this.bars.sort((a, b) => a.first - b.first);
@@ -101,17 +101,16 @@ class Timeline {
       if (to < left || from > right) continue;
       const top = this.laneTop(bar.lane), width = Math.max(2, to - from);
       context.fillStyle = colour(bar.collective.lowered.toLowerCase());
-      context.fillRect(from - left, top, width, LANE_HEIGHT);
+      context.fillRect(from - left, top, width > 4 ? width - 1 : width, LANE_HEIGHT);  // a gap between neighbours
       if (bar.collective === this.selected) {
         context.strokeStyle = ink;
         context.lineWidth = 2;
         context.strokeRect(from - left - 1, top - 1, width + 2, LANE_HEIGHT + 2);
       }
-      if (width > 60) {
-        context.fillStyle = "#fff";
-        context.font = "11px system-ui, sans-serif";
-        context.fillText(bar.collective.name, Math.max(from - left, 0) + 4, top + 11, width - 8);
-      }
+      context.fillStyle = "#fff";
+      context.font = "11px system-ui, sans-serif";
+      const begin = Math.max(from - left, 0) + 4, room = Math.min(to - left, this.view.clientWidth) - begin - 4;
+      if (context.measureText(bar.collective.name).width <= room) context.fillText(bar.collective.name, begin, top + 11);
     }
   }
 
@@ -119,7 +118,7 @@ class Timeline {
     const first = Math.max(0, Math.floor(left / this.scale));
     const last = Math.min(this.steps.length - 1, Math.ceil(right / this.scale));
     const rgb = colour("compute");
-    // One rectangle for each pixel column at most: the heaviest instruction in it.
+    // At most one rectangle for each column of pixels: its instruction with most work.
     for (let at = first; at <= last;) {
       const column = Math.floor(at * this.scale);
       let weight = 0, isControl = false;
@@ -140,7 +139,7 @@ class Timeline {
     const box = this.canvas.getBoundingClientRect();
     const place = (event.clientX - box.left + this.view.scrollLeft) / this.scale;
     const height = event.clientY - box.top;
-    const reach = 3 / this.scale;  // thin bars are hard to hit
+    const reach = 3 / this.scale;  // pixels of tolerance for thin bars
     const bar = this.bars.find((one) => {
       const top = this.laneTop(one.lane);
       return height >= top && height < top + LANE_HEIGHT && place >= one.first - reach && place <= one.last + 1 + reach;
@@ -153,7 +152,7 @@ class Timeline {
     this.canvas.style.cursor = bar ? "pointer" : "";
     if (bar) {
       const one = bar.collective;
-      this.under.textContent = `${one.name}: ${formatBytes(one.bytes)} on ${one.lowered}; beside it ${describeOverlap(one.overlap)}`;
+      this.under.textContent = `${one.name}: ${formatBytes(one.bytes)} on ${one.lowered}; overlaps with ${describeOverlap(one.overlap)}`;
     } else if (step) {
       const cost = { c: `${formatFlops(step.flops)}, ${formatBytes(step.bytes)}`, f: "a loop, call or branch", x: "a collective" };
       this.under.textContent = `${step.name}: ${cost[step.category]}`;

@@ -1,8 +1,9 @@
 "use strict";
 
-// Who takes part in a collective, on the places of the devices: NVLink domains and hosts as boxes, the larger outside.
+// The participants of a collective on a map of the devices. Boxes are NVLink domains, hosts (the larger one outside) and
+// processes.
 
-// Told apart by their number too, since colours repeat.
+// Colours repeat; the tooltip of a device has the number of its group.
 const GROUP_COLOURS = ["#1f6fd1", "#c2560a", "#2e7d4f", "#8a3fb0", "#b3261e", "#0f7b8a", "#8a6d00", "#b0307a"];
 const MOST_DEVICES = 4096;
 const MOST_ARROWS = 256;
@@ -11,17 +12,19 @@ function drawTopology(devices, members) {
   const root = document.getElementById("topology");
   root.replaceChildren();
   if (!members || devices.length > MOST_DEVICES) {
-    root.append(make("p", "note", members ? `Not drawn: ${devices.length} devices.` : "Who takes part is not known."));
+    root.append(make("p", "note", members ? `Not drawn: more than ${MOST_DEVICES} devices.` : "The participants are unknown."));
     return;
   }
   const groups = members.pairs.length ? connected(members.pairs) : members.groups;
   const groupOf = new Map();
   groups.forEach((group, number) => group.forEach((device) => groupOf.set(device, number)));
   const cells = placeDevices(root, devices, groupOf);
-  if (members.pairs.length && members.pairs.length <= MOST_ARROWS) drawArrows(root, cells, members.pairs);
+  const hasArrows = members.pairs.length > 0 && members.pairs.length <= MOST_ARROWS;
+  root.classList.toggle("arrows", hasArrows);
+  if (hasArrows) drawArrows(root, cells, members.pairs);
 }
 
-// Sets of devices that pairs connect.
+// Returns the sets of devices that pairs connect.
 function connected(pairs) {
   const parent = new Map();
   const find = (device) => {
@@ -63,7 +66,7 @@ function placeDevices(root, devices, groupOf) {
     });
     const cell = make("span", "device", String(device.device_id));
     const group = groupOf.get(device.device_id);
-    cell.title = group === undefined ? `device ${device.device_id}: takes no part` : `device ${device.device_id}: group ${group}`;
+    cell.title = group === undefined ? `device ${device.device_id}: no participant` : `device ${device.device_id}: group ${group}`;
     if (group !== undefined) {
       cell.classList.add("member");
       cell.style.background = GROUP_COLOURS[group % GROUP_COLOURS.length];
@@ -87,13 +90,13 @@ function drawArrows(root, cells, pairs) {
   const origin = root.getBoundingClientRect();
   const edge = (device, share) => {
     const box = cells.get(device).getBoundingClientRect();
-    return [box.left - origin.left + root.scrollLeft + box.width * share, box.top - origin.top + root.scrollTop];
+    return [box.left - origin.left + root.scrollLeft + box.width * share, box.bottom - origin.top + root.scrollTop];
   };
   for (const [source, target] of pairs) {
     if (!cells.has(source) || !cells.has(target) || source === target) continue;
     const [x1, y1] = edge(source, 0.65), [x2, y2] = edge(target, 0.35);
-    const lift = 10 + Math.min(24, Math.abs(x2 - x1) / 12);
-    canvas.append(svg("path", { d: `M${x1} ${y1}Q${(x1 + x2) / 2} ${Math.min(y1, y2) - lift} ${x2} ${y2}`, "marker-end": "url(#tip)" }));
+    const depth = 14 + Math.min(20, Math.abs(x2 - x1) / 12);  // below the devices, so that labels stay readable
+    canvas.append(svg("path", { d: `M${x1} ${y1}Q${(x1 + x2) / 2} ${Math.max(y1, y2) + depth} ${x2} ${y2}`, "marker-end": "url(#tip)" }));
   }
   root.append(canvas);
 }
