@@ -1,4 +1,4 @@
-"""A headless Chromium, driven through the pipe of its DevTools protocol; no package is needed."""
+"""Controls a headless Chromium through the pipe of its DevTools protocol, without another package."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class BrowserError(RuntimeError):
-    """The browser is missing, does not answer, or the page raised."""
+    """The browser is missing or does not answer, or the page raised an exception."""
 
 
 class Chromium:
-    """One page of a browser that has no network.
+    """One page of a browser without network.
 
     Attributes:
       problems: exceptions and console errors of the page.
-      requests: addresses that the page asked for, its own among them.
+      requests: addresses that the page requested, with its own address.
     """
 
     def __init__(self, profile: Path, width: int = 1500, height: int = 1400, deadline: float = 60.0) -> None:
@@ -72,7 +72,7 @@ class Chromium:
         os.close(self._in)
 
     def open(self, page: Path) -> float:
-        """Loads a page and returns the seconds until it had loaded and painted."""
+        """Loads a page and returns the seconds until it is loaded and painted."""
         self._loaded = False
         begun = time.monotonic()
         self._call("Page.navigate", url=page.absolute().as_uri())
@@ -82,10 +82,10 @@ class Chromium:
         return time.monotonic() - begun
 
     def run(self, expression: str) -> Any:
-        """Returns the value of an expression in the page; promises are waited for.
+        """Evaluates an expression in the page and returns its value. Waits for promises.
 
         Raises:
-          BrowserError: it raises.
+          BrowserError: the expression raised an exception.
         """
         answer = self._call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
         if "exceptionDetails" in answer:
@@ -93,16 +93,16 @@ class Chromium:
         return answer["result"].get("value")
 
     def click(self, x: float, y: float) -> None:
-        """Clicks at a place of the window, as a mouse does."""
+        """Clicks with the mouse at a position of the window."""
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
     def prefer(self, scheme: str) -> None:
-        """Sets what the system prefers: ``"light"`` or ``"dark"``."""
+        """Sets the preferred colour scheme of the system: ``"light"`` or ``"dark"``."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def screenshot(self, path: Path) -> None:
-        """Writes what the window shows as PNG."""
+        """Writes the window as PNG."""
         path.write_bytes(base64.b64decode(self._call("Page.captureScreenshot", format="png")["data"]))
 
     def _call(self, method: str, **params: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A browser for all tests of this folder, which end with a page that raised nothing and asked for nothing."""
+"""A browser for the tests of this folder. Each test checks that the page raised no error and used no network."""
 
 from __future__ import annotations
 

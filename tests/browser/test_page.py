@@ -44,7 +44,7 @@ def count(browser: Chromium) -> str:
     return text
 
 
-def test_five_thousand_collectives_take_a_screenful_of_rows(browser: Chromium, many: Path) -> None:
+def test_the_table_of_five_thousand_collectives_has_only_the_visible_rows(browser: Chromium, many: Path) -> None:
     browser.open(many)
     assert count(browser) == "5000 of 5000"
     assert 10 < len(cells(browser, 0)) < 60
@@ -54,12 +54,12 @@ def test_five_thousand_collectives_take_a_screenful_of_rows(browser: Chromium, m
     assert len(cells(browser, 0)) < 60
 
 
-def test_a_click_on_a_header_sorts_all_rows_and_a_second_one_turns_them_around(browser: Chromium, many: Path) -> None:
+def test_a_click_on_a_header_sorts_all_rows_and_a_second_click_reverses_them(browser: Chromium, many: Path) -> None:
     browser.open(many)
     name = "document.querySelector('#head button')"
     browser.run(f"{name}.click()")
     browser.run(f"{name}.click()")
-    assert cells(browser, 0)[:2] == ["sum.4997", "sum.4994"]  # by number, not letter by letter
+    assert cells(browser, 0)[:2] == ["sum.4997", "sum.4994"]  # numbers in names are compared as numbers
     heading = "[...document.querySelectorAll('#head button')].find(button => button.textContent.startsWith('bytes'))"
     browser.run(f"{heading}.click()")
     assert set(cells(browser, 3)) == {"16.0 MiB"}
@@ -68,7 +68,7 @@ def test_a_click_on_a_header_sorts_all_rows_and_a_second_one_turns_them_around(b
     assert browser.run(f"{heading}.parentNode.getAttribute('aria-sort')") == "ascending"
 
 
-def test_filters_hold_together(browser: Chromium, many: Path) -> None:
+def test_a_row_must_meet_all_filters(browser: Chromium, many: Path) -> None:
     browser.open(many)
     set_filter(browser, "op", "all-reduce")
     assert count(browser) == "1666 of 5000"
@@ -82,13 +82,13 @@ def test_filters_hold_together(browser: Chromium, many: Path) -> None:
     assert cells(browser, 0) == []
 
 
-def test_words_are_looked_for_in_names_and_reasons(browser: Chromium, many: Path) -> None:
+def test_words_are_searched_in_names_and_reasons(browser: Chromium, many: Path) -> None:
     browser.open(many)
     set_filter(browser, "find", "MOVE 4999")
     assert cells(browser, 0) == ["move-start.4999"]
 
 
-def test_selecting_shows_who_takes_part(browser: Chromium, tmp_path: Path) -> None:
+def test_selecting_a_collective_shows_its_participants(browser: Chromium, tmp_path: Path) -> None:
     browser.open(write_page(tmp_path, CPU_SYNC, "--devices-per-process", "2"))
     browser.run("[...document.querySelectorAll('.row')].find(row => row.children[0].textContent === 'large').click()")
     assert browser.run("document.getElementById('details-title').textContent") == "large"
@@ -103,7 +103,7 @@ def test_a_click_in_the_schedule_selects_the_collective_and_its_row(browser: Chr
     box = browser.run(
         "(({x, y, width}) => ({x, y, width}))(document.querySelector('#timeline canvas').getBoundingClientRect())"
     )
-    # permute-start, square, permute-done, reduce-start, reduce-done: the last bar lies on the right, in the first lane.
+    # permute-start, square, permute-done, reduce-start, reduce-done: the last bar is on the right, in the first lane.
     browser.click(box["x"] + box["width"] * 0.9, box["y"] + 45)
     assert browser.run("document.getElementById('details-title').textContent") == "reduce-start"
     assert browser.run("document.querySelector('.row.selected').children[0].textContent") == "reduce-start"
@@ -112,7 +112,7 @@ def test_a_click_in_the_schedule_selects_the_collective_and_its_row(browser: Chr
     assert "1 instruction, 8.2 kFLOP" in browser.run("document.getElementById('facts').textContent")
 
 
-def test_another_module_can_be_picked(browser: Chromium, tmp_path: Path) -> None:
+def test_another_module_can_be_selected(browser: Chromium, tmp_path: Path) -> None:
     (tmp_path / "other.txt").write_text(gpu_start_done(None))
     browser.open(write_page(tmp_path, CPU_SYNC, str(tmp_path / "other.txt")))
     assert count(browser) == "3 of 3"
@@ -122,7 +122,7 @@ def test_another_module_can_be_picked(browser: Chromium, tmp_path: Path) -> None
     assert browser.run("document.querySelectorAll('.device').length") == 8
 
 
-def test_arrow_keys_walk_through_the_table(browser: Chromium, tmp_path: Path) -> None:
+def test_arrow_keys_select_rows(browser: Chromium, tmp_path: Path) -> None:
     browser.open(write_page(tmp_path, CPU_SYNC))
     press = "document.getElementById('table').dispatchEvent(new KeyboardEvent('keydown', {key: 'Arrow%s'}))"
     chosen = "document.getElementById('details-title').textContent"
@@ -138,7 +138,7 @@ def test_a_page_without_collectives_says_so(browser: Chromium, tmp_path: Path) -
     assert browser.run("document.body.innerText").split("\n")[-1] == "No module has a collective."
 
 
-def test_names_are_never_markup(browser: Chromium, tmp_path: Path) -> None:
+def test_names_are_not_parsed_as_markup(browser: Chromium, tmp_path: Path) -> None:
     path = "/tmp/</script><img src=x onerror=document.title=1>.py"
     module = CPU_SYNC.replace("to_apply=%sum", f'to_apply=%sum, metadata={{source_file="{path}" source_line=7}}')
     browser.open(write_page(tmp_path, module))
@@ -148,7 +148,7 @@ def test_names_are_never_markup(browser: Chromium, tmp_path: Path) -> None:
     assert count(browser) == "2 of 3"
 
 
-def test_dark_and_light_differ_and_both_can_be_read(browser: Chromium, tmp_path: Path) -> None:
+def test_dark_and_light_scheme_differ_and_both_have_enough_contrast(browser: Chromium, tmp_path: Path) -> None:
     browser.open(write_page(tmp_path, CPU_SYNC))
 
     def contrast() -> tuple[float, str]:
@@ -166,7 +166,7 @@ def test_dark_and_light_differ_and_both_can_be_read(browser: Chromium, tmp_path:
 
 
 def luminance(rgb: str) -> float:
-    """Relative luminance of ``rgb(r, g, b)`` as WCAG defines it."""
+    """Returns the relative luminance of ``rgb(r, g, b)`` as WCAG defines it."""
     channels = [int(part) / 255 for part in rgb.removeprefix("rgb(").removesuffix(")").split(",")]
     linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))

@@ -207,7 +207,7 @@ def _error(*arguments: str | Path) -> str:
 
 
 def test_fewer_devices_than_the_module_names_are_an_error(cpu: Path) -> None:
-    assert f"{cpu}: names device 3, so --num-devices 2 must be at least 4." in _error(cpu, "--num-devices", "2")
+    assert f"{cpu}: uses device 3, so --num-devices 2 must be at least 4." in _error(cpu, "--num-devices", "2")
 
 
 def test_layout_that_does_not_divide_is_an_error(cpu: Path) -> None:
@@ -217,7 +217,7 @@ def test_layout_that_does_not_divide_is_an_error(cpu: Path) -> None:
 def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> None:
     path = tmp_path / "m.txt"
     path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
-    assert "does not say how many devices it is for; give --num-devices." in _error(path)
+    assert "does not contain its number of devices; give --num-devices." in _error(path)
     assert _decide(path, "--num-devices", "2").exit_code == 0
 
 

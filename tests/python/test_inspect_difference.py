@@ -48,15 +48,15 @@ def test_backend_and_size_are_compared(tmp_path: Path) -> None:
     assert names["reduce-start"] == {"backend", "runs on", "bytes"}
     assert ("runs on", "DEFAULT", "NVSHMEM") in _changes(changed)["reduce-start"]
     assert ("bytes", "16384", "8192") in _changes(changed)["reduce-start"]
-    assert "beside it" in names["permute-start"]
+    assert "overlaps with" in names["permute-start"]
 
 
-def test_what_runs_beside_is_compared(tmp_path: Path) -> None:
+def test_the_overlap_is_compared(tmp_path: Path) -> None:
     before = gpu_start_done(None)
     square = next(line for line in before.splitlines(keepends=True) if "%square" in line)
     done = next(line for line in before.splitlines(keepends=True) if "%permute-done =" in line)
     changed = _changes(_difference(tmp_path, before, before.replace(square + done, done + square)))
-    assert changed == {"permute-start": [("beside it", "1 instruction, 8.2 kFLOP, 48.0 KiB", "nothing")]}
+    assert changed == {"permute-start": [("overlaps with", "1 instruction, 8.2 kFLOP, 48.0 KiB", "nothing")]}
 
 
 def test_groups_are_compared(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_groups_are_compared(tmp_path: Path) -> None:
     assert _changes(_difference(tmp_path, CPU_SYNC, after)) == {"large": [("groups", "2 × 2", "1 × 4")]}
 
 
-def test_names_that_a_release_gave_anew_do_not_matter(tmp_path: Path) -> None:
+def test_new_names_of_instructions_are_no_change(tmp_path: Path) -> None:
     before = many_collectives(12, devices=8)
     after = re.sub(r"%(sum|move-start|move-done)\.(\d+)", lambda m: f"%{m[1]}.{int(m[2]) + 100}", before)
     difference = _difference(tmp_path, before, after)
@@ -72,7 +72,7 @@ def test_names_that_a_release_gave_anew_do_not_matter(tmp_path: Path) -> None:
     assert difference["vanished"] == difference["appeared"] == []
 
 
-def test_what_vanished_and_appeared_is_named(tmp_path: Path) -> None:
+def test_collectives_that_vanished_or_appeared_are_named(tmp_path: Path) -> None:
     result = _diff(tmp_path, CPU_SYNC, ALL_GATHER)
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
@@ -82,7 +82,7 @@ def test_what_vanished_and_appeared_is_named(tmp_path: Path) -> None:
     assert lines[-1] == "3 vanished, 1 appeared, 0 changed, 0 equal."
 
 
-def test_only_what_has_to_move_counts_as_moved(tmp_path: Path) -> None:
+def test_as_few_collectives_as_possible_count_as_moved(tmp_path: Path) -> None:
     lines = CPU_SYNC.splitlines(keepends=True)
     small = next(line for line in lines if line.startswith("  %small"))
     large = next(line for line in lines if line.startswith("  %large"))
@@ -90,7 +90,7 @@ def test_only_what_has_to_move_counts_as_moved(tmp_path: Path) -> None:
     assert [what for differences in changed.values() for what, _, _ in differences] == ["order"]
 
 
-def test_filters_apply_to_both_sides(tmp_path: Path) -> None:
+def test_filters_apply_to_both_dumps(tmp_path: Path) -> None:
     difference = _difference(tmp_path, CPU_SYNC, ALL_GATHER, "--op", "collective-permute")
     assert [record["name"] for record in difference["vanished"]] == ["permute"]
     assert difference["appeared"] == []
@@ -105,7 +105,7 @@ def test_a_collective_is_matched_once() -> None:
     assert match([record("a", 1)], []) == []
 
 
-def test_dumps_without_a_common_module_are_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_dumps_without_a_common_module_are_refused_in_one_sentence(tmp_path: Path) -> None:
     for folder, modules in {"a": ["f", "g"], "b": ["h"]}.items():
         (tmp_path / folder).mkdir()
         for name in modules:
@@ -117,7 +117,7 @@ def test_dumps_without_a_common_module_are_refused_in_a_sentence(tmp_path: Path)
 
 
 @pytest.mark.parametrize("extra", [["more.txt"], ["--explain", "small"], ["--html", "page.html"]])
-def test_diff_takes_nothing_beside_it(tmp_path: Path, extra: list[str]) -> None:
+def test_diff_accepts_no_other_paths_or_reports(tmp_path: Path, extra: list[str]) -> None:
     result = _diff(tmp_path, CPU_SYNC, CPU_SYNC, *extra)
     assert result.exit_code == 2
     assert "--diff takes its two dumps itself" in result.stderr

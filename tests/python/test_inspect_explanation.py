@@ -1,4 +1,4 @@
-"""`xla-shmem inspect --explain` and what the page is made of."""
+"""`xla-shmem inspect --explain`, and the data of the page."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _explanation(*arguments: str | Path) -> dict[str, Any]:
 
 
 def _message(field: int, data: bytes) -> bytes:
-    """A length-delimited field of a protobuf message, of less than 128 bytes."""
+    """Returns a length-delimited field of a protobuf message, for data of less than 128 bytes."""
     return bytes([field << 3 | 2, len(data)]) + data
 
 
-def test_every_rule_tells_what_it_saw(stock: Path) -> None:
+def test_every_rule_shows_its_evidence(stock: Path) -> None:
     output = _inspect(stock, "--explain", "large", "--devices-per-process", "2").stdout
     assert re.search(r"single-device .* up to 2 devices per process \(2 processes\) +passed", output)
     assert re.search(r"single-partition .* all 2 groups within one process each .* +NVSHMEM", output)
@@ -61,11 +61,11 @@ def test_every_rule_tells_what_it_saw(stock: Path) -> None:
     assert "{0,1} {2,3}" in output
 
 
-def test_stock_modules_say_that_they_were_compiled_without_the_rules(stock: Path) -> None:
+def test_a_stock_module_was_compiled_without_the_rules(stock: Path) -> None:
     assert "compiled without these rules: no backend is recorded" in _inspect(stock, "--explain", "small").stdout
 
 
-def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> None:
+def test_names_that_look_like_markup_are_printed_unchanged(tmp_path: Path) -> None:
     path = "/app/[/red]/train[bold].py"
     (tmp_path / "m.txt").write_text(
         CPU_SYNC.replace("to_apply=%sum", f'to_apply=%sum, metadata={{source_file="{path}" source_line=7}}')
@@ -74,35 +74,35 @@ def test_names_that_look_like_markup_are_printed_as_they_are(tmp_path: Path) -> 
     assert "train[bold].py:7" in _inspect(tmp_path / "m.txt").stdout
 
 
-def test_a_rewritten_collective_is_explained_like_the_one_it_was(stock: Path, rewritten: Path) -> None:
+def test_a_rewritten_collective_has_the_same_explanation_as_the_original(stock: Path, rewritten: Path) -> None:
     for name in ("small", "permute", "large"):
         before, after = _explanation(stock, "--explain", name), _explanation(rewritten, "--explain", name)
         assert after["trace"] == before["trace"]
         assert (after["groups"], after["pairs"]) == (before["groups"], before["pairs"])
         assert after["decided"]["reason"] == after["written"]["reason"]
-        assert "otherwise" not in _inspect(rewritten, "--explain", name).stdout
+        assert "another decision" not in _inspect(rewritten, "--explain", name).stdout
 
 
-def test_a_decision_that_the_options_do_not_give_is_pointed_out(rewritten: Path) -> None:
+def test_a_decision_that_differs_from_that_of_the_options_is_shown(rewritten: Path) -> None:
     output = _inspect(rewritten, "--explain", "small", "--threshold", "1K").stdout
     assert "Decision: DEFAULT by size" in output
-    assert "The module says otherwise: NVSHMEM by single-device" in output
+    assert "The module has another decision: NVSHMEM by single-device" in output
 
 
-def test_no_such_collective_offers_similar_names(stock: Path) -> None:
+def test_an_unknown_collective_offers_similar_names(stock: Path) -> None:
     result = _inspect(stock, "--explain", "permut")
     assert result.exit_code == 2
     assert result.stderr == "Error: --explain permut: no such collective; there are permute and others.\n"
 
 
-def test_a_layout_that_does_not_fit_is_one_sentence(stock: Path) -> None:
+def test_a_layout_that_does_not_fit_is_an_error_of_one_sentence(stock: Path) -> None:
     result = _inspect(stock, "--explain", "small", "--devices-per-process", "3")
     assert result.exit_code == 2
     assert result.stderr == f"Error: {stock}: 4 devices do not divide into processes of 3 devices\n"
 
 
-def test_devices_of_cpu_processes_are_taken_in_their_order(tmp_path: Path) -> None:
-    """XLA:CPU numbers the devices of process p from 2048 p on."""
+def test_devices_of_cpu_processes_are_used_in_their_order(tmp_path: Path) -> None:
+    """In XLA:CPU the first device of process p has the number 2048 p."""
     (tmp_path / "m.txt").write_text(CPU_SYNC)
     module = read_module(str(tmp_path / "m.txt")).proto
     partitions = [b"\0", b"\x80\x10", b"\x80\x20", b"\x80\x30"]  # 0, 2048, 4096, 6144
@@ -114,7 +114,7 @@ def test_devices_of_cpu_processes_are_taken_in_their_order(tmp_path: Path) -> No
     assert explanation["decided"]["reason"].startswith("one device per process (4 processes)")
 
 
-def test_colours_are_for_terminals_only(stock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_terminals_get_colours(stock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in _inspect(stock, "--explain", "small").stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert "\x1b[32m" in _inspect(stock, "--explain", "small").stdout
@@ -122,7 +122,7 @@ def test_colours_are_for_terminals_only(stock: Path, monkeypatch: pytest.MonkeyP
     assert "\x1b[32m" not in _inspect(stock, "--explain", "small").stdout
 
 
-def test_half_written_dump_is_one_sentence(rewritten: Path, tmp_path: Path) -> None:
+def test_a_half_written_dump_is_an_error_of_one_sentence(rewritten: Path, tmp_path: Path) -> None:
     half = tmp_path / "half.pb"
     half.write_bytes(rewritten.read_bytes()[:-20])
     for arguments in (["--explain", "small"], ["--html", str(tmp_path / "page.html")], ["--overlap"], []):
@@ -132,13 +132,13 @@ def test_half_written_dump_is_one_sentence(rewritten: Path, tmp_path: Path) -> N
         assert result.stderr.count("\n") == 1
 
 
-def test_page_that_cannot_be_written_is_one_sentence(stock: Path, tmp_path: Path) -> None:
+def test_a_page_that_cannot_be_written_is_an_error_of_one_sentence(stock: Path, tmp_path: Path) -> None:
     result = _inspect(stock, "--html", tmp_path / "no" / "page.html")
     assert result.exit_code == 2
     assert result.stderr == f"Error: {tmp_path}/no/page.html: cannot be written: No such file or directory.\n"
 
 
-def test_page_holds_all_it_needs(stock: Path, tmp_path: Path) -> None:
+def test_the_page_contains_everything_it_needs(stock: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert _inspect(stock, "--html", page).exit_code == 0
     text = page.read_text()
@@ -156,7 +156,7 @@ def test_embedded_text_cannot_end_its_element() -> None:
     assert json.loads(text) == ["</script><!--", "&lt;", "\u2028"]
 
 
-def test_explanations_come_in_the_order_of_the_records(stock: Path) -> None:
+def test_explanations_are_in_the_order_of_the_records(stock: Path) -> None:
     module = read_module(str(stock)).proto
     topology = _core.Topology([(device, 0, 0, 0, device) for device in range(4)])
     explanations = _core.explain_module(module, topology, _core.cpu_transport({}))

@@ -60,11 +60,11 @@ def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
         (["--no-loop", "--min-bytes", "1M", "--op", "all-reduce"], {"large"}),
     ],
 )
-def test_filters_hold_together(cpu: Path, filters: list[str], left: set[str]) -> None:
+def test_a_collective_must_meet_all_filters(cpu: Path, filters: list[str], left: set[str]) -> None:
     assert set(_records(cpu, *filters)) == left
 
 
-def test_backend_is_what_a_collective_runs_on_and_not_what_was_decided(gpu: Path, tmp_path: Path) -> None:
+def test_filter_backend_is_the_one_that_runs_the_collective_and_not_the_decision(gpu: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.pb"
     layout = ["--devices-per-host", "4", "--nvlink-domain", "4"]
     assigned = CliRunner().invoke(main, ["inspect", "--decide", str(gpu), "--output", str(out), *layout])
@@ -75,19 +75,19 @@ def test_backend_is_what_a_collective_runs_on_and_not_what_was_decided(gpu: Path
     assert set(_records(out, "--backend", "NVSHMEM")) == {"reduce-start"}
 
 
-def test_unknown_op_is_one_sentence_that_lists_the_known_ones(cpu: Path) -> None:
+def test_an_unknown_op_is_an_error_that_lists_the_known_ones(cpu: Path) -> None:
     result = _inspect(cpu, "--op", "all-reduce", "--op", "allreduce")
     assert result.exit_code == 2
     assert result.stderr == f"Error: --op allreduce: no such collective; use {', '.join(KNOWN_OPS)}.\n"
 
 
-def test_size_that_is_none_is_one_sentence(cpu: Path) -> None:
+def test_an_invalid_size_is_an_error_of_one_sentence(cpu: Path) -> None:
     result = _inspect(cpu, "--min-bytes", "4MB")
     assert result.exit_code == 2
     assert result.stderr == "Error: --min-bytes 4MB: must be a size in bytes such as 16MiB, 4K or 65536.\n"
 
 
-def test_no_path_is_one_sentence() -> None:
+def test_a_missing_path_is_an_error_of_one_sentence() -> None:
     result = _inspect()
     assert result.exit_code == 2
     assert "Missing argument 'PATH...'" in result.stderr
@@ -97,21 +97,21 @@ def _row(output: str, *starts: str) -> str:
     return next(line for line in output.splitlines() if line.split()[: len(starts)] == list(starts))
 
 
-def test_totals_multiply_by_the_turns_of_loops(cpu: Path) -> None:
+def test_totals_multiply_by_the_trip_counts_of_loops(cpu: Path) -> None:
     row = _row(_inspect(cpu).stdout, "collective-permute", "DEFAULT")
     assert row.split()[2:] == ["1", "8", "32.0", "KiB"]
     row = _row(_inspect(cpu).stdout, "all-reduce", "DEFAULT")
     assert row.split()[2:] == ["2", "2", "16.0", "MiB"]
 
 
-def test_totals_guess_no_trip_counts(tmp_path: Path) -> None:
+def test_totals_leave_out_unknown_trip_counts(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
     row = _row(_inspect(tmp_path / "m.txt").stdout, "collective-permute", "DEFAULT")
     assert row.split()[2:5] == ["1", "0", "0"]
-    assert row.rstrip().endswith("and 1 whose number of runs XLA does not know")
+    assert row.rstrip().endswith("and 1 with an unknown number of runs")
 
 
-def test_overlap_names_what_lies_between_start_and_done(gpu: Path) -> None:
+def test_the_overlap_is_the_work_between_start_and_done(gpu: Path) -> None:
     records = _records(gpu, "--overlap")
     overlap = records["permute-start"]["overlap"]
     assert (overlap["start"], overlap["done"]) == ("permute-start", "permute-done")
@@ -128,7 +128,7 @@ def test_synchronous_collectives_have_no_overlap(cpu: Path) -> None:
     assert {record["overlap"] for record in _records(cpu, "--overlap").values()} == {None}
 
 
-def test_work_that_only_a_library_can_count_is_unknown() -> None:
+def test_the_flops_of_a_library_call_are_unknown() -> None:
     def step(name: str, category: str, flops: int | None, start: str | None = None) -> Any:
         is_collective = category == "collective"
         return {

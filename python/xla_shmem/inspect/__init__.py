@@ -1,4 +1,4 @@
-"""What compiled modules say of their collectives: ``xla-shmem inspect``.
+"""``xla-shmem inspect``: reports on the collectives of compiled modules.
 
-``command`` reads modules and picks a report: ``totals``, ``overlap``, ``difference``, ``explanation``, ``page``.
+The command reads modules and picks a report: ``totals``, ``overlap``, ``difference``, ``explanation`` or ``page``.
 """

@@ -1,4 +1,4 @@
-"""What a user says of an offline decision: the rules, and how devices are laid out."""
+"""The user's settings for offline decisions: the rules, and the layout of the devices."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-#: XLA:CPU numbers the devices of process p from p times this on (``xla/pjrt/plugin/xla_cpu``), so that a job of one
-#: device per process has devices 0, 2048, 4096 …
+#: In XLA:CPU the first device of process p has this number times p (``xla/pjrt/plugin/xla_cpu``), so that a job of one
+#: device per process has the devices 0, 2048, 4096 …
 _CPU_PROCESS_STRIDE = 2048
 
 
 @dataclass(frozen=True)
 class DecisionSettings:
-    """What a user gave, None where nothing was given. The command line has an option of each name."""
+    """The settings; None for those that the user did not give. The command line has an option for each."""
 
     profile: str | None = None
     threshold: str | None = None
@@ -42,10 +42,10 @@ class DecisionSettings:
         return resolve(overrides=overrides, any_machine=True)
 
     def places(self, module: HloInput) -> list[DevicePlace]:
-        """Returns where the devices of the job sit: 0 … N-1, or those of a job of CPU processes, in their order.
+        """Returns the places of the job's devices: 0 … N-1, or for a job of CPU processes the devices of the module.
 
         Raises:
-          HloFileError: the numbers do not fit the module or each other, or nobody says how many devices there are.
+          HloFileError: the numbers do not fit the module or each other, or the number of devices is unknown.
         """
         domain = self.options().nvlink_domain or None
         ids = assigned_devices(module.proto) if self.num_devices is None else []
@@ -58,11 +58,11 @@ class DecisionSettings:
         return [replace(place, device_id=device) for place, device in zip(places, ids, strict=True)]
 
     def decide(self, decide: Callable[..., R], module: HloInput, lowering: str) -> R:
-        """Returns what ``_core.run_pass`` or ``_core.explain_module`` makes of a module.
+        """Returns the result of ``decide`` (``_core.run_pass`` or ``_core.explain_module``) for a module.
 
         Raises:
-          HloFileError: as :meth:`places`, or the module is malformed.
-          OptionError: an option has a value it cannot take.
+          HloFileError: as for :meth:`places`, or the module is malformed.
+          OptionError: an option has an invalid value.
         """
         options = self.options()
         places = self.places(module)
@@ -81,17 +81,17 @@ class DecisionSettings:
         needed, given = devices_needed(module), self.num_devices
         if given is None:
             if needed is None:
-                raise HloFileError(f"{module.source}: does not say how many devices it is for; give --num-devices.")
+                raise HloFileError(f"{module.source}: does not contain its number of devices; give --num-devices.")
             return needed
         if needed is not None and given < needed:
             raise HloFileError(
-                f"{module.source}: names device {needed - 1}, so --num-devices {given} must be at least {needed}."
+                f"{module.source}: uses device {needed - 1}, so --num-devices {given} must be at least {needed}."
             )
         return given
 
 
 def _transport(platform: str, places: list[DevicePlace]) -> _core.Transport:
-    """Returns the transport as it would be on that platform: CPU reaches its host, GPU its NVLink domain."""
+    """Returns the transport of a platform: on CPU devices reach their host, on GPU their NVLink domain."""
     from xla_shmem import _core
 
     if platform == "gpu":

@@ -1,4 +1,4 @@
-"""Which collectives changed between two dumps of a program."""
+"""Compares the collectives of two dumps of a program."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xla_shmem.inspect.overlap import describe_overlap
 
 Record = Mapping[str, Any]
 
-#: What of a record counts as a change, and under which name.
+#: The compared properties of a record, by their names in the report.
 _COMPARED: Mapping[str, Callable[[Record], str]] = {
     "backend": lambda record: record["backend"],
     "runs on": lambda record: record["lowered"],
@@ -23,17 +23,17 @@ _COMPARED: Mapping[str, Callable[[Record], str]] = {
     "bytes": lambda record: str(record["bytes"]),
     "groups": lambda record: f"{record['num_groups']} × {record['group_size']}",
     "pairs": lambda record: str(record["num_pairs"]),
-    "times a step": lambda record: "unknown" if record["executions"] is None else str(record["executions"]),
+    "runs per step": lambda record: "unknown" if record["executions"] is None else str(record["executions"]),
 }
 
 
 @dataclass(frozen=True)
 class Change:
-    """A collective of both dumps of which something differs.
+    """A collective of both dumps with differences.
 
     Attributes:
-      before, after: its two records.
-      differences: what differs, as (what, before, after).
+      before, after: its records.
+      differences: (property, before, after) of each difference.
     """
 
     before: Record
@@ -43,14 +43,14 @@ class Change:
 
 @dataclass
 class Difference:
-    """What differs between the collectives of two modules.
+    """The differences between the collectives of two modules.
 
     Attributes:
-      module: name of the module, both if they differ.
-      vanished: only in the first.
-      appeared: only in the second.
-      changed: in both, with differences.
-      equal: number of collectives that are the same in both.
+      module: name of the module; both names if they differ.
+      vanished: collectives of the first module only.
+      appeared: collectives of the second module only.
+      changed: collectives of both modules, with differences.
+      equal: number of collectives that are equal in both.
     """
 
     module: str
@@ -61,7 +61,7 @@ class Difference:
 
 
 def compare(before: Sequence[InspectedModule], after: Sequence[InspectedModule]) -> list[Difference]:
-    """Compares the modules of two dumps by their names, and the two if there is one in each.
+    """Compares modules of the same name. If both dumps have one module, compares these two.
 
     Raises:
       HloFileError: no module is in both.
@@ -85,10 +85,10 @@ def _pair_modules(
 
 
 def match(before: Sequence[Record], after: Sequence[Record]) -> list[tuple[int, int]]:
-    """Returns which record of one is which of the other, as indices.
+    """Returns the indices of records that describe the same collective.
 
-    First by name and op. XLA numbers instructions anew in every release, so what is left is matched by op, source
-    line, bytes and order, and after that by op, source line and order.
+    Matches by name and op first. Names change between releases of XLA, so the rest is matched by op, source line, bytes
+    and order, and then by op, source line and order.
     """
     keys: Sequence[Callable[[Record], Hashable]] = (
         lambda record: (record["name"], record["op"]),
@@ -126,9 +126,9 @@ def _compare(before: InspectedModule, after: InspectedModule) -> Difference:
         ]
         if place in moved:
             differences.append(("order", f"collective {i + 1}", f"collective {j + 1}"))
-        hidden, hides = _beside(before, first[i]), _beside(after, second[j])
-        if hidden != hides:
-            differences.append(("beside it", hidden, hides))
+        before_overlap, after_overlap = _overlap(before, first[i]), _overlap(after, second[j])
+        if before_overlap != after_overlap:
+            differences.append(("overlaps with", before_overlap, after_overlap))
         if differences:
             result.changed.append(Change(first[i], second[j], differences))
         else:
@@ -136,12 +136,12 @@ def _compare(before: InspectedModule, after: InspectedModule) -> Difference:
     return result
 
 
-def _beside(module: InspectedModule, record: Record) -> str:
+def _overlap(module: InspectedModule, record: Record) -> str:
     return describe_overlap(module.overlaps.get((record["computation"], record["name"])))
 
 
 def _in_order(module: InspectedModule) -> list[Record]:
-    """The records as the schedule starts them, computation by computation."""
+    """Returns the records in the order of the schedule, computation by computation."""
     order = {
         (computation["name"], step["name"]): (number, position)
         for number, computation in enumerate(module.schedule)
@@ -153,7 +153,7 @@ def _in_order(module: InspectedModule) -> list[Record]:
 
 
 def _moved(order: Sequence[int]) -> set[int]:
-    """Places outside a longest increasing subsequence: as few as have to move for the rest to be in order."""
+    """Returns the places outside a longest increasing subsequence; without these few the order is the same."""
     ends: list[int] = []  # value that ends the best subsequence of each length
     places: list[int] = []
     previous: list[int] = []

@@ -1,4 +1,4 @@
-"""Prints what differs between two dumps."""
+"""Prints the differences between two dumps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xla_shmem.quantities import format_bytes
 
 
 def print_difference(differences: Sequence[Difference]) -> None:
-    """Prints each module's collectives that vanished, appeared or changed, and how many are equal."""
+    """Prints the collectives of each module that vanished, appeared or changed, and the number of equal ones."""
     from xla_shmem.console import report_console
 
     console = report_console()

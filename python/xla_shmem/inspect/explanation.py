@@ -1,4 +1,4 @@
-"""The whole decision about one collective: what each rule saw."""
+"""The decision about one collective, with the answer of each rule."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from xla_shmem.hlo.files import HloFileError
 from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import describe_overlap
-from xla_shmem.quantities import format_bytes
+from xla_shmem.quantities import format_bytes, plural
 
 if TYPE_CHECKING:
     from xla_shmem import _core
 
-#: What decides: the two may differ in words only, such as after another number of processes.
+#: Compared between the module and the new decision. The evidence is not: it may differ in numbers only.
 _SETTLED = ("backend", "lowered", "rule", "reason", "veto")
 
 
 def explain(
     modules: Sequence[InspectedModule], name: str, settings: DecisionSettings
 ) -> list[tuple[InspectedModule, _core.Explanation]]:
-    """Returns every collective of that name, with the rules asked anew.
+    """Returns every collective of that name with a new decision.
 
     Raises:
-      HloFileError: there is none; the message offers similar names. Or the settings do not fit.
+      HloFileError: there is none (the message offers similar names), or the settings do not fit the module.
     """
     from xla_shmem import _core
 
@@ -49,19 +49,19 @@ def explain(
 
 
 def explanation_as_json(module: InspectedModule, explanation: _core.Explanation) -> dict[str, Any]:
-    """Returns an explanation with where it is from."""
+    """Returns an explanation with the name and the file of its module."""
     return {**explanation, "module": module.input.name, "file": module.input.source}
 
 
 def describe_explanation(module: InspectedModule, explanation: _core.Explanation) -> RenderableType:
-    """Returns what to print of an explanation."""
+    """Returns an explanation as text and tables."""
     written, decided = explanation["written"], explanation["decided"]
     lines: list[RenderableType] = [
         Text.assemble((written["name"], "bold"), f"  {module.input.name}  {module.input.source}"),
         _facts(module, explanation),
     ]
     if not explanation["trace"]:
-        lines.append(Text("The module does not say who takes part in it, so the rules cannot be asked again."))
+        lines.append(Text("The participants are not in the module, so the rules cannot decide again."))
         return Group(*lines)
     lines += [
         Text(),
@@ -74,30 +74,33 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         lines.append(Text.assemble("The module was compiled without these rules: ", written["reason"], "."))
     elif any(written[key] != decided[key] for key in _SETTLED):  # type: ignore[literal-required]
         lines.append(
-            Text.assemble(("The module says otherwise: ", "red"), decided_backend(written), f" by {written['rule']}: ")
+            Text.assemble(
+                ("The module has another decision: ", "red"), decided_backend(written), f" by {written['rule']}: "
+            )
         )
         lines.append(Text(f"  {written['reason']}" + (f"; not lowered: {written['veto']}" if written["veto"] else "")))
         lines.append(
-            Text("It was compiled with other options or on other devices: see --profile, --devices-per-process, …")
+            Text("It was compiled with other options or for other devices: see --profile, --devices-per-process, …")
         )
     return Group(*lines)
 
 
 def _facts(module: InspectedModule, explanation: _core.Explanation) -> Table:
     record = explanation["written"]
-    runs = "an unknown number of times" if record["executions"] is None else f"{record['executions']} × a step"
+    count = record["executions"]
+    runs = "unknown number of runs" if count is None else f"{plural(count, 'run')} per step"
     members: Sequence[Sequence[int]] = explanation["pairs"] or explanation["groups"]
     facts = {
         "op": f"{record['op']}, {record['dtype']}, {format_bytes(record['bytes'])}, {runs}",
-        "in": record["computation"] + (" (loop)" if record["in_loop"] else ""),
-        "from": f"{record['source_file']}:{record['source_line']}" if record["source_file"] else "",
-        "pairs" if explanation["pairs"] else "groups": _abbreviated(members) or "not known",
-        "beside it": describe_overlap(module.overlaps.get((record["computation"], record["name"]))),
+        "computation": record["computation"] + (" (loop)" if record["in_loop"] else ""),
+        "source": f"{record['source_file']}:{record['source_line']}" if record["source_file"] else "",
+        "pairs" if explanation["pairs"] else "groups": _abbreviated(members) or "unknown",
+        "overlaps with": describe_overlap(module.overlaps.get((record["computation"], record["name"]))),
     }
     table = Table.grid(padding=(0, 2))
     for title, text in facts.items():
         if text:
-            table.add_row(Text(title, style="dim"), Text(text))  # as text: a path may look like rich's markup
+            table.add_row(Text(title, style="dim"), Text(text))  # as Text, because a path may look like rich's markup
     return table
 
 

@@ -1,4 +1,4 @@
-"""Modules with their collectives, as the reports take them."""
+"""Modules and their collectives, for the reports."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class InspectedModule:
-    """One module, with the collectives that a selection left.
+    """One module and its selected collectives.
 
     Attributes:
-      input: where it came from.
-      records: one dict per collective, as ``_core.inspect_module`` returns them.
+      input: the module and its source.
+      records: the selected collectives, as ``_core.inspect_module`` returns them.
     """
 
     input: HloInput
@@ -31,23 +31,23 @@ class InspectedModule:
 
     @cached_property
     def schedule(self) -> list[_core.ComputationSchedule]:
-        """The order of all its instructions. Raises: HloFileError."""
+        """The schedule of the module. Raises: HloFileError."""
         from xla_shmem import _core
 
         return _call(_core.schedule, self.input)
 
     @cached_property
     def overlaps(self) -> dict[tuple[str, str], Overlap]:
-        """By computation and name: what runs beside each collective that is a start/done pair."""
+        """The overlap of each start/done pair, by computation and name."""
         return find_overlaps(self.schedule)
 
     def report(self) -> ModuleReport:
-        """Returns it as tables and JSON take it."""
+        """Returns the module for tables and JSON."""
         return ModuleReport(self.input.source, self.input.name, self.records)
 
 
 def read_inspected(path: str, selects: Callable[[Mapping[str, Any]], bool]) -> list[InspectedModule]:
-    """Returns the modules of a path, each with the collectives that are selected.
+    """Returns the modules of a path with their selected collectives.
 
     Raises:
       HloFileError: the path cannot be used, or a module is malformed.

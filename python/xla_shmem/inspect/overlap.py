@@ -1,4 +1,4 @@
-"""What XLA has scheduled between the start of a collective and its done."""
+"""The work that XLA has scheduled between the start and the done of a collective."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Work beside one collective, in one execution of it.
+    """The work beside one execution of a collective: the instructions between its start and its done.
 
     Attributes:
       start, done: names of the two instructions.
-      position: of the start, in the computation's schedule.
-      done_position: of the done.
-      compute: instructions between that calculate or copy, in their order.
-      controls: loops, calls and branches between; what they take is not in the sums.
-      collectives: others that are started or run between.
-      flops: of ``compute``; None if it has an instruction of which only a library knows.
-      bytes: read and written by ``compute``; None if that is no number.
+      position: position of the start in the computation's schedule.
+      done_position: position of the done.
+      compute: instructions that calculate or copy, in their order.
+      controls: loops, calls and branches. Their work is not in the sums.
+      collectives: number of other collectives that start or run.
+      flops: floating-point operations of ``compute``; None if one of its instructions is a call of a library.
+      bytes: bytes read and written by ``compute``; None if unknown.
     """
 
     start: str
@@ -81,14 +81,14 @@ def _sum(counts: Iterable[int | None]) -> int | None:
 
 
 def overlap_as_json(overlap: Overlap | None) -> dict[str, Any] | None:
-    """Returns the overlap of a record, None for one that runs by itself."""
+    """Returns the overlap of a record; None for a synchronous collective."""
     return None if overlap is None else asdict(overlap)
 
 
 def describe_overlap(overlap: Overlap | None) -> str:
-    """Returns what runs beside, in words: ``3 instructions, 1.2 GFLOP, 4.0 MiB``."""
+    """Returns the overlap in words: ``3 instructions, 1.2 GFLOP, 4.0 MiB``."""
     if overlap is None:
-        return "nothing: it is one instruction"
+        return "nothing (synchronous)"
     parts = []
     if overlap.compute:
         parts.append(plural(len(overlap.compute), "instruction"))
@@ -101,7 +101,7 @@ def describe_overlap(overlap: Overlap | None) -> str:
 
 
 def overlap_table(records: Iterable[Mapping[str, Any]], overlaps: Mapping[tuple[str, str], Overlap]) -> Table:
-    """Returns a table of what runs beside each collective."""
+    """Returns a table with the overlap of each collective."""
     table = report_table()
     table.add_column("HLO name", overflow="fold")
     table.add_column("bytes", justify="right", no_wrap=True)

@@ -1,4 +1,4 @@
-"""The report as one self-contained page."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from xla_shmem.inspect.overlap import overlap_as_json
 if TYPE_CHECKING:
     from xla_shmem import _core
 
-#: Parts of the script, in this order.
+#: Parts of the script, in order.
 _SCRIPTS = ("format.js", "table.js", "bars.js", "timeline.js", "topology.js", "page.js")
 
-#: One letter for each category of an instruction, so that a schedule of many thousands stays small.
+#: One letter for each category of instructions, so that schedules of many thousands of instructions stay small.
 _LETTER = {"compute": "c", "collective": "x", "control": "f", "other": "o"}
 
 
@@ -38,7 +38,7 @@ def write_page(path: Path, modules: Sequence[InspectedModule], settings: Decisio
 
 
 def render_page(modules: Sequence[Mapping[str, Any]]) -> str:
-    """Returns the page's text; it needs no file and no network besides."""
+    """Returns the page, which needs no other file and no network."""
     assets = files("xla_shmem.inspect") / "assets"
 
     def read(name: str) -> str:
@@ -58,7 +58,7 @@ def render_page(modules: Sequence[Mapping[str, Any]]) -> str:
 
 
 def embed_json(value: object) -> str:
-    """Returns JSON that no HTML parser takes for markup, whatever names a module has."""
+    """Returns JSON in which names cannot be parsed as markup."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
@@ -103,14 +103,14 @@ def _schedule_data(computation: _core.ComputationSchedule) -> dict[str, Any]:
 
 
 class _Members:
-    """Groups and pairs, each kept once: a module uses few, and a large one thousands of times."""
+    """Groups and pairs without duplicates. A large module uses a few of them in thousands of collectives."""
 
     def __init__(self) -> None:
         self.all: list[dict[str, Any]] = []
         self._numbers: dict[str, int] = {}
 
     def number(self, explanation: _core.Explanation) -> int:
-        """Returns the place in ``all`` of who takes part."""
+        """Returns the index in ``all`` of the participants."""
         one = {"groups": explanation["groups"], "pairs": explanation["pairs"]}
         key = json.dumps(one)
         if key not in self._numbers:

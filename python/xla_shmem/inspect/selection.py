@@ -1,4 +1,4 @@
-"""Which collectives a report is about."""
+"""Selects the collectives of a report."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from xla_shmem.hlo.files import HloFileError
 from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
-#: Ops that a module may hold; the last one can be listed nowhere else.
+#: Ops that a module may hold. The transport cannot carry the last one.
 KNOWN_OPS = (*OPS, "ragged-all-to-all")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """All that is given must hold.
+    """Conditions on a collective. It must meet all of them.
 
     Attributes:
-      ops: any of them; empty for all.
-      backend: what the collective runs on, ``"NVSHMEM"`` or ``"DEFAULT"``; that is the decision after vetoes.
-      min_bytes: of the result.
+      ops: its op is one of these; empty: any op.
+      backend: it runs on this backend, ``"NVSHMEM"`` or ``"DEFAULT"``. That is the decision after vetoes.
+      min_bytes: smallest number of bytes of its result.
       in_loop: whether it runs inside a loop.
     """
 
@@ -39,10 +39,10 @@ class Selection:
 
 
 def read_selection(ops: Sequence[str], backend: str | None, min_bytes: str | None, in_loop: bool | None) -> Selection:
-    """Reads what a user gave.
+    """Reads the options of the command line.
 
     Raises:
-      HloFileError: an op is unknown, or the size is none.
+      HloFileError: an op is unknown, or the size cannot be read.
     """
     ops = tuple(OP_ALIASES.get(op, op) for op in ops)
     for op in ops:

@@ -1,4 +1,4 @@
-"""How often each op runs on each backend, and how many bytes that makes."""
+"""Number of executions and bytes of each op on each backend."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from xla_shmem.quantities import format_bytes
 
 @dataclass
 class Total:
-    """Collectives of one op on one backend.
+    """The collectives of one op on one backend.
 
     Attributes:
-      collectives: in the program.
-      executions: in one run, of those whose trip counts are known.
-      bytes: of their results in one run.
-      unknown: collectives of which nobody knows how often they run; in neither of the two.
+      collectives: number of collectives in the program.
+      executions: executions in one run, without unknown ones.
+      bytes: bytes of their results in one run, without unknown ones.
+      unknown: number of collectives with an unknown number of executions.
     """
 
     op: str
@@ -43,7 +43,7 @@ class Total:
 
 
 def count_totals(records: Iterable[Mapping[str, Any]]) -> list[Total]:
-    """Returns one total for each op and backend that occur, those with most bytes first."""
+    """Returns a total for each op and backend of the records; those with most bytes first."""
     totals: dict[tuple[str, str], Total] = {}
     for record in records:
         key = record["op"], record["lowered"]
@@ -52,11 +52,11 @@ def count_totals(records: Iterable[Mapping[str, Any]]) -> list[Total]:
 
 
 def totals_table(totals: Iterable[Total]) -> Table:
-    """Returns the totals as a table; a step is one run of the module."""
+    """Returns the totals as a table. A step is one run of the module."""
     table = report_table()
     table.add_column("op", no_wrap=True)
     table.add_column("runs on", no_wrap=True)
-    for header in ("collectives", "times a step", "bytes a step"):
+    for header in ("collectives", "runs per step", "bytes per step"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("")
     for total in totals:
@@ -66,6 +66,6 @@ def totals_table(totals: Iterable[Total]) -> Table:
             str(total.collectives),
             str(total.executions),
             format_bytes(total.bytes),
-            f"and {total.unknown} whose number of runs XLA does not know" if total.unknown else "",
+            f"and {total.unknown} with an unknown number of runs" if total.unknown else "",
         )
     return table
