@@ -1,4 +1,4 @@
-"""`xla-shmem predict` on what the real XLA:GPU compiles, of a model that compiles in seconds."""
+"""`xla-shmem predict` on modules that the real XLA:GPU compiled, of a small model."""
 
 from __future__ import annotations
 

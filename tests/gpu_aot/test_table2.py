@@ -1,4 +1,4 @@
-"""The compilation behind docs/table2.md, on a model that compiles in seconds."""
+"""The compilation behind docs/table2.md, with a small model."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_rings_permutes_are_on_nvshmem_with_their_trip_counts(config: TrainC
     assert step.bytes_per_step("NVSHMEM") >= sent
 
 
-def test_what_a_device_holds_is_its_share_of_the_state(config: TrainConfig, step: CompiledStep) -> None:
+def test_a_device_has_its_share_of_the_state(config: TrainConfig, step: CompiledStep) -> None:
     from xla_shmem.models.config import parameter_count
 
     share = parameter_count(config.model()) * 12 / _RING  # f32 parameter and two moments
@@ -56,12 +56,12 @@ def test_the_page_counts_every_collective_with_its_backend_and_rule(step: Compil
     assert all("DEFAULT" in line and "`unconsidered-op`" in line for line in gathers), "decided, and said why"
 
 
-def test_a_loop_without_a_trip_count_is_named(step: CompiledStep) -> None:
+def test_the_error_names_a_loop_without_a_trip_count(step: CompiledStep) -> None:
     unknown = [{**step.records[0], "executions": None}]
     with pytest.raises(ValueError, match="no trip count"):
         dataclasses.replace(step, records=unknown).bytes_per_step("NVSHMEM")
 
 
-def test_a_compilation_that_fails_says_what_the_compiler_said(config: TrainConfig, compiler: Compiler) -> None:
+def test_a_failed_compilation_shows_the_output_of_the_compiler(config: TrainConfig, compiler: Compiler) -> None:
     with pytest.raises(CompileError, match="no-such-gpu"):
         compile_step(config, "no-such-gpu", WHEELS)

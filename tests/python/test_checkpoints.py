@@ -53,12 +53,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_third_and_the_last_step_are_saved_and_the_newest_two_kept(saved: Path) -> None:
+def test_every_third_and_the_last_step_are_saved_and_the_newest_two_are_kept(saved: Path) -> None:
     assert sorted(path.name for path in (saved / "checkpoints").iterdir()) == ["6", "7"]
     assert newest_checkpoint(job(saved)) == 7
 
 
-def test_the_newest_comes_back_bit_for_bit(saved: Path) -> None:
+def test_the_newest_is_restored_bit_for_bit(saved: Path) -> None:
     with Checkpoints(job(saved), tokens=1000) as checkpoints:
         restored = checkpoints.restore(ABSTRACT)
     jax.tree.map(np.testing.assert_array_equal, restored, state(7))
@@ -79,7 +79,7 @@ def test_folder_spacing_and_mesh_may_change(saved: Path) -> None:
         ({}, 1001, "with corpus-tokens 1000, and this job has 1001"),
     ],
 )
-def test_what_would_compute_something_else_is_refused(
+def test_a_job_that_would_compute_something_else_is_refused(
     saved: Path, fields: dict[str, Any], tokens: int, message: str
 ) -> None:
     with (

@@ -54,7 +54,7 @@ def test_every_length_is_run_on_every_mesh() -> None:
     assert {dataclasses.replace(job, context=2, tensor=1, sequence=1024) for job in jobs} == {JOB}
 
 
-def test_what_the_ring_adds_is_a_step_less_one_with_a_silent_ring_and_consists_of_transfers_and_waits() -> None:
+def test_the_time_of_the_ring_is_a_step_minus_a_silent_one_and_consists_of_transfers_and_waits() -> None:
     assert row().exposed(Variant.SHMEM) == pytest.approx((0.1, 0.1, 0.1))
     assert row().exposed(Variant.STOCK) == pytest.approx((0.4, 0.4, 0.4))
     assert row().transfers(Variant.SHMEM) == pytest.approx((0.04, 0.04, 0.04))
@@ -75,15 +75,15 @@ def _slowed(runs: Runs, turn: int, factor: float) -> dict[Variant, list[list[Ste
     }
 
 
-def test_the_speed_up_is_taken_within_a_turn() -> None:
-    """The machine is half as fast in the second turn, and one stock step of the first is a stray."""
+def test_the_speed_up_is_computed_within_a_round() -> None:
+    """The machine is half as fast in the second round, and one stock step of the first is an outlier."""
     runs = _slowed(row().runs, turn=1, factor=2)
     runs[Variant.STOCK][0][5] = runs[Variant.STOCK][0][5]._replace(seconds=60.0)
     assert Row(JOB, runs, row().ablations).speed_up == pytest.approx(2.0)
 
 
-def test_what_the_ring_adds_is_taken_within_a_turn_of_steps_and_the_first_steps_do_not_count() -> None:
-    """Every turn meets another machine; the steps that compile and warm up would pull the median far away."""
+def test_the_time_of_the_ring_is_computed_within_a_turn_of_steps_without_the_first_steps() -> None:
+    """The machine gets slower with every turn; the first steps compile and would change the median."""
     drift = [0.1 * step if step >= 3 else 1000.0 * (step % 2) for step in range(JOB.steps)]
 
     def drifting(runs: Runs, since: int) -> Runs:
@@ -98,8 +98,8 @@ def test_what_the_ring_adds_is_taken_within_a_turn_of_steps_and_the_first_steps_
     assert measured.transfers(Variant.STOCK) == pytest.approx((0.35, 0.35, 0.35))
 
 
-def test_the_interval_holds_the_median_as_often_as_it_says() -> None:
-    """Draws of 40 from a skewed distribution whose median is 1: 95 % of the intervals, or a few more, hold it."""
+def test_the_interval_contains_the_median_with_its_confidence() -> None:
+    """Draws of 40 from a skewed distribution whose median is 1: at least 95 % of the intervals contain it."""
     draws = np.random.default_rng(5).exponential(1 / math.log(2), (2000, 40))
     intervals = [median_interval(draw.tolist()) for draw in draws]
     held = sum(each.low <= 1 <= each.high for each in intervals) / len(intervals)
@@ -123,14 +123,14 @@ def test_a_time_that_cannot_be_told_from_noise_is_not_shown_as_a_number(tmp_path
     assert "noise (-10.0 to 10.0)" in line
 
 
-def test_losses_of_the_transports_are_compared() -> None:
+def test_the_losses_of_both_transports_are_compared() -> None:
     assert row().problem() is None
     problem = row(stock_loss=4.1).problem()
     assert problem is not None
     assert "sequence 1024 on data 1 x fsdp 1 x context 2 x tensor 1: The losses of step 0 differ by 2.4e-02" in problem
 
 
-def test_variants_differ_in_what_they_say() -> None:
+def test_variants_differ_in_flag_ops_and_program() -> None:
     assert Variant.SHMEM.program == Variant.STOCK.program == TRAINER
     assert Variant.RING_ON_SHMEM.program == Variant.RING_ON_STOCK.program != TRAINER
     assert [variant for variant in Variant if not variant.flag] == [Variant.STOCK]
@@ -180,7 +180,7 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
         (["--rounds", "0"], "0 is not in the range"),
     ],
 )
-def test_what_cannot_be_compared_gets_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
+def test_the_error_about_a_comparison_says_how_to_fix_it(options: list[str], words: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["compare", "--output", str(tmp_path), *options])
     assert result.exit_code == 2
     assert words in result.stderr

@@ -1,4 +1,4 @@
-"""Training text: the same tokens in the same order everywhere, any step can be asked for, and only a part of it."""
+"""The corpus: its tokens have a fixed order, and any part of any step can be read by itself."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def test_sources_come_in_order_of_their_relative_path(tmp_path: Path) -> None:
     assert [path.relative_to(tmp_path).as_posix() for path in sources] == ["a.py", "a/z.py", "b.py"]
 
 
-def test_a_folder_of_text_is_all_its_files_in_order_without_hidden_ones(tmp_path: Path) -> None:
+def test_a_folder_of_text_is_read_in_order_without_hidden_files(tmp_path: Path) -> None:
     write(tmp_path, b_txt="two", a_md="one", _hidden="no")
     (tmp_path / "empty.txt").write_text("")
     tokens = open_corpus(str(tmp_path), "", 256)
     assert tokens.read(0, len(tokens)).astype(np.uint8).tobytes() == b"onetwo"
 
 
-def test_json_lines_are_read_as_their_texts_at_any_place(tmp_path: Path) -> None:
+def test_json_lines_are_read_as_their_texts_at_any_position(tmp_path: Path) -> None:
     texts = ["first", "", "naïve\nsecond", "third"]
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))
@@ -78,7 +78,7 @@ def test_token_files_of_a_folder_follow_one_another(tmp_path: Path) -> None:
     assert open_corpus(str(tmp_path), "", 3).read(2, 7).tolist() == [1, 1, 2, 2, 2]
 
 
-def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_the_error_names_the_file_that_cannot_be_used(tmp_path: Path) -> None:
     def problem(corpus: Path, vocab: int = 256, dtype: str = "") -> str:
         with pytest.raises(CorpusError) as error:
             open_corpus(str(corpus), dtype, vocab).read(0, 3)
@@ -142,7 +142,7 @@ def test_another_seed_gives_another_order(tmp_path: Path) -> None:
 
 
 class _Counted(Tokens):
-    """Notes how many tokens are read."""
+    """Counts the tokens that are read."""
 
     read_tokens = 0
 
@@ -163,6 +163,6 @@ def test_a_part_of_a_step_is_read_without_the_rest(tmp_path: Path) -> None:
     assert counted.read_tokens == 2 * (8 + 1)
 
 
-def test_a_text_too_short_for_a_window_says_what_it_needs(tmp_path: Path) -> None:
+def test_the_error_about_a_short_text_says_how_many_tokens_a_window_needs(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="the corpus has 16 tokens, one window of 16 needs 17"):
         Windows(numbered(tmp_path, 16), sequence=16, batch=2, seed=0)

@@ -1,4 +1,4 @@
-"""The demo's own parts: what it reads, compares and refuses. The job itself is run by `make demo`."""
+"""The demo: its comparison and its errors. `make demo` runs the job itself."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_loss_beyond_the_tolerance_is_named_by_its_step() -> None:
     assert "1.0e-03" in sentence
 
 
-def test_the_worst_repeat_counts() -> None:
+def test_the_largest_difference_of_all_rounds_counts() -> None:
     runs = {Variant.SHMEM: [_run(2.0), _run(2.1)], Variant.STOCK: [_run(2.0), _run(2.0)]}
     assert loss_differences(runs) == [pytest.approx(0.05)]
 
@@ -82,7 +82,7 @@ def test_a_picture_is_written(tmp_path: Path) -> None:
         (["--rounds", "0"], "0 is not in the range"),
     ],
 )
-def test_options_that_cannot_work_get_a_sentence(options: list[str], words: str, tmp_path: Path) -> None:
+def test_the_error_about_an_option_says_how_to_fix_it(options: list[str], words: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["demo", "--output", str(tmp_path), *options])
     assert result.exit_code in (1, 2)
     assert words in result.stderr

@@ -1,4 +1,4 @@
-"""The decoder on one device: published sizes, rotary frequencies, causality, and what every structure changes."""
+"""The decoder on one device: published sizes, rotary frequencies, causality, and the effect of each structure."""
 
 import dataclasses
 import functools
@@ -38,12 +38,12 @@ def test_published_models_have_their_published_number_of_parameters(preset: str,
 
 
 @pytest.mark.parametrize("changes", [{}, {"tied_head": True}, {"parallel_block": True}, {"qk_norm": True}], ids=str)
-def test_parameter_count_knows_every_structure(changes: dict[str, bool]) -> None:
+def test_parameter_count_is_right_for_every_structure(changes: dict[str, bool]) -> None:
     config = dataclasses.replace(SMALL, **changes)
     assert parameter_count(config) == counted(config)
 
 
-def test_scores_for_every_token_value_in_the_type_of_the_computation() -> None:
+def test_scores_are_in_the_type_of_the_computation() -> None:
     model = Llama(SMALL, dtype=jnp.bfloat16)
     tokens = jnp.zeros((3, 8), int)
     values = jax.eval_shape(model.init, jax.random.key(0), tokens, jnp.arange(8))
@@ -77,7 +77,7 @@ def test_later_tokens_do_not_change_earlier_scores(parallel_block: bool) -> None
     assert not np.allclose(before[:, 10:], after[:, 10:])
 
 
-def test_rotated_scores_depend_on_distance_only() -> None:
+def test_rotated_scores_depend_only_on_distance() -> None:
     config = LlamaConfig(width=8, heads=1, kv_heads=1)
     q, k = jax.random.normal(jax.random.key(3), (2, 1, 1, 1, 8))
 
@@ -90,7 +90,7 @@ def test_rotated_scores_depend_on_distance_only() -> None:
 
 
 def published_scaling(frequency: float, scaling: RopeScaling) -> float:
-    """One frequency by the published rule of Llama 3.1, which speaks of wavelengths and has three branches."""
+    """One frequency by the published rule of Llama 3.1, which has three cases of the wavelength."""
     wavelength = 2 * math.pi / frequency
     if wavelength < scaling.original / scaling.high:
         return frequency
@@ -130,11 +130,11 @@ def test_grouped_heads_equal_repeated_key_value_heads() -> None:
         ({"kv_heads": 0}, "kv-heads is 0; it must be at least 1"),
     ],
 )
-def test_sizes_that_make_no_decoder_get_a_sentence(sizes: dict[str, int], message: str) -> None:
+def test_the_error_about_sizes_says_how_to_fix_them(sizes: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         LlamaConfig(**sizes)
 
 
-def test_a_scaling_that_is_none_is_named() -> None:
+def test_a_scaling_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"low=4.0, high=4.0.* must have factor >= 1, 0 < low < high"):
         RopeScaling(low=4.0)

@@ -19,7 +19,7 @@ from xla_shmem.parallel.zigzag import zigzag_order
     ],
     ids=str,
 )
-def test_what_does_not_divide_over_the_mesh_gets_a_sentence(shape: MeshShape, message: str) -> None:
+def test_the_error_names_the_size_that_does_not_divide_over_the_mesh(shape: MeshShape, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         shape.check(LlamaConfig(), batch=2, sequence=1024, shard_over_context=True)
 
@@ -28,7 +28,7 @@ def test_a_mesh_that_fits_passes() -> None:
     MeshShape(data=2, fsdp=2, context=4, tensor=2).check(LlamaConfig(), batch=8, sequence=1024)
 
 
-def test_a_degree_below_one_is_named() -> None:
+def test_a_degree_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="tensor is 0; it must be at least 1"):
         MeshShape(tensor=0)
 
@@ -40,12 +40,12 @@ def test_a_mesh_of_another_size_than_the_job_says_how_to_fix_it() -> None:
         make_mesh(MeshShape(context=4, tensor=2), jax.devices()[:1])
 
 
-def test_zigzag_deals_an_early_and_a_late_chunk_to_every_rank() -> None:
+def test_zigzag_gives_every_rank_an_early_and_a_late_chunk() -> None:
     assert zigzag_order(8, 2).tolist() == [0, 1, 6, 7, 2, 3, 4, 5]
     assert sorted(zigzag_order(64, 4).tolist()) == list(range(64))
     assert zigzag_order(64, 1).tolist() == list(range(64))
 
 
-def test_zigzag_of_a_sequence_that_does_not_divide_says_so() -> None:
+def test_zigzag_refuses_a_sequence_that_does_not_divide() -> None:
     with pytest.raises(ValueError, match="sequence 12 does not divide into 2 x 4 zig-zag chunks"):
         zigzag_order(12, 4)

@@ -1,4 +1,4 @@
-"""A module's schedule and the pass's decisions, as `xla-shmem predict` reads them off HLO."""
+"""The schedule and the decisions that `xla-shmem predict` reads from HLO."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _program(path: Path, text: str, nvlink_domain: int = 72, **options: object) 
     return program_of_module(read_module(str(path)), cluster, dataclasses.replace(resolve(), **options))
 
 
-def test_starts_work_and_dones_keep_their_order(tmp_path: Path) -> None:
+def test_starts_kernels_and_dones_keep_their_order(tmp_path: Path) -> None:
     program = _program(tmp_path / "m.txt", gpu_start_done(None))
     work = 8 * 1024
     assert program.devices == 8
@@ -60,7 +60,7 @@ def test_a_group_within_an_nvlink_domain_is_known_by_its_devices(tmp_path: Path,
     assert near == carried == inside
 
 
-def test_options_decide_as_in_a_run(tmp_path: Path) -> None:
+def test_the_options_decide_as_they_do_in_a_run(tmp_path: Path) -> None:
     program = _program(tmp_path / "m.txt", gpu_start_done(None), threshold=1024)
     assert program.collectives["reduce-start"].lowered == "DEFAULT"
     assert program.collectives["reduce-start"].in_domain, "where a group lies is no question of size"
@@ -83,7 +83,7 @@ def test_a_module_that_the_pass_has_rewritten_predicts_the_same(tmp_path: Path) 
     assert found[0]["nvshmem"]["transfers_s"] == pytest.approx(found[1]["nvshmem"]["transfers_s"])
 
 
-def test_a_loop_whose_length_xla_does_not_tell_is_one_sentence(tmp_path: Path) -> None:
+def test_a_loop_of_unknown_length_is_an_error_of_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
     result = CliRunner().invoke(main, ["predict", str(tmp_path / "m.txt")])
     assert result.exit_code == 2

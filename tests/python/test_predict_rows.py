@@ -1,4 +1,4 @@
-"""Compiled rows of Table 2: the fit that is kept follows from them, sketches are like them, the page shows them."""
+"""The compiled rows of Table 2: the fitted constant, sketches and docs/predict.md agree with them."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_compiled_rows_do_the_arithmetic_of_the_model(rows: dict[Row, Program]) 
     for row, program in rows.items():
         job = row.job()
         model = step_flops(job.model(), 1, row.sequence)
-        # Forward once more for the layers (full remat); scores once more in attention's backward.
+        # The forward of the layers again (full remat), and the scores again in the backward of attention.
         layers = matmul_parameters(job.model()) - job.model().width * job.model().vocab
         attention = model - 6 * matmul_parameters(job.model()) * row.sequence
         expected = model + 2 * layers * row.sequence + attention * (2 / 6 + 1 / 6)
         assert program.flops(program.entry) * program.devices == pytest.approx(expected, rel=0.06), row
 
 
-def test_the_constant_that_is_kept_is_the_one_that_fits_best(fit: Fit) -> None:
+def test_the_constant_in_the_wheel_is_the_one_that_fits_best(fit: Fit) -> None:
     bands = read_bands()
     kept = read_constants().channel_gb_per_s
     assert kept == fit.best(bands)
@@ -59,20 +59,20 @@ def test_the_constant_that_is_kept_is_the_one_that_fits_best(fit: Fit) -> None:
     assert all(least <= math.fsum(fit.error(band, value) ** 2 for band in bands) for value in TRIED)
 
 
-def test_a_band_that_is_left_out_is_not_seen(fit: Fit) -> None:
+def test_a_band_that_is_left_out_does_not_influence_its_fit(fit: Fit) -> None:
     short, long = read_bands()
     for left, other in zip(fit.leave_one_out([short, long]), (long, short), strict=True):
         assert left.channel_gb_per_s == fit.best([other])
         assert left.error == pytest.approx(fit.error(left.band, left.channel_gb_per_s))
 
 
-def test_an_error_is_nought_where_both_ends_are_met() -> None:
+def test_the_error_is_zero_if_both_ends_of_the_band_are_predicted() -> None:
     band = Band(65536, 0.0, 0.5)
     assert band.error([0.0, 0.2, 0.5]) == 0
     assert band.error([0.1, 0.8]) == pytest.approx((0.1 + 0.2) / 2)
 
 
-def test_sends_get_slower_with_the_communicator_and_gains_grow(rows: dict[Row, Program]) -> None:
+def test_gains_grow_with_the_size_of_the_communicator(rows: dict[Row, Program]) -> None:
     found = gains(rows, read_constants())
     for sequence in (64 << 10, 128 << 10, 256 << 10):
         of_length = [gain for row, gain in found.items() if row.sequence == sequence]
@@ -100,7 +100,7 @@ def test_a_program_survives_json(rows: dict[Row, Program]) -> None:
     assert from_json(to_json(program)) == program
 
 
-def test_the_page_has_the_models_numbers(rows: dict[Row, Program], fit: Fit) -> None:
+def test_the_page_shows_the_numbers_of_the_model(rows: dict[Row, Program], fit: Fit) -> None:
     text = _PAGE.read_text()
     assert predict_page.write_tables(text, rows, fit) == text, "run: python tools/predict_page.py docs/predict.md"
 
@@ -111,7 +111,7 @@ def test_a_page_without_a_table_is_refused(rows: dict[Row, Program], fit: Fit) -
 
 
 def _sent(program: Program) -> int:
-    """Bytes of the permutes of one run."""
+    """Bytes of all permutes in one run."""
     total = 0
     for name, steps in program.computations.items():
         runs = program.executions[name] or 0

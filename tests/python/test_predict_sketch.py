@@ -1,4 +1,4 @@
-"""Sketches of training steps: what they send, counted by hand."""
+"""Sketches of training steps: the bytes that they send, counted by hand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _job(context: int = 4, tensor: int = 1, **fields: int) -> TrainConfig:
 
 
 def _sent(program: Program) -> Counter[str]:
-    """Bytes of results in one run, by op."""
+    """Result bytes of one run, by op."""
     sent: Counter[str] = Counter()
     for name, steps in program.computations.items():
         for step in steps:
@@ -37,7 +37,7 @@ def _sent(program: Program) -> Counter[str]:
 
 
 @pytest.mark.parametrize("context", [2, 4, 16])
-def test_a_ring_sends_blocks_forward_again_and_back_and_their_gradients(context: int) -> None:
+def test_a_ring_sends_its_blocks_three_times_and_their_gradients_once(context: int) -> None:
     model = _job(context).model()
     block = 2 * _LENGTH // context * model.kv_width  # keys and values
     hops = context - 1
@@ -52,7 +52,7 @@ def test_one_device_sends_nothing() -> None:
     assert run_times(program, "NVSHMEM", machine) == run_times(program, "DEFAULT", machine)
 
 
-def test_a_device_gathers_all_weights_twice_and_keeps_its_share_of_gradients() -> None:
+def test_a_device_gathers_all_weights_twice_and_scatters_their_gradients() -> None:
     job = _job(context=8)
     sent = _sent(sketch(job, RACK))
     weights = parameter_count(job.model()) * 2
@@ -68,7 +68,7 @@ def test_replicas_sum_their_gradients() -> None:
 
 
 @pytest.mark.parametrize(("domain", "rings", "slices"), [(4, False, True), (8, True, True), (1, False, False)])
-def test_what_lies_in_an_nvlink_domain_follows_from_the_order_of_the_mesh(
+def test_the_order_of_the_mesh_decides_what_groups_are_in_an_nvlink_domain(
     domain: int, rings: bool, slices: bool
 ) -> None:
     cluster = dataclasses.replace(RACK, gpus_per_nvlink_domain=domain)
@@ -80,7 +80,7 @@ def test_what_lies_in_an_nvlink_domain_follows_from_the_order_of_the_mesh(
     assert not program.collectives["gradients of replicas"].in_domain
 
 
-def test_tensor_parallelism_divides_the_arithmetic_and_nothing_gets_lost() -> None:
+def test_tensor_parallelism_divides_the_arithmetic_without_a_remainder() -> None:
     whole, halves = sketch(_job(tensor=1), RACK), sketch(_job(tensor=2), RACK)
     assert halves.flops(halves.entry) * 2 == pytest.approx(whole.flops(whole.entry), rel=0.01)
 

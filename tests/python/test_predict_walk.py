@@ -1,4 +1,4 @@
-"""The model of `xla-shmem predict` on schedules made by hand, whose times can be worked out on paper."""
+"""The model of `xla-shmem predict` on small schedules, whose times can be computed by hand."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ def _pair(name: str, *between: Step) -> tuple[Step, ...]:
     return (Step(f"{name}-start", starts=name), *between, Step(f"{name}-done", ends=name))
 
 
-def test_a_put_behind_enough_compute_costs_nothing() -> None:
+def test_a_put_that_overlaps_with_enough_compute_costs_nothing() -> None:
     times = run_times(_program(*_pair("p", _compute(3)), collectives={"p": PERMUTE}), "NVSHMEM", MACHINE)
     assert times.step == pytest.approx(3)
     assert times.exposed == times.slowed == 0
     assert times.transfers == pytest.approx(1)
 
 
-def test_what_compute_does_not_cover_is_exposed() -> None:
+def test_the_part_of_a_transfer_without_compute_is_exposed() -> None:
     times = run_times(_program(*_pair("p", _compute(0.25)), collectives={"p": PERMUTE}), "NVSHMEM", MACHINE)
     assert times.exposed == pytest.approx(0.75)
     assert times.step == pytest.approx(1)
@@ -87,15 +87,15 @@ def test_a_collective_without_start_is_exposed_in_full() -> None:
     assert run_times(program, "NVSHMEM", MACHINE).exposed == pytest.approx(1)
 
 
-def test_compute_beside_nccl_has_the_sms_that_its_channels_leave() -> None:
+def test_compute_that_overlaps_with_nccl_has_the_remaining_sms() -> None:
     times = run_times(_program(*_pair("g", _compute(3)), collectives={"g": GATHER}), "DEFAULT", MACHINE)
-    # For a second 20 of 100 SMs are gone, so 0.8 of the work is done; 2.2 seconds are left.
+    # For one second 20 of 100 SMs are occupied, so 0.8 of the work is done; 2.2 seconds remain.
     assert times.step == pytest.approx(3.2)
     assert times.slowed == pytest.approx(0.2)
     assert times.exposed == 0
 
 
-def test_transfers_of_one_backend_queue_up() -> None:
+def test_transfers_of_one_backend_run_one_after_the_other() -> None:
     program = _program(
         Step("a", starts="a"), Step("b", starts="b"), Step("b", ends="b"), Step("a", ends="a"),
         collectives={"a": PERMUTE, "b": PERMUTE},
@@ -108,7 +108,7 @@ def test_two_backends_share_the_link() -> None:
     program = _program(
         Step("g", starts="g"), Step("p", starts="p"), Step("p", ends="p"), Step("g", ends="g"), collectives=collectives
     )
-    # Half speed each for a second; the other half of the gather then takes half a second.
+    # Both run at half speed for one second; then the rest of the gather takes half a second.
     assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(1.5)
 
 
@@ -121,13 +121,13 @@ def test_a_loop_takes_its_trip_count_times_its_body() -> None:
     assert times.exposed == pytest.approx(7 * 0.75)
 
 
-def test_loops_in_loops_multiply() -> None:
+def test_trip_counts_of_nested_loops_multiply() -> None:
     outer, inner = Step("while", calls=("outer",), loop=True), Step("while", calls=("inner",), loop=True)
     program = _program(outer, outer=(3, (inner, _compute(1))), inner=(12, _pair("p")), collectives={"p": PERMUTE})
     assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(3 * (4 + 1))
 
 
-def test_a_transfer_started_before_a_loop_is_hidden_by_its_first_turns() -> None:
+def test_a_transfer_started_before_a_loop_overlaps_with_its_first_iterations() -> None:
     loop = Step("while", calls=("body",), loop=True)
     program = _program(
         *_pair("g", loop),
@@ -135,8 +135,8 @@ def test_a_transfer_started_before_a_loop_is_hidden_by_its_first_turns() -> None
         collectives={"g": GATHER, "p": dataclasses.replace(PERMUTE, bytes=5 * 10**7)},
     )
     times = run_times(program, "NVSHMEM", MACHINE)
-    # The gather is under way for the first turns: 20 SMs fewer, and the link shared with the permute of 0.1 s.
-    # 0.5 s of kernel (0.4 of work); 0.2 s at half speed; 0.4 s of kernel while the gather's last 0.4 s go.
+    # The gather overlaps with the first iterations: 20 SMs fewer, and the link shared with the permute of 0.1 s.
+    # 0.5 s of kernel (0.4 of work); 0.2 s at half speed; 0.4 s of kernel during the last 0.4 s of the gather.
     first = 0.5 + 0.2 + (0.4 + 0.08) + 0.1
     assert times.step == pytest.approx(first + 8 * 0.5)
 
@@ -149,17 +149,17 @@ def test_a_loop_without_collectives_is_one_fused_kernel_or_as_compiled() -> None
     assert run_times(program, "NVSHMEM", compiled).step == pytest.approx(4 * 3)
 
 
-def test_the_longest_branch_is_taken() -> None:
+def test_a_conditional_takes_as_long_as_its_longest_branch() -> None:
     program = _program(Step("if", calls=("short", "long")), short=(1, (_compute(1),)), long=(1, (_compute(2),)))
     assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(2)
 
 
-def test_fp8_halves_the_arithmetic_only() -> None:
+def test_fp8_halves_only_the_arithmetic() -> None:
     program = _program(_compute(2), Step("copy", bytes=10**9))
     assert run_times(program, "NVSHMEM", dataclasses.replace(MACHINE, fp8=True)).step == pytest.approx(1 + 1)
 
 
-def test_a_loop_of_unknown_length_is_named() -> None:
+def test_the_error_names_a_loop_of_unknown_length() -> None:
     program = _program(Step("while", calls=("body",), loop=True), body=(1, (_compute(1),)))
     unknown = dataclasses.replace(program, executions={"entry": 1, "body": None})
     with pytest.raises(PredictError, match="no trip count for the loop over body"):
@@ -182,14 +182,14 @@ def test_a_program_that_does_not_fit_is_refused() -> None:
         ("collective-permute", 4, 1),
     ],
 )
-def test_a_ring_carries_its_share_of_the_bytes(op: str, group: int, carried: float) -> None:
+def test_a_device_of_a_ring_sends_its_share_of_the_bytes(op: str, group: int, carried: float) -> None:
     collective = Collective(op, 10**9, group, "DEFAULT", in_domain=True)
     assert transfer(collective, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(2 * carried)
     far = dataclasses.replace(collective, in_domain=False)
     assert transfer(far, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(20 * carried)
 
 
-def test_latency_is_paid_in_every_step_of_a_ring() -> None:
+def test_every_step_of_a_ring_adds_latency() -> None:
     slow = dataclasses.replace(CLUSTER, nvlink_latency_us=2.0)
     constants = dataclasses.replace(CONSTANTS, nccl_us=5.0)
     small = Collective("all-reduce", 4, 4, "DEFAULT", in_domain=True)
@@ -206,7 +206,7 @@ def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(mib: int, devi
 
 
 @pytest.mark.parametrize(("devices", "channels"), [(32, 4), (128, 2), (1024, 1)])
-def test_a_communicator_of_several_domains_gives_what_the_network_needs(devices: int, channels: int) -> None:
+def test_a_communicator_of_several_domains_has_the_channels_of_the_network(devices: int, channels: int) -> None:
     cluster = dataclasses.replace(CLUSTER, nic_gb_per_s=50)
     assert send_channels(1 << 30, devices, cluster, 32) == channels
 
@@ -218,7 +218,7 @@ def test_a_send_is_as_fast_as_its_channels() -> None:
     assert cost.seconds == pytest.approx(0.5 / (4 * 0.05))
 
 
-def test_small_communicators_make_sends_fast() -> None:
+def test_sends_are_faster_in_small_communicators() -> None:
     constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=32, channel_gb_per_s=0.01)
     small = dataclasses.replace(PERMUTE, bytes=10**7)  # one channel is enough at any number of ranks
     program = _program(*_pair("p"), collectives={"p": small}, devices=8)

@@ -1,4 +1,4 @@
-"""Training jobs: what a file and the command line make of one, and what is said of those that cannot run."""
+"""Training jobs: config files, the command line, and the errors about jobs that cannot run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_arguments_of_a_job_are_read_back_as_the_job() -> None:
     assert parse() == TrainConfig()
 
 
-def test_the_command_line_comes_before_the_file_and_the_file_before_the_default(tmp_path: Path) -> None:
+def test_the_command_line_overrides_the_file_and_the_file_the_defaults(tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text('preset = "tiny"\nsteps = 7\nlearning-rate = 1\n')
     job = parse("--config", str(file), "--steps", "9", "--seq", "2048")
@@ -56,7 +56,7 @@ def test_the_command_line_comes_before_the_file_and_the_file_before_the_default(
     assert job.batch == TrainConfig().batch
 
 
-def test_a_field_that_is_given_replaces_the_presets() -> None:
+def test_a_given_field_replaces_that_of_the_preset() -> None:
     model = TrainConfig(preset="tiny", layers=5, qk_norm=True).model()
     assert model == dataclasses.replace(PRESETS["tiny"], layers=5, qk_norm=True)
 
@@ -80,7 +80,7 @@ def test_a_field_that_is_given_replaces_the_presets() -> None:
         ({"token_dtype": "unit16"}, "token-dtype is 'unit16', which is unknown; did you mean uint16?"),
     ],
 )
-def test_a_job_that_cannot_run_gets_a_sentence(fields: dict[str, Any], message: str) -> None:
+def test_the_error_about_a_job_says_how_to_fix_it(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         TrainConfig(**fields)
 
@@ -95,7 +95,7 @@ def test_a_job_that_cannot_run_gets_a_sentence(fields: dict[str, Any], message: 
         ("steps 30", "is not TOML: Expected '='"),
     ],
 )
-def test_a_file_that_cannot_be_read_gets_a_sentence(text: str, message: str, tmp_path: Path) -> None:
+def test_the_error_about_a_config_file_names_file_and_key(text: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "job.toml"
     file.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_gets_a_sentence(text: str, message: str, tmp
     assert "job.toml" in str(error.value)
 
 
-def test_a_wrong_option_ends_the_command_with_its_sentence() -> None:
+def test_a_wrong_option_ends_the_command_with_its_error() -> None:
     @click.command()
     @config_options(leave_out=("resume",))
     def command(config: Path | None, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a training job writes down, and what is computed of it."""
+"""The log of a training job, and the averages computed from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def records(seconds: list[float], compiled: tuple[int, ...] = (0,)) -> list[Step
     ]
 
 
-def test_a_log_is_followed_without_its_unfinished_last_line(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_of_a_log_is_not_read(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     follower = LogFollower(log)
     assert follower.new_records() == []
@@ -39,14 +39,14 @@ def test_a_log_is_followed_without_its_unfinished_last_line(tmp_path: Path) -> N
     assert read_records(log) == [first, second]
 
 
-def test_a_file_that_is_no_log_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_file_that_is_not_a_log(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_text('{"stop": 1}\n')
     with pytest.raises(ValueError, match="is not a log of training steps"):
         read_records(log)
 
 
-def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
+def test_records_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     earlier = StepLog(log)
     for record in records([1.0] * 5):
@@ -55,7 +55,7 @@ def test_what_came_after_the_checkpoint_is_forgotten(tmp_path: Path) -> None:
     assert [record.step for record in read_records(log)] == [0, 1, 2]
 
 
-def test_a_job_that_goes_on_forgets_what_it_computes_again(tmp_path: Path) -> None:
+def test_a_resumed_job_removes_the_records_that_it_writes_again(tmp_path: Path) -> None:
     first, second = (StepLog(tmp_path / "new" / "log.jsonl") for _ in range(2))
     for record in records([1.0] * 5):
         first.append(record)
@@ -70,8 +70,8 @@ def test_steps_3_to_20_count_but_not_those_that_compiled() -> None:
     assert step_times([run]).count == 17
 
 
-def test_averages_are_work_over_time() -> None:
-    # 4 steps of 1 s and 4 of 3 s: 2 s a step, 64 / 2 tokens/s, and half the TFLOP/s of a step of 1 s.
+def test_averages_are_all_work_over_all_time() -> None:
+    # 4 steps of 1 s and 4 of 3 s: 2 s per step, 64 / 2 tokens/s, and half the TFLOP/s of a step of 1 s.
     lines = summary(TrainConfig(steps=11), records([9.0, 9.0, 9.0, *[1.0, 3.0] * 4]))
     assert lines == [
         "Loss 5.0000 at step 0, 4.9000 at step 10.",
@@ -79,14 +79,14 @@ def test_averages_are_work_over_time() -> None:
     ]
 
 
-def test_a_job_too_short_for_an_average_says_so(tmp_path: Path) -> None:
+def test_the_summary_of_a_short_job_says_that_it_has_no_averages(tmp_path: Path) -> None:
     short = records([1.0, 1.0])
     assert "No averages: they need steps 3 to 20, and the job had 2 steps." in summary(TrainConfig(steps=2), short)
     save_picture(tmp_path / "short.png", TrainConfig(steps=2), short)
     assert (tmp_path / "short.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_every_parameter_but_norms_and_the_looked_up_table_is_multiplied_with() -> None:
+def test_matmul_parameters_are_all_but_norms_and_the_embedding_table() -> None:
     model = PRESETS["8b"]
     norms = (2 * model.layers + 1) * model.width
     assert matmul_parameters(model) == parameter_count(model) - norms - model.vocab * model.width
@@ -95,7 +95,7 @@ def test_every_parameter_but_norms_and_the_looked_up_table_is_multiplied_with() 
     assert matmul_parameters(tied) == parameter_count(tied) - norms
 
 
-def test_flops_are_those_of_a_count_by_hand() -> None:
+def test_flops_equal_a_count_by_hand() -> None:
     model = LlamaConfig(vocab=10, width=4, layers=1, heads=2, kv_heads=1, hidden=3)
     forward = 0
     for name, rows, columns in (("q", 4, 4), ("k", 4, 2), ("v", 4, 2), ("o", 4, 4), ("head", 4, 10)):
@@ -107,7 +107,7 @@ def test_flops_are_those_of_a_count_by_hand() -> None:
     assert step_flops(model, batch=1, sequence=tokens) == 3 * (forward * tokens + scores_and_values)
 
 
-def test_a_folder_with_checkpoints_is_for_resuming(tmp_path: Path) -> None:
+def test_a_folder_with_checkpoints_is_refused_without_resume(tmp_path: Path) -> None:
     new = TrainConfig(output=str(tmp_path), checkpoint_every=5)
     check_folder(new)
     for name in ("5", "10", "15.orbax-checkpoint-tmp-3"):

@@ -17,7 +17,7 @@ OVERHEAD = 1.3
 
 
 def activation_bytes(context: int) -> int:
-    """Bytes a device needs for one training step beside the state and the tokens."""
+    """Bytes that a device needs for one training step, without the state and the tokens."""
     sizes = {"width": 64, "layers": 2, "heads": 4, "kv_heads": 2, "hidden": 192}
     config = TrainConfig(batch=1, sequence=SEQUENCE, context=context, remat="full", **sizes)
     mesh = make_mesh(config.mesh(), jax.devices()[:context])

@@ -1,4 +1,4 @@
-"""Ring and gathered attention equal attention on one device, forward and backward, with no collective too many."""
+"""Ring and gathered attention equal attention on one device, forward and backward, without extra collectives."""
 
 import functools
 import re
@@ -71,7 +71,7 @@ class Case:
 
 
 def in_order(x: jax.Array, order: np.ndarray) -> np.ndarray:
-    """In the sequence's own order, f32."""
+    """The array in the order of the sequence, f32."""
     return np.asarray(x, np.float32)[:, np.argsort(order)]
 
 
@@ -122,7 +122,7 @@ def test_scores_far_beyond_the_range_of_exp_stay_exact(scheme: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["ring", "gather"])
-def test_queries_taken_a_few_at_a_time_give_the_same(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queries_in_pieces_give_the_same_result(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = case_of(scheme, MeshShape(context=2), 1)
     monkeypatch.setattr(attention_blocks, "_QUERIES_AT_ONCE", 4)
     pieces = Case(scheme, MeshShape(context=2), 1)
@@ -132,7 +132,7 @@ def test_queries_taken_a_few_at_a_time_give_the_same(scheme: str, monkeypatch: p
 
 
 @pytest.mark.parametrize("shape", [MeshShape(data=2, context=2, tensor=2), MeshShape(context=4)], ids=str)
-def test_ring_makes_no_more_hops_than_blocks_and_their_gradients_need(shape: MeshShape) -> None:
+def test_the_ring_has_only_the_hops_that_blocks_and_gradients_need(shape: MeshShape) -> None:
     case, hops = case_of("ring", shape, 2), shape.context - 1
     assert collectives(case.forward) == {"collective-permute": hops}, "keys and values visit every other rank once"
     assert collectives(case.backward) == {"collective-permute": 2 * hops}, "once more, and their gradients back home"
@@ -146,7 +146,7 @@ def test_gathered_attention_gathers_twice_and_scatters_once(scheme: str) -> None
 
 
 @pytest.mark.parametrize("scheme", ["ring", "gather"])
-def test_what_the_forward_keeps_grows_with_the_own_tokens_only(scheme: str) -> None:
+def test_the_forward_keeps_memory_in_proportion_to_the_own_tokens(scheme: str) -> None:
     case = case_of(scheme, MeshShape(context=4), 2)
     kept = sum(x.addressable_shards[0].data.nbytes for x in jax.tree.leaves(case.pull))
     q, k, v = (x.nbytes // 4 for x in case.held[:3])
@@ -169,7 +169,7 @@ def scheme_on_one_device(scheme: Callable[..., jax.Array], local: int, heads: in
         (4, 4, 3, "4 query heads do not divide into 3"),
     ],
 )
-def test_wrong_shapes_are_named(
+def test_the_error_names_wrong_shapes(
     scheme: Callable[..., jax.Array], local: int, heads: int, kv_heads: int, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):

@@ -1,4 +1,4 @@
-"""The decoder spread over any mesh equals the decoder on one device: loss, gradients, and training."""
+"""The decoder on any mesh equals the decoder on one device: loss, gradients, and training."""
 
 import dataclasses
 
@@ -37,14 +37,14 @@ TOKENS = np.random.default_rng(0).integers(0, PLAIN.vocab, (BATCH, SEQUENCE + 1)
 
 @pytest.fixture(scope="module")
 def params(quick_compilation):
-    """Boxed parameters of a decoder, made without any mesh."""
+    """Boxed parameters of a decoder, created without a mesh."""
     tokens = jnp.zeros((1, 2), jnp.int32)
     return {config: jax.jit(Llama(config).init)(jax.random.key(0), tokens, tokens[0])["params"] for config in NAMES}
 
 
 @pytest.fixture(scope="module")
 def on_one_device(params):
-    """Loss and gradients of the plain program that knows no mesh."""
+    """Loss and gradients of the program without a mesh."""
 
     def compute(config: LlamaConfig):
         def loss(values):

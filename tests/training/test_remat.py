@@ -1,4 +1,4 @@
-"""What is computed again, and sent again, under each remat policy: by the program that goes to the compiler."""
+"""Recomputation and repeated transfers under each remat policy, counted in the program before compilation."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ RING, SEQUENCE = 4, 32
 
 
 def transfers(attention: str, remat: str) -> dict[str, int]:
-    """Permutes and gathers over the sequence in loss and gradients; the layers are one loop each way."""
+    """Counts permutes and gathers over the sequence in loss and gradients; forward and backward are one loop each."""
     config = TrainConfig(preset="tiny", sequence=SEQUENCE, context=RING, attention=attention, remat=remat)
     mesh = make_mesh(config.mesh(), jax.devices()[:RING])
     state = abstract_state(config, mesh)
@@ -32,6 +32,6 @@ def test_a_kept_attention_is_not_sent_again(remat: str) -> None:
 
 
 @pytest.mark.parametrize("remat", ["dots", "full"])
-def test_an_attention_that_is_not_kept_costs_its_forward_once_more(remat: str) -> None:
+def test_an_attention_that_is_not_kept_repeats_the_transfers_of_its_forward(remat: str) -> None:
     assert transfers("ring", remat) == {"collective_permute": 4 * (RING - 1)}
     assert transfers("gather", remat) == {"all_gather": 3, "reduce_scatter": 1}

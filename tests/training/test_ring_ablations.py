@@ -32,7 +32,7 @@ def ops(step: list[tuple[str, str]]) -> Counter[str]:
 
 
 @pytest.mark.parametrize("ring", [Ring.WAITING, Ring.SILENT])
-def test_other_rings_compute_as_much(ring: Ring) -> None:
+def test_other_rings_have_the_same_arithmetic(ring: Ring) -> None:
     ablation, sending = ops(compiled(ring)), ops(compiled(Ring.SENDING))
     for op in ("dot", "exponential", "all-reduce"):
         assert ablation[op] == sending[op] > 0, op

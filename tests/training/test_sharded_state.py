@@ -1,4 +1,4 @@
-"""Parameters and optimizer state are born in shards, and the step keeps them there."""
+"""Parameters and optimizer state are created in shards, and the step keeps their shardings."""
 
 import math
 import re
@@ -22,7 +22,7 @@ def job(**axes):
 
 
 def held_bytes(state) -> int:
-    """Bytes of a state on one device, by its shardings."""
+    """Bytes of a state on one device, from its shardings."""
     return sum(math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize for x in jax.tree.leaves(state))
 
 

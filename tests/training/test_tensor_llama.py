@@ -1,4 +1,4 @@
-"""What the decoder with overlapped tensor-parallel matmuls transfers and holds. Its values: test_mesh_equality.py."""
+"""Transfers and memory of the decoder with overlapped tensor-parallel matmuls. Its values: test_mesh_equality.py."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def compiled_gradient(config: TrainConfig) -> str:
 
 @pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("parallel_block", [False, True])
-def test_a_parallel_block_has_half_the_transfers_and_no_rank_all_scores(parallel_block: bool) -> None:
+def test_a_parallel_block_has_half_the_transfers_and_no_rank_has_all_scores(parallel_block: bool) -> None:
     ranks, vocab = 4, 320  # unlike any other size of the model
     hlo = compiled_gradient(job(tensor=ranks, parallel_block=parallel_block, vocab=vocab))
     rings = 2 if parallel_block else 4  # of a layer; forward and backward are loops over layers
@@ -37,7 +37,7 @@ def test_a_parallel_block_has_half_the_transfers_and_no_rank_all_scores(parallel
     assert f"[{BATCH},{SEQUENCE},{vocab // ranks}]" not in hlo
 
 
-def test_a_sequence_that_does_not_divide_into_slices_says_so() -> None:
+def test_a_sequence_that_does_not_divide_into_slices_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"sequence 36 does not divide over context 2 x tensor 4: .* multiple of 8"):
         job(sequence=36, context=2, tensor=4)
 

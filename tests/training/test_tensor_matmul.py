@@ -52,7 +52,7 @@ def plain(*args: jax.Array) -> tuple[tuple[jax.Array, ...], jax.Array]:
 
 @functools.cache
 def arguments(dtype: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of the gather: the input and two kernels; of the scatter: two inputs and their kernels."""
+    """Arguments of the gather: the input and two kernels. Of the scatter: two inputs and their kernels."""
     random = np.random.default_rng(0)
 
     def normal(*shape: int) -> np.ndarray:
@@ -106,18 +106,18 @@ def test_equals_the_plain_matmul(mesh_of, split: Split, ranks: int, dtype: str) 
 @pytest.mark.usefixtures("quick_compilation")
 @pytest.mark.parametrize("ranks", [2, 8])
 @pytest.mark.parametrize("split", ["features", "sequence"])
-def test_equals_the_plain_matmul_both_ways_round_the_ring(mesh_of, split: Split, ranks: int) -> None:
+def test_equals_the_plain_matmul_with_a_bidirectional_ring(mesh_of, split: Split, ranks: int) -> None:
     check(Layers(split, bidirectional=True).both(mesh_of(data=1, tensor=ranks)), "float32", ranks)
 
 
 def order_of_work(layer, args: list[jax.Array]) -> str:
-    """P for each transfer and D for each product, in program order, which is the order they are issued in."""
+    """P for each transfer and D for each product, in program order."""
     names = re.findall(r"= (?:ppermute|dot_general)\b", str(jax.make_jaxpr(layer)(*args)))
     return "".join("P" if name.endswith("ppermute") else "D" for name in names)
 
 
 @pytest.mark.parametrize("split", ["features", "sequence"])
-def test_a_transfer_is_issued_before_the_products_that_hide_it(mesh_of, split: Split) -> None:
+def test_a_transfer_starts_before_the_products_that_overlap_with_it(mesh_of, split: Split) -> None:
     mesh = mesh_of(data=1, tensor=4)
     gather, scatter = arguments("float32")
     # Two products a hop, one for each kernel.
@@ -143,14 +143,14 @@ def transfers_before_products(layer, args: list[jax.Array]) -> list[int]:
 
 
 @pytest.mark.parametrize("split", ["features", "sequence"])
-def test_no_product_waits_for_the_transfer_beside_it(mesh_of, split: Split) -> None:
+def test_no_product_depends_on_the_transfer_that_overlaps_with_it(mesh_of, split: Split) -> None:
     mesh = mesh_of(data=1, tensor=4)
     gather, scatter = arguments("float32")
     assert transfers_before_products(Layers(split).gather(mesh), gather) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert transfers_before_products(Layers(split).scatter(mesh), scatter) == [0] * 8
 
 
-def test_arrivals_bring_every_shard_once_with_its_owner(mesh_of) -> None:
+def test_arrivals_yield_every_shard_once_with_its_owner(mesh_of) -> None:
     for bidirectional in (False, True):
 
         def gather(x: jax.Array, bidirectional: bool = bidirectional) -> jax.Array:
@@ -173,7 +173,7 @@ def test_arrivals_bring_every_shard_once_with_its_owner(mesh_of) -> None:
         ("rows", (4, 8), [(8, 16)], 'split is "rows"; it must be one of features, sequence'),
     ],
 )
-def test_a_gather_of_sizes_that_do_not_fit_says_so(mesh_of, split, x, kernels, message) -> None:
+def test_a_gather_with_sizes_that_do_not_match_is_refused(mesh_of, split, x, kernels, message) -> None:
     def layer() -> jax.Array:
         return gather_matmul(jnp.ones(x), [jnp.ones(k) for k in kernels], axis_name="tensor", split=split)[0]
 
@@ -196,7 +196,7 @@ def test_a_gather_of_sizes_that_do_not_fit_says_so(mesh_of, split, x, kernels, m
         ("features", [(4, 8), (4, 8)], [(8, 16), (8, 12)], r"\(4, 12\) and of \(4, 16\) cannot be summed"),
     ],
 )
-def test_a_scatter_of_sizes_that_do_not_fit_says_so(mesh_of, split, xs, kernels, message) -> None:
+def test_a_scatter_with_sizes_that_do_not_match_is_refused(mesh_of, split, xs, kernels, message) -> None:
     def layer() -> jax.Array:
         arrays = [jnp.ones(x) for x in xs], [jnp.ones(k) for k in kernels]
         return matmul_scatter(*arrays, axis_name="tensor", split=split)
@@ -205,7 +205,7 @@ def test_a_scatter_of_sizes_that_do_not_fit_says_so(mesh_of, split, xs, kernels,
         jax.eval_shape(jax.shard_map(layer, mesh=mesh_of(tensor=4), in_specs=(), out_specs=P("tensor")))
 
 
-def test_types_that_differ_are_named(mesh_of) -> None:
+def test_the_error_names_types_that_differ(mesh_of) -> None:
     def layer() -> jax.Array:
         kernel = jnp.ones((8, 4), jnp.bfloat16)
         return gather_matmul(jnp.ones((4, 8)), [kernel], axis_name="tensor", split="sequence")[0]

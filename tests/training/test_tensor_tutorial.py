@@ -1,4 +1,4 @@
-"""The tensor-parallel tutorial's model: its published size and results, and equality with plain array arithmetic."""
+"""The model of the tensor-parallel tutorial: published size and results, and equality with plain array arithmetic."""
 
 import functools
 
@@ -17,7 +17,7 @@ def rms_norm(x: jax.Array, scale: jax.Array) -> jax.Array:
 
 
 def normalised(x: jax.Array, kernel: jax.Array, scales: jax.Array) -> jax.Array:
-    """Queries or keys [batch, sequence, heads, head_dim]: a part for each rank's features, normalised, summed."""
+    """Queries or keys [batch, sequence, heads, head_dim]: the sum of the normalised parts of all ranks."""
     ranks, _, head_dim = scales.shape
     heads = kernel.shape[1] // head_dim
     total = 0.0
@@ -84,18 +84,18 @@ def test_equals_plain_array_arithmetic(parallel_block: bool) -> None:
         assert np.abs(g - w).max() <= 1e-5 * np.abs(w).max()
 
 
-def test_sizes_that_do_not_divide_over_the_mesh_are_named() -> None:
+def test_the_error_names_a_size_that_does_not_divide_over_the_mesh() -> None:
     config = TutorialConfig(width=96, head_dim=32)
     with pytest.raises(ValueError, match='heads 3 does not divide over the 4 devices of mesh axis "tensor"'):
         jax.eval_shape(lambda key: make_state(config, make_mesh(), key), jax.random.key(0))
 
 
-def test_a_mesh_of_more_devices_than_there_are_says_what_to_set() -> None:
+def test_the_error_about_too_few_devices_says_what_to_set() -> None:
     with pytest.raises(ValueError, match="mesh data 4 x tensor 4 needs 16 devices, there are 8"):
         make_mesh(data=4)
 
 
-def test_its_own_batch_does_not_depend_on_the_random_numbers_of_today() -> None:
+def test_the_published_batch_does_not_depend_on_the_default_random_numbers() -> None:
     inputs, targets = published_batch(TutorialConfig(), make_mesh())
     assert targets[:, 0].tolist() == [55, 76, 31, 95, 99, 7, 23, 22]
     assert inputs[:, 0].tolist() == [0] * 8
@@ -104,7 +104,7 @@ def test_its_own_batch_does_not_depend_on_the_random_numbers_of_today() -> None:
 
 @pytest.mark.slow  # half a minute to one and a half on two idle cores
 @pytest.mark.timeout(400)
-def test_reaches_what_the_tutorial_publishes() -> None:
+def test_reaches_the_published_accuracy_and_loss() -> None:
     """4,795,236 parameters; after 50 steps, measured with dropout, accuracy 0.9766 and loss 0.0872."""
     result = run(TutorialConfig(), make_mesh(), steps=50)
     assert result.parameters == 4_795_236
