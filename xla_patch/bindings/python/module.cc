@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "xla_patch/bindings/ffi/empty_call.h"
-#include "xla_patch/bindings/ffi/handlers.h"
+#include "xla_patch/bindings/ffi/cpu/handlers.h"
 #include "xla_patch/bindings/python/gpu_bindings.h"
 #include "xla_patch/bindings/python/gpu_plugin_bindings.h"
 #include "xla_patch/bindings/python/gpu_transfer_bindings.h"

@@ -1,6 +1,6 @@
 // A call of an executable that XLA:CPU has loaded: what its handlers need at every run, read from its attributes once.
-#ifndef XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_
-#define XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_
+#ifndef XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
+#define XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
 
 #include <cstdint>
 #include <memory>
@@ -77,4 +77,4 @@ struct ResultEncoding<stage, ::xla_shmem::Outcome> {
 
 }  // namespace xla::ffi
 
-#endif  // XLA_SHMEM_BINDINGS_FFI_LOADED_CALL_H_
+#endif  // XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_

@@ -1,4 +1,4 @@
-#include "xla_patch/bindings/ffi/loaded_call.h"
+#include "xla_patch/bindings/ffi/cpu/loaded_call.h"
 
 #include <atomic>
 #include <vector>

@@ -1,0 +1,36 @@
+// XLA FFI handlers of the custom calls that the pass emits for XLA:CPU (xla_patch/hlo/rewrite/pass.h), one for each op.
+//
+// They never block: if an operation cannot finish within a short poll, the handler returns an ffi::Future that the
+// progress engine completes.
+#ifndef XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
+#define XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
+
+#include <vector>
+
+#include "xla/ffi/api/c_api.h"
+
+namespace xla_shmem {
+
+// The type of the state that the instantiate stage creates and the execute stage reads. Register it before the
+// handlers.
+XLA_FFI_TypeId* LoadedCallTypeId();
+XLA_FFI_TypeInfo* LoadedCallTypeInfo();
+
+struct CpuHandler {
+  const char* target;
+  XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFrame*);
+  XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
+};
+
+// Every target that the pass writes for CPU.
+const std::vector<CpuHandler>& CpuHandlers();
+
+// Adds a handler to CpuHandlers(). The file of each op has one such object at namespace scope.
+class CpuHandlerRegistration {
+ public:
+  explicit CpuHandlerRegistration(const CpuHandler& handler);
+};
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
