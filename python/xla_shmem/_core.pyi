@@ -21,6 +21,21 @@ _TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT"]
 
 @type_check_only
+class CollectiveOp(TypedDict):
+    """One row of the table of collectives."""
+
+    name: str
+    """Its HLO opcode: ``"all-reduce"``, ...; without ``-start``."""
+    short_name: str
+    """Name that the command line also accepts; ``""`` if there is none."""
+    on_cpu: bool
+    """Whether the pass lowers it for XLA:CPU."""
+    on_gpu: bool
+    """Whether the pass lowers it for XLA:GPU."""
+    targets: tuple[str, str, str]
+    """Custom calls of the whole transfer, its start and its done; ``""`` if there is none."""
+
+@type_check_only
 class CollectiveRecord(TypedDict):
     """One collective of a module. A start/done pair counts as one.
 
@@ -247,6 +262,9 @@ def gpu_transport(reach: _Reach) -> Transport:
       reach: domain of each device; devices of one domain can write into each other's memory.
     """
 
+def collective_ops() -> list[CollectiveOp]:
+    """Returns the table of collectives (xla_patch/types/collective_op.h)."""
+
 def cpu_transport(reach: _Reach) -> Transport:
     """Returns the shared-memory transport between the devices of one domain of ``reach``, which is usually a host."""
 
@@ -321,6 +339,61 @@ def schedule(module: bytes) -> list[ComputationSchedule]:
       ValueError: the bytes are not a well-formed module.
     """
 
+class PassHook:
+    """The entry of the compiler pass for one platform; see :func:`cpu_pass` and :func:`gpu_pass`."""
+
+    def set_hooks(
+        self, connect: Callable[[], str], observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None
+    ) -> None:
+        """Sets the callbacks. Any thread may call them, until the process ends.
+
+        Args:
+          connect: called for the first module if :meth:`set_options` was not called before. It calls
+            :meth:`set_options` and returns ``""``, or returns an error, which fails the compilation.
+          observe: called with every module that has collectives. An exception fails the compilation.
+        """
+
+    def set_options(
+        self,
+        topology: Topology,
+        transport: Transport,
+        *,
+        profile: str = "upstream",
+        threshold: int = 16777216,
+        ops: Sequence[tuple[str, int | None]] = [],
+        tuning: TuningTable | None = None,
+    ) -> None:
+        """Sets topology, transport and rules, for modules that are compiled from now on.
+
+        Args:
+          profile: as in :func:`run_pass`.
+          threshold: as in :func:`run_pass`.
+          ops: as in :func:`run_pass`.
+          tuning: as in :func:`run_pass`.
+
+        Raises:
+          ValueError: the profile or an op is unknown, or a number of bytes is negative.
+        """
+
+    def reset(self) -> None:
+        """Undoes :meth:`set_options`, so that the next module calls ``connect``."""
+
+    def run(self, module: bytes) -> bytes | None:
+        """Runs the pass on a serialised HloModuleProto; returns the rewritten module, or None if nothing changes.
+
+        jaxlib registers a transform of XLA:CPU only as a callable, so XLA:CPU calls this method. XLA:GPU enters through
+        the C API of its plugin (:meth:`GpuPlugin.register_pass`).
+
+        Raises:
+          RuntimeError: the module is malformed, or ``connect`` returned an error.
+        """
+
+def cpu_pass() -> PassHook:
+    """Returns the entry of the pass for XLA:CPU."""
+
+def gpu_pass() -> PassHook:
+    """Returns the entry of the pass for XLA:GPU."""
+
 class GpuPlugin:
     """A loaded PJRT plugin of XLA:GPU. Registers the pass and its handlers."""
 
@@ -359,41 +432,6 @@ class GpuPlugin:
         Raises:
           RuntimeError: the plugin returned an error.
         """
-
-def set_gpu_pass(
-    topology: Topology,
-    transport: Transport,
-    *,
-    profile: str = "upstream",
-    threshold: int = 16777216,
-    ops: Sequence[tuple[str, int | None]] = [],
-    tuning: TuningTable | None = None,
-) -> None:
-    """Sets topology, transport and rules of the registered pass, for modules that are compiled from now on.
-
-    Args:
-      profile: as in :func:`run_pass`.
-      threshold: as in :func:`run_pass`.
-      ops: as in :func:`run_pass`.
-      tuning: as in :func:`run_pass`.
-
-    Raises:
-      ValueError: the profile or an op is unknown, or a number of bytes is negative.
-    """
-
-def reset_gpu_pass() -> None:
-    """Undoes :func:`set_gpu_pass`, so that the next module calls ``connect``."""
-
-def set_gpu_pass_hooks(
-    connect: Callable[[], str], observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None
-) -> None:
-    """Sets the callbacks of the registered pass. Any thread may call them, until the process ends.
-
-    Args:
-      connect: called for the first module if :func:`set_gpu_pass` was not called before. It calls
-        :func:`set_gpu_pass` and returns ``""``, or returns an error, which fails the compilation.
-      observe: called with every module that has collectives. An exception fails the compilation.
-    """
 
 def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "libcuda.so.1") -> GpuFacts:
     """Opens the CUDA driver, a device and NVSHMEM. Does not join an NVSHMEM world.

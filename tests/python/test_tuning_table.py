@@ -149,9 +149,9 @@ def test_the_rules_are_keywords_of_the_gpu_pass_too(tmp_path: Path) -> None:
     rules = _resolve(written(tmp_path / "tuning.json", *ROWS)).rules("gpu")
     assert rules["tuning"].num_rows == 0
     try:
-        _core.set_gpu_pass(_core.Topology([]), _core.Transport(False, "no GPUs"), **rules)
+        _core.gpu_pass().set_options(_core.Topology([]), _core.Transport(False, "no GPUs"), **rules)
     finally:
-        _core.reset_gpu_pass()
+        _core.gpu_pass().reset()
 
 
 def test_the_default_path_is_in_the_users_configuration_folder(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
         places = regular_topology.regular_places(count, devices_per_host=count)
-        _core.set_gpu_pass_hooks(lambda: "the topology is set below", observe)
+        _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
         transport = _core.gpu_transport({place.device_id: 0 for place in places})
-        _core.set_gpu_pass(regular_topology.core_topology(places), transport, ops=options.resolve().ops)
+        _core.gpu_pass().set_options(regular_topology.core_topology(places), transport, ops=options.resolve().ops)
     return list(described.devices)

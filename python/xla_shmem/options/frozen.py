@@ -75,7 +75,7 @@ class Options:
         return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
 
     def rules(self, platform: str) -> dict[str, Any]:
-        """Returns the keywords of ``_core.run_pass`` and ``_core.set_gpu_pass`` for the rules.
+        """Returns the keywords of ``_core.run_pass`` and ``_core.PassHook.set_options`` for the rules.
 
         Args:
           platform: ``"cpu"`` or ``"gpu"``; a tuning table of the other platform is passed on empty.

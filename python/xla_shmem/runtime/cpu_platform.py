@@ -1,4 +1,8 @@
-"""The pass in XLA:CPU, which is part of jaxlib: registration goes through jaxlib's own functions."""
+"""The pass in XLA:CPU, which is part of jaxlib: registration goes through jaxlib's own functions.
+
+jaxlib registers a transform of XLA:CPU only as a Python callable. Ours is the C++ method `_core.cpu_pass().run`. It
+asks Python once, at the first module, for the devices of the job.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,6 @@ class CpuPlatform:
         self._name = name
         self._topology = topology
         self._options = options
-        self._observe: Callable[[bytes, Any], None] | None = None
 
     def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
         """Registers the handlers, but not the transform. Called before the backend exists.
@@ -31,19 +34,19 @@ class CpuPlatform:
         Args:
           observe: called with every module that has collectives, and their records.
         """
-        self._observe = observe
         # Not by jax.ffi.register_ffi_type: before the backend exists, JAX would register types after the handlers
         # that need them.
         _jax.register_custom_type("xla_shmem.LoadedCall", _core.cpu_handler_state())
         for name, stages in _core.cpu_handlers().items():
             jax.ffi.register_ffi_target(name, stages, platform="cpu")
         _core.set_connect_hook(self._why_not_connected)
+        _core.cpu_pass().set_hooks(self._connect, observe)
 
     def add_pass(self) -> None:
         """Registers the pass for modules that are compiled from now on."""
         # The layer below jax.extend.xla.register_hlo_module_transformation, which from 0.12 initialises the
         # backends when called.
-        _xla.register_xla_transform(self._name, _POST_SCHEDULER, self._transform)
+        _xla.register_xla_transform(self._name, _POST_SCHEDULER, _core.cpu_pass().run)
 
     def remove_pass(self) -> None:
         """Undoes `add_pass`."""
@@ -54,18 +57,13 @@ class CpuPlatform:
         job = self._topology()
         return f"cpu {job.topology.fingerprint} {job.transport.reason}"
 
-    def _transform(self, module: bytes) -> bytes | None:
-        job = self._topology()
-        result = _core.run_pass(
-            module,
-            job.topology,
-            job.transport,
-            **self._options.rules("cpu"),
-            lowering="cpu",
-        )
-        if self._observe is not None and result.records:
-            self._observe(module, result.records)
-        return result.module
+    def _connect(self) -> str:
+        try:
+            job = self._topology()
+        except Exception as error:
+            return str(error)
+        _core.cpu_pass().set_options(job.topology, job.transport, **self._options.rules("cpu"))
+        return ""
 
     def _why_not_connected(self) -> str:
         """Connects if necessary, since an executable may be loaded before any compilation; returns the error, or ""."""

@@ -45,7 +45,7 @@ class GpuPlatform:
         """
         for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
-        _core.set_gpu_pass_hooks(self._connect, observe)
+        _core.gpu_pass().set_hooks(self._connect, observe)
         _core.set_gpu_admit_hook(self._topology)
 
     def add_pass(self) -> None:
@@ -74,5 +74,5 @@ class GpuPlatform:
             job = self._topology()
         except Exception as error:
             return str(error)
-        _core.set_gpu_pass(job.topology, job.transport, **self._options.rules("gpu"))
+        _core.gpu_pass().set_options(job.topology, job.transport, **self._options.rules("gpu"))
         return ""

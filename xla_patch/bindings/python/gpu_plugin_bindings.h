@@ -5,8 +5,7 @@
 
 namespace xla_shmem {
 
-// Adds what registers the pass and the handlers with a GPU plugin: GpuPlugin, set_gpu_pass, reset_gpu_pass,
-// set_gpu_pass_hooks.
+// Adds GpuPlugin, which registers the pass and the handlers with a GPU plugin.
 void BindGpuPlugin(nanobind::module_& m);
 
 }  // namespace xla_shmem

@@ -10,8 +10,8 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/ffi/empty_call.h"
 #include "xla_patch/bindings/ffi/cpu/handlers.h"
+#include "xla_patch/bindings/ffi/empty_call.h"
 #include "xla_patch/bindings/python/gpu_bindings.h"
 #include "xla_patch/bindings/python/gpu_plugin_bindings.h"
 #include "xla_patch/bindings/python/gpu_transfer_bindings.h"
@@ -19,6 +19,7 @@
 #include "xla_patch/bindings/python/inspect_bindings.h"
 #include "xla_patch/bindings/python/nvshmem_bindings.h"
 #include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/bindings/python/pass_hook_bindings.h"
 #include "xla_patch/bindings/python/tuning_bindings.h"
 #include "xla_patch/runtime/runtime.h"
 
@@ -104,6 +105,7 @@ NB_MODULE(_core, m) {
   nb::set_leak_warnings(false);
   BindTuning(m);
   BindPass(m);
+  BindPassHook(m);
   BindInspection(m);
   BindGpuPlugin(m);
   BindGpuRuntime(m);

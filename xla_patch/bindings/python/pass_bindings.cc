@@ -90,6 +90,20 @@ PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const T
   return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
+nb::list CollectiveOps() {
+  nb::list ops;
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    nb::dict op;
+    op["name"] = info.name;
+    op["short_name"] = info.short_name;
+    op["on_cpu"] = info.Has(op_trait::kOnCpu);
+    op["on_gpu"] = info.Has(op_trait::kOnGpu);
+    op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target);
+    ops.append(op);
+  }
+  return ops;
+}
+
 }  // namespace
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
@@ -181,6 +195,7 @@ void BindPass(nb::module_& m) {
       .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
       .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
 
+  m.def("collective_ops", &CollectiveOps, "The table of collectives: dicts name, short_name, on_cpu, on_gpu, targets.");
   m.def("gpu_transport", &GpuTransport, nb::arg("reach"),
         "Transport between GPUs. `reach`: device id -> number; devices of equal number reach each other.");
   m.def("cpu_transport", &CpuTransport, nb::arg("reach"),

@@ -1,0 +1,27 @@
+"""Lists of collectives in Python and in C++ agree with the table in xla_patch/types/collective_op.h."""
+
+from __future__ import annotations
+
+from xla_shmem import _core
+from xla_shmem.options import values
+
+OPS = _core.collective_ops()
+
+
+def test_the_option_ops_lists_the_ops_that_a_platform_carries_in_the_order_of_the_table() -> None:
+    assert tuple(op["name"] for op in OPS if op["on_cpu"] or op["on_gpu"]) == values.OPS
+
+
+def test_the_aliases_of_op_names_are_the_short_names_of_the_table() -> None:
+    assert {op["short_name"]: op["name"] for op in OPS if op["short_name"]} == values.OP_ALIASES
+
+
+def test_every_call_target_has_one_handler_on_each_platform_that_the_op_is_lowered_for() -> None:
+    on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]}
+    on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]}
+    assert set(_core.cpu_handlers()) == on_cpu
+    assert set(_core.cuda_handlers()) == on_gpu
+
+
+def test_each_op_has_one_cpu_handler() -> None:
+    assert len(_core.cpu_handlers()) == sum(op["on_cpu"] for op in OPS)
