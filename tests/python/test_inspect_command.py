@@ -5,13 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
+from inspect_runs import inspect, inspected
 
-from xla_shmem.cli.main import main
 from xla_shmem.quantities import format_bytes
 
 KEYS = {
@@ -32,19 +30,9 @@ KEYS = {
 }
 
 
-def _inspect(*arguments: str | Path, stdin: bytes | None = None) -> Result:
-    return CliRunner().invoke(main, ["inspect", *map(str, arguments)], input=stdin)
-
-
-def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
-    result = _inspect("--json", *arguments)
-    assert result.exit_code == 0, result.stderr
-    return {record["name"]: record for record in json.loads(result.stdout)}
-
-
 def test_json_names_every_collective_with_all_its_keys(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    records = _records(tmp_path / "m.txt")
+    records = inspected(tmp_path / "m.txt")
     assert set(records) == {"small", "large", "permute"}
     assert all(set(record) >= KEYS for record in records.values())
     small, large, permute = records["small"], records["large"], records["permute"]
@@ -63,7 +51,7 @@ def test_backend_of_stock_modules_is_what_their_backend_config_says(
     tmp_path: Path, written: str | None, backend: str
 ) -> None:
     (tmp_path / "m.txt").write_text(gpu_start_done(written))
-    records = _records(tmp_path / "m.txt")
+    records = inspected(tmp_path / "m.txt")
     assert {record["backend"] for record in records.values()} == {backend}
     start = records["permute-start"]
     assert (start["dtype"], start["bytes"]) == ("bf16", 16384)
@@ -71,7 +59,7 @@ def test_backend_of_stock_modules_is_what_their_backend_config_says(
 
 def test_generic_async_pair_is_one_collective_under_the_name_of_its_start(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(GPU_GENERIC_ASYNC)
-    records = _records(tmp_path / "m.txt")
+    records = inspected(tmp_path / "m.txt")
     assert set(records) == {"permute-start", "psum"}
     assert records["permute-start"]["op"] == "collective-permute"
     assert records["permute-start"]["bytes"] == 1024
@@ -80,7 +68,7 @@ def test_generic_async_pair_is_one_collective_under_the_name_of_its_start(tmp_pa
 
 def test_table_shows_what_the_json_says(tmp_path: Path) -> None:
     (tmp_path / "m.txt.gz").write_bytes(gzip.compress(gpu_start_done("NVSHMEM").encode()))
-    result = _inspect(tmp_path / "m.txt.gz")
+    result = inspect(tmp_path / "m.txt.gz")
     assert result.exit_code == 0, result.stderr
     assert "\x1b" not in result.stdout
     row = next(line for line in result.stdout.splitlines() if line.startswith("reduce-start"))
@@ -91,12 +79,8 @@ def test_table_shows_what_the_json_says(tmp_path: Path) -> None:
 
 def test_rewritten_module_shows_its_decisions(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    decided = CliRunner().invoke(
-        main, ["inspect", "--decide", str(tmp_path / "m.txt"), "--output", str(tmp_path / "o.pb"), "--json"]
-    )
-    assert decided.exit_code == 0, decided.stderr
-    expected = {record["name"]: record for record in json.loads(decided.stdout)}
-    records = _records(tmp_path / "o.pb")
+    expected = inspected("--decide", tmp_path / "m.txt", "--output", tmp_path / "o.pb")
+    records = inspected(tmp_path / "o.pb")
     assert set(records) == set(expected)
     for name, record in records.items():
         for key in (
@@ -116,31 +100,31 @@ def test_rewritten_module_shows_its_decisions(tmp_path: Path) -> None:
 def test_several_inputs_make_one_list(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(CPU_SYNC)
     (tmp_path / "b.txt").write_text(gpu_start_done(None))
-    records = _records(tmp_path / "a.txt", tmp_path / "b.txt")
+    records = inspected(tmp_path / "a.txt", tmp_path / "b.txt")
     assert {record["module"] for record in records.values()} == {"jit_step", "jit_ring"}
 
 
 def test_dump_directory_is_read(tmp_path: Path) -> None:
     (tmp_path / "module_0001.jit_step.cpu_after_optimizations.txt").write_text(CPU_SYNC)
     (tmp_path / "module_0001.jit_step.before_optimizations.txt").write_text(CPU_SYNC)
-    assert len(_records(tmp_path)) == 3
+    assert len(inspected(tmp_path)) == 3
 
 
 def test_standard_input_is_read() -> None:
-    result = _inspect("-", "--json", stdin=CPU_SYNC.encode())
+    result = inspect("-", "--json", stdin=CPU_SYNC.encode())
     assert {record["file"] for record in json.loads(result.stdout)} == {"<stdin>"}
 
 
 def test_module_without_collectives_says_so(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
-    assert _inspect(tmp_path / "m.txt").stdout == "No collectives in 1 module.\n"
-    assert json.loads(_inspect(tmp_path / "m.txt", "--json").stdout) == []
+    assert inspect(tmp_path / "m.txt").stdout == "No collectives in 1 module.\n"
+    assert json.loads(inspect(tmp_path / "m.txt", "--json").stdout) == []
 
 
 def test_bad_input_is_one_sentence_on_stderr_and_2(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text("not HLO at all")
     (tmp_path / "good.txt").write_text(CPU_SYNC)
-    result = _inspect("--json", tmp_path / "good.txt", tmp_path / "m.txt")
+    result = inspect("--json", tmp_path / "good.txt", tmp_path / "m.txt")
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith(f"Error: {tmp_path}/m.txt: is not an HLO")

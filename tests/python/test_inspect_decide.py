@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done
+from inspect_runs import inspect, inspected
 from tuning_tables import row, written
 
-from xla_shmem.cli.main import main
 from xla_shmem.hlo.files import read_module, to_text
 
 pytestmark = pytest.mark.usefixtures("no_options")
@@ -33,13 +32,11 @@ def gpu(tmp_path: Path) -> Path:
 
 
 def _decide(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["inspect", "--decide", *map(str, arguments)])
+    return inspect("--decide", *arguments)
 
 
 def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
-    result = _decide(*arguments, "--json")
-    assert result.exit_code == 0, result.stderr
-    return {record["name"]: record for record in json.loads(result.stdout)}
+    return inspected("--decide", *arguments)
 
 
 def _backends(*arguments: str | Path) -> dict[str, str]:
@@ -232,7 +229,7 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
     ],
 )
 def test_options_that_do_not_go_together_are_refused(arguments: list[str], sentence: str) -> None:
-    result = CliRunner().invoke(main, ["inspect", *arguments])
+    result = inspect(*arguments)
     assert result.exit_code == 2
     assert sentence in " ".join(result.stderr.split())
 

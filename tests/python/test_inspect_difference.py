@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done, many_collectives
+from inspect_runs import inspect
 
-from xla_shmem.cli.main import main
 from xla_shmem.inspect.difference import match
 
 
 def _diff(tmp_path: Path, before: str, after: str, *arguments: str) -> Result:
     (tmp_path / "a.txt").write_text(before)
     (tmp_path / "b.txt").write_text(after)
-    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt")]
-    return CliRunner().invoke(main, ["inspect", "--diff", *paths, *arguments])
+    return inspect("--diff", tmp_path / "a.txt", tmp_path / "b.txt", *arguments)
 
 
 def _difference(tmp_path: Path, before: str, after: str, *arguments: str) -> dict[str, Any]:
@@ -111,7 +110,7 @@ def test_dumps_without_a_common_module_are_refused_in_one_sentence(tmp_path: Pat
         for name in modules:
             text = CPU_SYNC.replace("jit_step", name)
             (tmp_path / folder / f"module_0.{name}.cpu_after_optimizations.txt").write_text(text)
-    result = CliRunner().invoke(main, ["inspect", "--diff", str(tmp_path / "a"), str(tmp_path / "b")])
+    result = inspect("--diff", tmp_path / "a", tmp_path / "b")
     assert result.exit_code == 2
     assert result.stderr == "Error: --diff: no module is in both dumps; the first has f, g, the second h.\n"
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC
+from inspect_runs import inspect
 
 from xla_shmem import _core
-from xla_shmem.cli.main import main
 from xla_shmem.hlo.files import read_module
 from xla_shmem.hlo.proto import with_device_grid
 from xla_shmem.inspect.page import embed_json
@@ -30,17 +29,13 @@ def stock(tmp_path: Path) -> Path:
 @pytest.fixture
 def rewritten(stock: Path, tmp_path: Path) -> Path:
     path = tmp_path / "rewritten.pb"
-    result = CliRunner().invoke(main, ["inspect", "--decide", str(stock), "--output", str(path)])
+    result = inspect("--decide", stock, "--output", path)
     assert result.exit_code == 0, result.stderr
     return path
 
 
-def _inspect(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["inspect", *map(str, arguments)])
-
-
 def _explanation(*arguments: str | Path) -> dict[str, Any]:
-    result = _inspect("--json", *arguments)
+    result = inspect("--json", *arguments)
     assert result.exit_code == 0, result.stderr
     (explanation,) = json.loads(result.stdout)
     return dict(explanation)
@@ -52,7 +47,7 @@ def _message(field: int, data: bytes) -> bytes:
 
 
 def test_every_rule_shows_its_evidence(stock: Path) -> None:
-    output = _inspect(stock, "--explain", "large", "--devices-per-process", "2").stdout
+    output = inspect(stock, "--explain", "large", "--devices-per-process", "2").stdout
     assert re.search(r"single-device .* up to 2 devices per process \(2 processes\) +passed", output)
     assert re.search(r"single-partition .* all 2 groups within one process each .* +NVSHMEM", output)
     assert re.search(r"nvlink-domain .* not asked", output)
@@ -62,7 +57,7 @@ def test_every_rule_shows_its_evidence(stock: Path) -> None:
 
 
 def test_a_stock_module_was_compiled_without_the_rules(stock: Path) -> None:
-    assert "compiled without these rules: no backend is recorded" in _inspect(stock, "--explain", "small").stdout
+    assert "compiled without these rules: no backend is recorded" in inspect(stock, "--explain", "small").stdout
 
 
 def test_names_that_look_like_markup_are_printed_unchanged(tmp_path: Path) -> None:
@@ -70,8 +65,8 @@ def test_names_that_look_like_markup_are_printed_unchanged(tmp_path: Path) -> No
     (tmp_path / "m.txt").write_text(
         CPU_SYNC.replace("to_apply=%sum", f'to_apply=%sum, metadata={{source_file="{path}" source_line=7}}')
     )
-    assert f"{path}:7" in _inspect(tmp_path / "m.txt", "--explain", "small").stdout
-    assert "train[bold].py:7" in _inspect(tmp_path / "m.txt").stdout
+    assert f"{path}:7" in inspect(tmp_path / "m.txt", "--explain", "small").stdout
+    assert "train[bold].py:7" in inspect(tmp_path / "m.txt").stdout
 
 
 def test_a_rewritten_collective_has_the_same_explanation_as_the_original(stock: Path, rewritten: Path) -> None:
@@ -80,23 +75,23 @@ def test_a_rewritten_collective_has_the_same_explanation_as_the_original(stock: 
         assert after["trace"] == before["trace"]
         assert (after["groups"], after["pairs"]) == (before["groups"], before["pairs"])
         assert after["decided"]["reason"] == after["written"]["reason"]
-        assert "another decision" not in _inspect(rewritten, "--explain", name).stdout
+        assert "another decision" not in inspect(rewritten, "--explain", name).stdout
 
 
 def test_a_decision_that_differs_from_that_of_the_options_is_shown(rewritten: Path) -> None:
-    output = _inspect(rewritten, "--explain", "small", "--threshold", "1K").stdout
+    output = inspect(rewritten, "--explain", "small", "--threshold", "1K").stdout
     assert "Decision: DEFAULT by size" in output
     assert "The module has another decision: NVSHMEM by single-device" in output
 
 
 def test_an_unknown_collective_offers_similar_names(stock: Path) -> None:
-    result = _inspect(stock, "--explain", "permut")
+    result = inspect(stock, "--explain", "permut")
     assert result.exit_code == 2
     assert result.stderr == "Error: --explain permut: no such collective; there are permute and others.\n"
 
 
 def test_a_layout_that_does_not_fit_is_an_error_of_one_sentence(stock: Path) -> None:
-    result = _inspect(stock, "--explain", "small", "--devices-per-process", "3")
+    result = inspect(stock, "--explain", "small", "--devices-per-process", "3")
     assert result.exit_code == 2
     assert result.stderr == f"Error: {stock}: 4 devices do not divide into processes of 3 devices\n"
 
@@ -115,32 +110,32 @@ def test_devices_of_cpu_processes_are_used_in_their_order(tmp_path: Path) -> Non
 
 
 def test_only_terminals_get_colours(stock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "\x1b" not in _inspect(stock, "--explain", "small").stdout
+    assert "\x1b" not in inspect(stock, "--explain", "small").stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
-    assert "\x1b[32m" in _inspect(stock, "--explain", "small").stdout
+    assert "\x1b[32m" in inspect(stock, "--explain", "small").stdout
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[32m" not in _inspect(stock, "--explain", "small").stdout
+    assert "\x1b[32m" not in inspect(stock, "--explain", "small").stdout
 
 
 def test_a_half_written_dump_is_an_error_of_one_sentence(rewritten: Path, tmp_path: Path) -> None:
     half = tmp_path / "half.pb"
     half.write_bytes(rewritten.read_bytes()[:-20])
     for arguments in (["--explain", "small"], ["--html", str(tmp_path / "page.html")], ["--overlap"], []):
-        result = _inspect(half, *arguments)
+        result = inspect(half, *arguments)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"Error: {half}: ")
         assert result.stderr.count("\n") == 1
 
 
 def test_a_page_that_cannot_be_written_is_an_error_of_one_sentence(stock: Path, tmp_path: Path) -> None:
-    result = _inspect(stock, "--html", tmp_path / "no" / "page.html")
+    result = inspect(stock, "--html", tmp_path / "no" / "page.html")
     assert result.exit_code == 2
     assert result.stderr == f"Error: {tmp_path}/no/page.html: cannot be written: No such file or directory.\n"
 
 
 def test_the_page_contains_everything_it_needs(stock: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
-    assert _inspect(stock, "--html", page).exit_code == 0
+    assert inspect(stock, "--html", page).exit_code == 0
     text = page.read_text()
     assert not re.search(r"""(?:src|href)\s*=|@import|url\(["']?(?!#)""", text)
     data = json.loads(text.split('id="data">')[1].split("</script>")[0])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from hlo_samples import CPU_SYNC, gpu_start_done
+from inspect_runs import inspect, inspected
 
-from xla_shmem.cli.main import main
 from xla_shmem.inspect.overlap import find_overlaps
 from xla_shmem.inspect.selection import KNOWN_OPS
 from xla_shmem.quantities import format_flops
@@ -33,16 +31,6 @@ def gpu(tmp_path: Path) -> Path:
     return path
 
 
-def _inspect(*arguments: str | Path) -> Result:
-    return CliRunner().invoke(main, ["inspect", *map(str, arguments)])
-
-
-def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
-    result = _inspect("--json", *arguments)
-    assert result.exit_code == 0, result.stderr
-    return {record["name"]: record for record in json.loads(result.stdout)}
-
-
 @pytest.mark.parametrize(
     ("filters", "left"),
     [
@@ -61,34 +49,34 @@ def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
     ],
 )
 def test_a_collective_must_meet_all_filters(cpu: Path, filters: list[str], left: set[str]) -> None:
-    assert set(_records(cpu, *filters)) == left
+    assert set(inspected(cpu, *filters)) == left
 
 
 def test_filter_backend_is_the_one_that_runs_the_collective_and_not_the_decision(gpu: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.pb"
     layout = ["--devices-per-host", "4", "--nvlink-domain", "4"]
-    assigned = CliRunner().invoke(main, ["inspect", "--decide", str(gpu), "--output", str(out), *layout])
+    assigned = inspect("--decide", gpu, "--output", out, *layout)
     assert assigned.exit_code == 0, assigned.stderr
-    assert {name: record["backend"] for name, record in _records(out, "--backend", "DEFAULT").items()} == {
+    assert {name: record["backend"] for name, record in inspected(out, "--backend", "DEFAULT").items()} == {
         "permute-start": "NVSHMEM"  # vetoed: it crosses domains
     }
-    assert set(_records(out, "--backend", "NVSHMEM")) == {"reduce-start"}
+    assert set(inspected(out, "--backend", "NVSHMEM")) == {"reduce-start"}
 
 
 def test_an_unknown_op_is_an_error_that_lists_the_known_ones(cpu: Path) -> None:
-    result = _inspect(cpu, "--op", "all-reduce", "--op", "allreduce")
+    result = inspect(cpu, "--op", "all-reduce", "--op", "allreduce")
     assert result.exit_code == 2
     assert result.stderr == f"Error: --op allreduce: no such collective; use {', '.join(KNOWN_OPS)}.\n"
 
 
 def test_an_invalid_size_is_an_error_of_one_sentence(cpu: Path) -> None:
-    result = _inspect(cpu, "--min-bytes", "4MB")
+    result = inspect(cpu, "--min-bytes", "4MB")
     assert result.exit_code == 2
     assert result.stderr == "Error: --min-bytes 4MB: must be a size in bytes such as 16MiB, 4K or 65536.\n"
 
 
 def test_a_missing_path_is_an_error_of_one_sentence() -> None:
-    result = _inspect()
+    result = inspect()
     assert result.exit_code == 2
     assert "Missing argument 'PATH...'" in result.stderr
 
@@ -98,34 +86,34 @@ def _row(output: str, *starts: str) -> str:
 
 
 def test_totals_multiply_by_the_trip_counts_of_loops(cpu: Path) -> None:
-    row = _row(_inspect(cpu).stdout, "collective-permute", "DEFAULT")
+    row = _row(inspect(cpu).stdout, "collective-permute", "DEFAULT")
     assert row.split()[2:] == ["1", "8", "32.0", "KiB"]
-    row = _row(_inspect(cpu).stdout, "all-reduce", "DEFAULT")
+    row = _row(inspect(cpu).stdout, "all-reduce", "DEFAULT")
     assert row.split()[2:] == ["2", "2", "16.0", "MiB"]
 
 
 def test_totals_leave_out_unknown_trip_counts(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    row = _row(_inspect(tmp_path / "m.txt").stdout, "collective-permute", "DEFAULT")
+    row = _row(inspect(tmp_path / "m.txt").stdout, "collective-permute", "DEFAULT")
     assert row.split()[2:5] == ["1", "0", "0"]
     assert row.rstrip().endswith("and 1 with an unknown number of runs")
 
 
 def test_the_overlap_is_the_work_between_start_and_done(gpu: Path) -> None:
-    records = _records(gpu, "--overlap")
+    records = inspected(gpu, "--overlap")
     overlap = records["permute-start"]["overlap"]
     assert (overlap["start"], overlap["done"]) == ("permute-start", "permute-done")
     assert overlap["compute"] == ["square"]
     assert overlap["flops"] == 8 * 1024
     assert overlap["bytes"] == 3 * 8 * 1024 * 2  # two operands and a result of bf16
     assert records["reduce-start"]["overlap"]["compute"] == []
-    output = _inspect(gpu, "--overlap").stdout
+    output = inspect(gpu, "--overlap").stdout
     assert "1 instruction, 8.2 kFLOP, 48.0 KiB" in output
     assert _row(output, "reduce-start", "16.0", "KiB", "nothing")
 
 
 def test_synchronous_collectives_have_no_overlap(cpu: Path) -> None:
-    assert {record["overlap"] for record in _records(cpu, "--overlap").values()} == {None}
+    assert {record["overlap"] for record in inspected(cpu, "--overlap").values()} == {None}
 
 
 def test_the_flops_of_a_library_call_are_unknown() -> None:
