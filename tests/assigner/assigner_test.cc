@@ -161,10 +161,10 @@ TEST_CASE("a device outside the topology is named") {
 TEST_CASE("groups that could not be read leave the op on DEFAULT and say why") {
   const Topology topology = MakeTopology(4, 1, 8);
   CollectiveSpec spec = AllReduce({}, 4, topology);
-  spec.unresolved = "replica groups: an empty group";
+  spec.unsupported_participants = "replica groups: an empty group";
   const Decision decision = Decide(spec, topology, kBlogOptions);
   CHECK(decision.rule == "unresolved-groups");
-  CHECK(decision.reason == spec.unresolved);
+  CHECK(decision.reason == spec.unsupported_participants);
 }
 
 TEST_CASE("a permute without pairs and groups of one device are placed") {

@@ -18,12 +18,12 @@ struct Settled {
 };
 
 Settled SettleWithTrail(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                        const std::string& obstacle = "") {
+                        const Unsupported& form = std::nullopt) {
   Settled settled;
   settled.record = DescribeSpec(spec);
-  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), obstacle, &settled.record, &settled.trace);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &settled.record, &settled.trace);
   CollectiveRecord without = DescribeSpec(spec);
-  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), obstacle, &without);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &without);
   CHECK(settled.record.backend == without.backend);  // who looks changes nothing
   CHECK(settled.record.rule == without.rule);
   CHECK(settled.record.reason == without.reason);
@@ -112,7 +112,7 @@ TEST_CASE("what was measured is the last word of profile tuned, after its place 
 TEST_CASE("the last rule that names a backend is what is lowered") {
   const Topology topology = MakeTopology(4, 2, 2);
   CollectiveSpec unresolved = AllReduce({{0, 1}}, 64, topology);
-  unresolved.unresolved = "groups overlap";
+  unresolved.unsupported_participants = "groups overlap";
   CollectiveSpec gather = AllReduce({{0, 1}}, 64, topology);
   gather.op = CollectiveOp::kAllGather;
   Options domain;
@@ -121,8 +121,8 @@ TEST_CASE("the last rule that names a backend is what is lowered") {
        {AllReduce({{0, 1}}, 64, topology), AllReduce({{0, 3}}, 64, topology), AllReduce({{0, 9}}, 64, topology),
         AllReduce({{0, 1}}, int64_t{1} << 30, topology), Permute({{1, 2}}, 64, topology), unresolved, gather}) {
     for (const Options& options : {Options(), domain}) {
-      for (const char* obstacle : {"", "its shape is given twice"}) {
-        const Settled settled = SettleWithTrail(spec, topology, options, obstacle);
+      for (const Unsupported& form : {Unsupported(), Unsupported("its shape is given twice")}) {
+        const Settled settled = SettleWithTrail(spec, topology, options, form);
         CHECK(LastBackend(settled.trace) == settled.record.lowered);
       }
     }

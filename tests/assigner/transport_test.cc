@@ -28,7 +28,7 @@ TEST_CASE("GPUs carry four reductions of twelve types, and CPUs these too") {
         CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
         spec.element_types = {type};
         spec.reduction = reduction;
-        CHECK(Veto(spec, kTopology, transport).empty());
+        CHECK_FALSE(UnsupportedByTransport(spec, kTopology, transport).has_value());
       }
     }
   }
@@ -37,12 +37,12 @@ TEST_CASE("GPUs carry four reductions of twelve types, and CPUs these too") {
 TEST_CASE("a dtype without a reduction is vetoed by name, also inside a tuple") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
   spec.element_types = {ElementType::kF32, ElementType::kF8E8M0Fnu};
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e8m0fnu");
+  CHECK(UnsupportedByTransport(spec, kTopology, kOneHost) == "no SHMEM all-reduce for f8e8m0fnu");
   spec.op = CollectiveOp::kReduceScatter;
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduce-scatter for f8e8m0fnu");
+  CHECK(UnsupportedByTransport(spec, kTopology, kOneHost) == "no SHMEM reduce-scatter for f8e8m0fnu");
   spec.op = CollectiveOp::kAllReduce;
   spec.element_types = {ElementType::kPred};
-  CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM all-reduce for pred");
+  CHECK(UnsupportedByTransport(spec, kTopology, kGpus) == "no SHMEM all-reduce for pred");
 }
 
 TEST_CASE("CPUs carry six ops, GPUs two") {
@@ -51,13 +51,14 @@ TEST_CASE("CPUs carry six ops, GPUs two") {
         CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll, CollectiveOp::kCollectiveBroadcast}) {
     CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
     spec.op = op;
-    CHECK(Veto(spec, kTopology, kOneHost).empty());
+    CHECK_FALSE(UnsupportedByTransport(spec, kTopology, kOneHost).has_value());
     const bool on_gpu = op == CollectiveOp::kAllReduce || op == CollectiveOp::kCollectivePermute;
-    CHECK(Veto(spec, kTopology, kGpus) == (on_gpu ? "" : std::string("no SHMEM ") + OpName(op)));
+    CHECK(UnsupportedByTransport(spec, kTopology, kGpus) ==
+          (on_gpu ? Unsupported() : std::string("no SHMEM ") + OpName(op)));
   }
   CollectiveSpec ragged = AllReduce({{0, 1, 2}}, 4, kTopology);
   ragged.op = CollectiveOp::kRaggedAllToAll;
-  CHECK(Veto(ragged, kTopology, kOneHost) == "no SHMEM ragged-all-to-all");
+  CHECK(UnsupportedByTransport(ragged, kTopology, kOneHost) == "no SHMEM ragged-all-to-all");
 }
 
 TEST_CASE("a permute carries any whole-byte type and no other") {
@@ -65,53 +66,58 @@ TEST_CASE("a permute carries any whole-byte type and no other") {
   for (const int32_t number : {1, 15, 18, 19, 28, 33}) {
     const auto type = static_cast<ElementType>(number);
     spec.element_types = {type};
-    CHECK(Veto(spec, kTopology, kOneHost).empty());
+    CHECK_FALSE(UnsupportedByTransport(spec, kTopology, kOneHost).has_value());
   }
   for (const int32_t number : {14, 17, 21, 30, 34, 77}) {
     const auto type = static_cast<ElementType>(number);
     spec.element_types = {type};
-    CHECK(Veto(spec, kTopology, kOneHost) == ElementTypeName(type) + " has no whole-byte elements");
+    CHECK(UnsupportedByTransport(spec, kTopology, kOneHost) == ElementTypeName(type) + " has no whole-byte elements");
   }
 }
 
 TEST_CASE("unknown reductions, and logical ones of floats, are vetoed") {
   CollectiveSpec spec = AllReduce({{0, 1}}, 4, kTopology);
   spec.reduction = std::nullopt;
-  CHECK(Veto(spec, kTopology, kOneHost) == "the reduction is not a plain sum, prod, min, max, and, or or xor");
+  CHECK(UnsupportedByTransport(spec, kTopology, kOneHost) ==
+        "the reduction is not a plain sum, prod, min, max, and, or or xor");
   spec.reduction = ReductionKind::kAnd;
-  CHECK(Veto(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\" for f32");
+  CHECK(UnsupportedByTransport(spec, kTopology, kOneHost) == "no SHMEM reduction \"and\" for f32");
   spec.element_types = {ElementType::kS32};
-  CHECK(Veto(spec, kTopology, kOneHost).empty());
-  CHECK(Veto(spec, kTopology, kGpus) == "no SHMEM reduction \"and\" for s32");
+  CHECK_FALSE(UnsupportedByTransport(spec, kTopology, kOneHost).has_value());
+  CHECK(UnsupportedByTransport(spec, kTopology, kGpus) == "no SHMEM reduction \"and\" for s32");
 }
 
 TEST_CASE("peers out of reach are named with PE and host") {
-  CHECK(Veto(AllReduce({{0, 3}}, 4, kTopology), kTopology, kOneHost) ==
+  CHECK(UnsupportedByTransport(AllReduce({{0, 3}}, 4, kTopology), kTopology, kOneHost) ==
         "device 3 (PE 3, host 3) is out of reach of device 0 (PE 0, host 0)");
-  CHECK(Veto(Permute({{2, 3}}, 4, kTopology), kTopology, kOneHost).find("device 3") == 0);
-  CHECK(Veto(AllReduce({{0, 1}, {2}, {3}}, 4, kTopology), kTopology, kOneHost).empty());
-  CHECK_FALSE(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport(kOnlyDevice0)).empty());
+  CHECK(UnsupportedByTransport(Permute({{2, 3}}, 4, kTopology), kTopology, kOneHost).value_or("").find("device 3") ==
+        0);
+  CHECK_FALSE(UnsupportedByTransport(AllReduce({{0, 1}, {2}, {3}}, 4, kTopology), kTopology, kOneHost).has_value());
+  CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport(kOnlyDevice0)).has_value());
 }
 
 TEST_CASE("a send to oneself needs no reach, and no map means everybody is in reach") {
-  CHECK(Veto(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport(kNobody)).empty());
+  CHECK_FALSE(UnsupportedByTransport(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport(kNobody)).has_value());
   Transport everywhere = kOneHost;
   everywhere.reach.reset();
-  CHECK(Veto(AllReduce({{0, 3}}, 4, kTopology), kTopology, everywhere).empty());
+  CHECK_FALSE(UnsupportedByTransport(AllReduce({{0, 3}}, 4, kTopology), kTopology, everywhere).has_value());
 }
 
 TEST_CASE("repeated sources, targets and group members are vetoed") {
-  CHECK(Veto(Permute({{0, 1}, {2, 1}}, 4, kTopology), kTopology, kOneHost) == "device 1 is the target of two pairs");
-  CHECK(Veto(Permute({{0, 1}, {0, 2}}, 4, kTopology), kTopology, kOneHost) == "device 0 is the source of two pairs");
-  CHECK(Veto(AllReduce({{0, 1}, {1, 2}}, 4, kTopology), kTopology, kOneHost) ==
+  CHECK(UnsupportedByTransport(Permute({{0, 1}, {2, 1}}, 4, kTopology), kTopology, kOneHost) ==
+        "device 1 is the target of two pairs");
+  CHECK(UnsupportedByTransport(Permute({{0, 1}, {0, 2}}, 4, kTopology), kTopology, kOneHost) ==
+        "device 0 is the source of two pairs");
+  CHECK(UnsupportedByTransport(AllReduce({{0, 1}, {1, 2}}, 4, kTopology), kTopology, kOneHost) ==
         "device 1 occurs twice in the replica groups");
 }
 
 TEST_CASE("an unavailable transport vetoes everything with its reason") {
   Transport missing;
   missing.unavailable_reason = "libnvshmem_host.so.3: not found";
-  CHECK(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, missing) == "libnvshmem_host.so.3: not found");
-  CHECK(Veto(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
+  CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, missing) ==
+        "libnvshmem_host.so.3: not found");
+  CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
 }
 
 TEST_CASE("A group larger than a GPU reduction can take is vetoed with both numbers") {
@@ -123,10 +129,11 @@ TEST_CASE("A group larger than a GPU reduction can take is vetoed with both numb
   }
   const Topology topology = MakeTopology(129, 1, 129);
   CollectiveSpec spec = AllReduce({devices}, 4, topology);
-  CHECK(Veto(spec, topology, GpuTransport(reach)) == "a replica group of 129 devices, at most 128 can be reduced");
+  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)) ==
+        "a replica group of 129 devices, at most 128 can be reduced");
   devices.pop_back();
   spec = AllReduce({devices}, 4, topology);
-  CHECK(Veto(spec, topology, GpuTransport(reach)).empty());
+  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
 }
 
 }  // namespace

@@ -196,8 +196,8 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
     return op + (!options.ops.empty() ? " is listed in XLA_SHMEM_OPS"
                                       : (all ? ", like any op" : " is one of the published two"));
   });
-  if (!spec.unresolved.empty()) {
-    return settle("unresolved-groups", spec.unresolved);
+  if (spec.unsupported_participants.has_value()) {
+    return settle("unresolved-groups", *spec.unsupported_participants);
   }
   Note(trace, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
   const int64_t unknown = FindUnknownDevice(spec, topology);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/unsupported.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
@@ -34,7 +35,7 @@ struct CollectiveSpec {
   DeviceGroups groups;                             // empty for a permute
   std::vector<std::pair<int64_t, int64_t>> pairs;  // source and target device; only for a permute
   ModulePlacement module;
-  std::string unresolved;  // not empty: groups or pairs could not be read, and why
+  Unsupported unsupported_participants;  // why groups or pairs could not be read
 };
 
 // How many groups take part, and the devices of the largest. Sets of devices that pairs connect, rings and chains, are

@@ -26,23 +26,23 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
 }
 
 void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                     const Transport& transport, const std::string& obstacle, CollectiveRecord* record,
+                     const Transport& transport, const Unsupported& form, CollectiveRecord* record,
                      DecisionTrace* trace) {
   const Decision decision = Decide(spec, topology, options, trace);
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
   if (decision.backend == Backend::kNvshmem) {
-    // A missing transport is what to mend first, and an op that none carries has no form that could be mended.
-    const bool blocks = transport.available && Carries(transport, spec.op) && !obstacle.empty();
-    record->veto = blocks ? obstacle : Veto(spec, topology, transport);
+    // A missing transport, or one without this op, is reported first: another form of the instruction would not help.
+    const bool is_by_form = transport.available && Carries(transport, spec.op) && form.has_value();
+    record->veto = (is_by_form ? form : UnsupportedByTransport(spec, topology, transport)).value_or("");
     const bool is_vetoed = !record->veto.empty();
     if (is_vetoed) {
       record->lowered = BackendName(Backend::kDefault);
     }
-    Note(trace, blocks ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
+    Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
-    if (!blocks && obstacle.empty()) {
+    if (!form.has_value()) {
       Note(trace, "form", Verdict::kPassed, [] { return std::string("nothing stands against it"); });
     }
   }

@@ -10,6 +10,7 @@
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
+#include "xla_patch/assigner/unsupported.h"
 
 namespace xla_shmem {
 
@@ -58,10 +59,10 @@ using Attributes = std::map<std::string, std::string>;
 // Everything about a collective that its spec says and that does not depend on the decision.
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
-// Decides, and writes into `record` what was decided and what is lowered. `obstacle` is why the form of the instruction
-// cannot be lowered whatever the transport, or "". `trace`, if there is one, gets all rules and vetoes.
+// Decides, and writes into `record` what was decided and what is lowered. `form` says why the form of the instruction
+// cannot be lowered, whatever the transport. `trace`, if not null, gets all rules and vetoes.
 void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                     const Transport& transport, const std::string& obstacle, CollectiveRecord* record,
+                     const Transport& transport, const Unsupported& form, CollectiveRecord* record,
                      DecisionTrace* trace = nullptr);
 
 // Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is

@@ -25,7 +25,7 @@ const Transport::Carried* FindCarried(const Transport& transport, CollectiveOp o
   return carried == transport.carried.end() ? nullptr : &*carried;
 }
 
-std::string VetoElementTypes(const CollectiveSpec& spec) {
+Unsupported UnsupportedElementTypes(const CollectiveSpec& spec) {
   if (spec.element_types.empty()) {
     return std::string(OpName(spec.op)) + " without a result";
   }
@@ -35,10 +35,10 @@ std::string VetoElementTypes(const CollectiveSpec& spec) {
       return ElementTypeName(type) + " has no whole-byte elements";
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string VetoReduction(const CollectiveSpec& spec, const Transport::Carried& carried) {
+Unsupported UnsupportedReduction(const CollectiveSpec& spec, const Transport::Carried& carried) {
   if (!spec.reduction.has_value()) {
     return "the reduction is not a plain sum, prod, min, max, and, or or xor";
   }
@@ -57,10 +57,10 @@ std::string VetoReduction(const CollectiveSpec& spec, const Transport::Carried& 
       return "no SHMEM reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " + ElementTypeName(type);
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string VetoPairs(const CollectiveSpec& spec) {
+Unsupported UnsupportedPairs(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> sources;
   std::unordered_set<int64_t> targets;
   for (const auto& [source, target] : spec.pairs) {
@@ -71,10 +71,10 @@ std::string VetoPairs(const CollectiveSpec& spec) {
       return "device " + std::to_string(target) + " is the target of two pairs";
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string VetoGroupSize(const CollectiveSpec& spec, int64_t limit) {
+Unsupported UnsupportedGroupSize(const CollectiveSpec& spec, int64_t limit) {
   for (int64_t group = 0; limit > 0 && group < spec.groups.size(); ++group) {
     const int64_t members = spec.groups.offsets[group + 1] - spec.groups.offsets[group];
     if (members > limit) {
@@ -82,47 +82,50 @@ std::string VetoGroupSize(const CollectiveSpec& spec, int64_t limit) {
              " can be reduced";
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string VetoGroups(const CollectiveSpec& spec) {
+Unsupported UnsupportedGroups(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> seen;
   for (const int64_t device : spec.groups.devices) {
     if (!seen.insert(device).second) {
       return "device " + std::to_string(device) + " occurs twice in the replica groups";
     }
   }
-  return "";
+  return std::nullopt;
 }
 
-std::string VetoReach(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
+Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.reach.has_value()) {
-    return "";
+    return std::nullopt;
   }
   const auto& reach = *transport.reach;
-  const auto apart = [&](int64_t a, int64_t b) -> std::string {
+  const auto apart = [&](int64_t a, int64_t b) -> Unsupported {
     const auto domain_a = reach.find(a);
     const auto domain_b = reach.find(b);
     if (domain_a != reach.end() && domain_b != reach.end() && domain_a->second == domain_b->second) {
-      return "";
+      return std::nullopt;
     }
     return DescribeDevice(b, topology) + " is out of reach of " + DescribeDevice(a, topology);
   };
-  std::string veto;
   for (const auto& [source, target] : spec.pairs) {
-    if (source != target && !(veto = apart(source, target)).empty()) {
-      return veto;
+    if (source == target) {
+      continue;
+    }
+    if (Unsupported unsupported = apart(source, target); unsupported.has_value()) {
+      return unsupported;
     }
   }
   for (int64_t group = 0; group < spec.groups.size(); ++group) {
     const int64_t first = spec.groups.offsets[group];
     for (int64_t i = first + 1; i < spec.groups.offsets[group + 1]; ++i) {
-      if (!(veto = apart(spec.groups.devices[first], spec.groups.devices[i])).empty()) {
-        return veto;
+      if (Unsupported unsupported = apart(spec.groups.devices[first], spec.groups.devices[i]);
+          unsupported.has_value()) {
+        return unsupported;
       }
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 // The ops with the trait `platform`, the reducing ones for `reducible`.
@@ -172,7 +175,7 @@ Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
 
 bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
 
-std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
+Unsupported UnsupportedByTransport(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
   }
@@ -180,20 +183,20 @@ std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Tra
   if (carried == nullptr) {
     return std::string("no SHMEM ") + OpName(spec.op);
   }
-  std::string veto = VetoElementTypes(spec);
-  if (veto.empty() && IsReducing(spec.op)) {
-    veto = VetoReduction(spec, *carried);
-    if (veto.empty()) {
-      veto = VetoGroupSize(spec, transport.max_reduced_group);
+  Unsupported unsupported = UnsupportedElementTypes(spec);
+  if (!unsupported.has_value() && IsReducing(spec.op)) {
+    unsupported = UnsupportedReduction(spec, *carried);
+    if (!unsupported.has_value()) {
+      unsupported = UnsupportedGroupSize(spec, transport.max_reduced_group);
     }
   }
-  if (veto.empty()) {
-    veto = VetoPairs(spec);
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedPairs(spec);
   }
-  if (veto.empty()) {
-    veto = VetoGroups(spec);
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedGroups(spec);
   }
-  return veto.empty() ? VetoReach(spec, topology, transport) : veto;
+  return unsupported.has_value() ? unsupported : UnsupportedReach(spec, topology, transport);
 }
 
 }  // namespace xla_shmem

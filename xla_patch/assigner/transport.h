@@ -9,6 +9,7 @@
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/unsupported.h"
 
 namespace xla_shmem {
 
@@ -46,8 +47,8 @@ Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 // Whether it carries the op in some form.
 bool Carries(const Transport& transport, CollectiveOp op);
 
-// Empty if the transport carries `spec`; otherwise a sentence naming the op, the value and the limit.
-std::string Veto(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);
+// Why the transport does not carry `spec`.
+Unsupported UnsupportedByTransport(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);
 
 }  // namespace xla_shmem
 

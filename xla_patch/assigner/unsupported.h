@@ -1,31 +1,13 @@
 #ifndef XLA_SHMEM_ASSIGNER_UNSUPPORTED_H_
 #define XLA_SHMEM_ASSIGNER_UNSUPPORTED_H_
 
-#include <cstddef>
+#include <optional>
 #include <string>
-#include <vector>
-
-#include "xla_patch/assigner/collective_spec.h"
 
 namespace xla_shmem {
 
-// What no SHMEM transport does, whatever the ids and types: both readers find it out, and it is said in one way.
-constexpr const char* kPermutesSlices = "it permutes slices in place";
-
-// One operand and the result of the same number.
-struct TransferredBuffer {
-  bool is_dynamic = false;  // some dimension is only an upper bound
-  bool is_on_host = false;  // one of them lies in host memory
-  // Whether moving bytes is right. For most ops operand and result are equal in type, dimensions and physical order.
-  // Of an all-gather the result is as many operands as a group has members, one after the other in memory; of a
-  // reduce-scatter it is the other way round; an all-to-all of one array is made of that many parts, and one of a tuple
-  // has arrays that are all alike.
-  bool fits = false;
-};
-
-// Why these buffers cannot be transferred, or "". `buffers` may end where either runs out.
-std::string BufferObstacle(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
-                           const std::vector<TransferredBuffer>& buffers);
+// Why a collective is not supported, with the value and the limit; none if it is supported.
+using Unsupported = std::optional<std::string>;
 
 }  // namespace xla_shmem
 

@@ -8,7 +8,7 @@
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"
-#include "xla_patch/hlo/rewrite/form.h"
+#include "xla_patch/hlo/rewrite/unsupported_form.h"
 
 namespace xla_shmem {
 namespace {
@@ -101,8 +101,8 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
       DecideAndRecord(spec, options.topology, options.assign, options.transport,
-                      is_lowered ? std::string() : hlo::FormVeto(collective, options.lowering), &explanation.decided,
-                      &explanation.trace);
+                      is_lowered ? std::nullopt : hlo::UnsupportedForm(collective, options.lowering),
+                      &explanation.decided, &explanation.trace);
       explanation.groups = std::move(spec.groups);
       explanation.pairs = std::move(spec.pairs);
     }

@@ -152,7 +152,7 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
     const StartUsers& start = users[collective->instruction];
     const Instruction& instruction = module.instructions[collective->instruction];
     if (start.dones != 1 || start.others != 0 || computation.root_id == instruction.id) {
-      collective->obstacle = "its start is not used by exactly one done in the same computation";
+      collective->unsupported_form = "its start is not used by exactly one done in the same computation";
       continue;
     }
     collective->done = start.done;
@@ -166,18 +166,18 @@ Status Unwrap(const Module& module, Collective* collective) {
     return decoded.status();
   }
   CollectiveFields& start = *decoded;
-  std::string obstacle;
+  Unsupported unsupported;
   std::vector<bool> in_place(start.operand_ids.size(), false);
   if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
       !IsPureWrapper(module, *collective)) {
-    obstacle = "its async computation holds more than the collective";
+    unsupported = "its async computation holds more than the collective";
   } else if (start.has_two_shapes) {
-    obstacle = "its shape is given twice";
+    unsupported = "its shape is given twice";
   } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(), &in_place)) {
-    obstacle = "its start shares buffers in a way that is not known here";
+    unsupported = "its start shares buffers in a way that is not known here";
   }
-  if (!obstacle.empty()) {
-    collective->obstacle = obstacle;
+  if (unsupported.has_value()) {
+    collective->unsupported_form = std::move(unsupported);
     collective->done = -1;
   }
   collective->fields.name = start.name;

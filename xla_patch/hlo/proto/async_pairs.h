@@ -10,14 +10,14 @@
 
 namespace xla_shmem::hlo {
 
-// Finds the dones of these starts, all issued in `computation`, and whether anything runs before each. One that is not
-// used by exactly one done stays without, and gets an obstacle.
+// Finds the dones of these starts, all issued in `computation`, and whether anything runs before each. A start
+// that is not used by exactly one done gets none, and its form is unsupported.
 void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
                const Schedule& schedule, const std::vector<Collective*>& collectives);
 
 // For a kWrapped collective whose fields are those of `op`: takes name, place, operands and aliasing from its
-// async-start. Whatever makes it more than the pair that a native start/done pair would be is an obstacle, and it loses
-// its done then, since that may belong to others too. An error if the bytes are malformed.
+// async-start. The form is unsupported if the pair does more than a native start/done pair; the collective then loses
+// its done, which may belong to others too. An error if the bytes are malformed.
 Status Unwrap(const Module& module, Collective* collective);
 
 }  // namespace xla_shmem::hlo

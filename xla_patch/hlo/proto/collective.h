@@ -3,10 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/unsupported.h"
 #include "xla_patch/hlo/proto/collective_fields.h"
 #include "xla_patch/hlo/proto/shape.h"
 
@@ -32,8 +32,13 @@ struct Collective {
   CollectiveSpec spec;           // everything but the module's placement
   std::vector<bool> in_place;    // result i is in the buffer of operand i, by XLA's own choice; not for kSync
   bool has_work_between = true;  // something runs between start and done that takes time
-  std::string obstacle;          // not empty: why its form cannot be replaced in place, whatever the transport
+  Unsupported unsupported_form;  // why its form cannot be replaced in place, whatever the transport
 };
+
+// Written as two instructions, a start and a done.
+inline bool IsPair(const Collective& collective) {
+  return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
+}
 
 }  // namespace xla_shmem::hlo
 

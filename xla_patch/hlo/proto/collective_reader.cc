@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/assigner/unsupported_buffers.h"
 #include "xla_patch/hlo/proto/async_pairs.h"
 #include "xla_patch/hlo/proto/collective_reduction.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
@@ -156,12 +156,15 @@ class Finder {
     if (collective->form == CollectiveForm::kLowered) {
       return Status();  // the rest stands in its attributes
     }
-    spec.unresolved = ResolveParticipants(fields, &spec).message();
+    if (Status resolved = ResolveParticipants(fields, &spec); !resolved.ok()) {
+      spec.unsupported_participants = resolved.message();
+    }
     if (fields.callees.size() == 1) {
       spec.reduction = CachedReduction(fields.callees[0]);
     }
-    if (collective->obstacle.empty()) {
-      collective->obstacle = done.has_two_shapes ? "its shape is given twice" : FindObstacle(index, *collective);
+    if (!collective->unsupported_form.has_value()) {
+      collective->unsupported_form =
+          done.has_two_shapes ? "its shape is given twice" : FindUnsupportedForm(index, *collective);
     }
     return Status();
   }
@@ -193,7 +196,7 @@ class Finder {
     }
     collective->result = *std::move(result);
     if (!holds_operands && !SameLeaves(*own, collective->result)) {
-      collective->obstacle = "its start and done differ in shape";
+      collective->unsupported_form = "its start and done differ in shape";
     }
     return Status();
   }
@@ -233,7 +236,7 @@ class Finder {
     return entry->second;
   }
 
-  std::string FindObstacle(const InstructionIndex& index, const Collective& collective) const {
+  Unsupported FindUnsupportedForm(const InstructionIndex& index, const Collective& collective) const {
     const CollectiveFields& fields = collective.fields;
     if (fields.has_two_shapes) {
       return "its shape is given twice";
@@ -256,7 +259,7 @@ class Finder {
                          leaves[i]->memory_space == kHostMemorySpace || shape->memory_space == kHostMemorySpace,
                          Fits(collective, *shape, *leaves[i])});
     }
-    return BufferObstacle(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
+    return UnsupportedBuffers(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
   }
 
   const Module& module_;

@@ -12,8 +12,8 @@ namespace xla_shmem::hlo {
 
 // All collectives that the entry leads to, outside of fusions, in module order; a start/done pair, and an async-start
 // with what it wraps, count once. `assignment` gives the ids their meaning. An error if the bytes of a collective
-// are corrupt; one that is merely odd does not spoil the rest: groups that make no sense go to spec.unresolved, other
-// problems to `obstacle`.
+// are corrupt. A collective that is well-formed but not supported is no error: spec.unsupported_participants says so of
+// groups and pairs, `unsupported_form` of all else.
 Result<std::vector<Collective>> FindCollectives(const Module& module, const DeviceAssignment& assignment);
 
 }  // namespace xla_shmem::hlo

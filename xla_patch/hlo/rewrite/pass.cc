@@ -12,7 +12,7 @@
 #include "xla_patch/hlo/rewrite/all_to_all_folding.h"
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/editor.h"
-#include "xla_patch/hlo/rewrite/form.h"
+#include "xla_patch/hlo/rewrite/unsupported_form.h"
 
 namespace xla_shmem {
 namespace {
@@ -30,13 +30,15 @@ class Pass {
         whole_arrays_(module) {
     if (copies_parameters_) {
       std::vector<hlo::InstructionEdit> tried;
-      parameter_veto_ = hlo::CopyAliasedParameters(module, &tried).message();
+      if (const Status copied = hlo::CopyAliasedParameters(module, &tried); !copied.ok()) {
+        unsupported_parameters_ = copied.message();
+      }
     }
   }
 
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
-    DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, FormVeto(collective), record);
+    DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, UnsupportedForm(collective), record);
     if (!IsConsidered(spec.op, options_.assign)) {
       return;
     }
@@ -74,12 +76,10 @@ class Pass {
   const std::set<size_t>& removed_computations() const { return removed_computations_; }
 
  private:
-  // Why this collective cannot be replaced whatever the transport, or "".
-  std::string FormVeto(const Collective& collective) const {
-    if (!parameter_veto_.empty()) {
-      return parameter_veto_;
-    }
-    return hlo::FormVeto(collective, options_.lowering);
+  // Why this collective cannot be replaced, whatever the transport.
+  Unsupported UnsupportedForm(const Collective& collective) const {
+    return unsupported_parameters_.has_value() ? unsupported_parameters_
+                                               : hlo::UnsupportedForm(collective, options_.lowering);
   }
 
   // Leaves an instruction that already says the same alone, so that a second run changes nothing.
@@ -125,7 +125,7 @@ class Pass {
   const hlo::Module& module_;
   const PassOptions& options_;
   const bool copies_parameters_;
-  std::string parameter_veto_;  // why that cannot be done
+  Unsupported unsupported_parameters_;  // why they cannot be copied
   bool has_replaced_ = false;
   hlo::WholeArrayFinder whole_arrays_;
   std::vector<hlo::InstructionEdit> edits_;

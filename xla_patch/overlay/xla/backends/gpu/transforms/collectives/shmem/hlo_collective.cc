@@ -21,7 +21,7 @@
 #include "xla/shape_util.h"
 #include "xla_patch/assigner/participants.h"
 #include "xla_patch/assigner/reduction_matcher.h"
-#include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/assigner/unsupported_buffers.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
@@ -191,7 +191,7 @@ bool IsOnHost(const Shape& shape) {
   return shape.has_layout() && shape.layout().memory_space() == Layout::kHostMemorySpace;
 }
 
-std::string FindObstacle(const HloCollective& collective, const std::vector<const Shape*>& results) {
+xla_shmem::Unsupported FindUnsupportedForm(const HloCollective& collective, const std::vector<const Shape*>& results) {
   const auto* permute = DynCast<HloCollectivePermuteInstruction>(collective.op);
   if (permute != nullptr && !permute->dynamic_slice_sizes_list().empty()) {
     return xla_shmem::kPermutesSlices;
@@ -203,7 +203,7 @@ std::string FindObstacle(const HloCollective& collective, const std::vector<cons
     buffers.push_back({results[i]->is_dynamic() || operand.is_dynamic(), IsOnHost(*results[i]) || IsOnHost(operand),
                        SameBytesLayout(*results[i], operand)});
   }
-  return xla_shmem::BufferObstacle(collective.spec, operands.size(), results.size(), buffers);
+  return xla_shmem::UnsupportedBuffers(collective.spec, operands.size(), results.size(), buffers);
 }
 
 }  // namespace
@@ -246,9 +246,11 @@ std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
     spec.element_types.push_back(static_cast<xla_shmem::ElementType>(result->element_type()));
     spec.bytes += result->IsArray() ? ShapeUtil::ByteSizeOfElements(*result) : 0;
   }
-  spec.unresolved = ReadParticipants(*instruction, assignment, &spec).message();
+  if (const xla_shmem::Status read = ReadParticipants(*instruction, assignment, &spec); !read.ok()) {
+    spec.unsupported_participants = read.message();
+  }
   spec.reduction = ReadReduction(*instruction);
-  collective.obstacle = FindObstacle(collective, results);
+  collective.unsupported_form = FindUnsupportedForm(collective, results);
   return collective;
 }
 

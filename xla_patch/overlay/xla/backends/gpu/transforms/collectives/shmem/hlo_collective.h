@@ -2,7 +2,6 @@
 #define XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_HLO_COLLECTIVE_H_
 
 #include <optional>
-#include <string>
 
 #include "absl/status/statusor.h"
 #include "xla/hlo/ir/hlo_instruction.h"
@@ -10,6 +9,7 @@
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/device_assignment.h"
 #include "xla_patch/assigner/topology.h"
+#include "xla_patch/assigner/unsupported.h"
 
 namespace xla::gpu {
 
@@ -20,7 +20,8 @@ struct HloCollective {
   HloInstruction* issued = nullptr;  // what a user sees: `op`, or the async-start around it
   HloInstruction* done = nullptr;    // what waits for it; null for a synchronous one
   xla_shmem::CollectiveSpec spec;    // everything but the module's placement
-  std::string obstacle;              // not empty: why SHMEM cannot carry its form, whatever the transport
+  // Why SHMEM cannot carry its form, whatever the transport.
+  xla_shmem::Unsupported unsupported_form;
 };
 
 // Which device runs which replica of which partition. A module without a device assignment is read with logical id i
@@ -29,7 +30,7 @@ absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule
                                                                  const xla_shmem::Topology& topology);
 
 // Nothing for an instruction that is no collective or the done of one. Groups and pairs that make no sense are no error
-// but spec.unresolved.
+// but spec.unsupported_participants.
 std::optional<HloCollective> ReadCollective(HloInstruction* instruction, const xla_shmem::DeviceAssignment& assignment);
 
 }  // namespace xla::gpu

@@ -43,7 +43,7 @@ CollectiveSpec SpecOf(const HloModule& module, absl::string_view name = "c") {
 }
 
 Groups GroupsOf(const CollectiveSpec& spec) {
-  EXPECT_EQ(spec.unresolved, "");
+  EXPECT_EQ(spec.unsupported_participants, std::nullopt);
   Groups groups;
   for (int64_t i = 0; i < spec.groups.size(); ++i) {
     groups.emplace_back(spec.groups.devices.begin() + spec.groups.offsets[i],
@@ -169,8 +169,8 @@ TEST(HloCollectiveTest, IdsOfAnAllToAllWithAChannelArePartitions) {
   EXPECT_EQ(GroupsOf(SpecOf(*module)), (Groups{{0, 2, 1}, {10, 12, 11}}));
 }
 
-TEST(HloCollectiveTest, AnIdTheModuleDoesNotHaveIsUnresolved) {
-  EXPECT_EQ(SpecOf(*AllReduce("{{0,8}}")).unresolved, "replica groups: device 8, but the module has 8");
+TEST(HloCollectiveTest, AnIdTheModuleDoesNotHaveIsUnsupported) {
+  EXPECT_EQ(SpecOf(*AllReduce("{{0,8}}")).unsupported_participants, "replica groups: device 8, but the module has 8");
 }
 
 TEST(HloCollectiveTest, PairsArePartitionsWithAChannel) {
@@ -237,7 +237,7 @@ TEST(HloCollectiveTest, AnAsyncStartAroundItIsWhatAUserSees) {
   EXPECT_EQ(collective->spec.name, "s");
   EXPECT_EQ(collective->issued, Find(*module, "s"));
   EXPECT_EQ(collective->done, Find(*module, "d"));
-  EXPECT_EQ(collective->obstacle, "");
+  EXPECT_EQ(collective->unsupported_form, std::nullopt);
 }
 
 std::optional<ReductionKind> ReductionBy(absl::string_view type, absl::string_view body) {
@@ -273,26 +273,27 @@ TEST(HloCollectiveTest, OtherComputationsAreNoPlainReduction) {
       std::nullopt);
 }
 
-std::string ObstacleOf(absl::string_view parameter, absl::string_view result) {
+std::string UnsupportedFormOf(absl::string_view parameter, absl::string_view result) {
   const auto module =
       Parse(absl::StrCat("HloModule m\nENTRY main {\n  p = ", parameter, " parameter(0)\n  ROOT c = ", result,
                          " collective-permute(p), channel_id=1, source_target_pairs={{0,1}}\n}"),
             1, 2);
-  return Read(*module, "c")->obstacle;
+  return Read(*module, "c")->unsupported_form.value_or("");
 }
 
-TEST(HloCollectiveTest, BytesThatCannotBeCopiedAsTheyLieAreAnObstacle) {
-  EXPECT_EQ(ObstacleOf("f32[4,2]{1,0}", "f32[4,2]{1,0}"), "");
-  EXPECT_THAT(ObstacleOf("f32[4,2]{1,0}", "f32[4,2]{0,1}"), HasSubstr("differ in shape or layout"));
-  EXPECT_THAT(ObstacleOf("f32[4,2]{1,0:T(2,128)}", "f32[4,2]{1,0:T(2,128)}"), HasSubstr("differ in shape or layout"));
+TEST(HloCollectiveTest, BuffersOfDifferentLayoutAreUnsupported) {
+  EXPECT_EQ(UnsupportedFormOf("f32[4,2]{1,0}", "f32[4,2]{1,0}"), "");
+  EXPECT_THAT(UnsupportedFormOf("f32[4,2]{1,0}", "f32[4,2]{0,1}"), HasSubstr("differ in shape or layout"));
+  EXPECT_THAT(UnsupportedFormOf("f32[4,2]{1,0:T(2,128)}", "f32[4,2]{1,0:T(2,128)}"),
+              HasSubstr("differ in shape or layout"));
 }
 
-TEST(HloCollectiveTest, HostMemoryIsAnObstacle) {
-  EXPECT_EQ(ObstacleOf("f32[4]{0:S(5)}", "f32[4]{0:S(5)}"), "it works on host memory");
+TEST(HloCollectiveTest, HostMemoryIsUnsupported) {
+  EXPECT_EQ(UnsupportedFormOf("f32[4]{0:S(5)}", "f32[4]{0:S(5)}"), "it works on host memory");
 }
 
-TEST(HloCollectiveTest, DynamicDimensionsAreAnObstacle) {
-  EXPECT_EQ(ObstacleOf("f32[<=4]", "f32[<=4]"), "it has dynamic dimensions");
+TEST(HloCollectiveTest, DynamicDimensionsAreUnsupported) {
+  EXPECT_EQ(UnsupportedFormOf("f32[<=4]", "f32[<=4]"), "it has dynamic dimensions");
 }
 
 TEST(HloCollectiveTest, OtherInstructionsAreNoCollectives) {

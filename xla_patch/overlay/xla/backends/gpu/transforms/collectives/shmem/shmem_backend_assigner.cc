@@ -41,7 +41,8 @@ bool Annotate(const xla_shmem::Attributes& attributes, HloInstruction* instructi
 
 absl::StatusOr<bool> Assign(const ShmemJob& job, const HloCollective& collective) {
   xla_shmem::CollectiveRecord record = xla_shmem::DescribeSpec(collective.spec);
-  xla_shmem::DecideAndRecord(collective.spec, job.topology, job.rules, job.transport, collective.obstacle, &record);
+  xla_shmem::DecideAndRecord(collective.spec, job.topology, job.rules, job.transport, collective.unsupported_form,
+                             &record);
   VLOG(1) << record.name << " (" << record.op << ", " << record.dtype << "): " << record.lowered << ", " << record.rule
           << ": " << record.reason << (record.veto.empty() ? "" : absl::StrCat("; ", record.veto));
   const bool is_nvshmem = record.lowered == xla_shmem::BackendName(xla_shmem::Backend::kNvshmem);

@@ -1,12 +1,10 @@
-#include "xla_patch/hlo/rewrite/form.h"
+#include "xla_patch/hlo/rewrite/unsupported_form.h"
+
+#include <string>
 
 namespace xla_shmem::hlo {
 
-bool IsPair(const Collective& collective) {
-  return collective.form == CollectiveForm::kStartDone || collective.form == CollectiveForm::kWrapped;
-}
-
-std::string FormVeto(const Collective& collective, Lowering lowering) {
+Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
   if (lowering == Lowering::kCpu && IsPair(collective)) {
     return "start/done pairs are lowered for GPU only";
   }
@@ -14,7 +12,7 @@ std::string FormVeto(const Collective& collective, Lowering lowering) {
   if (lowering == Lowering::kGpu && !info.Has(op_trait::kOnGpu)) {
     return std::string(info.name) + " is lowered for CPU only";
   }
-  return collective.obstacle;
+  return collective.unsupported_form;
 }
 
 }  // namespace xla_shmem::hlo

@@ -1,4 +1,6 @@
-#include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/assigner/unsupported_buffers.h"
+
+#include <string>
 
 namespace xla_shmem {
 namespace {
@@ -21,8 +23,8 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
 
 }  // namespace
 
-std::string BufferObstacle(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
-                           const std::vector<TransferredBuffer>& buffers) {
+Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
+                               const std::vector<TransferredBuffer>& buffers) {
   if (num_results == 0 || num_results != num_operands) {
     return std::to_string(num_operands) + " operands for " + std::to_string(num_results) + " results";
   }
@@ -45,7 +47,7 @@ std::string BufferObstacle(const CollectiveSpec& spec, size_t num_operands, size
       return Misfit(spec, i, is_one_array);
     }
   }
-  return "";
+  return std::nullopt;
 }
 
 }  // namespace xla_shmem
