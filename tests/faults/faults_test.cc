@@ -1,4 +1,4 @@
-// A process is killed, stopped for good, or paused, at a random point of a storm of collectives.
+// Kills, stops or pauses a process at a random point of a storm of collectives.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kDeadline(1500);
-// What a busy machine may add to what the protocol promises.
+// The time that a busy machine may add to the protocol's limits.
 constexpr std::chrono::milliseconds kGrace(5000);
 
 enum class Fault { kKilled, kStopped, kPaused };
@@ -29,7 +29,7 @@ struct Scenario {
   Fault fault;
   int processes;
   int victim;
-  useconds_t after;  // since all have attached
+  useconds_t after;  // microseconds after all have attached
 };
 
 Scenario Draw(uint64_t seed) {
@@ -43,7 +43,7 @@ Scenario Draw(uint64_t seed) {
 StormPlan PlanFor(const Scenario& scenario) {
   StormPlan plan;
   plan.seed = scenario.seed;
-  // A paused job has to come to its end; the others go on until the fault ends them.
+  // A paused job has to finish; the others continue until the fault ends them.
   plan.rounds = scenario.fault == Fault::kPaused ? 12 : 1000000;
   plan.largest = 1 << 17;
   return plan;
@@ -59,7 +59,7 @@ uint64_t FirstSeed() {
   return seed == nullptr ? 1 : strtoull(seed, nullptr, 10);
 }
 
-// What the processes said in the end, and how long after the fault the last survivor said it.
+// The results of the processes, and the time from the fault to the end of the last survivor.
 struct Ending {
   std::vector<std::string> verdicts;
   std::chrono::milliseconds took;
@@ -99,7 +99,7 @@ Ending Run(const Scenario& scenario, const shm::JobKey& key) {
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// "" if all ended as they should.
+// Returns "" if all processes ended as expected.
 std::string Check(const Scenario& scenario, const Ending& ending) {
   const std::string culprit = "PE " + std::to_string(scenario.victim);
   for (int rank = 0; rank < scenario.processes; ++rank) {
@@ -122,8 +122,10 @@ std::string Check(const Scenario& scenario, const Ending& ending) {
   return "";
 }
 
-TEST_CASE("Whoever is killed, stopped or paused, all others end in time, right or with the reason, and leave nothing" *
-          doctest::skip(kBlindToOtherProcesses)) {
+TEST_CASE(
+    "When a process is killed, stopped or paused, all others end in time, with results or the reason, and leave "
+    "nothing" *
+    doctest::skip(kBlindToOtherProcesses)) {
   int faults[3] = {0, 0, 0};
   for (uint64_t seed = FirstSeed(); seed < FirstSeed() + Runs(); ++seed) {
     const Scenario scenario = Draw(seed);

@@ -33,22 +33,22 @@ void CheckPlausible(const CopyCosts& costs) {
   CHECK(costs.through_slots < milliseconds(100));
 }
 
-TEST_CASE("Copies between two cores are timed, and no thread and no setting stays behind") {
+TEST_CASE("Copies between two cores are timed, and leave no thread and no changed affinity") {
   cpu_set_t before, after;
   REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
   const std::optional<CopyCosts> costs = MeasureCopies(kBytes);
   REQUIRE(costs.has_value());
   CheckPlausible(*costs);
-  const int threads = Threads();  // ThreadSanitizer has started one of its own with the first of the program
+  const int threads = Threads();  // ThreadSanitizer starts a thread of its own with the first thread
   for (int again = 0; again < 5; ++again) REQUIRE(MeasureCopies(kBytes).has_value());
   REQUIRE(sched_getaffinity(0, sizeof(after), &after) == 0);
   CHECK(CPU_EQUAL(&before, &after));
-  // A thread that has been joined may still be on its way out.
+  // The system may still list a thread shortly after its join.
   for (int look = 0; Threads() > threads && look < 100; ++look) usleep(10000);
   CHECK(Threads() <= threads);
 }
 
-TEST_CASE("A message costs more the longer it is, also where it is longer than the slots") {
+TEST_CASE("A longer message costs more, also if it is longer than the slots") {
   const std::optional<CopyCosts> small = MeasureCopies(kBytes / 8), large = MeasureCopies(kBytes * 4 + 4096);
   REQUIRE(small.has_value());
   REQUIRE(large.has_value());
@@ -56,7 +56,7 @@ TEST_CASE("A message costs more the longer it is, also where it is longer than t
   CHECK(large->through_slots > small->through_slots * 4);
 }
 
-TEST_CASE("A process that has been given one processor measures too") {
+TEST_CASE("A process that is bound to one processor measures too") {
   cpu_set_t before, one;
   REQUIRE(sched_getaffinity(0, sizeof(before), &before) == 0);
   CPU_ZERO(&one);

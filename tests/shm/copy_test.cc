@@ -9,7 +9,7 @@
 namespace xla_shmem::shm {
 namespace {
 
-TEST_CASE("Every byte is copied and no other, however the two lie to each other") {
+TEST_CASE("Exactly the given bytes are copied, for every relative alignment") {
   std::vector<uint8_t> from(3 * 4096 + 64), to(from.size() + 4200);
   for (size_t i = 0; i < from.size(); ++i) from[i] = static_cast<uint8_t>(i * 7 + i / 251 + 1);
   const size_t base =

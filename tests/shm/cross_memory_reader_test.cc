@@ -18,7 +18,7 @@ using Outcome = CrossMemoryReader::Outcome;
 
 std::string Expect(bool condition, const char* what) { return condition ? "" : what; }
 
-TEST_CASE("A process reads another's private memory, in pieces, wherever they begin") {
+TEST_CASE("A process reads another's private memory in pieces of any alignment") {
   const JobKey key = testing::RandomJobKey();
   testing::ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {
@@ -41,13 +41,13 @@ TEST_CASE("A process reads another's private memory, in pieces, wherever they be
       verdict = Expect(reader.Read(1 - rank, pieces.data(), pieces.size()) == Outcome::kDone && copy == expected,
                        "other bytes than the process has");
     }
-    group.Meet();  // the memory has to live until both have read
+    group.Meet();  // keeps the memory until both have read
     return verdict;
   });
   CHECK(group.Join() == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("Memory that is not there is refused, and a process that has given up or exited is gone") {
+TEST_CASE("A read of unmapped memory is refused, and a process that has failed or exited is gone") {
   const JobKey key = testing::RandomJobKey();
   testing::ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {
@@ -80,7 +80,7 @@ TEST_CASE("Memory that is not there is refused, and a process that has given up 
   CHECK(group.Join() == std::vector<std::string>{"", ""});
 }
 
-TEST_CASE("Off means nowhere, not even within a process") {
+TEST_CASE("Off disables reads, even within a process") {
   const auto heap = testing::HeapOfOneProcess(2, 1 << 20);
   CHECK_FALSE(CrossMemoryReader(heap.get(), SingleCopy::kOff).Reads(1));
   CHECK(CrossMemoryReader(heap.get(), SingleCopy::kAuto).Reads(1));

@@ -13,7 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Returns when `word` is at least `value`. False if a ring was lost: the sleep went on although the word had long
+// Returns when `word` is at least `value`. False if a ring was lost: the sleep continued long after the word had
 // changed.
 bool SleepUntil(Doorbell& bell, const std::atomic<uint64_t>& word, uint64_t value) {
   while (word.load(std::memory_order_acquire) < value) {
@@ -32,7 +32,7 @@ constexpr uint64_t kRounds = 50000;  // by threads, and again by processes
 // One side of a ping-pong in which both sides always sleep.
 bool Bounce(Doorbell& own, Doorbell& theirs, std::atomic<uint64_t>& mine, std::atomic<uint64_t>& yours, bool serve) {
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    // The moment that loses a ring lies between the look and the sleep: sweep over it.
+    // A ring can only be lost between the load and the sleep: varies the time of the ring over that moment.
     for (uint64_t i = 0; i < round * 7919 % 256; ++i) CpuRelax();
     if (!serve && !SleepUntil(own, mine, round)) return false;
     yours.store(round, std::memory_order_release);
@@ -70,7 +70,7 @@ TEST_CASE("No ring is lost between two processes that always sleep") {
   munmap(memory, sizeof(Table));
 }
 
-TEST_CASE("One ring wakes everybody who sleeps at the bell") {
+TEST_CASE("One ring wakes all sleepers of the bell") {
   Doorbell bell;
   std::atomic<uint64_t> word{0};
   std::atomic<int> awake{0};
@@ -86,13 +86,13 @@ TEST_CASE("One ring wakes everybody who sleeps at the bell") {
   CHECK(bell.sleepers == 0);
 }
 
-TEST_CASE("A bell with no sleeper costs no ticket") {
+TEST_CASE("A ring without sleepers does not change the ticket") {
   Doorbell bell;
   Ring(bell);
   CHECK(bell.ticket == 0);
 }
 
-TEST_CASE("A sleep that nobody ends is over after its limit") {
+TEST_CASE("A sleep without a ring ends after its limit") {
   Doorbell bell;
   const uint32_t ticket = PrepareSleep(bell);
   const Clock::time_point start = Clock::now();

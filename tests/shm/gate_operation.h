@@ -1,4 +1,4 @@
-// An operation that finishes when a word is set, and a place to wait for a completion.
+// An operation that finishes when a word is set, and an object that waits for a completion.
 #ifndef XLA_SHMEM_TESTS_SHM_GATE_OPERATION_H_
 #define XLA_SHMEM_TESTS_SHM_GATE_OPERATION_H_
 
@@ -37,14 +37,14 @@ class GateOperation : public Operation {
 
 class Outcome {
  public:
-  // Notifies with the lock held: the waiter may destroy this object as soon as it wakes.
+  // Notifies with the lock held, because the waiter may destroy this object as soon as it wakes.
   void Set(const std::string& text) {
     std::lock_guard<std::mutex> lock(mutex_);
     text_ = text;
     set_ = true;
     changed_.notify_all();
   }
-  // What was set, or "nothing came" after 30 s.
+  // Returns the text of Set, or "nothing came" after 30 s.
   std::string Get() {
     std::unique_lock<std::mutex> lock(mutex_);
     return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return set_; }) ? text_ : "nothing came";

@@ -22,7 +22,7 @@ using testing::ValueOf;
 
 constexpr size_t kBytes = 1 << 20;
 
-TEST_CASE("The heaps of local PEs do not touch and are page aligned") {
+TEST_CASE("The heaps of local PEs do not overlap and are page aligned") {
   const auto heap = HeapOfOneProcess(3, kBytes);
   CHECK(heap->n_pes() == 3);
   CHECK(heap->bytes() == kBytes);
@@ -32,7 +32,7 @@ TEST_CASE("The heaps of local PEs do not touch and are page aligned") {
   }
 }
 
-TEST_CASE("A symmetric address translates to the same offset of every PE, from whichever local heap it comes") {
+TEST_CASE("A symmetric address of any local heap translates to the same offset of every PE") {
   const auto heap = HeapOfOneProcess(4, kBytes);
   for (int from = 0; from < 4; ++from) {
     for (int to = 0; to < 4; ++to) {
@@ -55,7 +55,7 @@ TEST_CASE("Allocations are aligned to cache lines, disjoint, and end with the he
   CHECK(heap->Allocate(1) == SIZE_MAX);
 }
 
-TEST_CASE("A heap too small for the runtime is refused and the option named") {
+TEST_CASE("A heap that is too small is refused with the option in the error") {
   std::vector<std::unique_ptr<Segment>> segments;
   segments.push_back(ValueOf(Segment::Create(RandomJobKey(), 0, kPageBytes + (256 << 10))));
   const std::string error = Heap::Create(std::move(segments), {0, 0}, 0).message();
@@ -63,7 +63,7 @@ TEST_CASE("A heap too small for the runtime is refused and the option named") {
   CHECK(error.find("XLA_SHMEM_HEAP_SIZE") != std::string::npos);
 }
 
-TEST_CASE("PEs of processes that are not mapped are out of reach and all others agree on the smallest heap") {
+TEST_CASE("PEs of processes that are not mapped are not reachable, and all others use the smallest heap size") {
   const JobKey key = RandomJobKey();
   std::vector<std::unique_ptr<Segment>> segments(3);
   segments[0] = ValueOf(Segment::Create(key, 0, kPageBytes + 4 * kBytes));
@@ -81,7 +81,8 @@ TEST_CASE("PEs of processes that are not mapped are out of reach and all others 
 }
 
 TEST_CASE(
-    "A job is crowded if it has more processes here than processors, but not for one that has a processor alone") {
+    "A job is oversubscribed if it has more processes here than processors, but not for a process with its own "
+    "processor") {
   cpu_set_t given;
   REQUIRE(sched_getaffinity(0, sizeof(given), &given) == 0);
   const int processors = CPU_COUNT(&given);
@@ -104,7 +105,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("The first failure is what everybody reads, cut to what the header holds") {
+TEST_CASE("All processes read the first failure, truncated to the size of the header") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   CHECK(heap->JobStatus().ok());
   const std::string why(3 * kFailureTextBytes, 'w');
@@ -113,7 +114,7 @@ TEST_CASE("The first failure is what everybody reads, cut to what the header hol
   CHECK(heap->JobStatus().message() == why.substr(0, kFailureTextBytes - 1));
 }
 
-TEST_CASE("Processes see each other's memory, failures and ends") {
+TEST_CASE("Processes see each other's memory, failures and exits") {
   const JobKey key = RandomJobKey();
   ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {

@@ -12,7 +12,7 @@
 namespace xla_shmem::shm {
 namespace {
 
-// A folder like Linux's, with whatever caches a test wants.
+// A folder like Linux's, with the caches of a test.
 class Caches {
  public:
   Caches() {
@@ -38,7 +38,7 @@ class Caches {
 // "0-7" for 8.
 std::string FirstProcessors(size_t count) { return "0-" + std::to_string(count - 1); }
 
-TEST_CASE("The last level counts, and PEs share it") {
+TEST_CASE("The PEs share the last level") {
   const auto processors = static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
   Caches caches;
   caches.Add(0, 1, "32K", "0");
@@ -51,7 +51,7 @@ TEST_CASE("The last level counts, and PEs share it") {
 
 TEST_CASE("A cache of some processors is shared by the PEs that run there") {
   const auto processors = static_cast<size_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  const int pes = static_cast<int>(4 * processors);  // four on each
+  const int pes = static_cast<int>(4 * processors);  // four on each processor
   Caches caches;
   caches.Add(0, 3, "16384K", "0");
   CHECK(LlcShare(pes, caches.path()) == 4 << 20);
@@ -62,7 +62,7 @@ TEST_CASE("A cache of some processors is shared by the PEs that run there") {
   CHECK(LlcShare(pes, caches.path()) == 1 << 20);
 }
 
-TEST_CASE("Where the system tells nothing, everything fits") {
+TEST_CASE("Without information from the system the share is unlimited") {
   Caches caches;
   CHECK(LlcShare(2, caches.path()) == SIZE_MAX);
   caches.Add(0, 1, "what", "0");

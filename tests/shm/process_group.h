@@ -1,4 +1,4 @@
-// Real processes for tests: forked children, a place for them to meet, and what they say in the end.
+// Real processes for tests: forked children, their barrier, and their results.
 #ifndef XLA_SHMEM_TESTS_SHM_PROCESS_GROUP_H_
 #define XLA_SHMEM_TESTS_SHM_PROCESS_GROUP_H_
 
@@ -12,8 +12,8 @@
 
 namespace xla_shmem::testing {
 
-// ThreadSanitizer sees one process. When two threads of it write to a peer's block one after the other, what orders
-// them is that peer's grant, which it cannot see, so it would report a race. PEs as threads are what it checks.
+// ThreadSanitizer sees one process. If two of its threads write to a peer's block one after the other, the peer's grant
+// orders them. ThreadSanitizer does not see the grant and would report a race, so it checks jobs of threads only.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kBlindToOtherProcesses = true;
 #else
@@ -27,18 +27,18 @@ class ProcessGroup {
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
 
-  // Forks the children; each runs `body(rank)` and leaves with _exit, without the destructors of this process's
-  // objects. The caller must have no other threads. What `body` returns is what Join gives for that rank.
+  // Forks the children. Each runs `body(rank)` and ends with _exit, without the destructors of this process's objects.
+  // The caller must have no other threads. Join returns the result of `body`.
   void Start(const std::function<std::string(int rank)>& body);
 
-  // Called by all children: returns when all have come, and may be called again.
+  // A barrier of all children; may be called again.
   void Meet();
 
-  // Words that all children and the parent share.
+  // Words that all children share with the parent.
   std::atomic<uint64_t>& word(int index) { return shared_->words[index]; }
 
   void Signal(int rank, int number);
-  // Waits for one child, or for all: what its body returned, or "signal 9", "exit code 3".
+  // Waits for one child, or for all. Returns the result of its body, or "signal 9", "exit code 3".
   std::string Join(int rank);
   std::vector<std::string> Join();
 

@@ -1,4 +1,4 @@
-// What the engine does with operations that can never finish.
+// The progress engine with operations that never finish.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -26,7 +26,7 @@ constexpr size_t kBytes = 1 << 20;
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("Past its deadline an operation fails with its own words and the option") {
+TEST_CASE("An operation past its deadline fails with its description and the option") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 150ms);
   std::atomic<uint64_t> gate{0};
@@ -42,7 +42,7 @@ TEST_CASE("Past its deadline an operation fails with its own words and the optio
   CHECK(abandoned);
 }
 
-TEST_CASE("A stuck operation reaches its deadline however busy the others keep the engine") {
+TEST_CASE("A stuck operation reaches its deadline even if others keep the engine busy") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 1000000us, 200ms);
   std::atomic<uint64_t> never{0}, ready{1};
@@ -74,7 +74,7 @@ TEST_CASE("A failed job stays failed, for inline and for submitted operations") 
   CHECK(outcome.Get() == "first reason");
 }
 
-TEST_CASE("Shutdown fails what is pending and what completions still submit, exactly once each") {
+TEST_CASE("Shutdown fails pending operations and those that completions submit, exactly once each") {
   for (int round = 0; round < 200; ++round) {
     const auto heap = HeapOfOneProcess(1, 256 << 10);
     auto engine = std::make_unique<ProgressEngine>(heap.get(), 5us, 10s);
@@ -115,7 +115,8 @@ TEST_CASE("An engine that was never used, or has only idle threads, shuts down")
   CHECK(outcome.Get() == "");
 }
 
-// Submits an operation that waits for PE `waits_for` and never finishes; its error and how long that took.
+// Submits an operation that waits for PE `waits_for` and never finishes. Returns its error; `took` is the time until
+// then.
 std::string WaitFor(Heap* heap, int waits_for, std::chrono::milliseconds* took) {
   ProgressEngine engine(heap, 20us, 30s);
   std::atomic<uint64_t> never{0};
@@ -128,7 +129,7 @@ std::string WaitFor(Heap* heap, int waits_for, std::chrono::milliseconds* took) 
   return error;
 }
 
-TEST_CASE("A peer that is killed is noticed within a second, and everybody learns why") {
+TEST_CASE("A killed peer is detected within a second, and all processes get the reason") {
   const JobKey key = RandomJobKey();
   ProcessGroup group(4);
   group.Start([&](int rank) -> std::string {
@@ -136,11 +137,12 @@ TEST_CASE("A peer that is killed is noticed within a second, and everybody learn
     if (rank == 3) {
       raise(SIGKILL);
     }
-    // PE 0 waits for the dead one, the others for somebody who is alive.
+    // PE 0 waits for the killed PE, the others wait for PE 0.
     std::chrono::milliseconds took;
     const std::string error = WaitFor(heap.get(), rank == 0 ? 3 : 0, &took);
     group.word(0).fetch_add(1);
-    while (group.word(0) < 3) usleep(1000);  // nobody leaves first: that would be a second exit to notice
+    while (group.word(0) < 3)
+      usleep(1000);  // no process exits before the others have their error, or there would be a second exit to detect
     return took < 1s ? error : "too late: " + error;
   });
   CHECK(group.Join(3) == "signal 9");
@@ -151,7 +153,7 @@ TEST_CASE("A peer that is killed is noticed within a second, and everybody learn
   CHECK(testing::SegmentsOf(key).empty());
 }
 
-TEST_CASE("A peer that has exited is no trouble for operations that need nothing more from it") {
+TEST_CASE("The exit of a peer does not fail operations that need nothing more from it") {
   const JobKey key = RandomJobKey();
   ProcessGroup group(2);
   group.Start([&](int rank) -> std::string {

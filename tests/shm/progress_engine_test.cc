@@ -1,4 +1,4 @@
-// What the engine does with operations that finish.
+// The progress engine with operations that finish.
 #include "xla_patch/shm/progress_engine.h"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr size_t kBytes = 1 << 20;
 
-TEST_CASE("An operation that is ready finishes inline, with no thread involved") {
+TEST_CASE("An operation that is ready finishes inline, without another thread") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 10s);
   std::atomic<uint64_t> gate{1};
@@ -58,7 +58,7 @@ class SlowOperation : public Operation {
   const bool makes_progress_;
 };
 
-TEST_CASE("An operation that gets further may take longer than one that waits, but not for ever") {
+TEST_CASE("An operation that makes progress is polled longer than one that waits, but not for ever") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 60ms, 10s);
   SlowOperation waits(5, 30ms, false), progresses(5, 30ms, true), endless(1000, 30ms, true);
@@ -106,11 +106,11 @@ TEST_CASE("A signal wakes a sleeping engine at once") {
     CHECK(outcome.Get() == "");
     slowest = std::max(slowest, std::chrono::steady_clock::now() - start);
   }
-  // A lost ring costs the whole 100 ms of a sleep, every time.
+  // A lost ring would cost the whole 100 ms of a sleep each time.
   CHECK(slowest < 5s);
 }
 
-TEST_CASE("An operation submitted while the engine sleeps on another is taken up at once") {
+TEST_CASE("An operation that is submitted while the engine sleeps is polled at once") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 0us, 30s);
   std::atomic<uint64_t> never{0}, ready{1};
@@ -132,7 +132,7 @@ TEST_CASE("An operation submitted while the engine sleeps on another is taken up
   CHECK(stuck.Get() == "");
 }
 
-TEST_CASE("A completion that runs long stops nothing else") {
+TEST_CASE("A long completion does not stop other operations") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 30s);
   std::atomic<uint64_t> first{0}, second{0};
@@ -149,7 +149,7 @@ TEST_CASE("A completion that runs long stops nothing else") {
   CHECK(first_done.Get() == "");
 }
 
-TEST_CASE("Completions that run long do not stop operations that come later either") {
+TEST_CASE("Long completions do not stop operations that are submitted later") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 20us, 30s);
   constexpr int kDepth = 8;
@@ -200,7 +200,7 @@ TEST_CASE("Completions may submit further operations, thousands deep") {
   CHECK(done.Get() == "");
 }
 
-TEST_CASE("Many threads submit at once and every completion comes exactly once") {
+TEST_CASE("Many threads submit at once and every completion runs exactly once") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 5us, 30s);
   constexpr int kThreads = 4, kEach = 3000;

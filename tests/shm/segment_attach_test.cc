@@ -1,4 +1,4 @@
-// What Segment::Attach refuses, and in which words.
+// The errors of Segment::Attach.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,7 +23,7 @@ constexpr size_t kBytes = 64 << 10;
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// The error of attaching to a good segment that `spoil` was let loose on.
+// The error of Attach for a good segment that `spoil` has changed.
 std::string ErrorAfter(const std::function<void(SegmentHeader&, const std::string& path)>& spoil) {
   const JobKey key = RandomJobKey();
   const auto owner = ValueOf(Segment::Create(key, 0, kBytes));
@@ -44,25 +44,25 @@ TEST_CASE("An attached segment is the same memory") {
   CHECK(other->payload()[kBytes - kPageBytes - 1] == 'z');
 }
 
-TEST_CASE("A segment that nobody made is not found") {
+TEST_CASE("A segment that does not exist is not found") {
   const std::string error = Segment::Attach(RandomJobKey(), 5).message();
   CHECK(Contains(error, "of process 5"));
   CHECK(Contains(error, "No such file"));
 }
 
-TEST_CASE("A segment of another job key under our name is refused") {
+TEST_CASE("A segment with another job key in its header is refused") {
   CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.job_key[1] ^= 1; }), "another job"));
 }
 
-TEST_CASE("A segment of another process under our name is refused") {
+TEST_CASE("A segment of another process in its header is refused") {
   CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.process = 1; }), "another job"));
 }
 
-TEST_CASE("A segment that others may write is refused") {
+TEST_CASE("A segment that other users may write is refused") {
   CHECK(Contains(ErrorAfter([](SegmentHeader&, const std::string& path) { chmod(path.c_str(), 0666); }), "mode"));
 }
 
-TEST_CASE("A truncated segment is refused before it is touched") {
+TEST_CASE("A truncated segment is refused before it is read") {
   CHECK(Contains(
       ErrorAfter([](SegmentHeader&, const std::string& path) { REQUIRE(truncate(path.c_str(), kBytes / 2) == 0); }),
       "size"));
@@ -71,7 +71,7 @@ TEST_CASE("A truncated segment is refused before it is touched") {
       "only 4096 bytes"));
 }
 
-TEST_CASE("A segment still being made, or something else altogether, is refused") {
+TEST_CASE("A segment that is not complete, or is no segment, is refused") {
   CHECK(Contains(ErrorAfter([](SegmentHeader& header, const std::string&) { header.magic.store(0); }),
                  "not an xla-shmem segment"));
 }
@@ -94,7 +94,7 @@ TEST_CASE("A symlink is not followed") {
   unlink(link.c_str());
 }
 
-TEST_CASE("Another user's segment is refused, by name of that user, and never swept") {
+TEST_CASE("Another user's segment is refused with that user in the error, and never swept") {
   if (getuid() != 0) return;  // only root can be two users
   constexpr uid_t kNobody = 65534;
   const JobKey key = RandomJobKey();

@@ -1,4 +1,4 @@
-// Life and death of a segment: creation, unlinking, sweeping after dead owners.
+// Creation and unlinking of segments, and the removal of segments of dead owners.
 #include "xla_patch/shm/segment.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ constexpr size_t kBytes = 64 << 10;
 
 bool Contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-TEST_CASE("A job key survives its own hex and nothing else is a key") {
+TEST_CASE("A job key is parsed from its hex digits, and nothing else is a key") {
   const JobKey key = RandomJobKey();
   const JobKey parsed = ValueOf(JobKey::Parse(key.Hex()));
   CHECK(parsed.words[0] == key.words[0]);
@@ -41,7 +41,7 @@ TEST_CASE("A job key survives its own hex and nothing else is a key") {
   CHECK_FALSE(JobKey::Parse("0x" + std::string(30, '1')).ok());
 }
 
-TEST_CASE("A segment is private to its user and as long as asked") {
+TEST_CASE("A segment is private to its user and has the requested size") {
   const JobKey key = RandomJobKey();
   const auto segment = ValueOf(Segment::Create(key, 3, kBytes));
   CHECK(segment->payload_bytes() == kBytes - kPageBytes);
@@ -52,7 +52,7 @@ TEST_CASE("A segment is private to its user and as long as asked") {
   CHECK(static_cast<size_t>(status.st_size) == kBytes);
 }
 
-TEST_CASE("A segment is fully backed when it is created") {
+TEST_CASE("All memory of a segment is allocated when it is created") {
   const JobKey key = RandomJobKey();
   const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
   struct stat status;
@@ -60,7 +60,7 @@ TEST_CASE("A segment is fully backed when it is created") {
   CHECK(static_cast<size_t>(status.st_blocks) * 512 >= kBytes);
 }
 
-TEST_CASE("A second segment of the same job and process is refused and the first one stays") {
+TEST_CASE("A second segment of the same job and process is refused, and the first stays") {
   const JobKey key = RandomJobKey();
   const auto first = ValueOf(Segment::Create(key, 0, kBytes));
   const std::string error = Segment::Create(key, 0, kBytes).message();
@@ -70,7 +70,7 @@ TEST_CASE("A second segment of the same job and process is refused and the first
   CHECK(SegmentsOf(key).size() == 1);
 }
 
-TEST_CASE("More than /dev/shm has is an error that names the way out and leaves nothing") {
+TEST_CASE("A segment larger than /dev/shm fails, names the way out and leaves nothing") {
   struct statvfs filesystem;
   REQUIRE(statvfs("/dev/shm", &filesystem) == 0);
   const size_t too_many = static_cast<size_t>(filesystem.f_blocks) * filesystem.f_frsize + (size_t{1} << 30);
@@ -83,7 +83,7 @@ TEST_CASE("More than /dev/shm has is an error that names the way out and leaves 
 }
 
 TEST_CASE("Signals do not make the creation of a segment fail") {
-  // tmpfs gives up backing a file when a signal is pending; a profiler's timer must not be an error.
+  // tmpfs stops the allocation if a signal is pending; the timer of a profiler must not cause an error.
   struct sigaction ignore_in_handler = {}, before;
   ignore_in_handler.sa_handler = [](int) {};
   sigaction(SIGALRM, &ignore_in_handler, &before);
@@ -109,7 +109,7 @@ TEST_CASE("The last of the expected processes to attach unlinks the name") {
   CHECK(owner->payload()[0] == 'x');
 }
 
-TEST_CASE("An owner that goes before the others came takes the name with it, an attacher does not") {
+TEST_CASE("An owner that goes before the others have attached removes the name, an attached process does not") {
   const JobKey key = RandomJobKey();
   auto owner = ValueOf(Segment::Create(key, 0, kBytes));
   auto other = ValueOf(Segment::Attach(key, 0));
@@ -131,7 +131,7 @@ TEST_CASE("A forked child that destroys its copy does not unlink its parent's se
   CHECK(SegmentsOf(key).size() == 1);
 }
 
-TEST_CASE("Sweeping removes a killed owner's segment and leaves a living one's") {
+TEST_CASE("SweepStale removes the segment of a killed owner and keeps that of a live one") {
   const JobKey dead = RandomJobKey(), living = RandomJobKey();
   std::string error;
   const auto alive = ValueOf(Segment::Create(living, 0, kBytes));
@@ -148,13 +148,13 @@ TEST_CASE("Sweeping removes a killed owner's segment and leaves a living one's")
   CHECK(SegmentsOf(living).size() == 1);
 }
 
-TEST_CASE("Sweeping removes what an owner left that was killed while it backed its memory") {
+TEST_CASE("SweepStale removes the segment of an owner that was killed while it allocated memory") {
   const JobKey key = RandomJobKey();
   ProcessGroup child(1);
   child.Start([&](int) {
     std::string error;
     const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
-    segment->header().magic.store(0);  // as it is until everything is backed
+    segment->header().magic.store(0);  // its value until all memory is allocated
     raise(SIGKILL);
     return std::string("alive");
   });
@@ -163,16 +163,16 @@ TEST_CASE("Sweeping removes what an owner left that was killed while it backed i
   CHECK(SegmentsOf(key).empty());
 }
 
-TEST_CASE("Sweeping leaves alone what is not certainly a dead owner's") {
+TEST_CASE("SweepStale keeps segments whose owner is not certainly dead") {
   const JobKey key = RandomJobKey();
   const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
   SegmentHeader& header = segment->header();
-  SUBCASE("no owner known yet") { header.pid.store(0); }
+  SUBCASE("owner not known yet") { header.pid.store(0); }
   SUBCASE("owner in another pid namespace") {
     header.pid_namespace ^= 1;
     header.pid.store(1 << 30);
   }
-  SUBCASE("not our magic") {
+  SUBCASE("another magic") {
     header.magic.store(42);
     header.pid.store(1 << 30);
   }
@@ -181,7 +181,7 @@ TEST_CASE("Sweeping leaves alone what is not certainly a dead owner's") {
   segment->Unlink();
 }
 
-TEST_CASE("A FIFO with a segment's name neither hangs nor fools anybody") {
+TEST_CASE("A FIFO with the name of a segment is refused and does not hang") {
   const JobKey key = RandomJobKey();
   const std::string path = "/dev/shm" + SegmentName(key, 0);
   REQUIRE(mkfifo(path.c_str(), 0600) == 0);
@@ -205,7 +205,7 @@ TEST_CASE("A zombie counts as exited") {
   const pid_t child = fork();
   if (child == 0) _exit(0);
   siginfo_t info;
-  REQUIRE(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);  // it has exited, and nobody has reaped it
+  REQUIRE(waitid(P_PID, child, &info, WEXITED | WNOWAIT) == 0);  // exited and not reaped
   CHECK(ProcessStartTime(child) == 0);
   waitpid(child, nullptr, 0);
   CHECK(ProcessStartTime(child) == 0);

@@ -16,11 +16,11 @@ namespace xla_shmem::testing {
 
 shm::JobKey RandomJobKey();
 
-// A job of one process that owns all PEs. Aborts if there is no memory for it.
+// The heap of a job of one process that owns all PEs. Aborts if there is no memory.
 std::unique_ptr<shm::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe);
 
-// This process's view of a job of real processes with one PE each; called by all children of `group`. The names are
-// unlinked when it returns.
+// The heap of a job of real processes with one PE each, in this process. All children of `group` call it. The names of
+// the segments are unlinked when it returns.
 std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKey& job, int process, int processes,
                                            size_t bytes_per_pe);
 

@@ -21,13 +21,13 @@ std::vector<size_t> RandomBuffers(std::mt19937& random) {
   return bytes;
 }
 
-TEST_CASE("Nothing to carry is no chunk") {
+TEST_CASE("An empty message has no chunk") {
   CHECK(Chunks({}, 64).empty());
   CHECK(Chunks(WholeBuffers({0, 0}), 64).empty());
   CHECK(PaddedBytes(WholeBuffers({0, 0})) == 0);
 }
 
-TEST_CASE("Small buffers share a chunk, each at a cache line of its own") {
+TEST_CASE("Small buffers share a chunk, each on its own cache line") {
   const auto chunks = Chunks(WholeBuffers({1, 0, 64, 65}), 4096);
   REQUIRE(chunks.size() == 1);
   REQUIRE(chunks[0].size() == 3);
@@ -61,7 +61,7 @@ TEST_CASE("Chunks carry every byte exactly once, in order, aligned, and never be
         if (piece.slot_offset < filled || piece.slot_offset % kPieceAlignment != 0)
           FAIL("overlap or askew in the slot");
         if (piece.slot_offset + piece.bytes > slot_bytes) FAIL("beyond the slot");
-        // Only a buffer's end may cut an element: every other cut is at a multiple of the alignment.
+        // A piece ends at the end of its buffer or at a multiple of the alignment, so no element is cut.
         if (piece.buffer_offset % kPieceAlignment != 0) FAIL("a cut inside an element");
         done[buffer] += piece.bytes;
         filled = piece.slot_offset + piece.bytes;

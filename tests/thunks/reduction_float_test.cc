@@ -28,7 +28,7 @@ uint32_t Bits(float value) {
   return bits;
 }
 
-// The value of a half with this many exponent and fraction bits, by the definition of the format.
+// The value of a 16-bit float with this many exponent and fraction bits, by the definition of the format.
 double Value(uint16_t bits, int exponent_bits, int fraction_bits) {
   const int exponent = (bits >> fraction_bits) & ((1 << exponent_bits) - 1);
   const int fraction = bits & ((1 << fraction_bits) - 1);
@@ -42,7 +42,7 @@ double Value(uint16_t bits, int exponent_bits, int fraction_bits) {
 double F16Value(uint16_t bits) { return Value(bits, 5, 10); }
 double Bf16Value(uint16_t bits) { return Value(bits, 8, 7); }
 
-// The half nearest to `value`, ties to even, by search over all of them.
+// The 16-bit float nearest to `value`, ties to even, by search.
 uint16_t Nearest(double value, double (*value_of)(uint16_t), uint16_t infinity) {
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::fabs(value);
@@ -52,7 +52,7 @@ uint16_t Nearest(double value, double (*value_of)(uint16_t), uint16_t infinity) 
     const uint16_t middle = low + (high - low) / 2;
     (value_of(middle) <= magnitude ? low : high) = middle;
   }
-  // Beyond the largest finite value the next one would be, had the format one more exponent.
+  // Above the largest finite value, compares with the next value that one more exponent would give.
   const double above = high == infinity ? 2 * value_of(low) - value_of(low - 1) : value_of(high);
   const double to_low = magnitude - value_of(low), to_high = above - magnitude;
   if (to_low < to_high || (to_low == to_high && low % 2 == 0)) return sign | low;
@@ -74,16 +74,20 @@ void CheckRoundTrip(ElementType type, double (*value_of)(uint16_t)) {
   CHECK(lost_nans == 0);
 }
 
-TEST_CASE("Every f16 survives widening and narrowing, NaNs as NaNs") { CheckRoundTrip(ElementType::kF16, F16Value); }
-TEST_CASE("Every bf16 survives widening and narrowing, NaNs as NaNs") { CheckRoundTrip(ElementType::kBf16, Bf16Value); }
+TEST_CASE("Every f16 is unchanged by widening and narrowing, and NaNs stay NaNs") {
+  CheckRoundTrip(ElementType::kF16, F16Value);
+}
+TEST_CASE("Every bf16 is unchanged by widening and narrowing, and NaNs stay NaNs") {
+  CheckRoundTrip(ElementType::kBf16, Bf16Value);
+}
 
-// Sums of two halves are exact in double; the f32 accumulator rounds them first, then the half.
+// Sums of two 16-bit floats are exact in double. The f32 accumulator rounds them first, then the narrowing.
 void CheckPairs(ElementType type, double (*value_of)(uint16_t), uint16_t infinity) {
   std::mt19937 random(5);
   std::vector<uint16_t> a(200000), b(a.size());
   for (size_t i = 0; i < a.size(); ++i) {
     a[i] = static_cast<uint16_t>(random());
-    // Half of them near each other, where ties and subnormal results live.
+    // Half of the pairs are close to each other, which gives ties and subnormal results.
     b[i] = static_cast<uint16_t>(i % 2 == 0 ? random() : (a[i] ^ 0x8000) + random() % 64 - 32);
   }
   for (ReductionKind kind : {ReductionKind::kSum, ReductionKind::kProd}) {
@@ -109,7 +113,7 @@ TEST_CASE("bf16 results are the nearest bf16 of the f32 result, ties to even, ov
   CheckPairs(ElementType::kBf16, Bf16Value, 0x7f80);
 }
 
-TEST_CASE("Halves are rounded once, after the last input") {
+TEST_CASE("16-bit floats are rounded once, after the last input") {
   // 1 + 2^-11 + 2^-11 in f16: rounding after each step would stay at 1.
   const uint16_t one = 0x3c00, tiny = 0x1000;
   CHECK(ReduceAll<uint16_t>(ElementType::kF16, ReductionKind::kSum, {{one}, {tiny}, {tiny}})[0] == 0x3c01);
@@ -118,7 +122,7 @@ TEST_CASE("Halves are rounded once, after the last input") {
   CHECK(ReduceAll<uint16_t>(ElementType::kBf16, ReductionKind::kSum, {{bf_one}, {bf_tiny}, {bf_tiny}})[0] == 0x3f81);
 }
 
-TEST_CASE("A NaN in any input makes every kind NaN, wherever it stands") {
+TEST_CASE("A NaN in any input, at any position, makes every kind NaN") {
   constexpr size_t kCount = 3;
   for (ReductionKind kind : kKinds) {
     for (size_t at = 0; at < kCount; ++at) {
@@ -139,7 +143,7 @@ TEST_CASE("A NaN in any input makes every kind NaN, wherever it stands") {
   }
 }
 
-TEST_CASE("Infinities add, multiply and compare as IEEE says") {
+TEST_CASE("Infinities add, multiply and compare as IEEE 754 defines") {
   const float inf = INFINITY;
   const std::vector<std::vector<float>> inputs = {{inf, inf, -inf, 0, 1}, {1, -inf, -inf, inf, -inf}};
   const auto sum = ReduceAll<float>(ElementType::kF32, ReductionKind::kSum, inputs);
@@ -152,12 +156,12 @@ TEST_CASE("Infinities add, multiply and compare as IEEE says") {
 }
 
 #if defined(__x86_64__)
-TEST_CASE("Subnormals are kept, and the caller's flush modes change no bit and are given back") {
+TEST_CASE("Subnormals are kept, and the caller's flush modes change no bit and are restored") {
   const unsigned saved = _mm_getcsr();
   const std::vector<std::vector<float>> f32 = {std::vector<float>(40, FLT_MIN), std::vector<float>(40, -FLT_MIN / 2)};
   const std::vector<std::vector<double>> f64 = {{DBL_MIN}, {-DBL_MIN / 2}};
   const std::vector<std::vector<uint16_t>> f16 = {{0x0400, 0x0001},
-                                                  {0x8200, 0x0001}};  // 2^-14 - 2^-15, and the smallest twice
+                                                  {0x8200, 0x0001}};  // 2^-14 - 2^-15, and the smallest value twice
   const std::vector<std::vector<uint16_t>> bf16 = {{0x0080}, {0x8040}};
   for (unsigned flush : {0x0000u, 0x8000u, 0x0040u, 0x8040u}) {
     _mm_setcsr((saved & ~0x8040u) | flush);
@@ -180,7 +184,7 @@ TEST_CASE("Subnormals are kept, and the caller's flush modes change no bit and a
 }
 #endif
 
-TEST_CASE("min and max of halves return one of the inputs bit for bit") {
+TEST_CASE("min and max of 16-bit floats return one of the inputs bit for bit") {
   std::mt19937 random(9);
   std::vector<uint16_t> a(20000), b(a.size());
   for (size_t i = 0; i < a.size(); ++i) {

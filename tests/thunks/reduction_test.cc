@@ -18,7 +18,7 @@ constexpr ReductionKind kKinds[] = {ReductionKind::kSum, ReductionKind::kProd, R
 template <typename T>
 T Naive(ReductionKind kind, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
-    // In 128 bits nothing overflows before it is cut.
+    // 128 bits do not overflow before the result is truncated.
     const __int128 x = a, y = b;
     if (kind == ReductionKind::kSum) return static_cast<T>(x + y);
     if (kind == ReductionKind::kProd)
@@ -57,7 +57,7 @@ void CheckAgainstNaive(ElementType type) {
         }
         std::vector<T> apart(elements);
         Reduce(type, kind, pointers.data(), count, elements, reinterpret_cast<char*>(apart.data()));
-        // The result may lie in any one of the inputs.
+        // The result may share the memory of any one input.
         const size_t over = random() % count;
         Reduce(type, kind, pointers.data(), count, elements, reinterpret_cast<char*>(inputs[over].data()));
         if (apart != expected) FAIL("kind " << static_cast<int>(kind) << ", " << count << " x " << elements);
@@ -67,14 +67,30 @@ void CheckAgainstNaive(ElementType type) {
   }
 }
 
-TEST_CASE("s8 reduces as if in wide integers cut to size") { CheckAgainstNaive<int8_t>(ElementType::kS8); }
-TEST_CASE("s16 reduces as if in wide integers cut to size") { CheckAgainstNaive<int16_t>(ElementType::kS16); }
-TEST_CASE("s32 reduces as if in wide integers cut to size") { CheckAgainstNaive<int32_t>(ElementType::kS32); }
-TEST_CASE("s64 reduces as if in wide integers cut to size") { CheckAgainstNaive<int64_t>(ElementType::kS64); }
-TEST_CASE("u8 reduces as if in wide integers cut to size") { CheckAgainstNaive<uint8_t>(ElementType::kU8); }
-TEST_CASE("u16 reduces as if in wide integers cut to size") { CheckAgainstNaive<uint16_t>(ElementType::kU16); }
-TEST_CASE("u32 reduces as if in wide integers cut to size") { CheckAgainstNaive<uint32_t>(ElementType::kU32); }
-TEST_CASE("u64 reduces as if in wide integers cut to size") { CheckAgainstNaive<uint64_t>(ElementType::kU64); }
+TEST_CASE("s8 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<int8_t>(ElementType::kS8);
+}
+TEST_CASE("s16 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<int16_t>(ElementType::kS16);
+}
+TEST_CASE("s32 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<int32_t>(ElementType::kS32);
+}
+TEST_CASE("s64 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<int64_t>(ElementType::kS64);
+}
+TEST_CASE("u8 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<uint8_t>(ElementType::kU8);
+}
+TEST_CASE("u16 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<uint16_t>(ElementType::kU16);
+}
+TEST_CASE("u32 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<uint32_t>(ElementType::kU32);
+}
+TEST_CASE("u64 reduces like wide integers that are truncated at the end") {
+  CheckAgainstNaive<uint64_t>(ElementType::kU64);
+}
 TEST_CASE("f32 accumulates in f32 in the order of the inputs") { CheckAgainstNaive<float>(ElementType::kF32); }
 TEST_CASE("f64 accumulates in f64 in the order of the inputs") { CheckAgainstNaive<double>(ElementType::kF64); }
 

@@ -18,7 +18,8 @@ constexpr ReductionKind kAllKinds[] = {ReductionKind::kSum, ReductionKind::kProd
                                        ReductionKind::kMax, ReductionKind::kAnd,  ReductionKind::kOr,
                                        ReductionKind::kXor};
 
-TEST_CASE("Predicates: sum, max and or are or, prod, min and and are and, xor counts; any byte but zero is true") {
+TEST_CASE(
+    "Predicates reduce sum and max as or, prod and min as and, and xor as parity, and any byte but zero is true") {
   const std::vector<std::vector<uint8_t>> inputs = {{0, 0, 1, 1, 2}, {0, 1, 0, 1, 1}, {0, 0, 0, 1, 255}};
   const std::vector<uint8_t> any = {0, 1, 1, 1, 1}, all = {0, 0, 0, 1, 1}, odd = {0, 1, 1, 1, 1};
   for (ReductionKind kind : {ReductionKind::kSum, ReductionKind::kMax, ReductionKind::kOr}) {
@@ -78,7 +79,7 @@ void CheckComplex(ElementType type) {
     for (size_t i = 1; i < count; ++i) {
       for (size_t j = 0; j < sum.size(); ++j) {
         sum[j] += inputs[i][j];
-        product[j] *= inputs[i][j];  // small whole numbers: exact, however it is rounded
+        product[j] *= inputs[i][j];  // small integers, so every rounding is exact
       }
     }
     CHECK(ReduceAll(type, ReductionKind::kSum, inputs) == sum);
@@ -91,7 +92,7 @@ TEST_CASE("Complex numbers add and multiply") {
   CheckComplex<double>(ElementType::kC128);
 }
 
-TEST_CASE("Supports: and, or, xor for integers and predicates; sum and prod only for complex numbers") {
+TEST_CASE("Supports allows and, or and xor for integers and predicates, and only sum and prod for complex numbers") {
   for (ReductionKind kind : kAllKinds) {
     const bool bits = kind >= ReductionKind::kAnd, arithmetic = kind <= ReductionKind::kProd;
     for (ElementType type : {ElementType::kS8, ElementType::kU64, ElementType::kPred}) CHECK(Supports(type, kind));
@@ -115,7 +116,7 @@ constexpr Format kFormats[] = {
     {ElementType::kF8E4M3, 4, 7, Format::kIeee},
 };
 
-// The value of a code, by the definition of its format.
+// The value of a code, by the definition of the format.
 double Value(const Format& format, int code) {
   const int fraction_bits = 7 - format.exponent_bits;
   const int exponent = (code >> fraction_bits) & ((1 << format.exponent_bits) - 1);
@@ -130,13 +131,13 @@ double Value(const Format& format, int code) {
   return sign * std::ldexp((1 << fraction_bits) + fraction, exponent - format.bias - fraction_bits);
 }
 
-// The code nearest to `value`, ties to even codes; beyond the range what the format has for that.
+// The code nearest to `value`, ties to even codes; outside the range, the format's infinity or NaN.
 int Nearest(const Format& format, double value) {
   int largest = 0;
   while (std::isfinite(Value(format, largest + 1)) && largest + 1 < 0x80) ++largest;
   const double magnitude = std::fabs(value);
   const double beyond = 2 * Value(format, largest) - Value(format, largest - 1);
-  int best = largest + 1;  // stands for beyond
+  int best = largest + 1;  // stands for values outside the range
   double distance = std::fabs(beyond - magnitude);
   for (int code = largest; code >= 0; --code) {
     const double other = std::fabs(Value(format, code) - magnitude);
@@ -153,7 +154,7 @@ int Nearest(const Format& format, double value) {
   return format.specials == Format::kFnuz && best == 0 ? 0 : sign | best;
 }
 
-TEST_CASE("Every 8-bit float survives widening and narrowing, NaNs as NaNs") {
+TEST_CASE("Every 8-bit float is unchanged by widening and narrowing, and NaNs stay NaNs") {
   for (const Format& format : kFormats) {
     std::vector<uint8_t> all(256);
     for (int code = 0; code < 256; ++code) all[code] = static_cast<uint8_t>(code);
@@ -194,8 +195,8 @@ TEST_CASE("Sums and products of all pairs of 8-bit floats are the nearest code o
 }
 
 TEST_CASE("8-bit floats are rounded once, after the last input") {
-  // 1 + 1/32 + 1/32 in E4M3FN, which has eighths there: rounding after each step would stay at 1; so does rounding
-  // once to even, but 1 + 3 * 1/32 is nearer to 1 1/8.
+  // 1 + 1/32 + 1/32 in E4M3FN, whose step at 1 is 1/8. Rounding after each step would give 1. So does one rounding to
+  // even, but 1 + 3 * 1/32 is nearer to 1 1/8.
   const uint8_t one = 0x38, tiny = 0x10;
   CHECK(ReduceAll<uint8_t>(ElementType::kF8E4M3Fn, ReductionKind::kSum, {{one}, {tiny}, {tiny}, {tiny}})[0] == 0x39);
 }

@@ -21,7 +21,7 @@ std::unique_ptr<FlightRecorder> MakeRecorder(const TemporaryDirectory& directory
   return testing::ValueOf(FlightRecorder::Create(directory.path(), process, processes, pes));
 }
 
-// A reader's view of the ring: the file, not the mapping.
+// The ring as a reader finds it: the file, not the mapping.
 struct Ring {
   explicit Ring(const TemporaryDirectory& directory, int process = 0)
       : bytes(directory.Read(std::to_string(process) + ".ring")) {}
@@ -36,7 +36,7 @@ struct Ring {
   std::string bytes;
 };
 
-TEST_CASE("a reader of the file finds who wrote it and what ran on which PE") {
+TEST_CASE("a reader of the file finds its process and the collectives of each PE") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory, 1, {0, 1}, {2, 3});
   uint64_t sequence = 0;
@@ -62,7 +62,7 @@ TEST_CASE("a reader of the file finds who wrote it and what ran on which PE") {
   CHECK(read.state == static_cast<uint32_t>(State::kDone));
 }
 
-TEST_CASE("an entry that a later collective has taken over is left alone") {
+TEST_CASE("an entry that a later collective has overwritten is not changed") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory);
   uint64_t first = 0;
@@ -75,7 +75,7 @@ TEST_CASE("an entry that a later collective has taken over is left alone") {
   CHECK(ring.entry(0, sequence).state == static_cast<uint32_t>(State::kStarted));
 }
 
-TEST_CASE("threads of a PE get entries of their own") {
+TEST_CASE("threads of a PE get separate entries") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory);
   std::vector<std::thread> threads;
@@ -102,7 +102,7 @@ TEST_CASE("threads of a PE get entries of their own") {
   CHECK(of_site == std::vector<int>(4, 200));
 }
 
-TEST_CASE("a PE of another process has no entries here") {
+TEST_CASE("a PE of another process has no entries") {
   const TemporaryDirectory directory;
   uint64_t sequence = 0;
   CHECK(MakeRecorder(directory)->Begin(1, 0, 0, 0, 0, &sequence) == nullptr);
@@ -120,7 +120,7 @@ TEST_CASE("sites are lines of JSON with quotes and control characters escaped") 
         "\"pairs\": [[0, 1]]}\n");
 }
 
-TEST_CASE("the first failure is kept, cut to what fits") {
+TEST_CASE("the first failure is kept, truncated if necessary") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory);
   recorder->Fail(std::string(5000, 'x'));
@@ -130,13 +130,13 @@ TEST_CASE("the first failure is kept, cut to what fits") {
   CHECK(std::strlen(ring.header().failure) == sizeof(ring.header().failure) - 1);
 }
 
-TEST_CASE("the last of the processes that end well takes the records away") {
+TEST_CASE("the last of the processes that end well removes the records") {
   const TemporaryDirectory parent;
   const std::string job = parent.File("job");
   std::filesystem::create_directory(job);
   const auto first = testing::ValueOf(FlightRecorder::Create(job, 2, {2, 5}, {0}));
   first->Close();
-  CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not even have begun
+  CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not have started
   const auto second = testing::ValueOf(FlightRecorder::Create(job, 5, {2, 5}, {1}));
   second->Close();
   CHECK_FALSE(std::filesystem::exists(job));
@@ -150,7 +150,7 @@ TEST_CASE("records of a failed job stay") {
   CHECK(Ring(directory).header().outcome == static_cast<uint32_t>(Outcome::kFailed));
 }
 
-TEST_CASE("files belong to this user alone, and what lies in their way is not followed") {
+TEST_CASE("files are private to the user, and symlinks in their place are not followed") {
   const TemporaryDirectory directory;
   {
     const auto recorder = MakeRecorder(directory);

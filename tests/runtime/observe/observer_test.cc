@@ -6,7 +6,7 @@
 namespace xla_shmem::observe {
 namespace {
 
-TEST_CASE("with everything off nothing is written and no clock is read") {
+TEST_CASE("if all is off, nothing is written and no clock is read") {
   Observer observer;
   CHECK(observer.Start({}, 0, {0}, {0}).empty());
   const Observer::Span span = observer.Begin(0, observer.AddSite({}), 1, 64);

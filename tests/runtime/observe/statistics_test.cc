@@ -5,7 +5,7 @@
 namespace xla_shmem::observe {
 namespace {
 
-TEST_CASE("nothing is printed where nothing has run") { CHECK(Statistics().Table("title").empty()); }
+TEST_CASE("nothing is printed if no collective has run") { CHECK(Statistics().Table("title").empty()); }
 
 TEST_CASE("the collective that took longest comes first, and a sum last") {
   Statistics statistics;
@@ -20,7 +20,7 @@ TEST_CASE("the collective that took longest comes first, and a sum last") {
         "          3     1.0 MiB      12.000      10.000       2.000     9000.0   66.7%  all  \n");
 }
 
-TEST_CASE("moving never counts for more than the whole") {
+TEST_CASE("the time of moving data never exceeds the total") {
   Statistics statistics;
   statistics.Add("all-reduce", "a", {1, 1'000'000, 3'000'000, true});
   CHECK(statistics.Table("t").find("      1.000       0.000       3.000") != std::string::npos);

@@ -1,4 +1,4 @@
-// A directory that goes with its scope.
+// A directory that is removed at the end of its scope.
 #ifndef XLA_SHMEM_TESTS_RUNTIME_OBSERVE_TEMPORARY_DIRECTORY_H_
 #define XLA_SHMEM_TESTS_RUNTIME_OBSERVE_TEMPORARY_DIRECTORY_H_
 

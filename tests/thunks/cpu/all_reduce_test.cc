@@ -26,7 +26,7 @@ uint64_t NextOperation() {
   return ++operation;
 }
 
-// Runs one all-reduce in each group at once, and demands the bits of Reduce in group order on every member.
+// Runs one all-reduce in each group at once, and checks for the bits of Reduce in group order on every member.
 void CheckAllReduce(Job& job, const std::vector<std::vector<int>>& groups, const Reduction& reduction,
                     Placement placement) {
   const MessageKey key{NextOperation(), 1};
@@ -46,7 +46,7 @@ Reduction Of(ElementType type, size_t elements, ReductionKind kind = ReductionKi
   return {kind, {}, {type}, {elements}};
 }
 
-TEST_CASE("One to eight PEs get the same bits at every size round the one-shot limit and the slot size") {
+TEST_CASE("One to eight PEs get the same bits at every size around the one-shot limit and the slot size") {
   for (int n = 1; n <= 8; ++n) {
     Job job({n});
     const size_t limit = OneShotLimitBytes(n) / 4;
@@ -62,7 +62,7 @@ TEST_CASE("One to eight PEs get the same bits at every size round the one-shot l
   }
 }
 
-TEST_CASE("Every block comes back to its pool, one-shot and two-shot") {
+TEST_CASE("One-shot and two-shot return every block to its pool") {
   Job job({3});
   const size_t before = job.FreeBlocks(1, 1 << 20);
   for (size_t elements : {100, 1000000}) {
@@ -71,7 +71,7 @@ TEST_CASE("Every block comes back to its pool, one-shot and two-shot") {
   }
 }
 
-TEST_CASE("All types and kinds go through one-shot and two-shot") {
+TEST_CASE("One-shot and two-shot support all types and kinds") {
   Job job({3});
   for (ElementType type : {ElementType::kF32, ElementType::kF64, ElementType::kF16, ElementType::kBf16,
                            ElementType::kS8, ElementType::kS16, ElementType::kS32, ElementType::kS64, ElementType::kU8,
@@ -83,7 +83,7 @@ TEST_CASE("All types and kinds go through one-shot and two-shot") {
   }
 }
 
-TEST_CASE("Disjoint groups reduce at once and in their own order") {
+TEST_CASE("Disjoint groups reduce at the same time, each in its order") {
   Job job({6});
   for (size_t elements : {50, 100000}) {
     CheckAllReduce(job, {{5, 0, 2}, {1}, {4, 3}}, Of(ElementType::kF32, elements), Placement::kApart);
@@ -177,7 +177,7 @@ TEST_CASE("The same operation can run again under the next execution, thousands 
   });
 }
 
-TEST_CASE("Members that never come are named, all of them") {
+TEST_CASE("An error names all members that have not arrived") {
   JobOptions options;
   options.n_pes = 4;
   options.deadline = std::chrono::milliseconds(200);

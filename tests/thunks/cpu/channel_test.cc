@@ -13,7 +13,7 @@ namespace {
 constexpr Geometry kTwoSlots{128, 2};
 constexpr MessageKey kKey{3, 4};
 
-// A channel from PE 0 to PE 1 with two slots of 128 bytes, both ends driven here.
+// A channel from PE 0 to PE 1 with two slots of 128 bytes; the test drives both ends.
 struct Ends {
   Ends() : block(job.context(1).slots->Take(64 + 2 * 128)) {}
 
@@ -45,7 +45,7 @@ TEST_CASE("A sender finds no channel before the receiver has granted it") {
   CHECK(ends.send.slot_bytes() == 128);
 }
 
-TEST_CASE("Chunks arrive in order, one slot after the other, and the third waits for the first one's credit") {
+TEST_CASE("Chunks arrive in order, one slot after the other, and the third waits for the credit of the first") {
   Ends ends;
   REQUIRE(ends.OpenBoth());
   CHECK(ends.Put("one "));
@@ -62,7 +62,7 @@ TEST_CASE("Chunks arrive in order, one slot after the other, and the third waits
   CHECK(ends.send.sent() == 3);
 }
 
-TEST_CASE("A channel that was closed is found no more, and the next one starts at zero") {
+TEST_CASE("A closed channel is not found, and the next one starts at zero") {
   Ends ends;
   REQUIRE(ends.OpenBoth());
   CHECK(ends.Put("data"));

@@ -47,7 +47,7 @@ TEST_CASE("A ring shifts every size, apart, in place and overlapping") {
   }
 }
 
-TEST_CASE("A ring of one to eight PEs shifts, and every block comes back to its pool") {
+TEST_CASE("A ring of one to eight PEs shifts and returns every block to its pool") {
   for (int n = 1; n <= 8; ++n) {
     Job job({n});
     const size_t before = job.FreeBlocks(0, 1 << 20);
@@ -62,13 +62,13 @@ TEST_CASE("A PE without a source gets zeros, one without a target only receives"
   for (Placement placement : kPlacements) {
     for (size_t bytes : {size_t{1}, size_t{70000}, size_t{600000}}) {
       CheckPermute(job, {1, 2, 3, -1}, {bytes}, placement);     // chain
-      CheckPermute(job, {-1, -1, -1, -1}, {bytes}, placement);  // nobody
+      CheckPermute(job, {-1, -1, -1, -1}, {bytes}, placement);  // no edge
       CheckPermute(job, {3, -1, -1, -1}, {bytes}, placement);   // one edge
     }
   }
 }
 
-TEST_CASE("Self-edges are copies, alone and beside other edges") {
+TEST_CASE("Edges from a PE to itself are copies, alone and with other edges") {
   Job job({4});
   for (Placement placement : kPlacements) {
     CheckPermute(job, {0, 1, 2, 3}, {5000}, placement);
@@ -76,7 +76,7 @@ TEST_CASE("Self-edges are copies, alone and beside other edges") {
   }
 }
 
-TEST_CASE("Several rings and chains go on at once in one permute") {
+TEST_CASE("One permute may have several rings and chains") {
   Job job({8});
   for (Placement placement : kPlacements) CheckPermute(job, {1, 0, 3, 4, 2, 6, 7, -1}, {300001}, placement);
 }
@@ -129,7 +129,7 @@ TEST_CASE("The same operation can run again under the next execution, thousands 
   });
 }
 
-TEST_CASE("A target that never comes is named with operation, PE and execution") {
+TEST_CASE("The error for a target that has not arrived names operation, PE and execution") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
   Job job(options);
@@ -140,7 +140,7 @@ TEST_CASE("A target that never comes is named with operation, PE and execution")
         "gave up after the deadline of 0.2 s (XLA_SHMEM_DEADLINE)");
 }
 
-TEST_CASE("Whose memory nobody has read is told from who has come and does not read") {
+TEST_CASE("An error distinguishes a target that has not arrived from one that has arrived and does not read") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
   options.single_copy = shm::SingleCopy::kAlways;
@@ -156,13 +156,13 @@ TEST_CASE("Whose memory nobody has read is told from who has come and does not r
   PermuteTransfer here({5, 3}, 0, {1, 0}, {bytes}, Placement::kApart),
       there({5, 3}, 1, {1, 0}, {bytes}, Placement::kApart);
   const auto stopped = there.Begin(job.context(1));
-  CHECK(!stopped->Poll());  // it says where its message lies, and stands still
+  CHECK(!stopped->Poll());  // it posts its addresses and stops
   const std::string error = job.Finish(here.Begin(job.context(0)));
   CHECK(error.find("execution 3; PE 1 has taken 0 of " + std::to_string(bytes)) != std::string::npos);
   CHECK(error.find("not arrived") == std::string::npos);
 }
 
-TEST_CASE("A small message needs no word from its target") {
+TEST_CASE("A small message needs no grant from its target") {
   Job job({2});
   PermuteTransfer sender({5, 3}, 0, {1, -1}, {1000}, Placement::kApart),
       receiver({5, 3}, 1, {1, -1}, {1000}, Placement::kApart);
@@ -172,7 +172,7 @@ TEST_CASE("A small message needs no word from its target") {
   CHECK(receiver.Verdict() == "");
 }
 
-TEST_CASE("A source that stops half way is named with the bytes seen and expected") {
+TEST_CASE("The error for a source that stops half way names it with the bytes sent and expected") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(200);
   options.single_copy = shm::SingleCopy::kOff;
@@ -181,7 +181,7 @@ TEST_CASE("A source that stops half way is named with the bytes seen and expecte
       sender({5, 3}, 1, {-1, 0}, {6 * kSlotBytes}, Placement::kApart);
   std::unique_ptr<Operation> receiving = receiver.Begin(job.context(0));
   CHECK_FALSE(receiving->Poll());
-  CHECK_FALSE(sender.Begin(job.context(1))->Poll());  // puts four chunks, and is not asked again
+  CHECK_FALSE(sender.Begin(job.context(1))->Poll());  // puts four chunks and is not polled again
   const std::string error = job.Finish(std::move(receiving));
   INFO(error);
   CHECK(error.find("PE 1 has sent " + std::to_string(4 * kSlotBytes) + " of " + std::to_string(6 * kSlotBytes) +
@@ -198,13 +198,13 @@ TEST_CASE("Blocks of a failed operation are never given to another one") {
   CHECK(job.FreeBlocks(0, 1024) < before);
 }
 
-TEST_CASE("An operation that failed leaves its results alone afterwards") {
+TEST_CASE("A failed operation does not write to its results afterwards") {
   JobOptions options;
   options.deadline = std::chrono::milliseconds(100);
   Job job(options);
   PermuteTransfer receiver({5, 3}, 0, {-1, 0}, {512}, Placement::kApart);
   CHECK(job.Finish(receiver.Begin(job.context(0))) != "");
-  // The source comes too late: it still finds the grant and may put, into memory that is nobody's.
+  // The source arrives too late. It still finds the grant and may put into the block, which no operation uses again.
   PermuteTransfer sender({5, 3}, 1, {-1, 0}, {512}, Placement::kApart);
   CHECK(sender.Begin(job.context(1))->Poll());
 }

@@ -23,7 +23,7 @@ struct Boards {
   std::unique_ptr<GrantBoard> sender, receiver;
 };
 
-// A grant all of whose fields follow from its key.
+// A grant with fields that depend on the key.
 GrantRecord GrantFor(const MessageKey& key) {
   GrantRecord grant{};
   grant.key = key;
@@ -39,7 +39,7 @@ bool Whole(const GrantRecord& seen, const MessageKey& key) {
          seen.num_slots == expected.num_slots && seen.state != 0;
 }
 
-TEST_CASE("A grant is found under its key from its publishing to its withdrawal") {
+TEST_CASE("A grant is found under its key from publication to withdrawal") {
   Boards boards;
   const MessageKey key{17, 4};
   GrantRecord seen;
@@ -70,7 +70,7 @@ TEST_CASE("Credit arrives in the sender's record, and starts at zero again") {
   }
 }
 
-TEST_CASE("Hundreds of grants for one sender are all found, and withdrawing gives their records back") {
+TEST_CASE("Hundreds of grants for one sender are all found, and withdrawal frees their records") {
   Boards boards;
   for (int round = 0; round < 20; ++round) {
     std::vector<int> records;
@@ -87,7 +87,7 @@ TEST_CASE("Hundreds of grants for one sender are all found, and withdrawing give
   }
 }
 
-TEST_CASE("A full board says so instead of overwriting, and takes grants again after a withdrawal") {
+TEST_CASE("A full board refuses grants instead of overwriting, and takes grants again after a withdrawal") {
   Boards boards;
   std::vector<std::pair<MessageKey, int>> published;
   int refused = 0;

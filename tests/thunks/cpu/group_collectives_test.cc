@@ -1,4 +1,4 @@
-// All-gather, reduce-scatter, all-to-all and broadcast, each at the sizes where the way of its messages changes.
+// All-gather, reduce-scatter, all-to-all and broadcast, each at the sizes where the protocol of the messages changes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Groups = std::vector<std::vector<int>>;
 
-// Empty, tiny, the most a mailbox takes and more, one slot, several slots; none a multiple of an element.
+// Empty, tiny, the largest eager message and more, one slot, several slots; none is a multiple of an element.
 constexpr size_t kSizes[] = {0, 1, 8192, 8193, 20000, 5 * kSlotBytes + 3};
 constexpr Placement kPlacements[] = {Placement::kApart, Placement::kInPlace, Placement::kShifted, Placement::kRotated};
 
@@ -32,7 +32,7 @@ MessageKey NextKey() {
   return {++operation, 1};
 }
 
-// Runs one operation in each group at once; `make(key, pe, group)` gives a PE's part in it.
+// Runs one operation in each group at once; `make(key, pe, group)` returns the transfer of a PE.
 template <typename Make>
 void Check(Job& job, const Groups& groups, Make make) {
   const MessageKey key = NextKey();
@@ -46,7 +46,7 @@ void Check(Job& job, const Groups& groups, Make make) {
   });
 }
 
-// Jobs whose messages are read directly, and whose messages are staged and whose own parts are copied past the caches.
+// Jobs with cross-memory reads, and jobs with messages through slots and streaming stores for local copies.
 template <typename Body>
 void InBothJobs(int n_pes, Body body) {
   for (const auto single_copy : {shm::SingleCopy::kAlways, shm::SingleCopy::kOff}) {
@@ -64,7 +64,7 @@ void InBothJobs(int n_pes, Body body) {
 const Groups kWhole = {{0, 1, 2}};
 const Groups kUneven = {{3, 0, 1}, {2}};
 
-TEST_CASE("An all-gather puts every member's operand at its place, in groups of any order, in place or not") {
+TEST_CASE("An all-gather puts every member's operand in its position, in groups of any order, in place or not") {
   InBothJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kWhole, kUneven}) {
       for (size_t size : kSizes) {
@@ -110,7 +110,7 @@ TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
   });
 }
 
-TEST_CASE("A broadcast gives all members what the first one has") {
+TEST_CASE("A broadcast gives all members the operands of the first") {
   InBothJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
@@ -157,7 +157,7 @@ TEST_CASE("Combined buffers of mixed sizes travel as one message in every collec
   });
 }
 
-TEST_CASE("A member that never comes is named by every collective") {
+TEST_CASE("The error of every collective names a member that has not arrived") {
   for (size_t size : {100, 100000}) {
     JobOptions options;
     options.n_pes = 3;

@@ -21,7 +21,7 @@ std::vector<BufferPair> GatherPairs(size_t me, size_t members, const std::vector
   return pairs;
 }
 
-// In place the result is the PE's own part of the operand.
+// In place, the result is this PE's part of the operand.
 std::vector<BufferPair> ScatterPairs(size_t me, const Reduction& reduction) {
   std::vector<BufferPair> pairs;
   for (size_t i = 0; i < reduction.types.size(); ++i) {

@@ -1,4 +1,4 @@
-// All-gather, reduce-scatter, all-to-all and broadcast as one PE sees them (traffic.h).
+// One PE's transfer of an all-gather, reduce-scatter, all-to-all or broadcast (traffic.h).
 #ifndef XLA_SHMEM_TESTS_THUNKS_CPU_GROUP_TRANSFERS_H_
 #define XLA_SHMEM_TESTS_THUNKS_CPU_GROUP_TRANSFERS_H_
 
@@ -41,7 +41,7 @@ class ReduceScatterTransfer : public Transfer {
   Buffers buffers_;
 };
 
-// `bytes`: of each buffer that goes to one member. In the array form the buffers of all members lie side by side.
+// `bytes`: of each buffer for one member. In the array form the buffers of all members are contiguous.
 class AllToAllTransfer : public Transfer {
  public:
   AllToAllTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, bool array_form,

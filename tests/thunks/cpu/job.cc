@@ -29,9 +29,9 @@ Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std
 Job::~Job() = default;
 
 size_t Job::HeapBytes(const JobOptions& options) {
-  // As much mail as in a large heap.
-  const size_t mail = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
-  const size_t bytes = mail + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
+  // Mailboxes as large as in a large heap.
+  const size_t mailboxes = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);
+  const size_t bytes = mailboxes + GrantBoard::Bytes(options.n_pes) + options.arena_bytes + options.reserve_bytes;
   return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
 }
 

@@ -1,4 +1,4 @@
-// A job for tests: a heap, and for every local PE what its operations share. With one process every PE is a thread.
+// A job for tests: a heap, and the contexts of the local PEs. In a job of one process every PE is a thread.
 #ifndef XLA_SHMEM_TESTS_THUNKS_CPU_JOB_H_
 #define XLA_SHMEM_TESTS_THUNKS_CPU_JOB_H_
 
@@ -21,14 +21,14 @@ struct JobOptions {
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
-  size_t llc_share = 0;  // as the system tells
+  size_t llc_share = 0;  // 0: from the system's caches
 };
 
 class Job {
  public:
-  // All PEs live in this process.
+  // All PEs are local.
   explicit Job(const JobOptions& options = {});
-  // The local PEs of `heap`, which HeapBytes(options) were asked for.
+  // The local PEs of `heap`, which was created with HeapBytes(options).
   Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap);
   ~Job();
 
@@ -39,12 +39,12 @@ class Job {
   shm::ProgressEngine& engine() { return *engine_; }
   const PeContext& context(int pe) const { return *pes_->context(pe); }
 
-  // Polls inline, then submits: what an FFI handler does. `done` gets the status.
+  // Polls inline, then submits, like an FFI handler. `done` gets the status.
   void Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done);
-  // Start, then wait here. Returns "" or the error.
+  // Starts the operation and waits for it. Returns "" or the error.
   std::string Finish(std::unique_ptr<Operation> operation);
 
-  // How many blocks of `bytes` the PE's arena would give now: tells a leak.
+  // The number of free blocks of `bytes` in the PE's arena, to detect leaks.
   size_t FreeBlocks(int pe, size_t bytes);
   size_t FreeReserveBlocks(int pe, size_t bytes);
 

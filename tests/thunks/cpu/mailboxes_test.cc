@@ -33,7 +33,7 @@ struct Boxes {
   std::unique_ptr<Mailboxes> sender, receiver;
 };
 
-TEST_CASE("A message is found under its key and size, from its posting to its release") {
+TEST_CASE("A message is found under its key and size, from post to release") {
   Boxes boxes;
   const MessageKey key{17, 4};
   MailboxProtocol protocol;
@@ -51,7 +51,7 @@ TEST_CASE("A message is found under its key and size, from its posting to its re
   CHECK(boxes.receiver->Find(0, key, 64, &protocol).entry == nullptr);
 }
 
-TEST_CASE("Messages may be taken in any order, whatever order they were posted in") {
+TEST_CASE("Messages may be taken in any order") {
   Boxes boxes;
   MailboxProtocol protocol;
   for (uint64_t execution = 0; execution < 6; ++execution) REQUIRE(boxes.Put({3, execution}, "x"));
@@ -62,7 +62,7 @@ TEST_CASE("Messages may be taken in any order, whatever order they were posted i
   }
 }
 
-TEST_CASE("A sender that finds no entry is told so, and has room again after a release") {
+TEST_CASE("A sender finds no free mailbox until the receiver releases one") {
   Boxes boxes;
   uint64_t posted = 0;
   while (boxes.Put({3, posted}, "x")) ++posted;
@@ -74,17 +74,17 @@ TEST_CASE("A sender that finds no entry is told so, and has room again after a r
   CHECK(boxes.Put({3, posted}, "x"));
 }
 
-TEST_CASE("Operations that a receiver has not come to leave entries for others") {
+TEST_CASE("Operations that the receiver has not reached leave mailboxes for others") {
   Boxes boxes;
   int refused = 0;
   for (uint64_t operation = 0; operation < 32; ++operation) {
-    const uint64_t id = operation * 0x9e3779b97f4a7c15ull;  // as the pass makes them: spread over 64 bits
+    const uint64_t id = operation * 0x9e3779b97f4a7c15ull;  // like the pass's ids: spread over 64 bits
     refused += !boxes.Put({id, 1}, "x");
   }
   CHECK(refused <= 2);
 }
 
-TEST_CASE("What is asked of a receiver's memory is what that receiver said") {
+TEST_CASE("A sender sees whether a receiver has advertised that it reads its memory") {
   Boxes boxes;
   CHECK_FALSE(boxes.sender->IsReadBy(1));
   for (const bool reads : {true, false}) {
@@ -94,7 +94,7 @@ TEST_CASE("What is asked of a receiver's memory is what that receiver said") {
   }
 }
 
-TEST_CASE("Entries grow with the heap, up to 8 KiB, and are the same for the same job") {
+TEST_CASE("Mailboxes grow with the heap, up to 8 KiB, and are equal for equal jobs") {
   CHECK(Mailboxes::EagerBytes(64 << 20, 2) == 8 << 10);
   CHECK(Mailboxes::EagerBytes(8 << 20, 8) == 2 << 10);
   CHECK(Mailboxes::EagerBytes(256 << 10, 64) == 256);

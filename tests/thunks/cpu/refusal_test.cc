@@ -1,4 +1,4 @@
-// A receiver that finds, in the middle of a job, that it cannot read its sender's memory.
+// A receiver that cannot read its sender's memory, although it has advertised that it does.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -18,15 +18,15 @@ namespace {
 constexpr MessageKey kKey{11, 1};
 constexpr size_t kBytes = 200000 / 64 * 64;
 
-// The sender's side by hand: offers memory that is not there, is refused, and stages the message instead.
+// A sender by hand: it posts an address that is not mapped, is refused, and sends the message through slots.
 std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& message) {
   const Mailbox mailbox = context.mailboxes->Claim(1, kKey);
-  *reinterpret_cast<uint64_t*>(mailbox.data) = 16;  // an address that nobody has mapped
+  *reinterpret_cast<uint64_t*>(mailbox.data) = 16;  // an address that is not mapped
   context.mailboxes->Post(1, mailbox, kKey, kBytes, kBytes, MailboxProtocol::kCrossMemoryRead);
   while (mailbox.entry->taken.load() == 0) usleep(100);
   if (mailbox.entry->taken.load() != kRefused) return "the receiver did not refuse";
   context.mailboxes->Free(mailbox);
-  if (context.mailboxes->IsReadBy(1)) return "the receiver still says that it reads";
+  if (context.mailboxes->IsReadBy(1)) return "the receiver still advertises that it reads";
   SendChannel channel;
   while (!channel.Open(context, 1, kKey)) usleep(100);
   for (size_t at = 0; at < kBytes; at += channel.slot_bytes()) {

@@ -1,5 +1,5 @@
-// Operations whose PEs have little or very unequal room for slots: smaller geometries, the reserve, and waiting for a
-// block.
+// Operations whose PEs have few slots or very different numbers of them: smaller geometries, the reserve, and waits for
+// a block.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 + (64 << 10), kSmallest = 64 + (4 << 10);
 
-// Everything that does not fit a mailbox is to be staged.
+// Every message that is not eager goes through slots.
 JobOptions Staged(int n_pes = 2) {
   JobOptions options;
   options.n_pes = n_pes;
@@ -27,7 +27,7 @@ JobOptions Staged(int n_pes = 2) {
   return options;
 }
 
-// Takes blocks away until the PE's arena gives nothing larger than `largest` bytes, and one block of that if any.
+// Takes blocks until the PE's arena has no block larger than `largest` bytes, and at most one of that size.
 void LeaveOnly(Job& job, int pe, size_t largest) {
   SlotPool* slots = job.context(pe).slots;
   char* kept = largest == 0 ? nullptr : slots->Take(largest);
@@ -63,7 +63,7 @@ TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest
   CHECK(none.blocks.empty());
 }
 
-TEST_CASE("Where PEs share cores a single message gets more slots, if there are as many") {
+TEST_CASE("If PEs share cores, a single message gets more slots, as far as there are any") {
   Job job(Staged());
   PeContext context = job.context(0);
   context.is_oversubscribed = true;
@@ -74,13 +74,13 @@ TEST_CASE("Where PEs share cores a single message gets more slots, if there are 
     return set.geometry.num_slots;
   };
   CHECK(taken(8 << 20, 1) == kOversubscribedSlotsInFlight);
-  CHECK(taken(1 << 20, 1) == 9);  // all of it
+  CHECK(taken(1 << 20, 1) == 9);  // the whole arena
   CHECK(taken(8 << 20, 2) == kSlotsInFlight);
   LeaveOnly(job, 0, 512 << 10);
   CHECK(taken(8 << 20, 1) == kSlotsInFlight);
 }
 
-TEST_CASE("A set that cannot be complete takes nothing") {
+TEST_CASE("A block set that would be incomplete takes no block") {
   JobOptions options = Staged();
   options.reserve_bytes = 64 << 10;
   Job job(options);
@@ -91,7 +91,7 @@ TEST_CASE("A set that cannot be complete takes nothing") {
   CHECK(job.FreeReserveBlocks(0, kSmallest) == before);
 }
 
-TEST_CASE("In-place rings in which every PE has slots of another size do not lock up") {
+TEST_CASE("In-place rings in which every PE has slots of another size do not deadlock") {
   std::mt19937 random(3);
   for (int round = 0; round < 60; ++round) {
     const int n = 2 + static_cast<int>(random() % 5);
@@ -111,7 +111,7 @@ TEST_CASE("In-place rings in which every PE has slots of another size do not loc
   }
 }
 
-TEST_CASE("All-reduces whose members have slots of different sizes agree on the smallest and do not lock up") {
+TEST_CASE("All-reduces whose members have slots of different sizes agree on the smallest and do not deadlock") {
   std::mt19937 random(4);
   for (int round = 0; round < 60; ++round) {
     const int n = 2 + static_cast<int>(random() % 4);
@@ -135,7 +135,7 @@ TEST_CASE("All-reduces whose members have slots of different sizes agree on the 
   }
 }
 
-TEST_CASE("An operation that finds even the reserve empty goes on when a block comes back") {
+TEST_CASE("An operation that finds even the reserve empty continues when a block is returned") {
   JobOptions options = Staged();
   options.reserve_bytes = 8 << 10;
   Job job(options);
@@ -155,7 +155,7 @@ TEST_CASE("An operation that finds even the reserve empty goes on when a block c
   CHECK(second.Verdict() == "");
 }
 
-TEST_CASE("An operation that never gets a block says so and names the option") {
+TEST_CASE("The error of an operation that gets no block names the option") {
   JobOptions options = Staged();
   options.reserve_bytes = 8 << 10;
   options.deadline = std::chrono::milliseconds(200);

@@ -21,7 +21,7 @@ struct Arena {
   char* base;
 };
 
-TEST_CASE("A returned block is the next one of its size") {
+TEST_CASE("A returned block is the next block of its size") {
   Arena arena(64 << 10);
   SlotPool pool(arena.base, 64 << 10);
   char* block = pool.Take(1000);
@@ -29,7 +29,7 @@ TEST_CASE("A returned block is the next one of its size") {
   CHECK(pool.Take(900) == block);
 }
 
-TEST_CASE("More than the arena has is refused, exactly the arena is not") {
+TEST_CASE("A block larger than the arena is refused, one of exactly its size is not") {
   Arena arena(64 << 10);
   SlotPool pool(arena.base, 64 << 10);
   CHECK(pool.Take((64 << 10) + 1) == nullptr);
@@ -41,7 +41,7 @@ TEST_CASE("More than the arena has is refused, exactly the arena is not") {
   CHECK(pool.Take(1) != nullptr);
 }
 
-TEST_CASE("A large free block is cut up for small requests once fresh memory is gone") {
+TEST_CASE("A large free block is split for small requests once there are no small ones") {
   Arena arena(4 << 10);
   SlotPool pool(arena.base, 4 << 10);
   char* all = pool.Take(4 << 10);
@@ -51,7 +51,7 @@ TEST_CASE("A large free block is cut up for small requests once fresh memory is 
   CHECK(blocks == 16);
 }
 
-TEST_CASE("Small blocks that are all free again are one large block") {
+TEST_CASE("Small blocks that are all free again are joined to a large block") {
   Arena arena(64 << 10);
   SlotPool pool(arena.base, 64 << 10);
   std::vector<char*> small;

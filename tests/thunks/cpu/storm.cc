@@ -18,7 +18,7 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// Most are small, some are large, some are empty.
+// Most sizes are small, some are large, some are zero.
 size_t RandomBytes(Random& random, size_t largest) {
   size_t octaves = 1;
   while ((size_t{1} << octaves) < largest) ++octaves;
@@ -57,7 +57,7 @@ Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t 
   return reduction;
 }
 
-// One operation as `pe` takes part in it. All PEs draw the same numbers.
+// The part of `pe` in one operation. All PEs draw the same random numbers.
 struct Part {
   std::unique_ptr<Transfer> transfer;
   Outcome outcome;
@@ -77,7 +77,7 @@ std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe, int n_pes
   for (const auto& members : RandomGroups(random, n_pes)) {
     if (std::find(members.begin(), members.end(), pe) != members.end()) group = members;
   }
-  // What the members of any group draw, for groups draw in turn: sizes must not depend on who is asking.
+  // Draws for every group in turn, because the sizes must not depend on the PE.
   Random sizes(random());
   if (choice < 4) {
     return std::make_unique<AllReduceTransfer>(key, pe, RandomReduction(sizes, group, operands, largest), placement);
@@ -120,7 +120,7 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    // All of them, before any buffer goes away.
+    // Waits for all operations before it frees any buffer.
     std::string trouble;
     for (const auto& part : parts) {
       const std::string error = part->outcome.Get();

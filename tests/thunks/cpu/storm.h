@@ -1,4 +1,4 @@
-// Random collectives, all in flight at once, started in another order on every PE.
+// Random collectives, all in flight at once, which every PE starts in a different order.
 #ifndef XLA_SHMEM_TESTS_THUNKS_CPU_STORM_H_
 #define XLA_SHMEM_TESTS_THUNKS_CPU_STORM_H_
 
@@ -10,20 +10,20 @@
 
 namespace xla_shmem::testing {
 
-// All PEs of a job run the same plan: operations, sizes, groups and edges follow from the seed alone; orders and delays
-// from the seed and the PE.
+// All PEs of a job run the same plan. Operations, sizes, groups and edges depend on the seed alone, orders and delays
+// on the seed and the PE.
 struct StormPlan {
   uint64_t seed = 1;
   int rounds = 10;
-  int operations = 24;       // a round, all started before any is waited for
-  int threads = 2;           // a PE starts its operations on
+  int operations = 24;       // a round; the PE starts all of them before it waits for any
+  int threads = 2;           // that start a PE's operations
   size_t largest = 1 << 19;  // bytes of one operand
 };
 
-// Runs the plan as `pe`. "" if every operation succeeded and every byte is right, else the first thing that went wrong.
+// Runs the plan as `pe`. Returns "" if every operation succeeded and every byte is right, else the first error.
 std::string RunStorm(Job& job, int pe, const StormPlan& plan);
 
-// Reserve that lets every operation of a round make progress in the smallest geometry.
+// The reserve that lets every operation of a round make progress in the smallest geometry.
 size_t ReserveFor(const StormPlan& plan, int n_pes);
 
 }  // namespace xla_shmem::testing

@@ -1,4 +1,4 @@
-// PEs as real processes over each other's segments, and what is left when one of them is killed.
+// PEs as real processes, also when one of them is killed.
 #include <doctest/doctest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -32,7 +32,7 @@ JobOptions OptionsFor(const StormPlan& plan, int processes) {
   JobOptions options;
   options.n_pes = processes;
   options.reserve_bytes = ReserveFor(plan, processes);
-  // Half of the runs read each other's memory, whether that is faster here or not.
+  // Half of the runs use cross-memory reads, whether they are faster here or not.
   options.single_copy = plan.seed % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
   return options;
 }
@@ -48,7 +48,7 @@ TEST_CASE("Real processes end a storm with the right bytes and leave nothing in 
       const JobOptions options = OptionsFor(plan, processes);
       Job job(options, HeapOfProcesses(group, key, rank, processes, Job::HeapBytes(options)));
       const std::string verdict = RunStorm(job, rank, plan);
-      return verdict;  // and leaves at once: a process may go as soon as its own part is done
+      return verdict;  // ends at once: a process may exit as soon as its own part is done
     });
     CHECK(group.Join() == std::vector<std::string>(processes, ""));
     CHECK(SegmentsOf(key).empty());

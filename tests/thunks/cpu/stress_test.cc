@@ -1,4 +1,4 @@
-// PEs as threads of one process. Runs for XLA_SHMEM_STRESS_SECONDS (default 6).
+// PEs as threads of one process. Runs for XLA_SHMEM_STRESS_SECONDS seconds (default 6).
 #include <doctest/doctest.h>
 
 #include <chrono>

@@ -48,11 +48,11 @@ uint64_t Seed(MessageKey key, int pe, size_t index) {
 
 void Fill(uint64_t seed, char* memory, size_t bytes) {
   static const std::vector<char> noise = [] {
-    std::vector<char> made(65521);  // a prime: no offset in a message is a whole number of these
+    std::vector<char> made(65521);  // a prime, so that no offset in a message is a multiple of it
     for (size_t i = 0; i < made.size(); ++i) made[i] = static_cast<char>(Hash(i));
     return made;
   }();
-  // Copies, since sanitizers look at each byte of a loop.
+  // Copies blocks, because sanitizers check each byte of a loop.
   size_t from = seed % noise.size();
   while (bytes > 0) {
     const size_t part = std::min(bytes, noise.size() - from);
@@ -93,7 +93,7 @@ Buffers::Buffers(const std::vector<BufferPair>& pairs, Placement placement) {
   const bool equal = std::adjacent_find(pairs.begin(), pairs.end(), [](const BufferPair& a, const BufferPair& b) {
                        return a.operand_bytes != b.operand_bytes || a.result_bytes != b.result_bytes;
                      }) == pairs.end();
-  // Rotating needs equal sizes; the others stay in place.
+  // Rotation needs equal sizes; other buffers stay in place.
   if (placement == Placement::kRotated && equal && !results_.empty()) {
     std::rotate(results_.begin(), results_.begin() + 1, results_.end());
   }
@@ -171,12 +171,13 @@ std::vector<char> AllReduceOperand(MessageKey key, int pe, size_t index, Element
   } else if (type == ElementType::kC128) {
     FillValues<double>(seed, operand.data(), 2 * elements);
   } else if (type >= ElementType::kF8E5M2 || type == ElementType::kPred) {
-    // Eighths of magnitudes up to 2 or so in all formats, no NaN; and bytes 0 and 1.
+    // Eighths up to about 2 in all formats, without NaN, and bytes 0 and 1.
     const char mask = type == ElementType::kPred ? 1 : 0x3b;
     for (size_t i = 0; i < elements; ++i) operand[i] = static_cast<char>(Hash(seed + i)) & mask;
   } else if (type == ElementType::kF16 || type == ElementType::kBf16) {
     auto* values = reinterpret_cast<uint16_t*>(operand.data());
-    // Without the largest exponents: no infinities, and no NaN whose bits depend on which operand it came from.
+    // Without the largest exponents, so that there are no infinities and no NaNs, whose bits would depend on the
+    // operand.
     for (size_t i = 0; i < elements; ++i) values[i] = static_cast<uint16_t>(Hash(seed + i)) & 0xbbff;
   } else {
     Fill(seed, operand.data(), operand.size());

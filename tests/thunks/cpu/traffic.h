@@ -1,5 +1,4 @@
-// One collective as one PE sees it: buffers filled so that everybody can tell what must come out, and a check that it
-// did.
+// One PE's part in one collective: operands from which every PE can compute the results, and a check of the results.
 #ifndef XLA_SHMEM_TESTS_THUNKS_CPU_TRAFFIC_H_
 #define XLA_SHMEM_TESTS_THUNKS_CPU_TRAFFIC_H_
 
@@ -15,11 +14,11 @@
 
 namespace xla_shmem::testing {
 
-// Where results lie: apart from the operands, in the same buffers, in the buffer of the next operand, or 24 bytes
-// further on.
+// The place of the results: apart from the operands, in the same buffers, in the buffer of the next operand, or 24
+// bytes behind the operand.
 enum class Placement { kApart, kInPlace, kRotated, kShifted };
 
-// Operand and result i, and where in the larger of the two the other one lies when they are in place.
+// Operand and result i, and the offset of the smaller in the larger if they are in place.
 struct BufferPair {
   size_t operand_bytes;
   size_t result_bytes;
@@ -27,7 +26,7 @@ struct BufferPair {
   size_t result_at = 0;
 };
 
-// Operands and results in one piece of memory, with guard bytes between them.
+// Operands and results in one allocation, with guard bytes between them.
 class Buffers {
  public:
   Buffers(const std::vector<BufferPair>& pairs, Placement placement);
@@ -36,7 +35,7 @@ class Buffers {
   char* result(size_t i) { return memory_.data() + results_[i]; }
   std::vector<const char*> operands();
   std::vector<char*> results();
-  // False if somebody wrote outside the buffers.
+  // False if bytes outside the buffers have changed.
   bool GuardsIntact() const;
 
  private:
@@ -45,19 +44,19 @@ class Buffers {
   std::vector<std::pair<size_t, size_t>> in_use_;  // [begin, end), sorted; everything else is a guard
 };
 
-// What every transfer offers.
+// The interface of all transfers.
 class Transfer {
  public:
   virtual ~Transfer() = default;
   virtual std::unique_ptr<Operation> Begin(const PeContext& context) = 0;
-  // After the operation: "" or what is wrong with the results.
+  // Called after the operation. Returns "" or the error in the results.
   virtual std::string Verdict() = 0;
 };
 
-// Which PE's contribution to the operation of this key something is.
+// The seed of operand `index` of `pe` in the operation of `key`.
 uint64_t Seed(MessageKey key, int pe, size_t index);
 void Fill(uint64_t seed, char* memory, size_t bytes);
-// "" if `result` is `expected`, else who found what where.
+// Returns "" if `result` equals `expected`, else PE, position and values.
 std::string Compare(int pe, size_t index, const std::vector<char>& expected, const char* result);
 
 class PermuteTransfer : public Transfer {
@@ -85,7 +84,7 @@ class AllReduceTransfer : public Transfer {
  public:
   AllReduceTransfer(MessageKey key, int pe, Reduction reduction, Placement placement);
   std::unique_ptr<Operation> Begin(const PeContext& context) override;
-  // "" if every result has the very bits that Reduce gives for the operands of all members in group order.
+  // Returns "" if every result has the bits that Reduce gives for the operands of all members in group order.
   std::string Verdict() override;
   Buffers& buffers() { return buffers_; }
 
@@ -97,7 +96,7 @@ class AllReduceTransfer : public Transfer {
   Buffers buffers_;
 };
 
-// What operand `index` of `pe` holds in the all-reduce of this key.
+// The content of operand `index` of `pe` in the all-reduce of this key.
 std::vector<char> AllReduceOperand(MessageKey key, int pe, size_t index, ElementType type, size_t elements);
 
 }  // namespace xla_shmem::testing
