@@ -17,13 +17,17 @@ ROOT = Path(__file__).parents[2]
 BUILD_VARIABLES = {"XLA_SHMEM_XLA", "XLA_SHMEM_TENSORFLOW"}
 README = (ROOT / "README.md").read_text()
 OPTIONS = (ROOT / "docs" / "options.md").read_text()
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_option_table_is_the_generated_one() -> None:
     between = re.search(r"<!-- options:.*?-->\n(.*?)<!-- /options -->", OPTIONS, re.DOTALL)
     assert between is not None
     assert between.group(1) == markdown_table()
+
+
+def test_the_readme_fits_on_two_screens() -> None:
+    assert len(README.splitlines()) < 80
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
