@@ -36,6 +36,21 @@ class CollectiveOp(TypedDict):
     """Custom calls of the whole transfer, its start and its done; ``""`` if there is none."""
 
 @type_check_only
+class ModuleHeader(TypedDict):
+    """Facts about a module that need no full read."""
+
+    name: str
+    """Name of the module."""
+    replicas: int
+    """Replicas in the device assignment; 0 if the module has none."""
+    partitions: int
+    """Partitions in the device assignment; 0 if the module has none."""
+    devices: list[int]
+    """Device ids in the device assignment, sorted."""
+    is_gpu_form: bool
+    """Whether XLA:GPU compiled it: a collective is a start/done pair, or has a backend config."""
+
+@type_check_only
 class CollectiveRecord(TypedDict):
     """One collective of a module. A start/done pair counts as one.
 
@@ -296,6 +311,37 @@ def run_pass(
     Raises:
       ValueError: the bytes are not a well-formed module; the profile, an op or the lowering is unknown; or a number of
         bytes is negative.
+    """
+
+def unwrap_module(data: bytes) -> bytes:
+    """Returns the serialised ``HloModuleProto`` in data: data itself, or the one in an ``HloProto`` or ``HloSnapshot``.
+
+    Raises:
+      ValueError: there is none; the message follows a file's name.
+    """
+
+def module_header(module: bytes) -> ModuleHeader:
+    """Reads name, device assignment and form of a module.
+
+    Args:
+      module: serialised ``HloModuleProto``.
+
+    Raises:
+      ValueError: a top-level field or the device assignment is malformed; the message follows a file's name.
+    """
+
+def with_default_assignment(module: bytes, replicas: int, partitions: int) -> bytes:
+    """Adds XLA's default device assignment to a module that has none.
+
+    Device ``r * partitions + p`` runs replica r of partition p.
+
+    Args:
+      module: serialised ``HloModuleProto``.
+      replicas: number of replicas.
+      partitions: number of partitions.
+
+    Raises:
+      ValueError: no devices, or more than 2^20; the message follows a file's name.
     """
 
 def inspect_module(module: bytes) -> list[CollectiveRecord]:

@@ -15,16 +15,15 @@ from typing import Any
 
 from programs import DEVICES, PROGRAMS
 
-from xla_shmem import plugin
+from xla_shmem import _core, plugin
 from xla_shmem.gpu_compile.described_gpus import described_gpus
-from xla_shmem.hlo import proto as hlo_proto
 
 
 def main(path: str, names: list[str]) -> None:
     records: dict[str, Any] = {}
 
     def observe(module: bytes, found: list[Any]) -> None:
-        records[hlo_proto.module_name(module).removeprefix("jit_")] = found
+        records[_core.module_header(module)["name"].removeprefix("jit_")] = found
 
     devices = described_gpus(DEVICES, "h100", observe)
     for name in names:

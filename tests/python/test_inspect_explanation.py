@@ -13,7 +13,6 @@ from inspect_runs import inspect
 
 from xla_shmem import _core
 from xla_shmem.hlo.files import read_module
-from xla_shmem.hlo.proto import with_device_grid
 from xla_shmem.inspect.page import embed_json
 
 pytestmark = pytest.mark.usefixtures("no_options")
@@ -103,7 +102,7 @@ def test_devices_of_cpu_processes_are_used_in_their_order(tmp_path: Path) -> Non
     partitions = [b"\0", b"\x80\x10", b"\x80\x20", b"\x80\x30"]  # 0, 2048, 4096, 6144
     assignment = b"\x08\x01\x10\x04" + b"".join(_message(3, _message(1, device)) for device in partitions)
     dump = tmp_path / "m.cpu_after_optimizations.hlo.pb"
-    dump.write_bytes(module.removesuffix(with_device_grid(b"", 1, 4)) + _message(15, assignment))
+    dump.write_bytes(module.removesuffix(_core.with_default_assignment(b"", 1, 4)) + _message(15, assignment))
     explanation = _explanation(dump, "--explain", "small")
     assert explanation["groups"] == [[0, 2048, 4096, 6144]]
     assert explanation["decided"]["reason"].startswith("one device per process (4 processes)")

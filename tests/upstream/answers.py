@@ -12,7 +12,6 @@ from typing import Any
 from placements import RELEASES, Placement, placements_for
 
 from xla_shmem import _core
-from xla_shmem.hlo.proto import unwrap_module
 from xla_shmem.hlo.regular_topology import core_topology, regular_places
 
 THRESHOLD = 16 << 20
@@ -130,7 +129,7 @@ def ours(proto: bytes, placement: Placement, threshold: int) -> dict[str, Mappin
     """Collective -> record of our pass in profile upstream; an NVLink domain is what XLA calls a slice."""
     places = regular_places(placement.num_devices, placement.devices, placement.devices, placement.nvlink_domain)
     result = _core.run_pass(
-        unwrap_module(proto),
+        _core.unwrap_module(proto),
         core_topology(places),
         _core.cpu_transport({place.device_id: place.nvlink_domain for place in places}),
         profile="upstream",

@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from xla_shmem.hlo.proto import ProtoError, device_grid, is_gpu_form, module_name, unwrap_module, with_device_grid
+if TYPE_CHECKING:
+    from xla_shmem import _core
 
 #: The last dump of a module: ``cpu_after_optimizations.txt``, ``sm_9.0_gpu_after_optimizations.hlo.pb``.
 _FINAL = re.compile(r"(?P<module>.*after_optimizations)(?P<form>\.hlo\.pb|\.hlo|\.txt)(?:\.gz)?")
 _ANY_DUMP = re.compile(r".*\.(?:hlo\.pb|hlo|txt|pb)(?:\.gz)?")
-_MAX_DEVICES = 2**20  # the limit of xla_patch/hlo/proto/device_assignment.h
 _PREFERENCE = (".hlo.pb", ".hlo", ".txt")
 _TEXT_START = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
 _MLIR_START = re.compile(r"\s*(?:#\w+ = .*\n\s*)*module\b")
@@ -35,13 +36,18 @@ class HloInput:
 
     Attributes:
       source: the file it came from, ``<stdin>`` for ``-``.
-      name: the module's name.
       proto: serialized ``HloModuleProto``.
+      header: its name, device assignment and form.
     """
 
     source: str
-    name: str
     proto: bytes
+    header: _core.ModuleHeader
+
+    @property
+    def name(self) -> str:
+        """The module's name."""
+        return self.header["name"]
 
     @property
     def platform(self) -> str:
@@ -49,7 +55,7 @@ class HloInput:
         for platform in ("gpu", "cpu"):
             if f"{platform}_after_optimizations" in Path(self.source).name:
                 return platform
-        return "gpu" if is_gpu_form(self.proto) else "cpu"
+        return "gpu" if self.header["is_gpu_form"] else "cpu"
 
 
 def read_modules(path: str) -> Iterator[HloInput]:
@@ -112,19 +118,19 @@ def to_text(source: str, proto: bytes) -> str:
     """
     from jaxlib import _hlo  # type: ignore[attr-defined]
 
+    from xla_shmem import _core
+
     try:
         text: str = _hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string()
     except (RuntimeError, UnicodeDecodeError) as error:
         raise HloFileError(f"{source}: XLA cannot read the module: {_first_line(error)}.") from None
-    grid = device_grid(proto)
-    if grid is None:
-        return text
-    # jaxlib builds the module without an execution config, so the header has no counts.
-    header, newline, rest = text.partition("\n")
-    for key, count in zip(("replica_count", "num_partitions"), grid, strict=True):
-        if count > 1 and f", {key}=" not in header:
-            header += f", {key}={count}"
-    return header + newline + rest
+    # jaxlib builds the module without an execution config, so the first line has no counts.
+    first, newline, rest = text.partition("\n")
+    header = _core.module_header(proto)
+    for key, count in (("replica_count", header["replicas"]), ("num_partitions", header["partitions"])):
+        if count > 1 and f", {key}=" not in first:
+            first += f", {key}={count}"
+    return first + newline + rest
 
 
 def _final_modules(directory: Path) -> list[Path]:
@@ -159,6 +165,8 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(source: str, data: bytes) -> HloInput:
+    from xla_shmem import _core
+
     if data.startswith(b"\x1f\x8b"):
         try:
             data = gzip.decompress(data)
@@ -177,12 +185,15 @@ def _parse(source: str, data: bytes) -> HloInput:
         )
     else:
         try:
-            proto = unwrap_module(data)
-        except ProtoError as error:
+            proto = _core.unwrap_module(data)
+        except ValueError as error:
             raise HloFileError(
                 f"{source}: {error}; give HLO text, an HloModuleProto or HloProto, or an --xla_dump_to directory."
             ) from None
-    return HloInput(source, module_name(proto), proto)
+    try:
+        return HloInput(source, proto, _core.module_header(proto))
+    except ValueError as error:
+        raise HloFileError(f"{source}: {error}.") from None
 
 
 def _as_text(data: bytes) -> str | None:
@@ -196,6 +207,8 @@ def _as_text(data: bytes) -> str | None:
 def _proto_of_text(source: str, text: str) -> bytes:
     from jaxlib import _hlo, version  # type: ignore[attr-defined]
 
+    from xla_shmem import _core
+
     try:
         proto: bytes = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
     except RuntimeError as error:
@@ -203,20 +216,23 @@ def _proto_of_text(source: str, text: str) -> bytes:
             f"{source}: jaxlib {version.__version__} cannot parse it ({_first_line(error)}); if a newer XLA "
             "wrote it, dump with --xla_dump_hlo_as_proto."
         ) from None
-    if device_grid(proto) is not None:
+    if _core.module_header(proto)["devices"]:
         return proto
     # The text has the number of devices; in the proto only the device assignment can hold it.
     start = _TEXT_START.match(text)
-    header = text[start.end() if start else 0 :].partition("\n")[0]
-    replicas, partitions = (_header_count(header, key) for key in ("replica_count", "num_partitions"))
-    if replicas * partitions > _MAX_DEVICES:
-        raise HloFileError(f"{source}: is for {replicas} x {partitions} devices, at most {_MAX_DEVICES} are supported.")
-    return proto if replicas * partitions <= 1 else with_device_grid(proto, replicas, partitions)
+    first = text[start.end() if start else 0 :].partition("\n")[0]
+    replicas, partitions = (_count(first, key) for key in ("replica_count", "num_partitions"))
+    if replicas * partitions <= 1:
+        return proto
+    try:
+        return _core.with_default_assignment(proto, replicas, partitions)
+    except ValueError as error:
+        raise HloFileError(f"{source}: {error}.") from None
 
 
-def _header_count(header: str, key: str) -> int:
-    match = re.search(rf",\s*{key}=(\d+)", header)
-    return int(match[1]) if match else 1
+def _count(first_line: str, key: str) -> int:
+    match = re.search(rf",\s*{key}=(\d+)", first_line)
+    return min(int(match[1]), 2**62) if match else 1  # what `_core` can take, and more than it supports
 
 
 def _first_line(error: Exception) -> str:

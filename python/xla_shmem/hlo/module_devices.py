@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from xla_shmem.hlo.files import HloInput, to_text
-from xla_shmem.hlo.proto import assigned_devices
 
 _PAIRS = re.compile(r"source_target_pairs=\{((?:\{\d+,\d+\},?)*)\}")
 _CALLS = re.compile(r"\b(?:pairs|groups) = array<i64: ([\d, ]*)>")  # of this package's custom calls
@@ -20,7 +19,7 @@ def devices_needed(module: HloInput) -> int | None:
     The devices are those of the device assignment or, without one, those in groups and pairs of the collectives. None
     if the module names none.
     """
-    if assigned := assigned_devices(module.proto):
+    if assigned := module.header["devices"]:
         return assigned[-1] + 1
     text = to_text(module.source, module.proto)
     counts = [0]

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from xla_shmem.hlo.files import HloFileError, HloInput
 from xla_shmem.hlo.module_devices import devices_needed
-from xla_shmem.hlo.proto import assigned_devices
 from xla_shmem.hlo.regular_topology import DevicePlace, core_topology, regular_places
 from xla_shmem.options import Options, resolve
 
@@ -48,7 +47,7 @@ class DecisionSettings:
           HloFileError: the numbers do not fit the module or each other, or the number of devices is unknown.
         """
         domain = self.options().nvlink_domain or None
-        ids = assigned_devices(module.proto) if self.num_devices is None else []
+        ids = module.header["devices"] if self.num_devices is None else []
         if not ids or ids[-1] < _CPU_PROCESS_STRIDE or module.platform != "cpu":
             ids = list(range(self._num_devices(module)))
         try:

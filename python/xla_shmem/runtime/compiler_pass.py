@@ -75,7 +75,6 @@ class CompilerPass:
 
 
 def _print_assignment(module: bytes, records: Any) -> None:
-    from xla_shmem.hlo import proto as hlo_proto
     from xla_shmem.hlo.collective_report import ModuleReport, print_tables
 
-    print_tables([ModuleReport("compiled now", hlo_proto.module_name(module), records)])
+    print_tables([ModuleReport("compiled now", _core.module_header(module)["name"], records)])

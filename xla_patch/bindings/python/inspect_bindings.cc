@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "xla_patch/hlo/analysis/explain.h"
 #include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/analysis/timeline.h"
+#include "xla_patch/hlo/proto/module_header.h"
 
 namespace xla_shmem {
 namespace {
@@ -113,9 +115,44 @@ nb::list ScheduleOfBytes(const nb::bytes& module) {
   return list;
 }
 
+nb::bytes ToBytes(std::string_view bytes) { return nb::bytes(bytes.data(), bytes.size()); }
+
+nb::bytes UnwrapBytes(const nb::bytes& data) {
+  return ToBytes(WithoutGil([&] { return hlo::UnwrapModule(View(data)); }));
+}
+
+nb::dict HeaderOfBytes(const nb::bytes& module) {
+  const hlo::ModuleHeader header = WithoutGil([&] { return hlo::ReadModuleHeader(View(module)); });
+  std::vector<int64_t> devices = header.assignment.devices();
+  std::sort(devices.begin(), devices.end());
+  nb::dict dict;
+  dict["name"] = Text(header.name);
+  dict["replicas"] = header.assignment.replica_count();
+  dict["partitions"] = header.assignment.partition_count();
+  dict["devices"] = nb::cast(devices);
+  dict["is_gpu_form"] = header.is_gpu_form;
+  return dict;
+}
+
+nb::bytes AddDefaultAssignment(const nb::bytes& module, int64_t replicas, int64_t partitions) {
+  return ToBytes(WithoutGil([&] { return hlo::WithDefaultAssignment(View(module), replicas, partitions); }));
+}
+
 }  // namespace
 
 void BindInspection(nb::module_& m) {
+  m.def("unwrap_module", &UnwrapBytes, nb::arg("data"),
+        "Returns the serialised HloModuleProto in data: data itself, or the module in an HloProto or HloSnapshot. "
+        "ValueError if there is none.");
+
+  m.def("module_header", &HeaderOfBytes, nb::arg("module"),
+        "Reads name, device assignment and form of a serialised HloModuleProto: a dict name, replicas, partitions, "
+        "devices, is_gpu_form. ValueError if a top-level field or the device assignment is malformed.");
+
+  m.def("with_default_assignment", &AddDefaultAssignment, nb::arg("module"), nb::arg("replicas"), nb::arg("partitions"),
+        "Adds XLA's default device assignment to a serialised HloModuleProto that has none. ValueError for too many "
+        "devices, or none.");
+
   m.def("inspect_module", &InspectBytes, nb::arg("module"),
         "Lists the collectives of a serialised HloModuleProto with what this pass or stock XLA recorded about them; "
         "dicts as in "

@@ -10,11 +10,22 @@ namespace xla_shmem::hlo {
 
 // xla/service/hlo.proto
 
+// xla.HloSnapshot
+struct HloSnapshotField {
+  enum : uint32_t { kHlo = 1 };
+};
+
+// xla.HloProto
+struct HloProtoField {
+  enum : uint32_t { kHloModule = 1 };
+};
+
 // xla.HloModuleProto
 struct ModuleField {
   enum : uint32_t {
     kName = 1,
     kComputations = 3,
+    kHostProgramShape = 4,
     kEntryComputationId = 6,
     kSchedule = 7,
     kInputOutputAlias = 8,
