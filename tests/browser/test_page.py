@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from chromium import Chromium
 from click.testing import CliRunner
-from hlo_samples import CPU_SYNC, gpu_start_done, many_collectives
+from hlo_samples import CPU_SYNC, NO_COLLECTIVE, gpu_start_done, many_collectives
 
 from xla_shmem.cli.main import main
 
@@ -134,7 +134,7 @@ def test_arrow_keys_select_rows(browser: Chromium, tmp_path: Path) -> None:
 
 
 def test_a_page_without_collectives_says_so(browser: Chromium, tmp_path: Path) -> None:
-    browser.open(write_page(tmp_path, "HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n"))
+    browser.open(write_page(tmp_path, NO_COLLECTIVE))
     assert browser.run("document.body.innerText").split("\n")[-1] == "No module has a collective."
 
 

@@ -1,4 +1,4 @@
-"""What several tests of the commands need."""
+"""A fixture for tests of the commands."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from xla_shmem.options.table import TABLE
 
 @pytest.fixture
 def no_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Takes every XLA_SHMEM_ option out of the environment."""
+    """Removes every XLA_SHMEM_ option from the environment."""
     for option in TABLE:
         monkeypatch.delenv(option.env, raising=False)

@@ -1,8 +1,8 @@
-"""HLO modules the tests of the commands share."""
+"""HLO modules for the tests of the commands."""
 
 from __future__ import annotations
 
-#: As XLA:CPU compiles it: synchronous ops. A 4 KiB and a 16 MiB all-reduce, a permute in a loop.
+#: A module of XLA:CPU, with synchronous ops: a 4 KiB and a 16 MiB all-reduce, and a permute in a loop.
 CPU_SYNC = """\
 HloModule jit_step, is_scheduled=true, num_partitions=4
 
@@ -47,7 +47,7 @@ use_global_device_ids=true, to_apply=%sum
 """
 
 
-#: One sync all-gather over two devices.
+#: One synchronous all-gather over two devices.
 ALL_GATHER = """\
 HloModule jit_gather, is_scheduled=true, num_partitions=2
 
@@ -60,9 +60,9 @@ use_global_device_ids=true, dimensions={0}
 
 
 def gpu_start_done(backend: str | None) -> str:
-    """As XLA:GPU compiles it: start/done pairs, only the first with work between.
+    """Returns a module of XLA:GPU with two start/done pairs. Only the first one overlaps with work.
 
-    Jax 0.7.2 to 0.10.1 wrote a `backend`, others none.
+    XLA of jax 0.7.2 to 0.10.1 writes a `backend`; other releases do not.
     """
     field = "" if backend is None else f',"backend":"{backend}"'
     config = (
@@ -91,7 +91,7 @@ replica_groups={{{{0,1,2,3}},{{4,5,6,7}}}}, use_global_device_ids=true, to_apply
 """
 
 
-#: As XLA:GPU of jax 0.11.2 and 0.12.0.1 compiles it: a permute in a generic async pair, a synchronous sum.
+#: A module of XLA:GPU in jax 0.11.2 and 0.12.0.1: a permute in a generic async pair, and a synchronous all-reduce.
 GPU_GENERIC_ASYNC = """\
 HloModule jit_body, is_scheduled=true, num_partitions=2
 
@@ -116,7 +116,10 @@ use_global_device_ids=true, to_apply=%sum, backend_config={"collective_backend_c
 }
 """
 
-#: A program as `lowered.as_text()` shows it, which is not HLO.
+#: A module without a collective, which does not contain its number of devices.
+NO_COLLECTIVE = "HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n"
+
+#: A program as `lowered.as_text()` prints it, which is StableHLO and not HLO.
 STABLEHLO = """\
 module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
   func.func public @main(%arg0: tensor<f32>) -> tensor<f32> { return %arg0 : tensor<f32> }
@@ -125,9 +128,9 @@ module @jit_f attributes {mhlo.num_partitions = 1 : i32} {
 
 
 def many_collectives(count: int, devices: int = 64) -> str:
-    """As XLA:GPU compiles it: permutes with a product of matrices beside each, and sums over groups of eight.
+    """Returns a module of XLA:GPU: permutes that overlap with matrix products, and all-reduces over groups of eight.
 
-    Every third collective is a sum, sizes go from 4 KiB to 16 MiB, and half of all are in a loop of 8 turns.
+    Every third collective is an all-reduce. Sizes are 4 KiB to 16 MiB. Half of all are in a loop of 8 turns.
     """
     ring = ",".join(f"{{{device},{(device + 1) % devices}}}" for device in range(devices))
     eights = ",".join(

@@ -1,4 +1,4 @@
-"""Jobs of `xla-shmem launch`, as tests start and watch them."""
+"""Starts and observes jobs of `xla-shmem launch` for tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2] / "python")
 
-# The grace is 5 s for users; the tests that need SIGKILL do not wait that long.
+# The default grace of 5 s is too long for tests that need SIGKILL.
 _LAUNCHER = (
     "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), grace=float(sys.argv[2])))"
@@ -83,17 +83,17 @@ def alive(pid: int) -> bool:
 
 
 def pids_in(directory: Path, count: int) -> list[int]:
-    """Waits for `count` files named by process ids."""
+    """Waits for `count` files that are named by process ids, and returns these."""
     assert wait_for(lambda: len(list(directory.iterdir())) == count), list(directory.iterdir())
     return [int(file.name) for file in directory.iterdir()]
 
 
-# A rank that announces itself by a file named by its pid, and then stays.
+# A rank that creates a file named by its process id, and then sleeps.
 STAY = "import os, sys, time; open(f'{sys.argv[1]}/{os.getpid()}', 'w').close(); time.sleep(60)"
 
 
 def children(pid: int) -> list[str]:
-    """Process ids of the ranks: the children that lead a process group of the launcher's session."""
+    """Returns the process ids of the ranks: children that lead a process group in the launcher's session."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, gpu_start_done
+from hlo_samples import CPU_SYNC, GPU_GENERIC_ASYNC, NO_COLLECTIVE, gpu_start_done
 from inspect_runs import inspect, inspected
 
 from xla_shmem.quantities import format_bytes
@@ -116,7 +116,7 @@ def test_standard_input_is_read() -> None:
 
 
 def test_module_without_collectives_says_so(tmp_path: Path) -> None:
-    (tmp_path / "m.txt").write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
+    (tmp_path / "m.txt").write_text(NO_COLLECTIVE)
     assert inspect(tmp_path / "m.txt").stdout == "No collectives in 1 module.\n"
     assert json.loads(inspect(tmp_path / "m.txt", "--json").stdout) == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import Result
-from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done
+from hlo_samples import ALL_GATHER, CPU_SYNC, NO_COLLECTIVE, gpu_start_done
 from inspect_runs import inspect, inspected
 from tuning_tables import row, written
 
@@ -213,7 +213,7 @@ def test_layout_that_does_not_divide_is_an_error(cpu: Path) -> None:
 
 def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> None:
     path = tmp_path / "m.txt"
-    path.write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
+    path.write_text(NO_COLLECTIVE)
     assert "does not contain its number of devices; give --num-devices." in _error(path)
     assert _decide(path, "--num-devices", "2").exit_code == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from hlo_samples import CPU_SYNC, gpu_start_done
+from hlo_samples import CPU_SYNC, NO_COLLECTIVE, gpu_start_done
 
 from xla_shmem.cli.main import main
 from xla_shmem.hlo.files import read_module
@@ -158,7 +158,7 @@ def test_bad_programs_are_one_sentence(tmp_path: Path) -> None:
     assert "cannot be read" in _sentence(tmp_path / "nothing.txt")
     (tmp_path / "half.pb").write_bytes(b"\x0a\xff\xff")
     assert "half.pb" in _sentence(tmp_path / "half.pb")
-    (tmp_path / "m.txt").write_text("HloModule m\n\nENTRY %e {\n  ROOT %c = f32[] constant(1)\n}\n")
+    (tmp_path / "m.txt").write_text(NO_COLLECTIVE)
     assert "none of 1 modules has a collective" in _sentence(tmp_path / "m.txt")
     assert "no *after_optimizations* module" in _sentence(tmp_path)
 

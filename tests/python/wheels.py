@@ -1,4 +1,4 @@
-"""Lays out wheels of NVIDIA's libraries as pip does."""
+"""Installs fake wheels of NVIDIA's libraries in the layout of pip."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SONAME = "libnvshmem_host.so.3"
 
 
 def install(site: Path, wheel: str, version: str, library: str, content: bytes) -> Path:
-    """Lays a wheel with one library out as pip does, and returns the library's path."""
+    """Installs a wheel with one library, and returns the path of the library."""
     path = site / library
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""The table "What each release answered" of docs/differences.md: answer_table.py ANSWERS prints it."""
+"""Prints the table of each release's answers for docs/differences.md: answer_table.py ANSWERS."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ _PROGRAMS = (
 
 
 def table(answers: Iterable[Answer]) -> str:
-    """A row per program, a column per placement; a release or we ourselves are named where they say something else."""
-    voices: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    """Returns the table: a row per program, a column per placement. A cell names the releases with other answers."""
+    given: dict[tuple[str, str, str], dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for answer in answers:
-        heard = voices[answer.program, answer.stage, answer.placement]
-        heard[answer.release].add(answer.upstream)
-        heard["ours"].add(answer.ours)
+        cell = given[answer.program, answer.stage, answer.placement]
+        cell[answer.release].add(answer.upstream)
+        cell["ours"].add(answer.ours)
     lines = [
         "| program | " + " | ".join(_PLACEMENTS) + " |",
         "|---|" + "---|" * len(_PLACEMENTS),
     ]
     for program, stage in _PROGRAMS:
         label = f"`{program}`" + (", final" if stage == "final" else "")
-        cells = [_cell(voices[program, stage, placement]) for placement in _PLACEMENTS]
+        cells = [_cell(given[program, stage, placement]) for placement in _PLACEMENTS]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _cell(heard: dict[str, set[str]]) -> str:
-    said = {who: "/".join(sorted(words)) for who, words in heard.items()}
-    first = next(iter(said.values()))
+def _cell(backends: dict[str, set[str]]) -> str:
+    answers = {source: "/".join(sorted(found)) for source, found in backends.items()}
+    first = next(iter(answers.values()))
     others: dict[str, list[str]] = defaultdict(list)
-    for who, words in said.items():
-        if words != first:
-            others[words].append(who)
-    return "; ".join([first, *(f"{', '.join(who)}: {words}" for words, who in others.items())])
+    for source, answer in answers.items():
+        if answer != first:
+            others[answer].append(source)
+    return "; ".join([first, *(f"{', '.join(sources)}: {answer}" for answer, sources in others.items())])
 
 
 if __name__ == "__main__":

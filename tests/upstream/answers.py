@@ -1,4 +1,4 @@
-"""What upstream's assigner answered and what ours decides, collective by collective, on the very same modules."""
+"""The answers of upstream's assigner and our decisions for the same modules, collective by collective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from xla_shmem.hlo.regular_topology import core_topology, regular_places
 
 THRESHOLD = 16 << 20
 
-#: The assigner saw the module before collectives were combined; "final" is what the compiler made of it.
+#: Input and output files of a stage. The assigner runs before collectives are combined; "final" is the compiled module.
 STAGES = {"assigner": ("given.hlo.pb", "answered.txt"), "final": ("final.hlo.pb", "final.txt")}
 
 _INSTRUCTION = re.compile(r"\s*(?:ROOT )?%?(?P<name>[\w.-]+) = .*?(?<![\w%.-])(?P<opcode>[a-z][a-z0-9-]*)\(")
@@ -28,7 +28,7 @@ _COLLECTIVES = frozenset(op + form for op in _OPS for form in ("", "-start"))
 
 @dataclass(frozen=True)
 class Answer:
-    """One collective. ``upstream`` is NVSHMEM, DEFAULT, or refused if it would not compile the program."""
+    """One collective. ``upstream`` is NVSHMEM, DEFAULT, or refused if the program did not compile."""
 
     release: str
     placement: str
@@ -54,9 +54,14 @@ class Answer:
 
 
 def read_answers(root: Path, threshold: int = THRESHOLD) -> Iterator[Answer]:
-    """Yields the answers below ``root`` (RELEASE/PLACEMENT/ as compile_family.py leaves them).
+    """Yields the answers below ``root``, in the folders RELEASE/PLACEMENT/ that compile_family.py writes.
 
-    ``threshold`` is given to our assigner, in bytes. Raises: ValueError if a dump is missing or not understood.
+    Args:
+      root: folder of the answers.
+      threshold: bytes, for our assigner.
+
+    Raises:
+      ValueError: a dump is missing or cannot be read.
     """
     for release in RELEASES:
         for placement in placements_for(release):
@@ -83,13 +88,13 @@ def _compare(
     proto, printed = (directory / f"{program}.{kept}" for kept in STAGES[stage])
     if not proto.exists():
         if complaint and stage == "final":
-            return  # refused before there was a final module; the other stage says so
-        raise ValueError(f"{proto}: is missing, but the program compiled; did XLA rename its dumps?")
+            return  # refused before there was a final module; the other stage has the answer
+        raise ValueError(f"{proto} is missing although the program compiled; XLA may have renamed its dumps")
     refused = complaint and (stage == "final" or not printed.exists())
     tagged = None if refused else upstream_backends(printed.read_text())
     records = ours(proto.read_bytes(), placement, threshold)
     if tagged is not None and tagged.keys() != records.keys():
-        raise ValueError(f"{printed}: collectives {sorted(tagged)}, our pass lists {sorted(records)}")
+        raise ValueError(f"{printed} has the collectives {sorted(tagged)}, but our pass lists {sorted(records)}")
     for name, record in records.items():
         yield Answer(
             release,
@@ -107,9 +112,9 @@ def _compare(
 
 
 def upstream_backends(text: str) -> dict[str, str]:
-    """Collective -> backend, from the HLO text: XLA prints a backend_config's ``backend`` only if it was assigned.
+    """Returns the backend of each collective of a HLO text. XLA prints ``backend`` only if it was assigned.
 
-    A collective that stands alone in the computation of an async-start goes by the name of that async-start.
+    A collective in the computation of an async-start has the name of that async-start.
     """
     found: list[tuple[str, str, str]] = []  # computation, name, backend
     wrapped_by: dict[str, str] = {}  # computation -> its async-start
@@ -126,7 +131,7 @@ def upstream_backends(text: str) -> dict[str, str]:
 
 
 def ours(proto: bytes, placement: Placement, threshold: int) -> dict[str, Mapping[str, Any]]:
-    """Collective -> record of our pass in profile upstream; an NVLink domain is what XLA calls a slice."""
+    """Returns the records of our pass in profile upstream, by collective. XLA calls an NVLink domain a slice."""
     places = regular_places(placement.num_devices, placement.devices, placement.devices, placement.nvlink_domain)
     result = _core.run_pass(
         _core.unwrap_module(proto),

@@ -1,6 +1,6 @@
-"""Programs that name their collectives: every op, size, dtype, group and mesh that the rules look at.
+"""Programs with explicit collectives: every op, size, dtype, group and mesh that the rules distinguish.
 
-A program's name says what it is about; docs/differences.md refers to these names.
+docs/differences.md refers to the names of the programs.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class CollectivePrograms(ProgramMaker):
         for name, ids in groups.items():
             for label, size in (("small", SMALL), ("at", THRESHOLD)):
                 yield self.mapped(f"groups_{name}_{label}", psum_of(ids), size)
-        # Pairs that do not all lie alike: some within a process, some across.
+        # Unequal pairs: some within a process, some across processes.
         shifted = [[0, 1], *([i, i + 1] for i in range(3, n - 1, 2)), [2, n - 1]]
         yield self.mapped("groups_unlike", psum_of(shifted), SMALL)
         for name in ("per_process", "across"):

@@ -1,11 +1,12 @@
-"""Compiles the family of programs for one placement and keeps what XLA's assigner was given and what it answered.
+"""Compiles the programs for one placement and keeps the input and the output of XLA's assigner.
 
-Runs in an environment of an old JAX release, without xla_shmem: compile_family.py PLACEMENT OUT TARGET_CONFIG
-writes to OUT, per program,
-  NAME.given.hlo.pb    the module as the assigner got it
-  NAME.answered.txt    the same module as the assigner left it
-  NAME.final.hlo.pb, NAME.final.txt   what the compiler made of it in the end
-and programs.json: name -> "" or the compiler's first line of complaint.
+    compile_family.py PLACEMENT OUT TARGET_CONFIG
+
+Runs in an environment of an old JAX release, without xla_shmem. Writes to OUT, for each program,
+  NAME.given.hlo.pb    the module before the assigner
+  NAME.answered.txt    the module after the assigner
+  NAME.final.hlo.pb, NAME.final.txt   the compiled module
+and programs.json: for each program "", or the first line of the compiler's error.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def main(placement: Placement, out: Path, target_config: Path) -> None:
     import jax
 
     devices = all_devices(placement, target_config)
-    # After the environment is set: they import JAX.
+    # Imported after the environment is set, because they import JAX.
     from collective_programs import CollectivePrograms
     from replica_programs import replica_programs
     from whole_programs import WholePrograms
@@ -66,7 +67,7 @@ def configure(dump: Path, target_config: Path) -> None:
             "--xla_gpu_experimental_enable_nvshmem=true",
             f"--xla_gpu_cuda_data_dir={toolkit}",
             f"--xla_gpu_target_config_filename={target_config}",
-            # A matrix product would be tried out on the device; none of these passes looks at a collective.
+            # These passes would run matrix products on the device. They do not change collectives.
             "--xla_gpu_enable_triton_gemm=false",
             "--xla_disable_hlo_passes=autotuner,cublas-gemm-rewriter",
             f"--xla_dump_to={dump}",
@@ -89,7 +90,7 @@ def all_devices(placement: Placement, target_config: Path) -> list[Any]:
                 platform="cuda", topology_name="", topology=placement.shape, target_config=target_config.read_text()
             ).devices
         )
-    # JAX looks for device files before it asks the driver.
+    # JAX checks for device files before it calls the driver.
     hardware_utils.has_visible_nvidia_gpu = lambda: True
     jax.config.update("jax_platforms", "cuda")
     jax.config.update("jax_mock_gpu_topology", placement.shape)
@@ -97,12 +98,12 @@ def all_devices(placement: Placement, target_config: Path) -> list[Any]:
     processes = [device.process_index for device in devices]
     expected = [i // placement.devices for i in range(placement.num_devices)]
     if processes != expected:
-        raise SystemExit(f"{placement.name}: devices lie in processes {processes}, expected {expected}")
+        raise SystemExit(f"{placement.name}: the devices are in processes {processes}, expected {expected}")
     return list(devices)
 
 
 def keep(dump: Path, name: str, out: Path) -> None:
-    """Moves the interesting dumps of the program out of the dump directory and empties it."""
+    """Moves the dumps in `_STAGES` of a program out of the dump directory, and deletes the directory."""
     for file in list(dump.glob("*")):
         if file.is_file() and re.match(rf"module_\d+\.jit_{name}\.", file.name):
             for pattern, kept in _STAGES.items():

@@ -1,4 +1,4 @@
-"""The answers are read once; the last line says what was compared."""
+"""Reads the answers once, and prints the numbers of compared programs and collectives as the last line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SUMMARY = pytest.StashKey[str]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--answers", type=Path, help="Directory that compile_family.py has filled.")
+    parser.addoption("--answers", type=Path, help="Directory with the output of compile_family.py.")
 
 
 @pytest.fixture(scope="session")

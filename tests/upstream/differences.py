@@ -1,7 +1,7 @@
-"""The intended differences, as docs/differences.md lists them.
+"""The intended differences, as listed in docs/differences.md.
 
-Each row of the table under "The list" says where our assigner and upstream's disagree on purpose. A difference must fit
-exactly one row, and everything a row names must occur.
+Each row of the table under "The list" describes cases in which our assigner and upstream's disagree on purpose. A
+difference must match exactly one row, and every pattern of a row must match a difference.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _HEADING = "## The list"
 
 @dataclass(frozen=True)
 class Row:
-    """Cells are shell patterns, several in one cell separated by blanks; ``reason`` is a heading of the document."""
+    """A row. Cells hold shell patterns, separated by blanks; ``reason`` is a heading of the document."""
 
     reason: str
     stages: tuple[str, ...]
@@ -38,7 +38,7 @@ class Row:
         )
 
     def unused(self, answers: Iterable[Answer]) -> Iterator[str]:
-        """Yields the patterns that fit none of the answers, all of which fit the row."""
+        """Yields the patterns that match none of the answers. The answers are those that match the row."""
         seen = [self._facets(answer) for answer in answers]
         names = ("stage", "release", "placement", "program", "rule")
         for index, patterns in enumerate((self.stages, self.releases, self.placements, self.programs, self.rules)):
@@ -57,7 +57,11 @@ class Row:
 
 
 def read_rows(text: str) -> list[Row]:
-    """Parses the table of the document. Raises: ValueError if a row has not one cell per column, or no section."""
+    """Parses the table of the document.
+
+    Raises:
+      ValueError: a row has a wrong number of cells, or its section is missing.
+    """
     _, found, after = text.partition(f"\n{_HEADING}\n")
     if not found:
         raise ValueError(f'the document has no heading "{_HEADING}"')
@@ -86,7 +90,7 @@ def read_rows(text: str) -> list[Row]:
 
 
 def complaints(rows: Iterable[Row], answers: Iterable[Answer]) -> list[str]:
-    """Returns what is wrong: a difference that fits no row or several, and whatever a row names that does not occur."""
+    """Returns the problems: differences that match no row or several rows, and patterns that match no difference."""
     fitting: dict[Row, list[Answer]] = {row: [] for row in rows}
     problems = []
     for answer in answers:

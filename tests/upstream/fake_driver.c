@@ -1,8 +1,9 @@
-// A stand-in for the CUDA libraries with which XLA comes up as on a machine with GPUs and compiles, but runs nothing.
+// A test double of the CUDA libraries. With it XLA starts as on a machine with GPUs and compiles, but cannot run
+// programs.
 //
-// XLA opens these libraries at run time and treats a function that is missing as an error, so this file has what XLA's
-// client calls while it is set up, and no more. One object serves as libcuda, libcudart, libnvidia-ml and libcudnn.
-// FAKE_DRIVER_DEVICES says how many GPUs there are.
+// XLA opens these libraries at run time, and a missing function is an error. So this file has exactly the functions
+// that XLA's client calls at its start. One object serves as libcuda, libcudart, libnvidia-ml and libcudnn.
+// FAKE_DRIVER_DEVICES is the number of GPUs.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@ static int DeviceCount(void) {
   return count == NULL ? 1 : atoi(count);
 }
 
-// Streams, events and contexts only have to differ from each other and from null.
+// Handles of streams and events must differ from each other and from null.
 static void* NewHandle(void) {
   static uintptr_t last = 0x1000;
   return (void*)__atomic_add_fetch(&last, 0x100, __ATOMIC_RELAXED);
@@ -36,7 +37,7 @@ int cuDeviceGetPCIBusId(char* id, int length, int device) {
 }
 int cuDeviceCanAccessPeer(int* can, int device, int peer) { return *can = 1, kSuccess; }
 
-// XLA compiles for the target configuration it is given; of these numbers it only needs that they are there and sane.
+// XLA compiles for a given target configuration. It only checks that these numbers are plausible.
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   switch (attribute) {
     case 1:
@@ -128,7 +129,7 @@ const char* cudaGetErrorString(int error) { return "fake driver error"; }
 int nvmlInit_v2(void) { return kSuccess; }
 int nvmlShutdown(void) { return kSuccess; }
 
-// cuDNN: from 0.9.2 a client must be able to make a handle, whether a program needs it or not.
+// cuDNN: since 0.9.2 a client creates a handle even if no program needs it.
 static int cudnn_handle;
 int cudnnCreate(void** handle) { return *handle = &cudnn_handle, kSuccess; }
 int cudnnDestroy(void* handle) { return kSuccess; }

@@ -1,4 +1,4 @@
-"""Where the devices of the compiled jobs sit. Shared by the workers (old JAX, no xla_shmem) and the comparison."""
+"""Places of the devices of the compiled jobs. Used by the workers (old JAX, no xla_shmem) and by the comparison."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Placement:
-    """A job of one process per host. ``slices`` are NVLink domains, as XLA's "slices x hosts x devices" has them.
+    """A job of one process per host. ``slices`` are NVLink domains, as in XLA's "slices x hosts x devices".
 
-    ``deviceless`` placements are compiled for a topology description, with no driver at all; the others by a client of
-    XLA's that believes to be process 0 of that job.
+    ``deviceless`` placements are compiled for a topology description, without a driver. The others are compiled by a
+    client of XLA with a mock topology, as process 0 of the job.
     """
 
     slices: int
@@ -50,7 +50,7 @@ PLACEMENTS = {
     )
 }
 
-#: Which releases can be asked. Without a driver 0.8.3 does not know how many devices a process has and gives up.
+#: The compared releases. Without a driver, 0.8.3 does not know the number of devices of a process and fails.
 RELEASES = ("0.8.3", "0.9.2", "0.10.0")
 
 

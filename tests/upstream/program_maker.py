@@ -1,4 +1,4 @@
-"""How a program of the family is made. Runs under JAX 0.8 to 0.10."""
+"""Makes the programs. Runs under JAX 0.8 to 0.10."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALL = 4 << 10
 
 @dataclass(frozen=True)
 class Program:
-    """``lower()`` gives a ``jax.stages.Lowered``, or what has its ``compile()``."""
+    """A program. ``lower()`` returns a ``jax.stages.Lowered``, or an object with its ``compile()``."""
 
     name: str
     lower: Callable[[], Any]
@@ -37,7 +37,7 @@ class ProgramMaker:
     def mapped(
         self, name: str, body: Callable[..., Any], *sizes: int, dtype: Any = jnp.float32, mesh: Mesh | None = None
     ) -> Program:
-        """``body`` under shard_map; each argument is a vector of that many bytes on every device."""
+        """Returns ``body`` under shard_map. Each argument is a vector of ``sizes[i]`` bytes on every device."""
         mesh = self.line() if mesh is None else mesh
         spec = P(mesh.axis_names)
 
@@ -54,7 +54,7 @@ class ProgramMaker:
     def automatic(
         self, name: str, body: Callable[..., Any], out_spec: P, *arguments: tuple[tuple[int, ...], P], mesh: Mesh
     ) -> Program:
-        """``body`` under plain jit: what moves data is up to the partitioner."""
+        """Returns ``body`` under jit, where the partitioner inserts the collectives."""
 
         def lower() -> Any:
             shapes = [
@@ -69,7 +69,7 @@ class ProgramMaker:
         return Mesh(self.devices if devices is None else np.array(devices), ("x",))
 
     def grid(self, devices: Sequence[Any] | np.ndarray[Any, Any] | None = None) -> Mesh:
-        """All devices as rows of two."""
+        """Returns a mesh of rows of two devices."""
         return Mesh((self.devices if devices is None else np.array(devices)).reshape(-1, 2), ("a", "b"))
 
     def processes(self) -> list[list[int]]:
@@ -77,7 +77,7 @@ class ProgramMaker:
 
 
 def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """XLA names the module, and so its dumps, after the function."""
+    """Returns the function under a name, which XLA uses for the module and its dumps."""
 
     def call(*arguments: Any) -> Any:
         return function(*arguments)
@@ -87,7 +87,7 @@ def named(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bits(dtype: Any) -> int:
-    """Bits of one element on GPU, where two of the 4-bit types share a byte."""
+    """Returns the bits of one element on GPU, where two elements of a 4-bit type share a byte."""
     return 4 if np.dtype(dtype).name in ("int4", "uint4") else 8 * np.dtype(dtype).itemsize
 
 

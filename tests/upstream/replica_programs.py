@@ -1,6 +1,6 @@
-"""Modules that JAX itself does not write: replicas instead of partitions, and all-reduces of several operands.
+"""Modules that JAX does not generate: replicas instead of partitions, and all-reduces of several operands.
 
-They go to the compiler as StableHLO. Collectives without a channel number their groups by replica.
+They are compiled from StableHLO. In collectives without a channel the groups are numbers of replicas.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def replica_programs(devices: Sequence[Any], placement: Placement) -> Iterator[P
         ("ring_in_process", [(p[i], p[(i + 1) % k]) for p in processes for i in range(k)]),
     ):
         yield program(f"replicas_permute_{name}", _permute(pairs, SMALL), [SMALL])
-    # Two replicas of a partitioned program: replica 1 begins at device n / 2.
+    # Two replicas of a partitioned program. Replica 1 begins at device n / 2.
     halves = everything.reshape(2, n // 2)
     yield program("replicas_of_partitions", _all_reduce([[0, 1]], [SMALL]), [SMALL], halves)
     yield program("replicas_of_partitions_permute", _permute([(0, 1), (1, 0)], SMALL), [SMALL], halves)

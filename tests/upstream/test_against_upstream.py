@@ -1,4 +1,4 @@
-"""Our assigner in profile upstream against upstream's own, on the modules that upstream's saw."""
+"""Compares our assigner in profile upstream with upstream's own, on the same modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from answers import THRESHOLD, Answer, programs, read_answers, upstream_backends
 from differences import DOCUMENT, Row, complaints, read_rows
 from placements import RELEASES, placements_for
 
-# The first line with which the compiler may refuse a program, and which ones it may refuse.
+# First lines of the compiler's error for a refused program, and the prefix of the programs that it may refuse.
 _REFUSALS = {
     r"FAILED_PRECONDITION: Non homogenous replica group": "groups_",
     r"ABORTED: element type c64 not suppored by Nvshmem": "all_reduce_complex64",
@@ -20,7 +20,7 @@ _REFUSALS = {
 }
 
 
-def test_the_family_is_large_and_varied(root: Path, answers: list[Answer]) -> None:
+def test_there_are_enough_programs_and_answers_of_both_kinds(root: Path, answers: list[Answer]) -> None:
     for release in RELEASES:
         assert sum(len(programs(root / release / p.name)) for p in placements_for(release)) >= 200
         mine = [answer for answer in answers if answer.release == release and answer.stage == "assigner"]
@@ -45,22 +45,24 @@ def test_every_program_has_its_collectives(root: Path, answers: list[Answer]) ->
                 assert (release, placement.name, program) in with_collectives
 
 
-def test_we_decide_as_upstream_did_but_for_the_listed_differences(answers: list[Answer], rows: list[Row]) -> None:
+def test_decisions_equal_those_of_upstream_except_for_listed_differences(
+    answers: list[Answer], rows: list[Row]
+) -> None:
     problems = complaints(rows, answers)
     assert not problems, f"{len(problems)} problems, the first:\n" + "\n".join(problems[:20])
 
 
-def test_the_table_in_the_document_is_what_was_answered(answers: list[Answer]) -> None:
+def test_the_table_in_the_document_has_these_answers(answers: list[Answer]) -> None:
     shown = DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0].strip()
-    assert shown == table(answers).strip(), "run `tests/upstream/answer_table.py` and paste what it prints"
+    assert shown == table(answers).strip(), "run `tests/upstream/answer_table.py` and paste its output"
 
 
 @pytest.mark.parametrize("threshold", [THRESHOLD - 4, THRESHOLD + 1, THRESHOLD + 4])
-def test_a_threshold_that_is_off_by_one_element_is_noticed(root: Path, rows: list[Row], threshold: int) -> None:
+def test_a_threshold_that_is_off_by_one_element_is_found(root: Path, rows: list[Row], threshold: int) -> None:
     assert any(problem.startswith("not listed") for problem in complaints(rows, read_answers(root, threshold)))
 
 
-def test_a_row_less_and_a_row_too_many_are_noticed(answers: list[Answer], rows: list[Row]) -> None:
+def test_a_missing_row_and_an_extra_row_are_found(answers: list[Answer], rows: list[Row]) -> None:
     differences = [answer for answer in answers if answer.differs]
     for row in rows:
         without = complaints([other for other in rows if other is not row], differences)
@@ -71,7 +73,7 @@ def test_a_row_less_and_a_row_too_many_are_noticed(answers: list[Answer], rows: 
     assert any(problem.startswith("listed 2 times") for problem in twice)
 
 
-def test_a_backend_that_upstream_did_not_print_is_not_read() -> None:
+def test_a_collective_without_a_printed_backend_is_on_default() -> None:
     text = """%wrapped (p: f32[8]) -> f32[64] {
   ROOT %gather = f32[64]{0} all-gather(%p), dimensions={0}
 }

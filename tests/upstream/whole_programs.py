@@ -1,6 +1,6 @@
-"""Collectives as they come about in programs: put in by the partitioner, in loops, combined with others.
+"""Programs with collectives that the partitioner inserts, collectives in loops, and combined collectives.
 
-A program's name says what it is about; docs/differences.md refers to these names.
+docs/differences.md refers to the names of the programs.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class WholePrograms(ProgramMaker):
         def each(*xs: Any) -> Any:
             return tuple(lax.psum(x, "x") for x in xs)
 
-        # 24 MiB together: less than XLA's limit for combining, more than the threshold for NVSHMEM.
+        # 24 MiB together: below XLA's limit for combining, above the threshold for NVSHMEM.
         yield self.mapped("combined_past_threshold", each, *[8 << 20] * 3)
         yield self.mapped("combined_small", each, *[SMALL] * 4)
         yield self.mapped("combined_one_too_large", each, SMALL, THRESHOLD, SMALL)
