@@ -12,8 +12,8 @@ pytestmark = pytest.mark.timeout(180, func_only=True)
 
 # The environment of one process, what everybody is told, and GPUs by process.
 _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
-    "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs and NVSHMEM one PE a process", [1, 2]),
-    "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, there is no device 9", [1, 1]),
+    "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs, but NVSHMEM has one PE a process", [1, 2]),
+    "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, so there is no device 9", [1, 1]),
     "broken driver": (0, {"DRIVER_DOUBLE": "broken"}, "process 0: the NVIDIA driver's libnvidia-ml.so.1", [1, 1]),
     "another threshold": (
         1,
@@ -87,7 +87,7 @@ def test_everybody_is_told_why_nobody_starts(double: Path, tmp_path: Path, wrong
 def test_a_process_without_the_flag_is_named_to_all_others(double: Path, tmp_path: Path, silent: int) -> None:
     reasons = _reasons(double, tmp_path, [1, 1, 1], {silent: {"WITHOUT_FLAG": "1"}}, silent)
     assert len(set(reasons)) == 1, reasons
-    assert reasons[0].startswith(f"process {silent} runs without xla-shmem (nothing heard of it within 0.")
+    assert reasons[0].startswith(f"process {silent} runs without xla-shmem (it has announced nothing within 0.")
 
 
 def test_a_driver_that_is_not_there_is_named(double: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The GPU road of whole processes, from the announcement to the handlers, on doubles of NVIDIA's libraries."""
+"""The GPU path of whole processes, from the announcement to the handlers, on doubles of NVIDIA's libraries."""
 
 from __future__ import annotations
 

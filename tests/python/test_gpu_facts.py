@@ -90,7 +90,7 @@ def test_devices_of_a_process_come_in_cudas_order_not_nvmls(double: Path) -> Non
 
 def test_hidden_device_is_an_error_that_counts(double: Path) -> None:
     facts = read(double, "hgx", "[1]", CUDA_DOUBLE_VISIBLE="1")[1]
-    assert facts["error"] == "CUDA shows 1 GPUs, there is no device 1"
+    assert facts["error"] == "CUDA shows 1 GPUs, so there is no device 1"
 
 
 def test_libcuda_that_is_missing_or_fails_is_a_sentence(double: Path) -> None:
@@ -124,7 +124,7 @@ def test_gpu_that_nvml_does_not_show_is_an_error() -> None:
     gpu = Gpu(0, "", "", FIRST, (9, 0), 0, False, 0, (), {}, None)
     driver = Driver("", "580", (13, 0), (gpu,))
     facts = process_facts("a", driver, VisibleGpus(("0000:99:00.0",), ""))
-    assert facts == ProcessFacts("a", (), "NVML does not show the GPU at 0000:99:00.0, which CUDA does")
+    assert facts == ProcessFacts("a", (), "CUDA shows the GPU at 0000:99:00.0, but NVML does not")
 
 
 def test_facts_survive_json() -> None:

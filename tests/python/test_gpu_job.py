@@ -113,7 +113,7 @@ def test_uneven_hosts_of_one_domain_are_refused_before_anybody_starts() -> None:
         runtime._facts = dataclasses.replace(runtime._facts, gpus=(dataclasses.replace(gpu, fabric=fabric),))
     reasons = {job.transport.reason for job in run_job(runtimes)}
     (reason,) = reasons
-    assert "NVSHMEM needs equally many PEs on every host" in reason
+    assert "NVSHMEM needs the same number of PEs on every host" in reason
     assert not any(runtime.started or runtime.admitted for runtime in runtimes)
 
 
@@ -143,7 +143,7 @@ def test_a_process_0_that_comes_too_late_hears_the_same_as_the_others() -> None:
         for job in run_job(runtimes, before=lambda process: time.sleep(0.8 * (process == 0)), timeout_s=0.2)
     }
     (reason,) = reasons
-    assert reason.startswith("process 0 runs without xla-shmem (nothing heard of it within 0.4 s)")
+    assert reason.startswith("process 0 runs without xla-shmem (it has announced nothing within 0.4 s)")
     assert not any(runtime.started for runtime in runtimes)
 
 
@@ -156,7 +156,7 @@ def test_a_start_that_waits_for_a_process_that_failed_says_so(caplog: pytest.Log
 
     runtimes = [Waiting("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
     run_job(runtimes, timeout_s=0.3)
-    assert "NVSHMEM has not started within 0.3 s and waits on; " in caplog.text
+    assert "NVSHMEM has not started within 0.3 s and still waits; " in caplog.text
     assert "process 1: no luck" in caplog.text  # perhaps after a word on process 0, whose time is up as well
 
 

@@ -204,5 +204,5 @@ def test_option_may_span_hosts_and_host_is_a_value_of_its_own() -> None:
 
 
 def test_another_number_of_gpus_than_devices_is_an_error() -> None:
-    with pytest.raises(ValueError, match="process 1 has 2 devices and told of 1 GPUs"):
+    with pytest.raises(ValueError, match="process 1 has 2 devices and announced 1 GPUs"):
         place_gpus(one_gpu_each(machine(2, {})), [1, 2])

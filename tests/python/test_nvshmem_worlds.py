@@ -25,7 +25,7 @@ def test_each_group_that_reaches_one_another_is_a_world_of_its_own() -> None:
 def test_uneven_hosts_are_refused_with_the_numbers_and_only_in_their_world() -> None:
     uneven, even = nvshmem_worlds(places([(0, 0), (0, 0), (0, 1), (1, 2)]))
     assert uneven.error == (
-        "NVSHMEM needs equally many PEs on every host; hosts of this NVLink domain have from 1 to 2"
+        "NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have 1 to 2"
     )
     assert even.error == ""
 
@@ -35,4 +35,4 @@ def test_process_with_several_gpus_is_refused_by_name_in_every_world_it_touches(
     first, second = nvshmem_worlds(job)
     assert (first.processes, second.processes) == ((0,), (0, 1))
     for world in (first, second):
-        assert world.error.startswith("process 0 has 2 GPUs and NVSHMEM one PE a process")
+        assert world.error.startswith("process 0 has 2 GPUs, but NVSHMEM has one PE a process")

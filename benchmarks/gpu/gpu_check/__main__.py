@@ -19,14 +19,14 @@ from gpu_check.runner import Outcome, Section, not_run, run
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: Seconds for everything, so that one call ends within eight minutes: the last section may take its grace time more.
+#: Seconds for all sections. One call then ends within eight minutes, even if the last section uses its grace time.
 TOTAL_S = 450.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Check:
-    """One call: outcomes so far, time left, and where things are written."""
+    """One call of the check: outcomes so far, time left, and the output files."""
 
     def __init__(self, out: Path, work: Path, total_s: float, say: Callable[[str], None] = print) -> None:
         self._out = out
@@ -42,7 +42,7 @@ class Check:
         self.save("")
 
     def save(self, ended: str) -> None:
-        """Writes the report as it stands."""
+        """Writes the report so far."""
         self.report.ended = ended
         self.report.seconds = time.monotonic() - self._began
         self.report.write(self._out)
@@ -91,7 +91,7 @@ def _run_all(check: Check, chosen: Sequence[str], work: Path) -> None:
     installed = os.environ.get("GPU_CHECK_PYTHON")
     machine = check.run(plan.machine(ROOT))
     gpus = plan.gpu_count(machine.records)
-    # Without a GPU there is nothing that a build would be good for.
+    # Without a GPU no section needs the build.
     why_not = "" if gpus else plan.no_gpu(machine.records)
     python = installed or str(work / "venv" / "bin" / "python")
     if installed:
@@ -104,7 +104,7 @@ def _run_all(check: Check, chosen: Sequence[str], work: Path) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Returns 0 if everything that counts passed, 1 if not, 128 plus the number of the signal that came."""
+    """Returns 0 if all sections that count passed, 1 if not, 128 plus the signal's number after a signal."""
     arguments = _arguments(argv)
     work = Path(os.environ.get("GPU_CHECK_WORK", ROOT / "build" / "gpu-check"))
     got: list[int] = []
@@ -116,7 +116,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in _SIGNALS:
         signal.signal(number, interrupt)
     check = Check(arguments.out.resolve(), work, float(os.environ.get("GPU_CHECK_SECONDS", TOTAL_S)))
-    ended = "it broke off; see the output"
+    ended = "an error stopped it; see the output"
     try:
         _run_all(check, arguments.sections, work)
         ended = "complete"

@@ -1,9 +1,9 @@
-"""Builds the checkout and installs it into an environment of its own, with no network.
+"""Builds the checkout and installs it into an environment of its own, without a network.
 
     python -m gpu_check.build ROOT WORK
 
-The environment sees every package of the Python that runs this, also where that is itself a virtual environment. What
-is missing may come from a folder of wheels, named by the variable `WHEELS`.
+The environment can import every package of the Python that runs this, even if that is a virtual environment itself.
+Missing packages can come from a folder of wheels, named by the variable `WHEELS`.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from pathlib import Path
 
 from gpu_check import records
 
-#: Module and the wheel that has it: what the build cannot do without, the package cannot, and single sections cannot.
+#: Modules and their wheels: needed by the build, by the package, and by single sections.
 _FOR_BUILD = {"scikit_build_core": "scikit-build-core", "nanobind": "nanobind", "jaxlib": "jaxlib"}
 _FOR_PACKAGE = {"jax": "jax", "numpy": "numpy", "click": "click", "rich": "rich", "pynvml": "nvidia-ml-py"}
 _FOR_SECTIONS = {"flax": "flax", "optax": "optax", "grain": "grain", "ml_dtypes": "ml_dtypes"}
 
 
 def missing(modules: dict[str, str]) -> list[str]:
-    """Names of the wheels whose modules this Python does not find."""
+    """Returns the wheels whose modules this Python does not find."""
     return [wheel for module, wheel in modules.items() if importlib.util.find_spec(module) is None]
 
 
 def obstacles() -> Iterator[str]:
-    """What keeps this machine from building, each with the way out."""
+    """Returns the obstacles to a build on this machine, each with the way out."""
     if shutil.which("c++") is None and not os.environ.get("CXX"):
         yield "no C++ compiler: install g++, or set CXX"
     if shutil.which("cmake") is None and importlib.util.find_spec("cmake") is None:
-        yield "no CMake: install it, or carry the wheel cmake in WHEELS"
+        yield "no CMake: install it, or put the wheel cmake into the folder WHEELS"
     if not any(map(shutil.which, ("ninja", "make"))) and importlib.util.find_spec("ninja") is None:
-        yield "neither ninja nor make: install one, or carry the wheel ninja in WHEELS"
+        yield "neither ninja nor make: install one, or put the wheel ninja into the folder WHEELS"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.is_file():
         yield f"{header} is missing: install the development package of this Python"
@@ -48,8 +48,8 @@ def obstacles() -> Iterator[str]:
 def make_environment(folder: Path) -> Path:
     """Makes the virtual environment; returns its Python.
 
-    Its own pip is left out, which Debian's Python may not be able to install. All it sees of the Python that runs this
-    comes by a .pth file: `--system-site-packages` would mean the base Python where that is a virtual environment.
+    It has no pip, because Debian's Python may not be able to install one. A .pth file gives it the packages of this
+    Python: if that is a virtual environment, `--system-site-packages` would mean its base Python.
     """
     venv.EnvBuilder(symlinks=True, clear=True).create(folder)
     python = folder / "bin" / "python"
@@ -70,7 +70,7 @@ def pip(python: Path, *arguments: str) -> None:
     """Runs pip without a network.
 
     Raises:
-      subprocess.CalledProcessError: it fails; its output is in the log.
+      subprocess.CalledProcessError: pip fails; its output is in the log.
     """
     if subprocess.run([python, "-c", "import pip"], capture_output=True, timeout=60).returncode:
         subprocess.run([python, "-m", "ensurepip"], check=True, timeout=120)
@@ -92,13 +92,13 @@ def main() -> int:
             except subprocess.CalledProcessError:
                 records.left_out(wheel, f"WHEELS={wheels} does not have it")
     for name in wanted:
-        records.left_out(name, "missing: carry its wheel in a folder and set WHEELS to that")
+        records.left_out(name, "missing: put its wheel into a folder and set WHEELS to that folder")
     problems = [] if wheels else list(obstacles())
     for problem in problems:
         records.check("the machine can build", False, problem)
     if problems or set(wanted) & {*_FOR_BUILD.values()}:
         return 1
-    # Not into the tree's own dependencies: JAX and NumPy are used as they are.
+    # No dependencies: JAX and NumPy are used as they are installed.
     pip(
         python,
         "--no-deps",
@@ -111,7 +111,7 @@ def main() -> int:
     loaded = subprocess.run([python, "-c", probe], capture_output=True, text=True, cwd=work, timeout=120)
     records.check("the compiled module loads", loaded.returncode == 0, (loaded.stdout or loaded.stderr).strip()[-300:])
     own = Path(loaded.stdout.strip()).is_relative_to(work / "venv")
-    records.check("it is the one that was built", own, "" if own else "another installation comes first")
+    records.check("it is the module that was built", own, "" if own else "another installation comes first")
     return 0
 
 

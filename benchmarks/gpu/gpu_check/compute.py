@@ -1,4 +1,4 @@
-"""Compute that keeps all multiprocessors busy for a chosen time and touches no memory: what a transfer hides behind."""
+"""Compute that keeps all multiprocessors busy for a chosen time without memory traffic, to overlap with transfers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from gpu_check import device_code
 from gpu_check.cuda import Cuda
 from xla_shmem.gpu import kernels as product_kernels
 
-# Chains of dependent multiply-adds: bound by arithmetic, like a large matmul. The store is never made, but the compiler
-# cannot know.
+# Chains of dependent multiply-adds: bound by arithmetic, like a large matmul. The condition of the store is never true,
+# but the compiler cannot tell.
 _SOURCE = """
 extern "C" __global__ void busy(float* out, long long turns) {
   float a = threadIdx.x, b = a + 1, c = a + 2, d = a + 3;
@@ -27,7 +27,7 @@ _BLOCKS_A_MULTIPROCESSOR = 4
 
 
 class Compute:
-    """A kernel whose length can be chosen."""
+    """A kernel of a chosen duration."""
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
@@ -44,12 +44,12 @@ class Compute:
         )
 
     def turns_of(self, seconds: float) -> int:
-        """Turns of the loop that take so long."""
+        """Returns the turns of the loop that take this long."""
         return max(1, int(seconds * self._turns_a_second))
 
     def _calibrate(self) -> float:
         stream, turns = self._cuda.stream(), 200_000
-        for _ in range(2):  # the first run wakes the GPU up
+        for _ in range(2):  # the first run raises the GPU's clocks
             begin = self._cuda.event(stream)
             self.enqueue(stream, turns)
             end = self._cuda.event(stream)

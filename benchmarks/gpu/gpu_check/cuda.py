@@ -1,4 +1,4 @@
-"""The CUDA driver by ctypes, as far as the check needs it. Memory, streams and events are plain integers."""
+"""The CUDA driver calls of the check, by ctypes. Memory, streams and events are plain integers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _COMPUTE_MAJOR, _COMPUTE_MINOR, _MULTIPROCESSORS = 75, 76, 16
 
 
 class CudaError(RuntimeError):
-    """A driver call has failed; the message names both."""
+    """A driver call has failed; the message names the call and the error."""
 
 
 class Cuda:
-    """One GPU, in the primary context that XLA and xla-shmem use, current on the thread that makes this."""
+    """One GPU in its primary context, which XLA and xla-shmem use too; current on the thread that makes this object."""
 
     def __init__(self, ordinal: int, library: str = _LIBRARY) -> None:
         self._cuda = ctypes.CDLL(library)
@@ -35,7 +35,7 @@ class Cuda:
         """Calls the driver.
 
         Raises:
-          CudaError: it does not return success.
+          CudaError: the call does not return success.
         """
         code = getattr(self._cuda, name)(*arguments)
         if code != 0:
@@ -55,17 +55,17 @@ class Cuda:
 
     @property
     def multiprocessors(self) -> int:
-        """How many the GPU has."""
+        """The number of the GPU's multiprocessors."""
         return self._attribute(_MULTIPROCESSORS)
 
     def allocate(self, size: int) -> int:
-        """Device memory; kept until the process ends."""
+        """Allocates device memory, which is kept until the process ends."""
         address = ctypes.c_uint64()
         self("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return address.value
 
     def upload(self, values: np.ndarray, address: int | None = None) -> int:
-        """Copies an array to the GPU, to new memory where none is given; waits for it."""
+        """Copies an array to the GPU, to new memory if `address` is None; waits for the copy."""
         values = np.ascontiguousarray(values)
         address = self.allocate(max(values.nbytes, 16)) if address is None else address
         self(
@@ -98,7 +98,7 @@ class Cuda:
         )
 
     def fill(self, address: int, value: int, size: int, stream: int) -> None:
-        """Enqueues setting bytes."""
+        """Enqueues a fill of bytes."""
         self(
             "cuMemsetD8Async",
             ctypes.c_uint64(address),
@@ -118,7 +118,7 @@ class Cuda:
         self("cuStreamSynchronize", ctypes.c_void_p(stream))
 
     def event(self, stream: int) -> int:
-        """A new event behind everything the stream has."""
+        """Records a new event behind everything that the stream has."""
         event = ctypes.c_void_p()
         self("cuEventCreate", ctypes.byref(event), 0)
         self("cuEventRecord", event, ctypes.c_void_p(stream))
@@ -153,7 +153,7 @@ class Cuda:
 
     @contextmanager
     def capture(self, stream: int) -> Iterator[Graph]:
-        """What is enqueued on the stream goes into a graph, which can be launched after the context."""
+        """Captures the commands enqueued on the stream into a graph, which can be launched after the block."""
         graph = Graph(self)
         self("cuStreamBeginCapture_v2", ctypes.c_void_p(stream), _CAPTURE_RELAXED)
         try:

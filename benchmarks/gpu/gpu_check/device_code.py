@@ -1,4 +1,4 @@
-"""Compiles device code for the GPU at hand, as the product does."""
+"""Compiles device code for this machine's GPU in the same way as the package."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from xla_shmem.gpu.kernels import compile_kernels
 
 
 def cuda_release() -> int:
-    """12 or 13: of JAX's plugin, or the newer one where there is none."""
+    """Returns 12 or 13: the CUDA release of JAX's plugin, 13 without a plugin."""
     plugins = installed_plugins()
     return plugins[0].cuda if plugins else 13
 
 
 def nvrtc_candidates() -> list[str]:
-    """Where NVRTC may be."""
+    """Returns the paths at which NVRTC may be."""
     return libraries.nvrtc(cuda_release()).paths
 
 
 def reductions(compute_capability: tuple[int, int]) -> bytes:
-    """An image of nvshmem/gpu/kernels.cu."""
+    """Returns an image of nvshmem/gpu/kernels.cu."""
     return compile_kernels(compute_capability, nvrtc_candidates())

@@ -10,7 +10,7 @@ from xla_shmem.doctor.gather import gather
 
 
 def main() -> None:
-    """Records NVSHMEM and the diagnosis; only an installation that cannot work is a failure."""
+    """Records NVSHMEM and the diagnosis. Only blockers of the GPU path are failures."""
     environment = {**os.environ, "XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true"}
     facts = gather(environment)
     diagnosis = diagnose(facts)

@@ -18,12 +18,12 @@ def rank() -> int:
 
 
 def ranks() -> int:
-    """How many there are."""
+    """The number of ranks."""
     return int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
 
 
 def put(name: str, note: bytes) -> None:
-    """Leaves a note, once."""
+    """Writes a note, once."""
     path = Path(os.environ[VARIABLE]) / name
     new = path.with_name(f".{name}.{rank()}")
     new.write_bytes(note)
@@ -31,15 +31,15 @@ def put(name: str, note: bytes) -> None:
 
 
 def get(name: str) -> bytes:
-    """Waits for a note.
+    """Waits for a note and returns it.
 
     Raises:
-      TimeoutError: it does not come.
+      TimeoutError: the note does not come in time.
     """
     path, give_up = Path(os.environ[VARIABLE]) / name, time.monotonic() + _TIMEOUT_S
     while not path.exists():
         if time.monotonic() > give_up:
-            raise TimeoutError(f"rank {rank()} waits for {name}, which has not come in {_TIMEOUT_S:.0f} s")
+            raise TimeoutError(f"rank {rank()} waited for {name} for {_TIMEOUT_S:.0f} s in vain")
         time.sleep(0.0005)
     return path.read_bytes()
 
@@ -48,7 +48,7 @@ _barriers = 0
 
 
 def barrier() -> None:
-    """Returns when all ranks have called it as often."""
+    """Returns when all ranks have called it the same number of times."""
     global _barriers
     _barriers += 1
     if ranks() > 1:
@@ -58,10 +58,10 @@ def barrier() -> None:
 
 
 def leave() -> None:
-    """Ends this rank once all have come here. Exit handlers of NVSHMEM and JAX would wait for peers that are gone."""
+    """Ends this rank once all have called this. Exit handlers of NVSHMEM and JAX would wait for peers that are gone."""
     barrier()
     if rank() == 0:
-        time.sleep(0.5)  # it runs JAX's coordination service, whose end the others take for a failure
+        time.sleep(0.5)  # rank 0 runs JAX's coordination service; if it ends first, the others report a failure
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)

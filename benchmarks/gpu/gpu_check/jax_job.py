@@ -1,4 +1,4 @@
-"""A rank of a JAX job: its devices, arrays on them, and what programs are compiled to."""
+"""A rank of a JAX job: its devices, arrays on them, and the collectives of compiled programs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LEFT = re.compile(r" (?:all-reduce|collective-permute|all-gather|reduce-scatter
 
 
 class JaxJob:
-    """The devices of the job, one a process."""
+    """The devices of the job, one in each process."""
 
     def __init__(self) -> None:
         if exchange.ranks() > 1:
@@ -38,7 +38,7 @@ class JaxJob:
         return Mesh(np.array(self.devices).reshape(shape), tuple(axes))
 
     def put(self, values: np.ndarray, *spec: Any, mesh: Mesh | None = None) -> jax.Array:
-        """`values`, equal on all ranks, on a mesh."""
+        """Puts `values`, which are equal on all ranks, on a mesh."""
         sharding = NamedSharding(self.mesh if mesh is None else mesh, PartitionSpec(*spec))
         return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
 
@@ -49,6 +49,6 @@ class JaxJob:
 
 
 def collectives(compiled: Any) -> tuple[list[str], list[str]]:
-    """Calls of ours in a compiled program, and collectives that XLA would hand to NCCL."""
+    """Returns xla-shmem's calls in a compiled program, and the collectives that XLA runs on NCCL."""
     text = compiled.as_text()
     return _OURS.findall(text), [found.strip(" (") for found in _LEFT.findall(text)]

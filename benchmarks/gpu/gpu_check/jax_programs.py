@@ -1,9 +1,9 @@
-"""Unchanged JAX programs on SHMEM against NumPy, bit for bit, with the same bits on all ranks.
+"""Compares unchanged JAX programs on SHMEM with NumPy, bit for bit, with equal bits on all ranks.
 
     python -m gpu_check.ranks --ranks=N --gpus=G --nvshmem-flag -- gpu_check.jax_programs [--graphs]
 
-Values are small integers, so that sums are exact in every order and type, matmuls on tensor cores included. A program
-that would hand a collective to NCCL is not run: NCCL refuses ranks that share a GPU.
+Values are small integers, so sums are exact in every order and type, also in matmuls on tensor cores. Programs with a
+collective on NCCL do not run: NCCL refuses ranks that share a GPU.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """What to run and what must come out.
+    """A program and its expected results.
 
     Attributes:
       expected: the global results.
-      moves: whether it has collectives that SHMEM has to carry when there are several ranks.
-      runs: how often, without waiting in between; the last result counts.
+      moves: whether it has collectives that must run on SHMEM if there are several ranks.
+      runs: number of runs without waiting in between; the last result counts.
     """
 
     function: Any
@@ -49,13 +49,13 @@ PROGRAMS: dict[str, Callable[[JaxJob], Program | None]] = {}
 
 
 def program(build: Callable[[JaxJob], Program | None]) -> Callable[[JaxJob], Program | None]:
-    """Puts a builder on the list; it returns None where the job has too few ranks for it."""
+    """Adds a builder to the list. It returns None if the job has too few ranks for its program."""
     PROGRAMS[build.__name__] = build
     return build
 
 
 def small(seed: int, *shape: int) -> np.ndarray:
-    """Integers from -3 to 3, equal on all ranks."""
+    """Returns integers from -3 to 3, equal on all ranks."""
     return np.random.default_rng(seed).integers(-3, 4, shape)
 
 
@@ -67,7 +67,7 @@ def _spec(*axes: Any) -> Any:
 
 @program
 def ring_in_a_scan_beside_a_matmul(job: JaxJob) -> Program:
-    """As in ring attention: every rank sees every block, and multiplies it while the next one travels."""
+    """As in ring attention: every rank multiplies every block while the next one is transferred."""
     import jax.numpy as jnp
     from jax import lax
 
@@ -104,13 +104,13 @@ def psum_of_4_KiB(job: JaxJob) -> Program:
 
 @program
 def psum_of_12_MiB(job: JaxJob) -> Program:
-    """Two-shot, with an end that fills no slot."""
+    """Two-shot, with a last chunk that does not fill a slot."""
     return _psum(job, 4, np.float32, 3 << 20 | 5)
 
 
 @program
 def psum_of_bf16(job: JaxJob) -> Program:
-    """A type whose sums are accumulated in another."""
+    """A type whose sums accumulate in another type."""
     import ml_dtypes
 
     return _psum(job, 5, ml_dtypes.bfloat16, 100_003)
@@ -155,7 +155,7 @@ def permutes_both_ways(job: JaxJob) -> Program:
 
 @program
 def open_chain(job: JaxJob) -> Program:
-    """The head has no source: zeros."""
+    """The first rank has no source and gets zeros."""
     from jax import lax
 
     x = small(12, job.n, 4099).astype(np.float32)
@@ -177,7 +177,7 @@ def permute_of_64_MiB(job: JaxJob) -> Program:
 
 @program
 def unrolled_ring_with_sums(job: JaxJob) -> Program:
-    """Permutes and all-reduces in turn, each on the other's result."""
+    """Permutes and all-reduces in turn, each on the previous result."""
     from jax import lax
 
     x = small(14, job.n, 3000).astype(np.float32)
@@ -228,7 +228,7 @@ def matmul_that_the_partitioner_splits(job: JaxJob) -> Program:
 
 @program
 def donated_state_in_a_training_loop(job: JaxJob) -> Program:
-    """Twenty runs without waiting, each on the buffers of the one before."""
+    """Twenty runs without waiting, each on the buffers of the previous one."""
     from jax import lax
 
     x = small(18, job.n, 50_000).astype(np.float32)
@@ -242,14 +242,14 @@ def donated_state_in_a_training_loop(job: JaxJob) -> Program:
 
 
 def run(job: JaxJob, name: str, built: Program) -> None:
-    """Compiles, looks at what it was compiled to, runs, compares."""
+    """Compiles the program, checks its collectives, runs it and compares results."""
     from gpu_check.jax_job import collectives
 
     compiled = built.function.lower(*built.arguments).compile()
     ours, left = collectives(compiled)
-    carried = not left and (bool(ours) or job.n == 1 or not built.moves)
-    told = f"{len(ours)} calls of ours" + (f", left to NCCL: {', '.join(left)}" if left else "")
-    records.check(f"{name}: carried by SHMEM", carried, told)
+    on_shmem = not left and (bool(ours) or job.n == 1 or not built.moves)
+    detail = f"{len(ours)} calls of xla-shmem" + (f", on NCCL: {', '.join(left)}" if left else "")
+    records.check(f"{name}: runs on SHMEM", on_shmem, detail)
     if left:
         records.left_out(name, "it would need NCCL")
         return
@@ -272,7 +272,7 @@ def run(job: JaxJob, name: str, built: Program) -> None:
 
 
 def check_captured(folder: Path) -> None:
-    """The whole forms must be in command buffers, as XLA's thunk sequences show."""
+    """The whole operations must be in command buffers, according to XLA's thunk sequences."""
     files = list(folder.glob("*thunk_sequence_after_thunk_passes.txt"))
     if not files:
         records.left_out("calls in CUDA graphs", "this release of XLA does not dump its thunks")
@@ -290,11 +290,11 @@ def check_captured(folder: Path) -> None:
             if found[2] == "kCommandBuffer":
                 inside = indent
             captured += inside is not None and found[2] == "kCustomCall"
-    records.check("calls of ours are in CUDA graphs", captured > 0, f"{captured} in {len(files)} modules")
+    records.check("xla-shmem's calls are in CUDA graphs", captured > 0, f"{captured} in {len(files)} modules")
 
 
 def main() -> None:
-    """Runs all programs; one that fails does not keep the others from running."""
+    """Runs all programs, also after one has failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--graphs", action="store_true", help="check that calls were captured into command buffers")
     graphs = parser.parse_args().graphs

@@ -1,6 +1,7 @@
 """Time of a permute and of an all-reduce inside a compiled loop, and of a permute beside a matmul, as JAX runs them.
 
-Whoever carries them: SHMEM if the flag is on, else NCCL. Wall clock of the whole loop over its steps; rank 0 records.
+SHMEM runs them if the flag is on, otherwise NCCL. Times are the wall clock of the whole loop divided by its steps.
+Rank 0 records.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _MATMUL = 4096
 
 
 def steps(size: int) -> int:
-    """Collectives in one program."""
+    """Returns the number of collectives in one program."""
     return 50 if size <= 1 << 18 else 10
 
 
 def seconds(compiled: Any, *arguments: Any) -> float:
-    """Median time of one run."""
+    """Returns the median time of one run."""
     import jax
 
     times = []
@@ -37,8 +38,8 @@ def seconds(compiled: Any, *arguments: Any) -> float:
     return statistics.median(times[1:])
 
 
-def carrier(job: JaxJob, compiled: Any) -> str:
-    """Who carries the collectives of a program; "" if it must not be run here."""
+def transport_of(job: JaxJob, compiled: Any) -> str:
+    """Returns the transport of a program's collectives; "" if the program cannot run here."""
     ours, left = collectives(compiled)
     if ours and not left:
         return "SHMEM"
@@ -65,9 +66,9 @@ def loops(job: JaxJob) -> None:
                 return lax.fori_loop(0, count, once, x)
 
             compiled = job.program(loop, (P("x"),), P("x")).lower(x).compile()
-            by = carrier(job, compiled)
+            by = transport_of(job, compiled)
             if not by:
-                records.left_out(f"{what} of {size} bytes", "XLA left it to NCCL, which refuses ranks on one GPU")
+                records.left_out(f"{what} of {size} bytes", "XLA runs it on NCCL, which refuses two ranks on one GPU")
                 continue
             each = seconds(compiled, x) / count
             if job.rank == 0:
@@ -82,7 +83,7 @@ def loops(job: JaxJob) -> None:
 
 
 def beside_a_matmul(job: JaxJob) -> None:
-    """A ring step beside a bf16 matmul: alone, alone, and both."""
+    """A ring step and a bf16 matmul: each alone, and both."""
     import jax.numpy as jnp
     from jax import lax
     from jax.sharding import PartitionSpec as P
@@ -107,8 +108,8 @@ def beside_a_matmul(job: JaxJob) -> None:
             name: step(*parts).lower(x, w).compile()
             for name, parts in {"permute": (True, False), "matmul": (False, True), "both": (True, True)}.items()
         }
-        by = carrier(job, compiled["both"])
-        if not by or not carrier(job, compiled["permute"]):
+        by = transport_of(job, compiled["both"])
+        if not by or not transport_of(job, compiled["permute"]):
             continue
         took = {name: seconds(program, x, w) / count for name, program in compiled.items()}
         if job.rank == 0:

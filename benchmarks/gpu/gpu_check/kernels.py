@@ -1,4 +1,4 @@
-"""The 48 reduction kernels on the GPU against NumPy, launched as nvshmem/gpu/device.cc launches them."""
+"""Compares the 48 reduction kernels on the GPU with NumPy; launches them as nvshmem/gpu/device.cc does."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TYPES = {
 }
 KINDS = ("sum", "prod", "min", "max")
 
-#: Shapes: inputs and elements. Less than a pack of 16 bytes, packs and a tail, more than one turn of the grid.
+#: Inputs and elements: less than a pack of 16 bytes, packs and a tail, more than one pass of the grid.
 SHAPES = ((1, 3), (2, 1), (3, 37), (8, 4099), (2, 600_011))
 _SMALL = ((2, 1), (3, 37), (8, 4099))
 _MAX_INPUTS = 128
@@ -64,7 +64,7 @@ def inputs_of(dtype: type, count: int, elements: int) -> np.ndarray:
 
 
 def expected(kind: str, inputs: np.ndarray) -> np.ndarray:
-    """What the kernels promise: in order, f16 and bf16 in f32 and rounded once."""
+    """Returns the specified result: reduced in order, f16 and bf16 in f32 with one rounding."""
     wide = inputs.astype(np.float32) if inputs.dtype.itemsize == 2 and inputs.dtype.kind not in "iu" else inputs
     total = wide[0]
     with np.errstate(all="ignore"):
@@ -80,7 +80,7 @@ def expected(kind: str, inputs: np.ndarray) -> np.ndarray:
 
 
 def difference(got: np.ndarray, want: np.ndarray) -> str:
-    """Where two results differ, bit for bit but for the payload of NaNs; "" if nowhere."""
+    """Returns where two results differ in any bit, except payloads of NaNs; "" if they do not."""
     bits = np.dtype(f"u{got.dtype.itemsize}")
     same = (got.view(bits) == want.view(bits)) | ((got != got) & (want != want))
     if same.all():
@@ -103,7 +103,7 @@ def reduce(cuda: Cuda, function: int, stream: int, inputs: np.ndarray) -> np.nda
 
 
 def check_all(cuda: Cuda, module: int, shapes: Sequence[tuple[int, int]]) -> None:
-    """Runs every kernel on every shape; a check for each."""
+    """Runs every kernel on every shape, with a check for each kernel."""
     stream = cuda.stream()
     for (name, dtype), kind in itertools.product(TYPES.items(), KINDS):
         function = cuda.function(module, f"reduce_{name}_{kind}")
@@ -117,7 +117,7 @@ def check_all(cuda: Cuda, module: int, shapes: Sequence[tuple[int, int]]) -> Non
 
 
 def main() -> None:
-    """Compiles, loads, checks."""
+    """Compiles, loads and checks the kernels."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true", help="small shapes only, for compute-sanitizer")
     arguments = parser.parse_args()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpu_check import records
 
-#: Tools that some section wants, and what it wants them for.
+#: Tools that some section needs.
 _TOOLS = ("nvidia-smi", "nvcc", "cmake", "ninja", "make", "c++", "compute-sanitizer", "nvidia-cuda-mps-control")
 
 
@@ -24,11 +24,11 @@ def _first_line(*command: str) -> str:
 
 
 def mps_state() -> str:
-    """Whether processes of this machine share GPUs through MPS."""
+    """Returns whether processes of this machine share GPUs through MPS."""
     folder = Path(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"))
     if (folder / "control").exists():
         return f"on ({folder})"
-    return "off: processes that share a GPU take turns on it"
+    return "off: the GPU time-slices the processes that share it"
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
-"""How much of a permute hides behind compute of equal length, by events on the stream that XLA would compute on.
+"""The share of a permute that overlaps with compute of equal duration, by events on a stream in the place of XLA's.
 
-Three times: the transfer alone (start, done), the compute alone, and the compute between start and done. Hidden is what
-the three say: (transfer + compute - both) / transfer. With one PE the transfer is a copy to itself. Where PEs share a
-GPU only PE 0 computes: their contexts take turns on it, which says little about GPUs of their own.
+Three times are measured: the transfer alone (start, done), the compute alone, and the compute between start and done.
+The hidden share is (transfer + compute - both) / min(transfer, compute). With one PE the transfer is a copy to itself.
+If PEs share a GPU, only PE 0 computes; the GPU then time-slices their contexts, so the result says little about
+separate GPUs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _BAR = 80.0  # per cent
 
 
 def seconds(world: World, enqueue: Callable[[], None]) -> float:
-    """Median time of what is enqueued."""
+    """Returns the median time of the commands that `enqueue` enqueues."""
     times = []
     for _ in range(_ROUNDS + 1):
         exchange.barrier()

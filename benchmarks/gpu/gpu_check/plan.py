@@ -1,4 +1,4 @@
-"""The sections, in the order they run: what tells most about correctness first, speed after it."""
+"""The sections in the order they run: correctness first, then speed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gpu_check.runner import Section
 
 _SOURCES = Path(__file__).resolve().parents[1]
 
-#: NCCL's own fast paths, for the baseline; flags that a release does not know are left out and named in the report.
+#: NCCL's own fast paths, for the baseline. The report names flags that a release does not know; they are left out.
 _NCCL_FAST = (
     "xla_gpu_enable_nccl_user_buffers=true",
     "xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
@@ -24,7 +24,7 @@ _NCCL_POOL = {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB": "4096"}
 
 
 def machine(root: Path) -> Section:
-    """Looks at the machine with whatever Python runs the check, before anything is built."""
+    """Records the machine with the Python that runs the check, before anything is built."""
     return Section(
         "machine", "Machine", [sys.executable, "-m", "gpu_check.machine"], 60, _paths(_SOURCES, root / "python")
     )
@@ -37,23 +37,23 @@ def build(root: Path, work: Path, why_not: str) -> Section:
 
 
 def gpu_count(records: Sequence[Record]) -> int:
-    """How many GPUs CUDA shows."""
+    """Returns the number of GPUs that CUDA shows."""
     return next((record["value"] for record in records if record["kind"] == "fact" and record["name"] == "GPUs"), 0)
 
 
 def no_gpu(records: Sequence[Record]) -> str:
-    """Why there is none."""
+    """Returns why there is no GPU."""
     reasons = [record["reason"] for record in records if record["kind"] == "left out" and record["name"] == "GPU"]
-    return f"no GPU: {reasons[0] if reasons else 'the look at the machine failed'}"
+    return f"no GPU: {reasons[0] if reasons else 'the section machine failed'}"
 
 
 def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
-    """Everything that needs the installed package and a GPU, in order.
+    """Returns the sections that need the installed package and a GPU, in order.
 
     Args:
-      python: of the environment with the package.
-      gpus: how many CUDA shows.
-      why_not: why nothing can be run, "" if it can.
+      python: the Python of the environment with the package.
+      gpus: number of GPUs that CUDA shows.
+      why_not: why the sections cannot run, "" if they can.
     """
     shared = " sharing one GPU" if gpus == 1 else f" sharing {gpus} GPUs" if gpus else ""
     paths = _paths(_SOURCES)
@@ -123,7 +123,7 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         environment=_NCCL_POOL,
     )
     yield one("sanitizer", "compute-sanitizer", 75, "gpu_check.sanitizer")
-    # On GPUs of their own these count; on a shared one NVSHMEM is known to refuse some of its calls.
+    # Counts only if each PE has a GPU: NVSHMEM is known to refuse some of its calls on a shared one.
     yield ranks(
         "transfers-2-nvshmem",
         "Transfers by NVSHMEM's calls",
@@ -140,5 +140,5 @@ def _paths(*folders: Path) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([*map(str, folders), *([inherited] if inherited else [])])}
 
 
-#: What a caller can choose among.
+#: The sections that a caller can choose.
 NAMES = tuple(section.name for section in on_gpu("", 1, ""))

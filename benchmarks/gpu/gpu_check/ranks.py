@@ -1,4 +1,4 @@
-"""Runs a module of the check as several ranks: each on a GPU of its own, or all on one.
+"""Runs a module of the check as several ranks, each on a GPU of its own or all on one.
 
 python -m gpu_check.ranks --ranks=2 --gpus=1 [--nvshmem-flag] [--xla=NAME=VALUE ...] -- MODULE [ARGUMENT ...]
 """
@@ -12,15 +12,15 @@ import tempfile
 
 from gpu_check import exchange, records, xla_flag_names
 
-#: Seconds after which a transfer that waits for a peer fails: less than any section's limit, so that the error is seen.
+#: Seconds after which a transfer that waits for a peer fails: less than any section's limit, so that the log shows it.
 DEADLINE_S = "20"
 
 
 def environment(ranks: int, gpus: int) -> dict[str, str]:
-    """What the ranks' environment needs besides their rank."""
+    """Returns the environment of all ranks, except their rank numbers."""
     result = {
         "JAX_PLATFORMS": os.environ.get("GPU_CHECK_PLATFORM", "cuda,cpu"),
-        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # the memory is for several processes, and for the arena
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes and the arena need the memory
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "GPU_CHECK_SHARED": "1" if ranks > gpus else "0",
     }
@@ -33,7 +33,7 @@ def environment(ranks: int, gpus: int) -> dict[str, str]:
 
 
 def xla_flags(settings: list[str], nvshmem: bool) -> str:
-    """`XLA_FLAGS` of those settings that the installed XLA knows; an unknown one would end the process."""
+    """Returns `XLA_FLAGS` with the settings that the installed XLA knows; an unknown flag would end the process."""
     known = xla_flag_names.known([setting.partition("=")[0] for setting in settings])
     flags = []
     for setting in settings:
@@ -56,7 +56,7 @@ def main() -> int:
     parser.add_argument("module", nargs="+")
     arguments = parser.parse_args()
     os.environ.update(environment(arguments.ranks, arguments.gpus))
-    # Whatever the caller had, so that a report means the same everywhere.
+    # Not the caller's flags, so that reports are comparable.
     os.environ["XLA_FLAGS"] = xla_flags(arguments.xla, arguments.nvshmem_flag)
     os.environ.pop("XLA_SHMEM_ENABLED", None)
     from xla_shmem.launch.launcher import launch

@@ -1,4 +1,4 @@
-"""What a section finds out, as JSON lines in a file, written as it goes: what a crash leaves behind still counts.
+"""The findings of a section, as JSON lines in a file. Each is written at once, so findings before a crash count.
 
 All ranks of a section write to one file; each line is one write, so they do not mix.
 """
@@ -33,32 +33,32 @@ def _write(**record: Any) -> None:
 
 
 def fact(name: str, value: Any) -> None:
-    """Something that is so."""
+    """Records a fact."""
     _write(kind="fact", name=name, value=value)
 
 
 def check(name: str, ok: bool, detail: str = "") -> None:
-    """Something that has to be so. Every rank of a job makes the same checks."""
+    """Records a check that must hold. Every rank of a job makes the same checks."""
     _write(kind="check", name=name, ok=bool(ok), detail=detail)
 
 
 def same(name: str, digest: str) -> None:
-    """Something that has to be the same on all ranks."""
+    """Records a digest that must be equal on all ranks."""
     _write(kind="same", name=name, digest=digest)
 
 
 def left_out(name: str, reason: str) -> None:
-    """Something that could not be run."""
+    """Records something that could not run here."""
     _write(kind="left out", name=name, reason=reason)
 
 
 def row(table: str, **columns: Any) -> None:
-    """One row of a table of measurements."""
+    """Records one row of a table of measurements."""
     _write(kind="row", table=table, columns=columns)
 
 
 def read(path: Path) -> list[Record]:
-    """The records of a section; a line that was cut off is left out."""
+    """Returns the records of a section, without incomplete lines."""
     records = []
     for line in path.read_text(errors="replace").splitlines() if path.is_file() else []:
         try:

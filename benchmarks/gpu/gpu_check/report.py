@@ -1,4 +1,4 @@
-"""The report: `report.json` for programs and `report.md` for people, from the same outcomes."""
+"""The report: `report.json` for programs and `report.md` for readers, from the same outcomes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _MARK = {"passed": "passed", "failed": "**failed**", "not run": "not run"}
 
 @dataclass
 class Report:
-    """Everything one call of the check found out.
+    """The findings of one call of the check.
 
     Attributes:
       date: ISO 8601, UTC.
-      commit: of the tree, "" if unknown.
-      ended: how the check came to its end; "" while it runs.
+      commit: the tree's, "" if unknown.
+      ended: how the check ended; "" while it runs.
     """
 
     date: str
@@ -33,7 +33,7 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether the check ran to its end, something on a GPU was checked, and nothing that counts failed."""
+        """Whether the check is complete, a section on a GPU has checks, and no section that counts failed."""
         return (
             self.ended == "complete"
             and any(
@@ -54,7 +54,7 @@ class Report:
         }
 
     def write(self, folder: Path) -> None:
-        """Writes both files; never leaves half a file behind."""
+        """Writes both files, each in one step."""
         _replace(folder / "report.json", json.dumps(self.to_json(), indent=1) + "\n")
         _replace(folder / "report.md", "\n".join(self.to_markdown()) + "\n")
 
@@ -117,7 +117,7 @@ def _replace(path: Path, text: str) -> None:
 
 def _ending(ended: str) -> str:
     return {"complete": "", "": "The check was still running, or was killed, when this was written."}.get(
-        ended, f"The check did not come to its end: {ended}."
+        ended, f"The check is not complete: {ended}."
     )
 
 

@@ -1,6 +1,6 @@
-"""Runs one section in processes of its own, with a time limit, and sees to it that none of them is left.
+"""Runs one section in processes of its own, with a time limit, and ends all of them.
 
-A section is a command. Whatever happens to it ends in an `Outcome`: it passed, it failed (and how), or it was not run.
+A section is a command. Its `Outcome` says that it passed, failed (and how), or was not run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from gpu_check import records
 from gpu_check.records import Record
 
-#: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch.launcher` takes five of them to stop its ranks.
+#: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch.launcher` needs five to stop its ranks.
 GRACE_S = 8.0
 
 _LINES_KEPT = 40
@@ -30,12 +30,12 @@ class Section:
 
     Attributes:
       name: short, unique.
-      title: for people.
+      title: for the report.
       command: program and arguments.
       limit_s: seconds it may take.
       environment: added to the environment of the check.
-      why_not: why it cannot be run here, "" if it can.
-      counts: whether a failure fails the check; False for what is only tried to see what happens.
+      why_not: why it cannot run here, "" if it can.
+      counts: whether its failure fails the check.
     """
 
     name: str
@@ -49,13 +49,13 @@ class Section:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a section.
+    """The result of a section.
 
     Attributes:
       status: "passed", "failed" or "not run".
       reason: why it failed or was not run, "" if it passed.
-      exit_status: of the command; None if it was not started or had to be stopped.
-      output: its last lines.
+      exit_status: the command's; None if it was not started or was stopped.
+      output: the last lines of its output.
     """
 
     section: Section
@@ -73,11 +73,11 @@ def not_run(section: Section, reason: str) -> Outcome:
 
 
 def run(section: Section, log: Path, seconds_left: float) -> Outcome:
-    """Runs a section to its end, or to the end of its time.
+    """Runs a section until it ends or its time is over.
 
     Args:
-      log: gets the output, and `log.with_suffix(".jsonl")` the records.
-      seconds_left: for the whole check.
+      log: file for the output; `log.with_suffix(".jsonl")` is for the records.
+      seconds_left: of the whole check.
 
     Raises:
       KeyboardInterrupt: a signal came; the section's processes have been ended.
@@ -105,7 +105,7 @@ def run(section: Section, log: Path, seconds_left: float) -> Outcome:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches this process only, which then ends the section
+                start_new_session=True,  # Ctrl-C reaches only this process, which then ends the section
             )
         except OSError as error:
             return Outcome(section, "failed", f"cannot start {section.command[0]}: {error.strerror}")
@@ -122,12 +122,12 @@ def run(section: Section, log: Path, seconds_left: float) -> Outcome:
     status = "failed" if reason else "passed"
     if not reason and not any(record["kind"] in ("check", "same", "row", "fact") for record in lines):
         left = [record["reason"] for record in lines if record["kind"] == "left out"]
-        status, reason = "not run", "; ".join(dict.fromkeys(left)) or "it found out nothing"
+        status, reason = "not run", "; ".join(dict.fromkeys(left)) or "it recorded nothing"
     return Outcome(section, status, reason, seconds, exit_status, lines, output)
 
 
 def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str:
-    """Why the section failed, "" if it did not."""
+    """Returns why the section failed, "" if it passed."""
     failed = list(dict.fromkeys(record["name"] for record in lines if record["kind"] == "check" and not record["ok"]))
     failed += differing(lines)
     problems = []
@@ -143,7 +143,7 @@ def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str
 
 
 def differing(lines: Sequence[Record]) -> list[str]:
-    """Names of what is not the same on all ranks."""
+    """Returns the names of digests that differ between ranks."""
     digests: dict[str, set[str]] = defaultdict(set)
     for record in lines:
         if record["kind"] == "same":
@@ -152,7 +152,7 @@ def differing(lines: Sequence[Record]) -> list[str]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ends what is left of the section's process group. A second interrupt leaves out the waiting."""
+    """Ends the section's process group. A second interrupt skips the grace time."""
     try:
         if process.poll() is None:
             _signal(process, signal.SIGTERM)

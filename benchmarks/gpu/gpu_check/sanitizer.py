@@ -1,4 +1,4 @@
-"""compute-sanitizer on the small cases: the reduction kernels, and transfers of one PE."""
+"""Runs compute-sanitizer on small cases: the reduction kernels, and transfers of one PE."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 
 from gpu_check import records
 
-_FOUND = 86  # the exit code that we ask it for
+_FOUND = 86  # the exit code for errors that we ask for
 _LIMIT_S = 30
-#: What to look for, in what.
+#: The sanitizer's tool, and the module of the check.
 _RUNS = (
     ("memcheck", ["gpu_check.kernels", "--small"]),
     ("racecheck", ["gpu_check.kernels", "--small"]),
@@ -20,12 +20,12 @@ _RUNS = (
 
 
 def main() -> None:
-    """A check for each run; what the sanitizer cannot do here is left out, not failed."""
+    """Makes a check for each run. Runs that the sanitizer cannot do here are left out."""
     sanitizer = shutil.which("compute-sanitizer")
     if sanitizer is None:
         records.left_out("compute-sanitizer", "it is not on PATH")
         return
-    # The checks inside must not count twice.
+    # The checks of the module itself must not count twice.
     environment = {**os.environ, records.VARIABLE: os.devnull}
     for tool, module in _RUNS:
         name = f"{tool}: {module[-1] if '--' in module else module[0]}"
@@ -43,7 +43,7 @@ def main() -> None:
         summary = next((line for line in done.stdout.splitlines() if "SUMMARY" in line), "")
         if done.returncode not in (0, _FOUND) or not summary:
             last = done.stdout.strip().splitlines()[-1:] or ["no output"]
-            records.left_out(name, f"it did not come to an end here (exit status {done.returncode}): {last[0][:200]}")
+            records.left_out(name, f"it did not finish here (exit status {done.returncode}): {last[0][:200]}")
         else:
             records.check(name, done.returncode == 0, summary.strip("= "))
 

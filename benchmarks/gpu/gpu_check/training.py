@@ -1,7 +1,7 @@
-"""The demo's training job on GPU: two ranks on SHMEM against one rank alone, and where there are two GPUs against NCCL.
+"""The demo's training job on GPU: two ranks on SHMEM compared with one rank, and on two GPUs also with NCCL.
 
-The step on two ranks splits the sequence (ring attention) and sums gradients over both; one rank computes the same
-without any transfer. Losses must agree: two ranks only add up in another order.
+Two ranks split the sequence (ring attention) and sum gradients over both; one rank computes the same without transfers.
+Losses must agree: two ranks only add in another order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LIMIT_S = 50
 
 
 def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[StepRecord]:
-    """Runs the trainer; its output goes to ours. With `--nvshmem-flag` SHMEM must carry its collectives."""
+    """Runs the trainer and prints its output. With `--nvshmem-flag` its collectives must run on SHMEM."""
     out = folder / f"{ranks}-{len(flags)}"
     config = TrainConfig(steps=_STEPS, context=ranks, sequence=1024, out=str(out))
     trainer = ["xla_shmem.train.trainer", *config.arguments()]
@@ -47,7 +47,7 @@ def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[Ste
 
 
 def compare(name: str, got: Sequence[StepRecord], want: Sequence[StepRecord]) -> None:
-    """Losses of all steps."""
+    """Checks the losses of all steps."""
     differences = [abs(a.loss - b.loss) / abs(b.loss) for a, b in zip(got, want, strict=False)]
     complete = len(got) == len(want) == _STEPS
     largest = max(differences, default=float("nan"))
@@ -56,7 +56,7 @@ def compare(name: str, got: Sequence[StepRecord], want: Sequence[StepRecord]) ->
 
 
 def report(by: str, ranks: int, run: Sequence[StepRecord]) -> None:
-    """A row of times."""
+    """Records a row of times."""
     timed = [record.seconds * 1e3 for record in run if record.step >= _FIRST_TIMED]
     if timed:
         records.row(
@@ -83,11 +83,11 @@ def main() -> None:
         report("one rank", 1, alone)
         shmem = train(2, gpus, folder, ["--nvshmem-flag"])
         report("SHMEM", 2, shmem)
-        compare("losses on SHMEM are those of one rank", shmem, alone)
+        compare("losses on SHMEM equal those of one rank", shmem, alone)
         if gpus >= 2:
             nccl = train(2, gpus, folder, [])
             report("NCCL", 2, nccl)
-            compare("losses on NCCL are those of one rank", nccl, alone)
+            compare("losses on NCCL equal those of one rank", nccl, alone)
         else:
             records.left_out("NCCL", "it refuses two ranks on one GPU")
 

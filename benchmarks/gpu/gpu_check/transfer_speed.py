@@ -1,7 +1,7 @@
 """Event-timed speed of copies, put+signal, permutes and all-reduces between two PEs, without XLA.
 
-Each measurement is enqueued behind a kernel that keeps the stream busy meanwhile, so the host's pace is not in it. GB/s
-are bytes of the operand over time, 10^9 a second; a copy counts its bytes once.
+Each measurement is enqueued behind a kernel that keeps the stream busy meanwhile, so it does not include the host's
+time to enqueue. GB/s are bytes of the operand over time, 10^9 a second; a copy counts its bytes once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from xla_shmem import _core
 
 SIZES = tuple(1 << exponent for exponent in range(10, 29, 3))  # 1 KiB to 256 MiB
 _ROUNDS = 5
-_HOST_S = 150e-6  # that the host may take to enqueue one transfer
+_HOST_S = 150e-6  # for the host to enqueue one transfer
 _MARGIN = 4096  # before the data in the symmetric memory: signal words
 
 
 def repeats(size: int) -> int:
-    """Operations in one measurement."""
+    """Returns the number of operations in one measurement."""
     return 20 if size <= 1 << 20 else 4
 
 
 class Clock:
-    """Times what is enqueued on this PE's stream."""
+    """Times commands on this PE's stream."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._compute = Compute(world.cuda)
 
     def seconds(self, enqueue: Callable[[], None], count: int) -> float:
-        """Median of several rounds of `count` calls of `enqueue`, for one of them."""
+        """Returns the median time of one call of `enqueue` over several rounds of `count` calls."""
         cuda, stream, times = self._world.cuda, self._world.stream, []
         for _ in range(_ROUNDS + 1):
             self._compute.enqueue(stream, self._compute.turns_of(count * _HOST_S))
@@ -48,7 +48,7 @@ class Clock:
 
 
 def copy_limit(world: World, clock: Clock) -> float:
-    """Bytes a second of the fastest copy within PE 0's GPU, with a row for each size; the others wait meanwhile."""
+    """Returns the bytes a second of the fastest copy within PE 0's GPU, with a row for each size. Other PEs wait."""
     source, target, fastest = world.cuda.allocate(SIZES[-1]), world.cuda.allocate(SIZES[-1]), 0.0
 
     def copy(size: int) -> None:
@@ -64,14 +64,14 @@ def copy_limit(world: World, clock: Clock) -> float:
 
 
 def row(what: str, size: int, seconds: float, limit: float | None) -> None:
-    """One row of the table."""
+    """Records one row of the table."""
     share = {} if limit is None else {"% of the copy limit": 100 * size / seconds / limit}
     columns = {"what": what, "bytes": size, "µs": seconds * 1e6, "GB/s": size / seconds / 1e9}
     records.row("Speed without XLA", **columns, **share)
 
 
 class Puts:
-    """put+signal between PE 0 and PE 1, through symmetric memory of this check."""
+    """Measures put+signal between PE 0 and PE 1, in symmetric memory of this check."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -90,7 +90,7 @@ class Puts:
         _core.gpu_wait(self._word, self._value, self._world.stream)
 
     def round_trip(self, size: int) -> None:
-        """A put to PE 1 and one back."""
+        """Enqueues a put to PE 1 and one back."""
         self._value += 1
         if self._world.pe == 0:
             self._put(size)
@@ -101,7 +101,7 @@ class Puts:
 
 
 def transfers(world: World, clock: Clock, limit: float) -> None:
-    """Permutes in both forms and all-reduces."""
+    """Measures permutes in both forms, and all-reduces."""
     size = SIZES[-1]
     operand, result = world.cuda.allocate(size), world.cuda.allocate(size)
     f32, total = list(TYPES).index("f32"), KINDS.index("sum")

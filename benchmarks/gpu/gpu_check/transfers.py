@@ -1,4 +1,4 @@
-"""Transfers on streams of this check, without XLA: right values, stream order, overlap of many, replay in CUDA graphs.
+"""Transfers on streams of this check, without XLA: values, stream order, many in flight, replay in CUDA graphs.
 
 python -m gpu_check.ranks --ranks=N --gpus=G -- gpu_check.transfers [--puts=driver|nvshmem]
 """
@@ -29,7 +29,7 @@ _PUT, _PUTS, _WORDS = (1 << 20) + 16, 20, 4096
 
 
 def pattern(pe: int, size: int, seed: int = 0) -> np.ndarray:
-    """Bytes that are different for every PE and seed, and the same in every process."""
+    """Returns bytes that differ by PE and seed and are equal in every process."""
     return np.frombuffer(np.random.default_rng((pe, size, seed)).bytes(size), np.uint8)
 
 
@@ -41,7 +41,7 @@ def _bytes_equal(world: World, name: str, address: int, want: np.ndarray) -> Non
 
 
 def put_and_signal(world: World) -> None:
-    """Single puts with their signals to the next PE, which is this one where there is but one; twenty in a row."""
+    """Twenty puts with their signals to the next PE; with one PE, to itself."""
     size, rounds, words = _PUT, _PUTS, _WORDS
     memory = _core.gpu_symmetric(words + size * rounds)
     world.cuda.fill(memory, 0, words, world.stream)
@@ -56,11 +56,11 @@ def put_and_signal(world: World) -> None:
     world.cuda.copy(seen, memory + words, size * rounds, world.stream)
     world.finish()
     want = np.concatenate([pattern(source, size, number) for number in range(rounds)])
-    _bytes_equal(world, "what was put is there once its signal is", seen, want)
+    _bytes_equal(world, "data is there when its signal is", seen, want)
 
 
 def permutes(world: World) -> None:
-    """Rings of all sizes, as pair and as one call, into another buffer and in place; an open chain."""
+    """Rings of all sizes, as a pair and as one call, into another buffer and in place; an open chain."""
     source, target = world.ring()
     for size in _SIZES:
         own, want = pattern(world.pe, size), pattern(source, size)
@@ -83,7 +83,7 @@ def permutes(world: World) -> None:
 
 
 def all_reduces(world: World) -> None:
-    """Sums and maxima over all PEs and over every other one, in both forms, the same bits everywhere."""
+    """Sums and maxima over all PEs and over every second one, in both forms, with equal bits on all PEs."""
     groups = [list(range(world.n))]
     if world.n >= 4:
         groups.append(list(range(world.pe % 2, world.n, 2)))
@@ -111,8 +111,8 @@ def all_reduces(world: World) -> None:
 
 
 def stream_order(world: World) -> None:
-    """Before each start a slow kernel and a new source; right behind each done the result is read and the source is
-    overwritten. No host waits in between: only the order of the streams keeps the values apart."""
+    """A slow kernel and a new source before each start; a read of the result and a write to the source after each done.
+    No host waits in between, so only the order of the streams keeps the values apart."""
     size, rounds = 8 << 20, 12
     delay = compute.Compute(world.cuda)
     source = world.cuda.allocate(size)
@@ -130,11 +130,15 @@ def stream_order(world: World) -> None:
     got = world.cuda.download(seen, (rounds, size), np.uint8)
     want = 16 * world.ring()[0] + np.arange(rounds)
     wrong = [number for number in range(rounds) if (got[number] != want[number]).any()]
-    records.check("what follows a done sees the data, what precedes a start is sent", not wrong, f"rounds {wrong}")
+    records.check(
+        "a start sends what was written before, a done waits for what is read after",
+        not wrong,
+        f"rounds {wrong}",
+    )
 
 
 def many_in_flight(world: World) -> None:
-    """Thirty starts before the first done, which come in reverse order."""
+    """Thirty starts before the first done; the dones are in reverse order."""
     size, count = 1 << 20, 30
     operands = [world.cuda.upload(pattern(world.pe, size, number)) for number in range(count)]
     results = [world.cuda.allocate(size) for _ in range(count)]
@@ -152,7 +156,7 @@ def many_in_flight(world: World) -> None:
 
 
 def graphs(world: World) -> None:
-    """One call of each form captured into a graph, which runs ten times on changing operands."""
+    """A permute and an all-reduce captured into a graph, which runs ten times on changing operands."""
     size, elements, rounds = 6 << 20, 300_000, 10
     operand, result = world.cuda.allocate(size), world.cuda.allocate(size)
     term, total = world.cuda.allocate(4 * elements), world.cuda.allocate(4 * elements)
@@ -176,7 +180,7 @@ def graphs(world: World) -> None:
 
 
 def refused_capture(world: World) -> None:
-    """The overlapping pair must say that a graph cannot hold it, not hang."""
+    """The capture of an overlapping pair must be an error, not hang."""
     size = 4096
     operand, result = world.cuda.upload(pattern(world.pe, size)), world.cuda.allocate(size)
     stream, said = world.cuda.stream(), ""

@@ -1,4 +1,4 @@
-"""This rank as a PE with started transfers, without XLA: the runtime of `xla_shmem._core`, as the job brings it up."""
+"""This rank as a PE without XLA: starts the runtime of `xla_shmem._core` in the same way as a job."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from xla_shmem import _core
 from xla_shmem.gpu import libraries
 
 _DEADLINE_S = 20.0
-_NVSHMEM_OWN = 128 << 20  # of symmetric memory
+_NVSHMEM_OWN = 128 << 20  # bytes of symmetric memory for NVSHMEM itself
 
 
 class World:
-    """The PEs of this section and this one's GPU.
+    """The PEs of this section and the GPU of this one.
 
     Attributes:
       pe, n: this PE and how many there are.
       shared: whether PEs share a GPU.
-      stream: stands for the stream that XLA computes on.
+      stream: in the place of the stream on which XLA computes.
     """
 
     def __init__(self, puts: str, symmetric: int = 0) -> None:
-        """Brings the runtime up; `symmetric` bytes can be taken besides the arena."""
+        """Starts the runtime; `symmetric` bytes can be allocated besides the arena."""
         self.pe, self.n = exchange.rank(), exchange.ranks()
         self.shared = os.environ.get("GPU_CHECK_SHARED") == "1"
         ordinal = 0 if self.shared else self.pe
@@ -48,7 +48,7 @@ class World:
         )
         self.stream = self.cuda.stream()
         self._operations = 0
-        # Nothing may be put before all have started.
+        # No PE may put before all have started.
         exchange.barrier()
 
     def _puts(self, puts: str) -> str:
@@ -58,12 +58,12 @@ class World:
         return chosen
 
     def operation(self) -> int:
-        """A number that no other transfer has; the same on all PEs that call this as often."""
+        """Returns a new operation number: PEs that have called this equally often get equal numbers."""
         self._operations += 1
         return self._operations
 
     def ring(self, step: int = 1) -> tuple[int, int]:
-        """Source and target of this PE."""
+        """Returns source and target of this PE in a ring."""
         return (self.pe - step) % self.n, (self.pe + step) % self.n
 
     def permute(
@@ -101,6 +101,6 @@ class World:
         _core.gpu_done(operation, self.stream)
 
     def finish(self) -> None:
-        """Waits until this PE's stream is idle, and until all PEs have come here."""
+        """Waits until this PE's stream is idle and all PEs have called this."""
         self.cuda.synchronize(self.stream)
         exchange.barrier()

@@ -1,7 +1,7 @@
-"""Which flags the installed XLA knows, without asking it: XLA ends a process that gives it a flag it does not know.
+"""Finds the flags that the installed XLA knows, without running it: XLA ends the process at an unknown flag.
 
-Flags come and go with every release, so there is no table here: a flag's name is a string of its own in the libraries
-that would read it, jaxlib's and the CUDA plugin's.
+Flags change with every release, so there is no table here. A flag's name is a string in the libraries that read it,
+those of jaxlib and of the CUDA plugin.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _LARGE = 32 << 20
 
 
 def known(names: Iterable[str]) -> set[str]:
-    """Those of `names` that every XLA in this environment knows."""
+    """Returns the `names` that every XLA in this environment knows."""
     left = set(names)
     for library in _libraries() if left else ():
         with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:

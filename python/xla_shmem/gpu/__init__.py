@@ -1,4 +1,4 @@
-"""What the GPU road knows before XLA is asked: GPUs and driver, NVIDIA's libraries, and which GPUs NVLink joins.
+"""Facts that the GPU path reads without XLA: GPUs and driver, NVIDIA's libraries, and NVLink domains.
 
-Nothing here imports JAX, initialises CUDA contexts or raises because there is no GPU.
+Importing this imports no JAX. Nothing here makes a CUDA context, and no function raises because there is no GPU.
 """

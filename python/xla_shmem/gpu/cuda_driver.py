@@ -1,7 +1,7 @@
 """The GPUs that CUDA shows this process, in CUDA's order: the order of JAX's local device ids.
 
-``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER`` make it differ from NVML's, so it is asked of libcuda itself. This
-initialises the driver in this process but makes no context.
+It differs from NVML's order because of ``CUDA_VISIBLE_DEVICES`` and ``CUDA_DEVICE_ORDER``, so libcuda itself is asked.
+This initialises the driver in this process but makes no context.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _BUS_ID_BYTES = 16
 
 @dataclass(frozen=True)
 class VisibleGpus:
-    """What libcuda says.
+    """The answer of libcuda.
 
     Attributes:
-      bus_ids: PCI addresses, comparable after :func:`same_bus_id_form`; index is CUDA's ordinal.
-      error: why nothing is known, "" otherwise. No error and no bus ids: the driver works and shows no GPU.
+      bus_ids: PCI addresses by CUDA ordinal; compare them after :func:`same_bus_id_form`.
+      error: why the GPUs are unknown, "" otherwise. No error and no bus ids: the driver works and shows no GPU.
     """
 
     bus_ids: tuple[str, ...]

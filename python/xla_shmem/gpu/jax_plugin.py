@@ -1,4 +1,4 @@
-"""JAX's CUDA plugin as it is installed, and what this process will use it for."""
+"""The installed CUDA plugin of JAX, and whether and on which GPUs this process will use it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 #: First release with the transform hook, in jaxlib and in the CUDA plugins.
 OLDEST_JAX = (0, 10, 2)
 
-#: In the local version of wheels whose XLA carries NVSHMEM collectives itself: "0.10.2+xlashmem". Given to them by
+#: In the local version of wheels whose XLA has NVSHMEM collectives built in: "0.10.2+xlashmem", set by
 #: scripts/build_jaxlib.sh.
 PATCHED_LABEL = "xlashmem"
 
@@ -20,8 +20,8 @@ class CudaPlugin:
 
     Attributes:
       cuda: 12 or 13.
-      version: of ``jax-cuda<N>-plugin``.
-      pjrt: of ``jax-cuda<N>-pjrt``, which holds the compiler; None if missing.
+      version: version of ``jax-cuda<N>-plugin``.
+      pjrt: version of ``jax-cuda<N>-pjrt``, which contains the compiler; None if missing.
     """
 
     cuda: int
@@ -57,18 +57,18 @@ def why_too_old(plugin: CudaPlugin) -> str:
 
 
 def has_native_pass(plugin: CudaPlugin) -> bool:
-    """Whether the compiler of this plugin has the pass and the transfers built in (docs/patched-jaxlib.md)."""
+    """Returns whether the compiler of this plugin has the pass and the transfers built in (docs/patched-jaxlib.md)."""
     return PATCHED_LABEL in (plugin.pjrt or "").partition("+")[2].split(".")
 
 
 def release(version: str | None) -> tuple[int, ...]:
-    """Leading numbers of a version, as JAX compares them."""
+    """Returns the leading numbers of a version, as JAX compares them."""
     match = re.match(r"\d+(?:\.\d+)*", version or "")
     return tuple(int(part) for part in match.group().split(".")) if match else ()
 
 
 def wanted_plugin() -> CudaPlugin | None:
-    """Returns the plugin this process will run on, None if it will not use GPUs."""
+    """Returns the plugin that this process will use, None if it will not use GPUs."""
     import jax
 
     platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
@@ -79,7 +79,7 @@ def wanted_plugin() -> CudaPlugin | None:
 
 
 def local_ordinals() -> list[int] | None:
-    """Returns the CUDA ordinals that JAX will use here (``local_device_ids``), None for all visible ones."""
+    """Returns the CUDA ordinals that JAX will use in this process (``local_device_ids``), None for all visible ones."""
     from jax._src import xla_bridge
 
     chosen = xla_bridge.CUDA_VISIBLE_DEVICES.value

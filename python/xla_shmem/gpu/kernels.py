@@ -1,4 +1,4 @@
-"""Compiles the device code for the GPU at hand, with NVIDIA's run-time compiler (xla_patch/nvshmem/gpu/nvrtc.h)."""
+"""Compiles the device code for this machine's GPU with NVIDIA's run-time compiler (xla_patch/nvshmem/gpu/nvrtc.h)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from xla_shmem import _core
 
 
 class KernelError(RuntimeError):
-    """The device code cannot be compiled here; the message says why and what to install."""
+    """The device code was not compiled; the message says why and what to install."""
 
 
 def compile_kernels(compute_capability: tuple[int, int], nvrtc_candidates: Sequence[str]) -> bytes:
@@ -21,7 +21,7 @@ def compile_source(source: str, compute_capability: tuple[int, int], nvrtc_candi
 
     Args:
       source: CUDA C++ without includes.
-      compute_capability: of the GPU, such as ``(9, 0)``.
+      compute_capability: the GPU's, such as ``(9, 0)``.
       nvrtc_candidates: paths or sonames of libnvrtc, in the order to try.
 
     Raises:

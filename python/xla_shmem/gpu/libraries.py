@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries may be: what to hand to ``dlopen``, in order, and what was passed over and why.
+"""Where NVIDIA's libraries may be: paths for ``dlopen`` in order, and rejected paths with the reason.
 
 Nothing is opened or imported here. Wheels are found through their metadata.
 """
@@ -20,11 +20,11 @@ _TOOLKIT_ROOTS = ("/usr/local/cuda", "/usr/local/nvshmem")
 
 @dataclass(frozen=True)
 class Candidate:
-    """One thing to try.
+    """One path to try.
 
     Attributes:
       path: absolute path, or a bare soname for the dynamic linker (its cache and default directories).
-      source: how it was found, for people.
+      source: where it was found, for messages.
     """
 
     path: str
@@ -37,7 +37,7 @@ class Search:
 
     Attributes:
       candidates: in the order to try.
-      rejected: path and the reason why it must not be tried.
+      rejected: paths that must not be tried, each with the reason.
     """
 
     candidates: tuple[Candidate, ...]
@@ -54,7 +54,7 @@ def nvshmem(cuda_major: int | None, chosen: str | None = None, environ: Mapping[
 
     Args:
       cuda_major: CUDA of the JAX plugin, 12 or 13; NVSHMEM's wheel must be for the same. None takes either.
-      chosen: what the option ``nvshmem_library`` says; nothing else is tried then.
+      chosen: the option ``nvshmem_library``; if given, nothing else is tried.
       environ: ``os.environ`` when omitted.
     """
     environ = os.environ if environ is None else environ
@@ -63,7 +63,7 @@ def nvshmem(cuda_major: int | None, chosen: str | None = None, environ: Mapping[
     wheels, rejected = _wheels("nvidia-nvshmem-cu{}", NVSHMEM_SONAME, cuda_major)
     installed = list(_installed(NVSHMEM_SONAME, environ))
     if rejected:
-        # JAX's plugin opens whatever wheel there is, and by its bare name the linker would give us just that one.
+        # JAX's plugin has opened the installed wheel, so by its bare name the linker would return that rejected one.
         installed.pop()
     return Search((*wheels, *installed), tuple(rejected))
 
@@ -80,8 +80,8 @@ def nvrtc(cuda_major: int, environ: Mapping[str, str] | None = None) -> Search:
 
 
 def _wheels(name: str, soname: str, cuda_major: int | None) -> tuple[list[Candidate], list[tuple[str, str]]]:
-    """The wheels of the two CUDA releases. They install to the same path, so that the later one replaces the other's
-    file; whose file it is then only its hash tells."""
+    """The wheels of the two CUDA releases. They install to the same path, so the later one replaces the other's file;
+    only the hash tells which of the two the file belongs to."""
     found = {major: file for major in (13, 12) if (file := _wheel_file(name.format(major), soname)) is not None}
     candidates, rejected = [], []
     for major, (path, version) in found.items():
@@ -114,7 +114,7 @@ def _wheel_file(wheel: str, soname: str) -> tuple[Path, str] | None:
 
 
 def _holds_its_own(wheel: str, soname: str) -> bool:
-    """Whether the file on disk is the one that the wheel recorded when it was installed."""
+    """Whether the file on disk is the one that the wheel recorded at its installation."""
     record = _record(wheel, soname)
     if record is None or record.hash is None or record.size != Path(record.locate()).stat().st_size:
         return False
@@ -123,7 +123,7 @@ def _holds_its_own(wheel: str, soname: str) -> bool:
 
 
 def _installed(soname: str, environ: Mapping[str, str]) -> Iterator[Candidate]:
-    """Copies outside wheels: library path, toolkit directories that hold one, last the dynamic linker's own search."""
+    """Copies outside wheels: library path, toolkit directories, and last the dynamic linker's own search."""
     seen = set()
     for directory, source in _directories(environ):
         path = directory / soname

@@ -1,16 +1,15 @@
-"""Which GPUs of a job lie in one NVLink domain, from what its processes said of them.
+"""The NVLink domains of a job, from the facts that its processes announced.
 
-A pure function: every process gets the same facts and must come to the same numbers. For each GPU, first match wins:
+A pure function: every process has the same facts and must compute the same numbers. For each GPU the first match wins:
 
 1. It is split by MIG: a domain of its own.
 2. It belongs to an NVLink fabric (registration completed, cluster UUID not zero): one domain for each cluster and
-   clique, across hosts. NVSHMEM asks the same.
-3. A process of its host could say nothing of its GPUs: one domain for the rest of that host, as XLA has it where it
-   knows no fabric.
+   clique, across hosts. NVSHMEM checks the same.
+3. A process of its host could not read its GPUs: one domain for the rest of that host, as in XLA without a fabric.
 4. Otherwise it shares a domain with the GPUs of its host that all have NVLink to one another; on a host without any
    NVLink, with those that all have peer access over PCIe.
 
-So a host with NVSwitch is one domain, NVLink bridges make one domain each, and GPUs without peer access stand alone.
+So a host with NVSwitch is one domain, each NVLink bridge makes one, and a GPU without peer access is alone.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from typing import Literal
 from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 
 _Link = Literal["same GPU", "nvlink", "pcie"]
-#: What GPUs must have in common to share a domain; those of one ("linked", host) must be linked as well.
+#: GPUs of one domain have equal keys; those with the key ("linked", host) must also be linked.
 _Key = tuple[str | int, ...]
 
 
@@ -36,9 +35,9 @@ class GpuPlace:
       process: its process.
       local: its index among the process's devices.
       host: number of its host, in order of first appearance.
-      domain: number of its NVLink domain, as the assigner's rules take it.
-      reach: GPUs of equal number can write into each other's memory; the option does not change it.
-      reason: why ``domain`` is what it is, without a full stop.
+      domain: number of its NVLink domain, for the assigner's rules.
+      reach: GPUs with equal numbers can write into each other's memory; the option does not change it.
+      reason: why it is in ``domain``, without a full stop.
     """
 
     process: int
@@ -65,16 +64,16 @@ def place_gpus(
     """Places every GPU of a job.
 
     Args:
-      processes: what each process said, by process number.
-      devices: number of devices of each process, as JAX has it.
-      devices_per_domain: what ``XLA_SHMEM_NVLINK_DOMAIN`` says: so many devices in process order are one domain, across
-        hosts if need be; 0 makes every host one; None leaves it to the rule.
+      processes: the facts of each process, by process number.
+      devices: JAX's number of devices of each process.
+      devices_per_domain: ``XLA_SHMEM_NVLINK_DOMAIN``: this many devices in process order are one domain, even across
+        hosts; 0 makes every host one domain; None applies the rules above.
 
     Returns:
       The places, by process and local index.
 
     Raises:
-      ValueError: a process told of another number of GPUs than it has devices.
+      ValueError: a process announced another number of GPUs than it has devices.
     """
     members = _members(processes, devices)
     on_host: dict[int, list[_Member]] = defaultdict(list)
@@ -111,12 +110,12 @@ def place_gpus(
 
 def _members(processes: Sequence[ProcessFacts], devices: Sequence[int]) -> list[_Member]:
     hosts = list(dict.fromkeys(facts.host for facts in processes))
-    mute: dict[str, str] = {}
+    unreadable: dict[str, str] = {}
     for process, facts in enumerate(processes):
         if facts.error:
-            mute.setdefault(facts.host, f"process {process}: {facts.error}")
+            unreadable.setdefault(facts.host, f"process {process}: {facts.error}")
         elif len(facts.gpus) != devices[process]:
-            raise ValueError(f"process {process} has {devices[process]} devices and told of {len(facts.gpus)} GPUs")
+            raise ValueError(f"process {process} has {devices[process]} devices and announced {len(facts.gpus)} GPUs")
     members = []
     for process, facts in enumerate(processes):
         host = hosts.index(facts.host)
@@ -128,8 +127,8 @@ def _members(processes: Sequence[ProcessFacts], devices: Sequence[int]) -> list[
             elif gpu.fabric is not None and gpu.fabric.joined:
                 key = ("fabric", gpu.fabric.cluster, gpu.fabric.clique)
                 reason = f"NVLink fabric {gpu.fabric.cluster}, clique {gpu.fabric.clique}"
-            elif facts.host in mute:
-                key, reason = ("host", host), f"its host counts as one domain, as in XLA; {mute[facts.host]}"
+            elif facts.host in unreadable:
+                key, reason = ("host", host), f"its host counts as one domain, as in XLA; {unreadable[facts.host]}"
             else:
                 key, reason = ("linked", host), ""
             members.append(_Member(process, local, host, gpu, key, reason))
@@ -137,8 +136,8 @@ def _members(processes: Sequence[ProcessFacts], devices: Sequence[int]) -> list[
 
 
 def _link(a: GpuFacts, b: GpuFacts) -> _Link | None:
-    """How two GPUs of one host reach each other. What NVML says of the pair counts; where a container hides one GPU
-    from the other's process, their NVLinks do."""
+    """How two GPUs of one host reach each other. NVML's answer for the pair counts; if a container hides one GPU from
+    the other's process, their NVLinks count."""
     if a.bus_id == b.bus_id:
         return "same GPU"
     for one, other in ((a, b), (b, a)):
@@ -150,7 +149,7 @@ def _link(a: GpuFacts, b: GpuFacts) -> _Link | None:
 
 
 def _group(members: Sequence[_Member], linked: Callable[[_Member, _Member], bool]) -> list[int]:
-    """Number of each member's group, in order of first appearance. Greedy: the first group whose members all fit."""
+    """Number of each member's group, in order of first appearance. Greedy: each joins the first group that fits."""
     groups: list[list[_Member]] = []
     numbers = []
     for member in members:

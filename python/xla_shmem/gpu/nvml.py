@@ -1,6 +1,6 @@
-"""GPUs and driver as NVIDIA's management library (NVML) describes them; reading needs no CUDA context.
+"""GPUs and driver according to NVIDIA's management library (NVML); reading needs no CUDA context.
 
-NVML sees every GPU of the machine or container, whatever ``CUDA_VISIBLE_DEVICES`` says, in PCI bus order.
+NVML shows every GPU of the machine or container in PCI bus order, regardless of ``CUDA_VISIBLE_DEVICES``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ T = TypeVar("T")
 #: State of a GPU's registration with the NVLink fabric manager, in NVML's order.
 FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
 
-#: NVML_NVLINK_MAX_LINKS: no GPU has more.
+#: NVML_NVLINK_MAX_LINKS.
 _MAX_LINKS = 36
 
-#: Errors of :class:`Driver` that others tell apart.
+#: Errors of :class:`Driver` that callers distinguish.
 MISSING_PACKAGE = "the Python package nvidia-ml-py is missing"
 NO_DRIVER = "no NVIDIA driver: libnvidia-ml.so.1 is not on this machine"
 
@@ -28,7 +28,7 @@ Link = Literal["nvlink", "pcie"]
 
 
 class _FabricInfo(ctypes.Structure):
-    """nvmlGpuFabricInfo_v2_t of nvml.h. Releases of nvidia-ml-py before 13 have it with a wrong layout."""
+    """nvmlGpuFabricInfo_v2_t of nvml.h. nvidia-ml-py before 13 has a wrong layout for it."""
 
     _fields_ = (
         ("version", ctypes.c_uint),
@@ -42,12 +42,12 @@ class _FabricInfo(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Fabric:
-    """Where a GPU sits in an NVLink fabric that can span hosts (GB200 NVL72 and the like).
+    """A GPU's position in an NVLink fabric that can span hosts, such as GB200 NVL72.
 
     Attributes:
       cluster: UUID of the fabric; all zero on machines whose NVLink ends at the host.
       clique: GPUs of one cluster reach each other only within one clique.
-      state: one of :data:`FABRIC_STATES`; cluster and clique mean something only when ``completed``.
+      state: one of :data:`FABRIC_STATES`; cluster and clique are valid only if ``completed``.
     """
 
     cluster: str
@@ -56,7 +56,7 @@ class Fabric:
 
     @property
     def joined(self) -> bool:
-        """Whether the GPU belongs to a fabric that may reach beyond its host (NVSHMEM asks the same two things)."""
+        """Whether the GPU belongs to a fabric that may reach beyond its host (NVSHMEM checks the same)."""
         return self.state == "completed" and uuid.UUID(self.cluster).int != 0
 
 
@@ -67,12 +67,12 @@ class Gpu:
     Attributes:
       bus_id: PCI address as NVML writes it, ``00000000:1B:00.0``.
       compute_capability: major and minor.
-      memory: bytes; 0 where the GPU has none of its own to count.
-      mig: whether it is split into MIG instances, which have neither NVLink nor peer access.
+      memory: bytes; 0 if NVML reports none.
+      mig: whether it is split into MIG instances, which have no NVLink and no peer access.
       switch_links: active NVLinks that end at an NVSwitch.
       peer_links: bus ids at the other end of active NVLinks that end at a GPU, one entry a link.
-      peers: bus id → how the other GPUs that NVML shows can be written and read directly, None if they cannot.
-      fabric: None if the driver does not tell.
+      peers: for the bus id of each other GPU, the link for direct reads and writes; None if there is none.
+      fabric: None if the driver does not report it.
     """
 
     index: int
@@ -90,12 +90,12 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Driver:
-    """What NVML says, or why it says nothing.
+    """The answer of NVML, or why there is none.
 
     Attributes:
-      error: why nothing is known, "" otherwise. ``version`` and ``gpus`` are empty then.
-      version: of the kernel driver, ``"580.65.06"``.
-      cuda: newest CUDA that the driver runs, (major, minor); None with an error.
+      error: why there is no answer, "" otherwise. With an error, ``version`` and ``gpus`` are empty.
+      version: version of the kernel driver, ``"580.65.06"``.
+      cuda: newest CUDA that the driver supports, (major, minor); None with an error.
     """
 
     error: str
@@ -105,7 +105,7 @@ class Driver:
 
 
 def read_driver() -> Driver:
-    """Returns what NVML knows of this machine. Never raises: without a driver the error says so."""
+    """Returns the GPUs and driver of this machine. Never raises: without a driver the error says so."""
     try:
         import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
@@ -138,7 +138,7 @@ def _text(value: str | bytes) -> str:
 
 
 def _ask(nvml: Any, call: Callable[..., T], *arguments: Any) -> T | None:
-    """The answer, or None from a driver or GPU that does not have this question."""
+    """The answer, or None if this driver or GPU does not support the call."""
     try:
         return call(*arguments)
     except nvml.NVMLError:
@@ -170,7 +170,7 @@ def _gpu(nvml: Any, index: int, handles: list[Any], bus_ids: list[str]) -> Gpu:
 
 
 def _links(nvml: Any, handle: Any) -> tuple[int, tuple[str, ...]]:
-    """Active links to switches, and bus ids behind active links to GPUs."""
+    """The number of active links to switches, and the bus ids at the other end of active links to GPUs."""
     switches, gpus = 0, []
     for link in range(_MAX_LINKS):
         if not _ask(nvml, nvml.nvmlDeviceGetNvLinkState, handle, link):
@@ -189,7 +189,7 @@ def _peer_link(nvml: Any, handle: Any, other: Any) -> Link | None:
     def has(capability: int) -> bool:
         return bool(_ask(nvml, nvml.nvmlDeviceGetP2PStatus, handle, other, capability) == nvml.NVML_P2P_STATUS_OK)
 
-    # nvidia-ml-py has this one constant as a tuple, by a stray comma: the number itself, from nvml.h.
+    # NVML_P2P_CAPS_INDEX_READ. A stray comma makes this one constant of nvidia-ml-py a tuple.
     read = 0
     if not (has(read) and has(nvml.NVML_P2P_CAPS_INDEX_WRITE)):
         return None
@@ -201,7 +201,7 @@ def _fabric(nvml: Any, handle: Any) -> Fabric | None:
     if _ask(nvml, nvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info)) is None:
         return None
     state = FABRIC_STATES[info.state] if info.state < len(FABRIC_STATES) else f"unknown ({info.state})"
-    # The fabric manager's own result; "completed" may also mean "completed with an error".
+    # "completed" may also mean "completed with an error": `status` is the fabric manager's result.
     if state == "completed" and info.status != nvml.NVML_SUCCESS:
         state = f"failed (NVML error {info.status})"
     return Fabric(str(uuid.UUID(bytes=bytes(info.cluster))), int(info.clique), state)

@@ -1,8 +1,8 @@
-"""Which processes initialise NVSHMEM together, and as which PE.
+"""Groups of processes that initialise NVSHMEM together (worlds), and their PEs.
 
-NVSHMEM refuses to start if a PE has a peer that no transport reaches. Its remote transports stay off here, so a job
-that is wider than one NVLink domain cannot be one world: each group of GPUs that reach one another is a world of its
-own, with its own unique id.
+NVSHMEM does not start if no transport reaches a peer of a PE. xla-shmem turns NVSHMEM's remote transports off, so a job
+with several NVLink domains cannot be one world: each group of GPUs that reach one another is a world with its own
+unique id.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ class World:
     """Processes that initialise NVSHMEM together.
 
     Attributes:
-      number: as ``GpuPlace.reach``; names the unique id in the key-value store. Process ``processes[0]`` makes it.
-      processes: by PE.
-      error: why they cannot, "" if they can. The same on all of them.
+      number: ``GpuPlace.reach`` of its GPUs. It names the unique id that ``processes[0]`` puts into the store.
+      processes: process numbers by PE.
+      error: why they cannot start, "" if they can. The same in all of them.
     """
 
     number: int
@@ -30,7 +30,7 @@ class World:
 
 
 def nvshmem_worlds(places: Sequence[GpuPlace]) -> list[World]:
-    """Returns the worlds of a job, by number. Pure; every process gets the same."""
+    """Returns the worlds of a job by number. A pure function: every process computes the same."""
     gpus_of = Counter(place.process for place in places)
     members: dict[int, list[GpuPlace]] = defaultdict(list)
     for place in places:
@@ -45,11 +45,13 @@ def _why_not(members: Sequence[GpuPlace], gpus_of: Counter[int]) -> str:
     for place in members:
         if gpus_of[place.process] > 1:
             return (
-                f"process {place.process} has {gpus_of[place.process]} GPUs and NVSHMEM one PE a process: start one"
-                " process per GPU"
+                f"process {place.process} has {gpus_of[place.process]} GPUs, but NVSHMEM has one PE a process: start"
+                " one process per GPU"
             )
     on_host = Counter(place.host for place in members)
     fewest, most = min(on_host.values()), max(on_host.values())
     if fewest != most:
-        return f"NVSHMEM needs equally many PEs on every host; hosts of this NVLink domain have from {fewest} to {most}"
+        return (
+            f"NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have {fewest} to {most}"
+        )
     return ""

@@ -1,4 +1,4 @@
-"""What one process tells the others about its GPUs, as JSON in JAX's key-value store."""
+"""The facts about its GPUs that a process announces to the others, as JSON in JAX's key-value store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xla_shmem.gpu.nvml import Driver, Fabric, Gpu, Link, read_driver
 
 @dataclasses.dataclass(frozen=True)
 class GpuFacts:
-    """One GPU that a process uses; as :class:`~xla_shmem.gpu.nvml.Gpu`, bus ids in one form."""
+    """One GPU that a process uses: a part of :class:`~xla_shmem.gpu.nvml.Gpu`, with bus ids in one form."""
 
     bus_id: str
     mig: bool = False
@@ -29,10 +29,10 @@ class ProcessFacts:
     """One process.
 
     Attributes:
-      host: equal in processes that NVSHMEM takes to be on one host: same kernel and same host name (NVSHMEM goes by
-        the host name, so two pods of one machine are two hosts).
+      host: equal in processes that are on one host for NVSHMEM: same kernel and same host name. NVSHMEM compares host
+        names, so two pods of one machine are two hosts.
       gpus: its GPUs in the order of its local devices; empty with an error.
-      error: why nothing is known of its GPUs, "" otherwise.
+      error: why its GPUs are unknown, "" otherwise.
     """
 
     host: str
@@ -45,10 +45,10 @@ class ProcessFacts:
 
     @staticmethod
     def from_json(text: str) -> ProcessFacts:
-        """Reads what :meth:`to_json` wrote.
+        """Reads the text of :meth:`to_json`.
 
         Raises:
-          ValueError, TypeError, KeyError: the text is not that.
+          ValueError, TypeError, KeyError: the text has another form.
         """
         value = json.loads(text)
         gpus = [
@@ -68,13 +68,13 @@ def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
     """Returns the facts of this process. Never raises.
 
     Args:
-      ordinals: CUDA ordinals of the GPUs it uses (JAX's ``local_device_ids``); all visible ones when None.
+      ordinals: CUDA ordinals of the GPUs that it uses (JAX's ``local_device_ids``); None for all visible ones.
     """
     return process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
 
 
 def host_identity() -> str:
-    """Kernel boot id and host name."""
+    """Returns the kernel's boot id and the host name."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}/{socket.gethostname()}"
 
@@ -82,7 +82,7 @@ def host_identity() -> str:
 def process_facts(
     host: str, driver: Driver, visible: VisibleGpus, ordinals: Sequence[int] | None = None
 ) -> ProcessFacts:
-    """The facts of a process on ``host`` that uses ``ordinals`` of the visible GPUs. Pure."""
+    """Returns the facts of a process on ``host`` that uses ``ordinals`` of the visible GPUs."""
     if error := driver.error or visible.error:
         return ProcessFacts(host, (), error)
     chosen = range(len(visible.bus_ids)) if ordinals is None else ordinals
@@ -90,10 +90,10 @@ def process_facts(
     gpus = []
     for ordinal in chosen:
         if not 0 <= ordinal < len(visible.bus_ids):
-            return ProcessFacts(host, (), f"CUDA shows {len(visible.bus_ids)} GPUs, there is no device {ordinal}")
+            return ProcessFacts(host, (), f"CUDA shows {len(visible.bus_ids)} GPUs, so there is no device {ordinal}")
         bus_id = same_bus_id_form(visible.bus_ids[ordinal])
         if bus_id not in by_bus_id:
-            return ProcessFacts(host, (), f"NVML does not show the GPU at {bus_id}, which CUDA does")
+            return ProcessFacts(host, (), f"CUDA shows the GPU at {bus_id}, but NVML does not")
         gpus.append(_facts(bus_id, by_bus_id[bus_id]))
     return ProcessFacts(host, tuple(gpus))
 

@@ -1,9 +1,9 @@
-"""Bring this process's GPU into the job: an NVSHMEM world with the GPUs it reaches, agreed on by all processes.
+"""Starts NVSHMEM on this process's GPU, in a world with the GPUs that it reaches, agreed on by all processes.
 
-All of it but `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA takes most of
-the GPU's memory when it comes up, and the symmetric arena must be there first. NVSHMEM's start is collective, so nobody
-may go into it unless everybody will: each process announces what it has, process 0 says whether that is enough, and
-each leaves a note of how its start went. Whatever is in the way ends in one sentence that is equal in all processes.
+Everything except `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA's client
+reserves most of the GPU's memory, so the symmetric arena must be allocated first. NVSHMEM's start is collective, so no
+process may begin it unless all will: each process announces its GPUs and libraries, process 0 gives the verdict, and
+each process records the outcome of its start. On failure, all processes have the same reason.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _PREFIX = "xla_shmem/gpu/1"
 
 @dataclasses.dataclass(frozen=True)
 class Announcement:
-    """What one process tells the others.
+    """The announcement of one process to the others.
 
     Attributes:
       facts: its GPUs.
       error: why it cannot take part, "" if it can.
-      agreement: version and options that must be equal everywhere.
+      agreement: version and options that must be equal in all processes.
     """
 
     facts: ProcessFacts
@@ -52,13 +52,13 @@ class Announcement:
 
     @staticmethod
     def from_json(text: str) -> Announcement:
-        """Reads what :meth:`to_json` wrote."""
+        """Reads the text of :meth:`to_json`."""
         value = json.loads(text)
         return Announcement(ProcessFacts.from_json(value["facts"]), value["error"], value["agreement"])
 
 
 class Runtime:
-    """The calls into the C++ runtime, which a test replaces."""
+    """The calls into the C++ runtime. Tests replace them."""
 
     facts = staticmethod(read_process_facts)
     unique_id = staticmethod(_core.gpu_unique_id)
@@ -66,29 +66,29 @@ class Runtime:
     admit = staticmethod(_core.gpu_admit)
 
     def open(self, options: Options, ordinal: int, cuda: int) -> bytes:
-        """Open libraries and device; returns the kernels for it.
+        """Opens libraries and device; returns the device code for it.
 
         Raises:
-          RuntimeError: something is missing.
+          RuntimeError: a library, the driver or the device is missing.
         """
         search = libraries.nvshmem(cuda, options.nvshmem_library)
         for path, reason in search.rejected:
-            logger.warning("xla_shmem: passing over %s: %s", path, reason)
+            logger.warning("xla_shmem: ignoring %s: %s", path, reason)
         found = _core.gpu_open(search.paths, ordinal)
         logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
         return self.compile(found["compute_capability"], cuda)
 
     def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
-        """Return the device code for a GPU.
+        """Returns the device code for a GPU.
 
         Raises:
-          KernelError: NVRTC is missing or refuses.
+          KernelError: NVRTC is missing or does not compile it.
         """
         return compile_kernels(compute_capability, libraries.nvrtc(cuda).paths)
 
 
 class GpuJob:
-    """This process's part in the job. One a process."""
+    """The NVSHMEM start and topology of this process. There is one in each process."""
 
     def __init__(
         self,
@@ -105,19 +105,19 @@ class GpuJob:
         self._processes = processes
         self._runtime = runtime or Runtime()
         self._timeout_s = timeout_s
-        self._reason = "the GPU road of this process has not been started"
+        self._reason = "the GPU path of this process has not been started"
         self._places: list[GpuPlace] = []
         self._worlds: list[World] = []
         self._topology: JobTopology | None = None
 
     def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "", compiler: str = "") -> None:
-        """Announce, agree, and start NVSHMEM. What fails is kept as the reason; nothing is raised.
+        """Announces, agrees, and starts NVSHMEM. Never raises: a failure is kept as the reason.
 
         Args:
           ordinals: CUDA ordinals of this process's devices, None for all visible ones.
           cuda: release of JAX's CUDA plugin, 12 or 13.
-          error: why this process cannot take part whatever it has, "" if it can.
-          compiler: release of XLA's GPU compiler. Different ones order and combine collectives differently.
+          error: why this process cannot take part, "" if it can.
+          compiler: release of XLA's GPU compiler. Different releases order and combine collectives differently.
         """
         facts, kernels, error = self._open(ordinals, cuda, error)
         own = Announcement(facts, error, self._agreement(compiler))
@@ -134,13 +134,13 @@ class GpuJob:
             logger.warning("xla_shmem: %s; collectives between GPUs stay on the default backend", self._reason)
 
     def topology(self, devices: Sequence[Any]) -> JobTopology:
-        """The job's GPUs and the transport between them.
+        """Returns the job's GPUs and the transport between them.
 
         Args:
-          devices: all GPUs of the job, as ``jax.devices("cuda")`` has them.
+          devices: all GPUs of the job, from ``jax.devices("cuda")``.
 
         Raises:
-          RuntimeError: JAX has given this process another GPU than was announced.
+          RuntimeError: JAX has another number of GPUs than was announced.
         """
         if self._topology is None:
             self._topology = self._make_topology(devices)
@@ -150,7 +150,7 @@ class GpuJob:
         facts = self._runtime.facts(ordinals)
         error = error or facts.error
         if not error and len(facts.gpus) != 1:
-            error = f"it has {len(facts.gpus)} GPUs and NVSHMEM one PE a process: start one process per GPU"
+            error = f"it has {len(facts.gpus)} GPUs, but NVSHMEM has one PE a process: start one process per GPU"
         if error:
             return facts, b"", error
         try:
@@ -170,10 +170,10 @@ class GpuJob:
         return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}", timeout_s))
 
     def _agree(self) -> str:
-        """The verdict on all announcements: "" or why nobody may start.
+        """Returns the verdict on all announcements: "" or why no process may start.
 
-        Process 0 gives it. Whoever has waited for it in vain gives it instead: the first one stands for everybody, for
-        a process 0 that comes late too.
+        Process 0 gives it. A process that has waited for it in vain proposes one instead. The first proposal holds for
+        all processes, also for a late process 0.
         """
         key = f"{_PREFIX}/verdict"
         if self._process == 0:
@@ -190,7 +190,7 @@ class GpuJob:
         deadline = time.monotonic() + self._timeout_s
         for process in range(self._processes):
             try:
-                # Notes that are there are read, however late it is.
+                # Announcements that exist are read even after the deadline.
                 announcement = self._announcement(process, max(deadline - time.monotonic(), 0.1))
             except TimeoutError:
                 return _absent(process, self._timeout_s)
@@ -208,18 +208,18 @@ class GpuJob:
         return next(world for world in self._worlds if self._process in world.processes)
 
     def _start_world(self, facts: Sequence[ProcessFacts], kernels: bytes) -> str:
-        """Joins this process's world; "" or why not."""
+        """Joins this process's world; returns "" or why that failed."""
         world = self._own_world()
         if world.error:
             return world.error
         key = f"{_PREFIX}/world/{world.number}"
         # NVSHMEM's start has no time limit of its own.
-        overdue = threading.Timer(self._timeout_s, self._log_who_is_missing, [world])
+        overdue = threading.Timer(self._timeout_s, self._log_missing, [world])
         overdue.daemon = True
         overdue.start()
         try:
             if world.processes[0] == self._process:
-                self._store.set(key, self._unique_id_note())
+                self._store.set(key, self._make_unique_id())
             note = json.loads(self._store.wait(key, self._timeout_s))
             if note["error"]:
                 return f"process {world.processes[0]}: {note['error']}"
@@ -236,22 +236,22 @@ class GpuJob:
         except RuntimeError as failure:
             return str(failure)
         except TimeoutError:
-            return f"process {world.processes[0]} has made no unique id of NVSHMEM within {self._timeout_s:g} s"
+            return f"process {world.processes[0]} has not made a unique id of NVSHMEM within {self._timeout_s:g} s"
         finally:
             overdue.cancel()
         return ""
 
-    def _log_who_is_missing(self, world: World) -> None:
+    def _log_missing(self, world: World) -> None:
         notes = {process: self._store.get(f"{_PREFIX}/started/{process}") for process in world.processes}
         failed = "; ".join(f"process {process}: {note}" for process, note in notes.items() if note)
         waiting = ", ".join(str(process) for process, note in notes.items() if note is None)
         logger.error(
-            "xla_shmem: NVSHMEM has not started within %g s and waits on; %s",
+            "xla_shmem: NVSHMEM has not started within %g s and still waits; %s",
             self._timeout_s,
-            failed or f"processes {waiting} have not got through, NVSHMEM_DEBUG=INFO shows where they are",
+            failed or f"processes {waiting} have not finished, NVSHMEM_DEBUG=INFO shows their progress",
         )
 
-    def _unique_id_note(self) -> str:
+    def _make_unique_id(self) -> str:
         try:
             return json.dumps({"id": base64.b64encode(self._runtime.unique_id()).decode(), "error": ""})
         except RuntimeError as failure:
@@ -268,7 +268,7 @@ class GpuJob:
         ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
         reason = self._reason or self._why_not_started()
         if not self._places:
-            # Nobody knows where the GPUs are; the decisions only need to be equal everywhere.
+            # The GPUs' places are unknown; the decisions only need to be equal in all processes.
             locations = [
                 (device.id, device.process_index, device.process_index, 0, pe) for pe, device in enumerate(ordered)
             ]
@@ -293,7 +293,7 @@ class GpuJob:
         for process in range(self._processes):
             key = f"{_PREFIX}/started/{process}"
             try:
-                # The GPU client is up, so every process has been through `start`, if it is still there.
+                # XLA's GPU client exists, so every living process has been through `start`.
                 error = self._store.wait(key, self._timeout_s)
             except TimeoutError:
                 error = self._store.propose(key, f"it has not started NVSHMEM within {self._timeout_s:g} s")
@@ -304,6 +304,6 @@ class GpuJob:
 
 def _absent(process: int, timeout_s: float) -> str:
     return (
-        f"process {process} runs without xla-shmem (nothing heard of it within {timeout_s:g} s): set the flag and"
+        f"process {process} runs without xla-shmem (it has announced nothing within {timeout_s:g} s): set the flag and"
         " install the package in every process"
     )

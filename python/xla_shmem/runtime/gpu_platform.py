@@ -1,6 +1,6 @@
-"""The pass in XLA:GPU, which is a PJRT plugin: registration goes through the extensions of its C API.
+"""Registers the pass and its handlers with XLA:GPU, a PJRT plugin, through the extensions of its C API.
 
-XLA calls the pass in C++; Python is asked once, at the first module, who takes part in the job.
+XLA calls the pass in C++. The pass calls Python once, at the first module, for the topology of the job.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ BACKEND = "cuda"
 
 
 def is_gpu_plugin(c_api: Any) -> bool:
-    """Whether this is the CUDA plugin; JAX has found all plugins but made no backend yet."""
+    """Returns whether this is the CUDA plugin. JAX has found all plugins but made no backend yet."""
     factory = xla_bridge._backend_factories.get(BACKEND)
     return factory is not None and factory.c_api is c_api
 
 
 class GpuPlatform:
-    """Handlers and transform of XLA:GPU. One a process."""
+    """Handlers and transform of XLA:GPU. There is one in each process."""
 
     def __init__(self, name: str, plugin: _core.GpuPlugin, job: GpuJob | None, options: Options) -> None:
         self._name = name
@@ -35,10 +35,10 @@ class GpuPlatform:
         self._options = options
 
     def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
-        """Register the handlers; the transform is a matter of `add_pass`. Called before the backend exists.
+        """Registers the handlers, before the backend exists. `add_pass` registers the transform.
 
         Args:
-          observe: is told of every module with collectives and their records.
+          observe: called with every module that has collectives, and their records.
 
         Raises:
           RuntimeError: the plugin refuses.
@@ -49,15 +49,15 @@ class GpuPlatform:
         _core.set_gpu_admit_hook(self._topology)
 
     def add_pass(self) -> None:
-        """Have modules compiled from now on go through the pass."""
+        """Runs the pass on every module that is compiled from now on."""
         self._plugin.register_pass(self._name)
 
     def remove_pass(self) -> None:
-        """Undo `add_pass`."""
+        """Reverts `add_pass`."""
         self._plugin.clear_pass(self._name)
 
     def cache_salt(self) -> str:
-        """What of the job a compiled module depends on; "" while there is no GPU backend."""
+        """Returns the part of the job that compiled modules depend on; "" while there is no GPU backend."""
         if BACKEND not in xla_bridge.backends():
             return ""
         job = self._topology()
@@ -65,7 +65,7 @@ class GpuPlatform:
 
     def _topology(self) -> JobTopology:
         if self._job is None or BACKEND not in xla_bridge.backends():
-            # XLA compiles for GPUs that are described, not there. Its modules are decided on, not rewritten.
+            # XLA compiles for described GPUs. The pass decides on these modules but does not rewrite them.
             return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no GPUs", None))
         return self._job.topology(xla_bridge.devices(BACKEND))
 

@@ -1,4 +1,4 @@
-"""Starts the GPU road of this process where it has one."""
+"""Starts the GPU path of this process if it uses GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def start_gpu_job(options: Options, error: str) -> GpuJob | None:
-    """Returns this process's part in a job of GPUs, None where JAX has no CUDA plugin or is told not to use it.
+    """Returns the started GPU job of this process, None if JAX has no CUDA plugin or does not use it.
 
     Args:
       options: the options in force.
