@@ -1,6 +1,6 @@
-"""Compiler flags of our own targets. Not in .bazelrc, which would apply them to other people's code as well."""
+"""Compiler flags of our own targets. In .bazelrc they would apply to other projects' code too."""
 
-# As in CMakeLists.txt. The language standard is in .bazelrc: it has to be the same for everything that is linked together.
+# As in CMakeLists.txt. The language standard is in .bazelrc, because all linked code must have the same.
 XLA_SHMEM_COPTS = [
     "-Wall",
     "-Wextra",

@@ -1,4 +1,4 @@
-"""GoogleTest of this machine as the repository @com_google_googletest, under the labels that openxla/xla's own has."""
+"""GoogleTest of this machine as the repository @com_google_googletest, under the labels that openxla/xla uses."""
 
 _BUILD = """
 cc_library(

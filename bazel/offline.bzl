@@ -1,8 +1,8 @@
-"""Stand-ins for what Debian's Bazel (package bazel-bootstrap, 4.2.3) would download before it compiles anything.
+"""Replaces the downloads that Debian's Bazel (package bazel-bootstrap, 4.2.3) would make before it compiles.
 
 Bazel's own BUILD files load @rules_cc and @rules_java, and every test depends on @remote_coverage_tools. Their release
-archives are on GitHub, which machines with package registries only cannot reach; C++ without coverage needs no more of them
-than the names of the built-in rules. Release builds of Bazel know their version number and get the real ones.
+archives are on GitHub, which machines with access to package registries only cannot reach. C++ without coverage needs
+only the names of the built-in rules. Release builds of Bazel know their version number and get the real repositories.
 """
 
 _RULES_CC = [
@@ -67,7 +67,7 @@ _no_coverage_tools = repository_rule(
 )
 
 def offline_repositories():
-    """Declares the stand-ins if this is a Bazel without a version number, as Debian's is."""
+    """Declares the replacements if this Bazel has no version number, like Debian's."""
     if native.bazel_version[:1].isdigit():
         return
     _builtin_rules(name = "rules_cc", package = "cc", rules = _RULES_CC)

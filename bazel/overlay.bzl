@@ -1,9 +1,9 @@
-"""Targets of the overlay (xla_patch/overlay) as they are built here: against @xla, for tests only. In XLA's own tree the BUILD.overlay files
-count."""
+"""Targets of the overlay (xla_patch/overlay) for this build: against @xla, for tests only. XLA's own tree uses the
+BUILD.overlay files instead."""
 
 load("//bazel:copts.bzl", "XLA_SHMEM_COPTS")
 
-# With optimisation a compiler spends half a minute on XLA's headers, and these tests take a second without.
+# Optimising XLA's headers takes half a minute a file, and the tests take a second without it.
 _COPTS = XLA_SHMEM_COPTS + ["-O0"]
 
 def overlay_cc_library(name, **kwargs):

@@ -1,4 +1,4 @@
-"""Everything the build takes from outside of the source tree."""
+"""The external repositories of the build."""
 
 load("//bazel:doctest.bzl", "doctest_repository")
 load("//bazel:offline.bzl", "offline_repositories")

@@ -1,22 +1,22 @@
-"""The repository @xla: what the overlay in xla_patch/overlay compiles against, in one of two modes.
+"""The repository @xla, against which the overlay in xla_patch/overlay compiles, in one of two modes.
 
-XLA_SHMEM_XLA=prebuilt (the default): headers and libraries of the TensorFlow CPU wheel, which carries XLA, under the labels
-that openxla/xla gives them. All of these are one library, so a dependency that is missing in a BUILD file goes unnoticed.
+XLA_SHMEM_XLA=prebuilt (the default): XLA's headers and libraries of the TensorFlow CPU wheel, under openxla/xla's labels.
+All labels are one library, so this mode does not detect a dependency that is missing in a BUILD file.
 
-XLA_SHMEM_XLA=source (`bazel test --config=source //...`): openxla/xla itself at the commit below, with the patches and the overlay
-of this tree in it.
+XLA_SHMEM_XLA=source (`bazel test --config=source //...`): openxla/xla at the commit below, with the patches and the
+overlay of this tree.
 
-Both have workspace_stage_<n>.bzl, which WORKSPACE loads one after the other: what is loaded there may come from a repository
-that the stage before declared.
+Both have workspace_stage_<n>.bzl, which WORKSPACE loads one after the other: a stage may load from a repository that an
+earlier stage declared.
 """
 
 XLA_COMMIT = "5a9e73cbd92530cac2ac36f4736a774b2412afe2"  # jax 0.10.2
 _XLA_SHA256 = "08a52210a04cd68d38f6201d56273d04ac0f8b4e0da9f72677c74a48cc637422"
 
-# As many as WORKSPACE goes through.
+# The number of stages in WORKSPACE.
 _STAGES = 20
 
-# Every label of XLA that BUILD files of ours name.
+# Every label of XLA in our BUILD files.
 _PREBUILT_TARGETS = {
     "xla": ["shape_util", "xla_data_proto_cc"],
     "xla/hlo/ir": ["hlo"],
@@ -102,7 +102,7 @@ def _statements(workspace):
     return statements
 
 def workspace_stages(workspace):
-    """Cuts XLA's own WORKSPACE where a load follows something else; every piece becomes the text of a .bzl file."""
+    """Cuts XLA's own WORKSPACE before each load that follows another statement; each piece becomes a .bzl file."""
     stages = []
     for statement in _statements(workspace):
         if statement.startswith("workspace("):
@@ -113,7 +113,7 @@ def workspace_stages(workspace):
         stages[-1][0 if is_load else 1].append(statement)
     texts = []
     for loads, calls in stages:
-        # There it is the main repository, here it is @xla.
+        # XLA is the main repository there and @xla here.
         text = "\n".join(loads).replace('load(":', 'load("@xla//:').replace('load("//', 'load("@xla//')
         text += "\n\ndef workspace_stage():\n"
         for call in calls:
@@ -125,7 +125,7 @@ def workspace_stages(workspace):
     return texts
 
 def _link_tree(ctx, directory, root):
-    """Links the files below `directory` to the places they have under `root`; a BUILD.overlay is the BUILD file there."""
+    """Links the files below `directory` to their places under `root`; a BUILD.overlay becomes the BUILD file."""
     pending = [directory]
     for _ in range(1000):  # Starlark has no `while`
         if not pending:
@@ -156,7 +156,7 @@ def _source(ctx):
         if patch.basename.endswith(".patch"):
             ctx.patch(patch, strip = 1)
 
-    # The patched targets depend on the overlay, and the overlay on the shared core, which is one package there.
+    # The patched targets depend on the overlay, and the overlay on the shared core, which is one package in XLA's tree.
     overlay = ours.get_child("overlay")
     _link_tree(ctx, overlay.get_child("xla"), overlay)
     for folder in ["assigner", "nvshmem", "thunks", "types"]:
@@ -177,7 +177,7 @@ def _xla_repository_impl(ctx):
     elif mode == "source":
         _source(ctx)
     else:
-        fail("XLA_SHMEM_XLA={}: has to be prebuilt or source".format(mode))
+        fail("XLA_SHMEM_XLA={}: must be prebuilt or source".format(mode))
 
 xla_repository = repository_rule(
     implementation = _xla_repository_impl,

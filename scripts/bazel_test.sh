@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the C++ rooms and the overlay for XLA with Bazel and runs their tests. Sets everything up: takes $BAZEL, bazelisk or a bazel
-# that is on this machine, else installs Debian's (package bazel-bootstrap; needs root or sudo without a password); fetches a
-# compiled XLA. XLA_SHMEM_XLA=source takes XLA's sources instead (bazel/xla.bzl; hours, .bazelversion's Bazel, GitHub). Arguments go
-# to `bazel test`.
+# Builds the C++ folders and the overlay for XLA with Bazel and runs their tests. Arguments go to `bazel test`.
+# Sets everything up: uses $BAZEL, bazelisk or a bazel of this machine, otherwise installs Debian's (package bazel-bootstrap;
+# needs root or sudo without a password); fetches a compiled XLA. XLA_SHMEM_XLA=source builds XLA's sources instead
+# (bazel/xla.bzl; takes hours, needs .bazelversion's Bazel and GitHub).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=$(cat .bazelversion)
 
-# The first Bazel that starts in this directory: bazelisk without a network and Debian's wrapper, which looks for the release in
-# .bazelversion, are found but do not start. bazel-4 is the binary behind that wrapper.
+# Prints the first Bazel that starts in this directory. bazelisk without a network does not start, nor does Debian's wrapper,
+# which wants the release of .bazelversion; bazel-4 is the binary behind that wrapper.
 find_bazel() {
   local candidate
   for candidate in ${BAZEL:-bazelisk bazel bazel-4}; do
@@ -50,7 +50,7 @@ options=(--jobs=2)
 if [ "${XLA_SHMEM_XLA:-prebuilt}" = source ]; then
   options+=(--config=source)
 else
-  # Bazel would do it too, but show nothing for minutes.
+  # Bazel would fetch them too, but print nothing for minutes.
   scripts/find_xla.sh >/dev/null
   scripts/find_gtest.sh >/dev/null
 fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds jaxlib and the CUDA plugin wheels with the NVSHMEM backend in XLA itself (docs/patched-jaxlib.md).
-# From a clean machine to wheels in one call; a second call goes on where the first was stopped.
+# From a clean machine to wheels in one call; a second call continues where the first stopped.
 set -euo pipefail
 
 usage() {
@@ -16,7 +16,7 @@ usage: scripts/build_jaxlib.sh [options]
   --output DIR                 wheels (DIR of --work/wheels)
   --jobs N                     compilers at a time (all cores, at most one for 2 GiB of memory)
   --dry-run                    print every command, run none
-  --force                      go on although something is missing
+  --force                      continue although something is missing
 TEXT
 }
 
@@ -53,7 +53,7 @@ run() {
   if [[ -n $dry_run ]]; then printf '+'; printf ' %q' "$@"; echo; else "$@"; fi
 }
 
-# What each release pins (third_party/xla/revision.bzl); checked against the checkout below.
+# The XLA revision that each release pins (third_party/xla/revision.bzl); checked against the checkout below.
 case $tag in
   jax-v0.10.2) pin=5a9e73cbd92530cac2ac36f4736a774b2412afe2 ;;
   jax-v0.11.0) pin=131bf41acb4650e4391a640c3f1859c1c86ad74b ;;
@@ -69,12 +69,12 @@ fi
 python=${python:-$(python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2> /dev/null || true)}
 work=$(realpath -m "$work")
 output=$(realpath -m "${output:-$work/wheels}")
-# Bazelisk reads jax's .bazelversion; a plain Bazel has to be that version itself.
+# Bazelisk reads jax's .bazelversion; a plain Bazel must have that version.
 bazel=$(command -v bazelisk || true)
 bazel_version=7.7.0
 if [[ -z $bazel ]] && bazel --version 2> /dev/null | grep -qF "bazel $bazel_version"; then bazel=$(command -v bazel); fi
 
-# Estimates, not measurements: nobody of this project has built the whole of it (docs/patched-jaxlib.md).
+# Estimates: this project has not built all of it yet (docs/patched-jaxlib.md).
 need_disk_gib=60 need_memory_gib=16
 memory_gib=$(awk '/MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
 cores=$(nproc)
@@ -95,7 +95,7 @@ missing() {
   command -v patch > /dev/null || echo "patch: install your distribution's package"
   command -v clang > /dev/null || echo "clang: jax is built with clang (its docs/developer.md says which); install one"
   command -v c++ > /dev/null || echo "c++: Bazel's own tools need a host compiler and its C++ library (g++ or build-essential)"
-  [[ -n $bazel ]] || echo "bazelisk: github.com/bazelbuild/bazelisk, or npm install -g @bazel/bazelisk; it gets Bazel $bazel_version by itself"
+  [[ -n $bazel ]] || echo "bazelisk: github.com/bazelbuild/bazelisk, or npm install -g @bazel/bazelisk; it fetches Bazel $bazel_version"
 }
 
 step 1 "checks: $tag, XLA $xla, CUDA $cuda, Python ${python:-?}, $jobs jobs on $cores cores and $memory_gib GiB"
@@ -103,9 +103,9 @@ lacking=$(missing)
 if [[ -n $lacking ]]; then
   echo "missing here:" >&2
   echo "$lacking" | sed 's/^/  /' >&2
-  [[ -n $dry_run || -n $force ]] || fail "not started; --force goes on all the same"
+  [[ -n $dry_run || -n $force ]] || fail "not started; --force starts it anyway"
 fi
-echo "expect hours (2 to 6 on 16 cores is our guess), 40 to 60 GiB of disk, and several GiB of downloads" >&2
+echo "expect hours (we estimate 2 to 6 on 16 cores), 40 to 60 GiB of disk, and several GiB of downloads" >&2
 
 step 2 "jax $tag into $work/jax"
 if [[ ! -d $work/jax/.git ]]; then
@@ -117,7 +117,7 @@ fi
 
 step 3 "XLA's patches, through jax's own list"
 third_party=$work/jax/third_party/xla
-# Anew each time: a call that was stopped half-way leaves nothing half-applied.
+# Reset each time: a call that was stopped may have applied half of it.
 run git -C "$work/jax" checkout --quiet -- third_party/xla
 run "$source_root/scripts/make_overlay_patch.sh" "$third_party/xla_shmem_overlay.patch"
 run cp "$hooks" "$third_party/xla_shmem_nvshmem.patch"
@@ -134,7 +134,7 @@ fi
 step 4 "build: $wheels"
 build=(python3 build/build.py build "--wheels=$wheels" "--cuda_major_version=$cuda" "--python_version=$python"
   "--output_path=$output" "--bazel_path=${bazel:-bazelisk}" "--bazel_options=--jobs=$jobs" --verbose
-  # Release wheels of a local version: pip list and our plugin see what they are (PATCHED_LABEL in gpu/jax_plugin.py).
+  # Release wheels with a local version, which pip list and our plugin read (PATCHED_LABEL in gpu/jax_plugin.py).
   --bazel_options=--repo_env=ML_WHEEL_TYPE=release --bazel_options=--repo_env=ML_WHEEL_VERSION_SUFFIX=+xlashmem)
 [[ -z $capabilities ]] || build+=("--cuda_compute_capabilities=$capabilities")
 started=$SECONDS

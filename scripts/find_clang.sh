@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Prints a clang++ that builds and links with the given sanitizers; nothing if there is none. Usage: scripts/find_clang.sh SANITIZERS
+# Prints a clang++ that builds and links with the given sanitizers, or nothing.
+# Usage: scripts/find_clang.sh SANITIZERS
 set -euo pipefail
 clang=$(command -v clang++ || compgen -c clang++- | grep -E '^clang\+\+-[0-9]+$' | sort -V | tail -n 1 || true)
 [ -n "$clang" ] || exit 0

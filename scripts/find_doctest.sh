@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints a directory that holds doctest/doctest.h; unpacks Debian's package under build/ (no root needed) if there is none.
+# Prints a directory with doctest/doctest.h; unpacks Debian's package under build/ (without root) if there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for directory in ${DOCTEST_INCLUDE_DIR:-} build/doctest/usr/include /usr/include /usr/local/include; do

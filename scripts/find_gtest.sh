@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints a directory that holds GoogleTest as include/gtest, include/gmock and lib/*.a; unpacks Debian's packages under build/ (no root
-# needed) if there is none.
+# Prints a directory with GoogleTest as include/gtest, include/gmock and lib/*.a; unpacks Debian's packages under build/
+# (without root) if there is none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for directory in ${GTEST_DIR:-} build/gtest /usr /usr/local; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Prints a directory that holds a compiled XLA with its headers: include/, libtensorflow_cc.so.2 and
-# libtensorflow_framework.so.2 of the TensorFlow CPU wheel. Takes $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory), else
-# an installed tensorflow of this release, else fetches the wheel with pip into build/ (270 MB to download, 1 GB there).
-# Only tests of the overlay are compiled against it; nothing is at run time.
+# Prints a directory with a compiled XLA and its headers: include/, libtensorflow_cc.so.2 and
+# libtensorflow_framework.so.2 of the TensorFlow CPU wheel. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory),
+# otherwise an installed tensorflow of this release, otherwise fetches the wheel with pip into build/ (270 MB to download,
+# 1 GB on disk). Only tests of the overlay are compiled against it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=2.21.0
@@ -14,7 +14,7 @@ is_complete() { [ -f "$1/include/xla/hlo/ir/hlo_module.h" ] && [ -f "$1/${librar
 
 if [ -n "${XLA_SHMEM_TENSORFLOW:-}" ]; then
   is_complete "$XLA_SHMEM_TENSORFLOW" || {
-    echo "XLA_SHMEM_TENSORFLOW=$XLA_SHMEM_TENSORFLOW holds no include/xla and ${libraries[*]}: it has to be the directory of an" \
+    echo "XLA_SHMEM_TENSORFLOW=$XLA_SHMEM_TENSORFLOW has no include/xla and ${libraries[*]}: it must be the directory of an" \
       "installed tensorflow package; unset it to have the wheel fetched" >&2
     exit 1
   }
@@ -41,7 +41,7 @@ PYTHON
   echo "find_xla: fetching the TensorFlow CPU wheel $release for its XLA (270 MB, once)"
   rm -rf "$folder"
   mkdir -p "$folder/wheel"
-  # The same wheel whatever Python runs here: only its C++ is used.
+  # The same wheel for every Python: only its C++ is used.
   echo "tensorflow-cpu==$release --hash=sha256:$sha256" >"$folder/wheel/requirements.txt"
   PIP_DISABLE_PIP_VERSION_CHECK=1 python3 -m pip download --quiet --no-deps --require-hashes --only-binary=:all: \
     --implementation cp --python-version 3.11 --abi cp311 --platform manylinux_2_27_x86_64 \

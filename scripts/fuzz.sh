@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes the pass: libFuzzer where clang has it, else the deterministic mutation loop; both under ASan and UBSan.
+# Fuzzes the pass with libFuzzer if clang has it, otherwise with the deterministic mutation loop; both under ASan and UBSan.
 # Usage: scripts/fuzz.sh VENV_BIN SECONDS
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,5 +16,5 @@ if [ -n "$clang" ]; then
 else
   echo "fuzz: no clang with libFuzzer here; running the mutation loop instead"
   scripts/test_cpp.sh "$bin" address,undefined fuzz_pass_standalone
-  build/cpp-address-undefined/tests/fuzz_pass_standalone $((seconds * 5000))  # about as many a second
+  build/cpp-address-undefined/tests/fuzz_pass_standalone $((seconds * 5000))  # about 5000 a second
 fi

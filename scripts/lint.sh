@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Format, lint and types. Usage: scripts/lint.sh VENV_BIN; `scripts/lint.sh VENV_BIN --fix` rewrites what tools can rewrite.
+# Checks format, lint and types. Usage: scripts/lint.sh VENV_BIN [--fix]. With --fix the tools first rewrite what they can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 fix=${2:-}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Creates a virtual environment and installs this checkout into it, with what training, tests and lint need.
-# Does nothing when the sources have not changed since. Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
+# Creates a virtual environment and installs this checkout into it, with the packages for training, tests and lint.
+# Does nothing if the sources have not changed since the last call. Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1 venv=$2 jax=${3:-}

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Runs the end-to-end tests, and those of the real XLA:GPU compiler, on the newest supported JAX releases, each in an
-# environment of its own. A release whose Python is not on this machine is named and left out; that fails only if none
-# could be run. COMPAT_RELEASES="0.12.0.1" runs only those named, COMPAT_TESTS="tests/bindings" only these.
+# environment of its own. Names and skips a release whose Python is not on this machine, and fails only if no release could
+# run. COMPAT_RELEASES="0.12.0.1" runs only these releases, COMPAT_TESTS="tests/bindings" only these tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 read -ra tests <<<"${COMPAT_TESTS:-tests/e2e tests/python tests/bindings tests/gpu_aot}"
 
-# release, and the Pythons that can run it (0.12 needs 3.12)
+# release, and the Pythons that it supports (0.12 needs 3.12)
 releases=("0.11.2 3.13 3.12" "0.12.0.1 3.12 3.13")
 
 find_python() {

@@ -10,13 +10,13 @@ build=${build//,/-}
 doctest=$(scripts/find_doctest.sh)
 PATH=$(realpath "$bin"):$PATH
 compiler=
-# clang compiles these two in half of g++'s time.
+# clang compiles these two in half the time of g++.
 [ "$sanitizers" != address,undefined ] || compiler=$(scripts/find_clang.sh "$sanitizers")
 cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_BENCHMARKS=ON \
   -DXLA_SHMEM_PRECOMPILE=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
 targets=(all)
 if [ -n "$regex" ]; then
-  # A test is called like the program that it runs.
+  # A test has the name of the program that it runs.
   mapfile -t targets < <(ctest --test-dir "$build" -N -R "$regex" | sed -n 's/.*Test *#[0-9]*: //p')
   [ ${#targets[@]} -gt 0 ] || { echo "no C++ test matches '$regex'" >&2; exit 2; }
 fi

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Asks upstream's own assigner, in old JAX releases, about a family of programs, and compares ours with it.
-# No GPU and no driver: a stand-in for the CUDA libraries is built here. Usage: scripts/test_upstream.sh VENV_BIN PYTHON
+# Compares our assigner with upstream's, in old JAX releases, on a family of programs.
+# Needs no GPU and no driver: it builds a double of the CUDA libraries. Usage: scripts/test_upstream.sh VENV_BIN PYTHON
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 python=$2
 answers=build/upstream/answers driver=$PWD/build/upstream/fake_driver
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-# The wheels without what they depend on: of NVIDIA's libraries the compiler only needs ptxas and libdevice.
+# Installs the wheels without their dependencies: of NVIDIA's libraries the compiler only needs ptxas and libdevice.
 install_release() {
   local release=$1 venv=$2
   [ -f "$venv/.installed" ] && return

@@ -1,4 +1,4 @@
-"""Collectives through the real FFI handlers, against NumPy.
+"""Collectives through the real FFI handlers, compared with NumPy.
 
 A case is a function of a `Rank`. Every process of the job runs all of them, in this order. Slots hold some 20 KiB here,
 so that a few hundred KiB go round the rings.
@@ -33,7 +33,7 @@ def case(function: Callable[[Rank], None]) -> Callable[[Rank], None]:
 
 @dataclass
 class Rank:
-    """This process, and what cases share.
+    """This process, and the state that cases share.
 
     Attributes:
       me, n: number of this process and of all.
@@ -57,31 +57,31 @@ class Rank:
         return Operation.all_reduce(next(self._numbers), self.topology, reduction, groups)
 
     def ring(self) -> Pairs:
-        """Everybody sends to the next one."""
+        """Each PE sends to the next one."""
         return [(pe, (pe + 1) % self.n) for pe in range(self.n)]
 
 
 def values(pe: int, dtype: str, elements: int, salt: int = 0) -> np.ndarray:
-    """What a PE holds: other numbers on each, small enough that their order of summation shows only in rounding."""
+    """Returns the values of a PE. They differ by PE and are so small that the order of a sum only changes rounding."""
     numbers = np.random.default_rng([pe, salt, elements]).standard_normal(elements) * 8
     return numbers.astype(np.dtype(getattr(ml_dtypes, dtype)) if dtype == "bfloat16" else dtype)
 
 
 def check(result: np.ndarray, expected: np.ndarray) -> None:
-    """Equal bit for bit."""
+    """Checks that two arrays have equal bits."""
     if result.tobytes() != expected.tobytes():
         wrong = np.flatnonzero(result.view(np.uint8) != expected.view(np.uint8))
         raise AssertionError(f"{len(wrong)} wrong bytes, the first at {wrong[0]} of {result.nbytes}")
 
 
 def permuted(pairs: Pairs, me: int, own: list[np.ndarray], of: Callable[[int], list[np.ndarray]]) -> list[np.ndarray]:
-    """What a permute leaves on a PE."""
+    """Returns the expected result of a permute on a PE."""
     source = next((source for source, target in pairs if target == me), None)
     return [np.zeros_like(array) for array in own] if source is None else of(source)
 
 
 def run_permute(rank: Rank, pairs: Pairs, shapes: Sequence[tuple[str, int]], rounds: int = 3) -> None:
-    """Start, done and what follows on XLA's stream, which overwrites the operands at once."""
+    """Start, done, and commands behind it on XLA's stream that overwrite the operands at once."""
     operation = rank.permute(pairs)
     rank.xla.instantiate(operation)
 
@@ -106,7 +106,7 @@ def run_permute(rank: Rank, pairs: Pairs, shapes: Sequence[tuple[str, int]], rou
 
 
 def reduced(reduction: str, members: list[np.ndarray]) -> np.ndarray:
-    """In group order; bf16 in f32, rounded once."""
+    """Reduces in group order; bf16 in f32 with one rounding."""
     total = members[0].astype(np.float32) if members[0].dtype == ml_dtypes.bfloat16 else members[0]
     for member in members[1:]:
         total = {"sum": np.add, "min": np.minimum, "max": np.maximum}[reduction](total, member.astype(total.dtype))
@@ -121,7 +121,7 @@ def run_all_reduce(
     self_joined: bool = False,
     in_place: bool = False,
 ) -> None:
-    """One all-reduce, of `shapes` combined."""
+    """Runs one all-reduce of combined `shapes`."""
     operation = rank.all_reduce(reduction, groups)
     rank.xla.instantiate(operation)
     group = next(group for group in groups if rank.me in group)
@@ -138,7 +138,7 @@ def run_all_reduce(
 
 
 def halves(n: int) -> list[list[int]]:
-    """Groups of two, in crossed order; an odd one is alone."""
+    """Returns groups of two in crossed order; a last odd PE is alone."""
     return [[pe for pe in (low + n // 2, low) if pe < n] for low in range(n // 2)] + [[n - 1]] * (n % 2)
 
 
@@ -256,7 +256,7 @@ def self_joined_all_reduces(rank: Rank) -> None:
 
 
 def refusal(call: Callable[[], None]) -> str:
-    """What a call says no with."""
+    """Returns the error of a call."""
     try:
         call()
     except RuntimeError as error:
@@ -294,8 +294,8 @@ def calls_that_make_no_sense_are_refused(rank: Rank) -> None:
         (rank.all_reduce("sum", [[rank.n]]), [buffer], [buffer], f"PE {rank.me} is in none of its replica groups"),
     ):
         for call in (rank.xla.start, rank.xla.self_joined):
-            said = refusal(lambda: call(operation, operands, results))  # noqa: B023
-            assert why in said, said
+            error = refusal(lambda: call(operation, operands, results))  # noqa: B023
+            assert why in error, error
     assert refusal(lambda: rank.xla.done(ring, [], [buffer])) == (
         f"xla_shmem: {_full_name(ring)}: its done ran without its start"
     )

@@ -1,5 +1,5 @@
-// The calls of libcuda.so.1 that enqueue, over CudaDouble. Those that tell of the machine are in
-// tests/python/driver_double.cc, which this library holds as well.
+// The calls of libcuda.so.1 that enqueue, over CudaDouble. The calls that describe the machine are in
+// tests/python/driver_double.cc, which is in this library too.
 #include <deque>
 #include <mutex>
 
@@ -18,8 +18,7 @@ using gpu::DeviceAddress;
 
 const gpu::CudaDriver& Table() { return CudaDouble::Driver(); }
 
-// One context a device, as the primary one. Never destroyed: as with a GPU, streams are still at work when a process
-// ends.
+// The primary context of a device. Never destroyed: as with a GPU, streams still run when a process ends.
 CudaContext PrimaryContext(int device) {
   static std::mutex mutex;
   static auto* doubles = new std::deque<CudaDouble>;
@@ -101,7 +100,7 @@ int cuMemsetD8Async(DeviceAddress destination, unsigned char value, size_t bytes
 int cuModuleLoadData(CudaModule* module, const void* image) { return Table().module_load_data(module, image); }
 int cuModuleGetFunction(CudaFunction* function, CudaModule module, const char* name) {
   if (Table().module_get_function(function, module, name) == 0) return 0;
-  // A kernel of a caller: it takes time on a GPU and does nothing here.
+  // A caller's own kernel: it does nothing here.
   static const Kernel nothing{[](void*, unsigned, unsigned) {}, 0};
   *function = const_cast<Kernel*>(&nothing);
   return 0;

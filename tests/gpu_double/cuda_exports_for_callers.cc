@@ -1,4 +1,4 @@
-// The calls of libcuda.so.1 that xla-shmem does not make, but whoever uses a GPU beside it: the GPU check. Memory,
+// The calls of libcuda.so.1 that the GPU check makes and xla-shmem does not. Memory,
 // graphs, times, and waiting for a stream.
 #include <chrono>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-"""One process of a job on the doubles: its part in the job, its GPU, and XLA's way of calling the handlers."""
+"""One process of a job on the doubles: its GpuJob, its GPU, and calls of the handlers in the way of XLA."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ STORE = FileStore(DIRECTORY / "notes")
 
 
 def report(value: Any) -> None:
-    """Leaves what this process has to tell the test."""
+    """Writes this process's report for the test."""
     (DIRECTORY / f"report.{PROCESS}").write_text(json.dumps(value))
 
 
 class DoubledRuntime(Runtime):
-    """The real runtime on doubled libraries: kernels are those of the double, whatever the image says."""
+    """The real runtime on doubled libraries. The double has its own kernels and ignores the image."""
 
     def __init__(self, facts: ProcessFacts | None = None) -> None:
         if facts is not None:
@@ -47,7 +47,7 @@ class DoubledRuntime(Runtime):
 
 
 def meet(where: str) -> None:
-    """Waits until all processes have come here, so that short time limits are not those of a slow start."""
+    """Waits until all processes have called this, so that short time limits do not include a slow start."""
     STORE.set(f"{where}.{PROCESS}", "")
     for process in range(PROCESSES):
         STORE.wait(f"{where}.{process}")
@@ -56,7 +56,7 @@ def meet(where: str) -> None:
 def start_job(
     ordinals: Sequence[int] | None = None, facts: ProcessFacts | None = None, timeout_s: float = 20, **changed: Any
 ) -> GpuJob:
-    """Brings this process into the job, on GPU number PROCESS where nothing else is said.
+    """Starts the GPU job of this process, by default on GPU number PROCESS.
 
     Args:
       facts: what it says of its GPUs; None asks the driver.
@@ -69,7 +69,7 @@ def start_job(
 
 
 def job_topology(job: GpuJob, gpus_of: Sequence[int] | None = None) -> JobTopology:
-    """The topology of a job whose processes have so many GPUs, one each where nothing is said."""
+    """Returns the topology of a job whose processes have so many GPUs, by default one each."""
     counts = gpus_of or [1] * PROCESSES
     processes = [process for process, count in enumerate(counts) for _ in range(count)]
     # As JAX may number them: ids are not in the order of processes.
@@ -82,7 +82,7 @@ _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 
 class GpuError(RuntimeError):
-    """A call of the driver failed with a code."""
+    """A driver call failed with a code."""
 
     def __init__(self, call: str, code: int) -> None:
         super().__init__(f"{call} failed with {code}")
@@ -115,7 +115,7 @@ class Gpu:
         self._in_context("cuMemsetD8Async", address, ctypes.c_ubyte(byte), ctypes.c_size_t(target.nbytes), self._stream)
 
     def synchronize(self, seconds: float = 20) -> None:
-        """Waits for what is enqueued.
+        """Waits for all enqueued commands.
 
         Raises:
           GpuError: the GPU reports an error.
@@ -156,14 +156,14 @@ def _described(array: np.ndarray) -> tuple[int, str, list[int]]:
 
 
 class Executable:
-    """XLA's calls for operations of one loaded program."""
+    """Calls operations of one loaded program in the way of XLA."""
 
     def __init__(self, gpu: Gpu) -> None:
         self._gpu = gpu
         self._handlers = _core.cuda_handlers()
 
     def instantiate(self, operation: Operation) -> None:
-        """As when the executable is loaded: every call of the operation."""
+        """Instantiates every call of the operation, as XLA does when it loads the executable."""
         for target in self._targets(operation):
             handler_caller.instantiate(self._handlers[target]["instantiate"], operation.attributes)
 

@@ -1,4 +1,4 @@
-"""Notes as files in a directory: JAX's key-value store for processes that outlive one another."""
+"""Doubles JAX's key-value store with files in a directory, for processes that end at different times."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class FileStore:
-    """A `xla_shmem.runtime.store.Store`. Notes appear whole, and the first one stands."""
+    """A `xla_shmem.runtime.store.Store`. Values appear in one step, and the first value of a key stays."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,15 +1,14 @@
-// A stand-in for libnvshmem_host.so.3: its C calls, over our host implementation and streams of the CUDA double.
+// Doubles libnvshmem_host.so.3: its C calls, over tests/doubles and streams of the CUDA double.
 //
-// The processes that init with one unique id form the world; the id holds the key of their shared-memory segments. What
-// a caller hands over is checked to the last field, since the real library would take it on trust: a wrong call ends
-// the process with a sentence.
+// The processes that init with one unique id form the world; the id contains the key of their shared-memory segments.
+// Every argument is checked, which the real library does not do: a wrong call ends the process with its reason.
 //
-// NVSHMEM_DOUBLE makes it fail: "old" (release 2.11), "no-id" (nvshmemx_get_uniqueid returns 7), "no-init" (init
+// NVSHMEM_DOUBLE selects a failure: "old" (release 2.11), "no-id" (nvshmemx_get_uniqueid returns 7), "no-init" (init
 // returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
 // fails), "no-peer" (nvshmem_ptr reaches no other PE), "shared-gpu" (calls on streams end the process, as they do where
 // PEs share a GPU without MPS). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
 // promises. NVSHMEM_DOUBLE_JOB: first half of the segments' key, 16 hexadecimal digits. NVSHMEM_DOUBLE_TIMEOUT: seconds
-// that collective calls wait for the other PEs.
+// for which collective calls wait for the other PEs.
 #include <unistd.h>
 
 #include <chrono>
@@ -175,7 +174,7 @@ bool Barrier() {
          nvshmem_double::Synchronize(stream, Deadline(), std::chrono::microseconds(20)).ok();
 }
 
-// The table for calls on streams, once what every one of them demands has been checked.
+// Checks the arguments of a call on a stream and returns the table.
 const NvshmemApi& OnStream(const char* call, const void* symmetric, size_t bytes, int pe, StreamHandle stream) {
   HostApi(call);
   Demand(!Failing("shared-gpu"), std::string(call) + " between PEs that share a GPU");

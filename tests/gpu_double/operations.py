@@ -1,4 +1,4 @@
-"""Instructions of compiled modules, as the pass writes them."""
+"""Instructions of compiled modules in the form that the pass writes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-    """An instruction of a compiled module: what hlo/rewrite/custom_call.cc writes for it.
+    """An instruction of a compiled module, as hlo/rewrite/custom_call.cc writes it.
 
     Attributes:
       name: of the instruction.

@@ -1,4 +1,4 @@
-"""What is in the way of one process ends in one sentence that is equal in all of them."""
+"""An obstacle in one process becomes the same error in all of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
 
-# The environment of one process, what everybody is told, and GPUs by process.
+# The environment of one process, the expected error in all of them, and GPUs by process.
 _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs, but NVSHMEM has one PE a process", [1, 2]),
     "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, so there is no device 9", [1, 1]),
@@ -76,7 +76,7 @@ def _reasons(
 
 
 @pytest.mark.parametrize("wrong", _WRONG)
-def test_everybody_is_told_why_nobody_starts(double: Path, tmp_path: Path, wrong: str) -> None:
+def test_all_processes_have_the_same_reason_not_to_start(double: Path, tmp_path: Path, wrong: str) -> None:
     process, environ, sentence, gpus = _WRONG[wrong]
     reasons = _reasons(double, tmp_path, gpus, {process: environ})
     assert len(set(reasons)) == 1, reasons
@@ -90,6 +90,6 @@ def test_a_process_without_the_flag_is_named_to_all_others(double: Path, tmp_pat
     assert reasons[0].startswith(f"process {silent} runs without xla-shmem (it has announced nothing within 0.")
 
 
-def test_a_driver_that_is_not_there_is_named(double: Path, tmp_path: Path) -> None:
+def test_a_missing_driver_is_named(double: Path, tmp_path: Path) -> None:
     reasons = _reasons(double, tmp_path, [1], {0: {"LD_LIBRARY_PATH": ""}})
     assert "no NVIDIA driver" in reasons[0]

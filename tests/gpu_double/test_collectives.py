@@ -8,7 +8,7 @@ import doubled_jobs
 import pytest
 from collective_cases import CASES
 
-# Processes, GPUs, and who carries puts. The double of NVSHMEM takes no puts between PEs that share a GPU.
+# Processes, GPUs, and the calls for puts. The double of NVSHMEM refuses puts between PEs that share a GPU.
 JOBS = [(2, 2, "nvshmem"), (2, 2, "driver"), (3, 3, "auto"), (4, 4, "nvshmem"), (4, 2, "auto")]
 
 
@@ -16,7 +16,7 @@ JOBS = [(2, 2, "nvshmem"), (2, 2, "driver"), (3, 3, "auto"), (4, 4, "nvshmem"), 
 def outcomes(
     double: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[tuple[int, int, str], dict[str, list[str]]]:
-    """What each process said of each case, by job."""
+    """The report of each process on each case, by job."""
     found = {}
     for processes, gpus, puts in JOBS:
         environ = {"XLA_SHMEM_GPU_PUTS": puts} | ({"NVSHMEM_DOUBLE": "shared-gpu"} if gpus < processes else {})

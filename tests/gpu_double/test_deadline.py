@@ -15,7 +15,7 @@ _LATE = " on PE 0 has not finished within the deadline; "
 _WAITS = {
     "permute": f"{_PERMUTE}{_LATE}PE 2 has put 0 of 1 messages (XLA_SHMEM_DEADLINE)",
     "all_reduce": f"{_ALL_REDUCE}{_LATE}PE 2 has put 0 of 1 messages (XLA_SHMEM_DEADLINE)",
-    # Its words do not tell a peer that is done from one that has not come.
+    # Its signal words cannot distinguish a peer that is done from one that has not arrived.
     "self_joined": f"{_PERMUTE}{_LATE}it waits for PE 1 to grant its slot or PE 2 to put (XLA_SHMEM_DEADLINE)",
 }
 

@@ -1,4 +1,4 @@
-"""The sections of the GPU check where there is no GPU: over doubles of NVIDIA's libraries, and JAX's on CPU processes.
+"""The sections of the GPU check without a GPU: on doubles of NVIDIA's libraries, and JAX's on CPU processes.
 
 They say that calls, arguments and expected values are right, so that the check does not fail on a GPU for its own
 faults.
@@ -35,7 +35,7 @@ def run(tmp_path: Path, *module: str, **environment: str) -> list[records.Record
 
 
 def checks(lines: list[records.Record]) -> Counter[str]:
-    """How often each check was made; all of them must have been good."""
+    """Returns how often each check was made. All must have passed."""
     made = [record for record in lines if record["kind"] == "check"]
     assert [record for record in made if not record["ok"]] == []
     assert differing(lines) == []
@@ -55,13 +55,13 @@ def test_transfers_of_two_pes(tmp_path: Path, double: Path) -> None:
     assert made["a start sends what was written before, a done waits for what is read after"]
 
 
-def test_jax_programs_of_two_ranks_are_carried_and_right(tmp_path: Path) -> None:
+def test_jax_programs_of_two_ranks_run_on_shmem_with_the_right_results(tmp_path: Path) -> None:
     ranks = ["gpu_check.ranks", "--ranks=2", "--gpus=1", "--nvshmem-flag", "--", "gpu_check.jax_programs"]
     made = checks(run(tmp_path, *ranks, GPU_CHECK_PLATFORM="cpu"))
     assert made["ring_in_a_scan_beside_a_matmul: runs on SHMEM"] == 2
     assert made["donated_state_in_a_training_loop"] == 2
 
 
-def test_xla_is_only_given_flags_it_knows() -> None:
+def test_xla_only_gets_flags_that_it_knows() -> None:
     names = {"xla_cpu_enable_fast_math", "xla_dump_to", "xla_gpu_no_such_flag_ever"}
     assert xla_flag_names.known(names) == names - {"xla_gpu_no_such_flag_ever"}

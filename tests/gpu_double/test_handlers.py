@@ -1,4 +1,4 @@
-"""What XLA asks of the handlers of XLA:GPU before it runs anything."""
+"""The calls of XLA to the handlers of XLA:GPU before it runs a program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def caller(double: Path) -> ModuleType:
     return handler_caller
 
 
-def test_only_self_joined_targets_may_be_captured_into_graphs(caller: ModuleType) -> None:
+def test_only_whole_operations_may_be_captured_into_graphs(caller: ModuleType) -> None:
     capturable = {target for target, stages in _core.cuda_handlers().items() if caller.metadata(stages["execute"])[2]}
     assert capturable == {"xla_shmem.collective_permute", "xla_shmem.all_reduce"}
 
@@ -38,7 +38,7 @@ def test_all_handlers_are_built_for_the_oldest_ffi(caller: ModuleType) -> None:
             assert caller.metadata(handler)[:2] == OLDEST_FFI, (target, stage)
 
 
-def test_where_the_runtime_does_not_run_calls_can_be_loaded_but_not_run(caller: ModuleType) -> None:
+def test_without_the_runtime_calls_can_be_loaded_but_not_run(caller: ModuleType) -> None:
     operation = Operation.permute(0, topology=5, pairs=[(0, 1)])
     for target in ("xla_shmem.permute_start", "xla_shmem.permute_done", "xla_shmem.collective_permute"):
         stages = _core.cuda_handlers()[target]

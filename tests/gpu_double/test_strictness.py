@@ -1,4 +1,4 @@
-"""The double of NVSHMEM does not take wrong calls on trust, as the real library would."""
+"""The double of NVSHMEM refuses wrong calls, which the real library does not check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
 
-# A world of one PE; {0} is what is done wrong. Offsets are those of nvshmemx_init_attr_t.
+# A world of one PE; {0} is the wrong call. Offsets are those of nvshmemx_init_attr_t.
 _PROGRAM = """
 import ctypes, os
 os.environ.update(NVSHMEM_SYMMETRIC_SIZE="1048576", NVSHMEM_DISABLE_NCCL="1", NVSHMEM_REMOTE_TRANSPORT="none")
@@ -69,7 +69,7 @@ def test_the_right_calls_work(double: Path) -> None:
         ("null_stream = True", "nvshmemx_putmem_on_stream on the null stream"),
     ],
 )
-def test_a_wrong_call_ends_the_process_with_a_sentence(double: Path, wrong: str, words: str) -> None:
+def test_a_wrong_call_ends_the_process_with_its_reason(double: Path, wrong: str, words: str) -> None:
     ended = _run(double, wrong)
     assert ended.returncode == -signal.SIGABRT, ended.stdout
     assert f"nvshmem double: {words}\n" in ended.stderr

@@ -1,4 +1,4 @@
-"""A job wider than one NVLink domain: one NVSHMEM world each, in which PEs have other numbers than in the job."""
+"""A job of several NVLink domains: each is an NVSHMEM world, whose PE numbers differ from the job's."""
 
 from __future__ import annotations
 

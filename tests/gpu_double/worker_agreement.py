@@ -1,4 +1,4 @@
-"""Brings a process into a job that may not come about, and reports what JAX would be told."""
+"""Starts a process of a job that may fail to start, and reports the reason that JAX would get."""
 
 from __future__ import annotations
 

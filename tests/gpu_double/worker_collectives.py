@@ -1,4 +1,4 @@
-"""All cases of collective_cases.py; reports what went wrong in each, "" for nothing."""
+"""Runs all cases of collective_cases.py; reports the error of each, "" for none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from doubled_process import PROCESS, PROCESSES, STORE, Executable, Gpu, job_topo
 
 
 def outcomes(rank: Rank) -> dict[str, str]:
-    """Runs the cases up to the first that goes wrong: its peers are still waiting in it."""
+    """Runs the cases up to the first that fails: its peers still wait in it."""
     found: dict[str, str] = {}
     for name, case in CASES.items():
         try:
@@ -23,7 +23,7 @@ def outcomes(rank: Rank) -> dict[str, str]:
 
 
 def main() -> None:
-    # So many GPUs on the machine: processes may have to share them.
+    # The number of GPUs of the machine. Processes may have to share them.
     ordinal = PROCESS % int(sys.argv[3])
     job = start_job([ordinal], deadline=10)
     topology = job_topology(job)

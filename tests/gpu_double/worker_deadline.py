@@ -1,4 +1,4 @@
-"""The last process is killed once the job has come up; the others report what becomes of a transfer with it."""
+"""Kills the last process after the job has started; the others report the result of a transfer with it."""
 
 from __future__ import annotations
 
