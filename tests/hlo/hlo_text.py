@@ -115,3 +115,16 @@ def inspect(text: str) -> list[dict[str, Any]]:
     """The records of a module's collectives as it stands."""
     records: list[dict[str, Any]] = _core.inspect_module(to_proto(text))
     return records
+
+
+def explain(module: bytes, lowering: str = "cpu", **options: Any) -> list[dict[str, Any]]:
+    """What the rules say about each collective of a module."""
+    options = {"topology": TOPOLOGY, "transport": TRANSPORT, "lowering": lowering, **options}
+    explanations: list[dict[str, Any]] = _core.explain_module(module, **options)
+    return explanations
+
+
+def schedule(text: str) -> dict[str, dict[str, Any]]:
+    """The computations that run, by name; their instructions by name, in the order in which they run."""
+    computations = _core.schedule(to_proto(text))
+    return {c["name"]: {**c, "instructions": {i["name"]: i for i in c["instructions"]}} for c in computations}
