@@ -214,7 +214,7 @@ class Topology:
         """The devices, sorted by device id."""
 
 class Transport:
-    """What the SHMEM runtime can carry. The pass vetoes the rest."""
+    """The collectives that the SHMEM runtime can carry. The pass vetoes all others."""
 
     def __init__(self, available: bool, reason: str = "", reach: _Reach | None = None) -> None:
         """Describes a transport that carries everything for which the runtime has kernels.

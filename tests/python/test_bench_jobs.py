@@ -81,7 +81,7 @@ def test_the_cause_of_the_end_is_quoted_even_if_other_ranks_print_much_after_it(
     assert not any(line.endswith("trace 1") for line in quoted)
 
 
-# Rank 1 prints a long trace when it is told to stop.
+# Rank 1 prints a long trace at SIGTERM.
 _DIES_WITH_THE_OTHER = """
 import os, pathlib, signal, sys, time
 def trace(*_):

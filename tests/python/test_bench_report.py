@@ -64,9 +64,9 @@ def test_a_line_has_a_value_under_every_heading() -> None:
 
 def test_a_variant_that_did_not_run_is_reported_once() -> None:
     row = _row("collective-broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
-    said: set[str] = set()
-    assert table.row_lines(row, said)[1] == "# stock cannot run collective-broadcast: XLA:CPU cannot"
-    assert len(table.row_lines(row, said)) == 1
+    printed: set[str] = set()
+    assert table.row_lines(row, printed)[1] == "# stock cannot run collective-broadcast: XLA:CPU cannot"
+    assert len(table.row_lines(row, printed)) == 1
     assert row.speed_up("stock") is None
 
 

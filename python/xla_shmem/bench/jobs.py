@@ -142,10 +142,10 @@ class Job:
         assert isinstance(answer, dict)
         return answer
 
-    def _fail(self, what: str) -> None:
+    def _fail(self, event: str) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)  # so that the output is complete
-        raise JobFailed(f"the {self.name} job {what}. Last lines of its output:\n{last_lines(self._output)}")
+        raise JobFailed(f"the {self.name} job {event}. Last lines of its output:\n{last_lines(self._output)}")
 
 
 def mpi_command(plan: Plan) -> list[str]:

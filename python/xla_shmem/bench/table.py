@@ -51,12 +51,12 @@ def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> lis
     return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]
 
 
-def row_lines(row: Row, said: set[str]) -> list[str]:
+def row_lines(row: Row, printed: set[str]) -> list[str]:
     """Returns a line for each variant that ran, and a remark for each other variant.
 
     Args:
       row: the measurements.
-      said: remarks that were printed before and are left out. New ones are added.
+      printed: remarks of earlier rows, which are left out. New ones are added.
     """
     lines = []
     for variant, times in row.times.items():
@@ -64,9 +64,9 @@ def row_lines(row: Row, said: set[str]) -> list[str]:
             lines.append(_variant_line(row, variant, times))
             continue
         remark = f"# {variant} cannot run {row.cell.op}: {times.reason}"
-        if remark not in said:
+        if remark not in printed:
             lines.append(remark)
-        said.add(remark)
+        printed.add(remark)
     return lines
 
 

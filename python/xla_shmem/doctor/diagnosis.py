@@ -1,4 +1,4 @@
-"""Derives from the facts whether the flag works on the CPU path and on the GPU path, and what to fix first. Pure."""
+"""Derives whether the flag works on the CPU path and on the GPU path, and the first thing to fix. Pure functions."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ def _common(facts: Facts) -> Iterator[Finding]:
         yield Finding(f"{facts.system} on {facts.machine}: xla-shmem runs on Linux, x86-64 and AArch64", "")
     for package, version in (("jax", installation.jax), ("jaxlib", installation.jaxlib)):
         if release(version) < OLDEST_JAX:
-            is_missing = f"{package} {version} has no transform hook" if version else f"{package} is missing"
-            yield Finding(f"{is_missing}; 0.10.2 is the first release that works", "pip install -U 'jax>=0.10.2'")
+            fault = f"{package} {version} has no transform hook" if version else f"{package} is missing"
+            yield Finding(f"{fault}; 0.10.2 is the first release that works", "pip install -U 'jax>=0.10.2'")
             break
     if installation.core_error:
         yield Finding(

@@ -1,4 +1,4 @@
-"""Derives from the flight records of a job which collectives do not end, and why. Pure."""
+"""Derives from the flight records of a job which collectives do not end, and why. Pure functions."""
 
 from __future__ import annotations
 

@@ -109,8 +109,8 @@ class Timeline {
       }
       context.fillStyle = "#fff";
       context.font = "11px system-ui, sans-serif";
-      const begin = Math.max(from - left, 0) + 4, room = Math.min(to - left, this.view.clientWidth) - begin - 4;
-      if (context.measureText(bar.collective.name).width <= room) context.fillText(bar.collective.name, begin, top + 11);
+      const begin = Math.max(from - left, 0) + 4, available = Math.min(to - left, this.view.clientWidth) - begin - 4;
+      if (context.measureText(bar.collective.name).width <= available) context.fillText(bar.collective.name, begin, top + 11);
     }
   }
 
