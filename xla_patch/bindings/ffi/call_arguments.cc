@@ -35,38 +35,33 @@ static_assert(ToElementType(ffi::DataType::F8E4M3) == ElementType::kF8E4M3);
 static_assert(ToElementType(ffi::DataType::F8E3M4) == ElementType::kF8E3M4);
 static_assert(ToElementType(ffi::DataType::F8E8M0FNU) == ElementType::kF8E8M0Fnu);
 
+Status NotOurs(const std::string& fault) { return Status::Error(fault + "; it was not written by this xla-shmem"); }
+
 template <typename T>
-bool Read(ffi::Dictionary attributes, const char* name, T* value, std::string* error) {
+Result<T> Read(ffi::Dictionary attributes, const char* name) {
   const ffi::ErrorOr<T> read = attributes.get<T>(name);
-  if (read.has_error()) {
-    *error = std::string("a call has no ") + name + "; it was not written by this xla-shmem";
-    return false;
-  }
-  *value = *read;
-  return true;
+  if (read.has_error()) return NotOurs(std::string("a call has no ") + name);
+  return *read;
 }
 
 }  // namespace
 
-ffi::Error ToError(const std::string& text) { return ffi::Error::Internal("xla_shmem: " + text); }
+ffi::Error ToError(const Status& status) { return ffi::Error::Internal("xla_shmem: " + status.message()); }
 
-bool ReadIdentity(ffi::Dictionary attributes, CallIdentity* call, std::string* error) {
-  int64_t operation = 0;
-  std::string_view module, name;
-  if (!Read(attributes, "op", &operation, error) || !Read(attributes, "module", &module, error) ||
-      !Read(attributes, "name", &name, error)) {
-    return false;
-  }
-  call->operation = static_cast<uint64_t>(operation);
-  call->name = std::string(module).append("/").append(name);
-  return true;
+Result<CallIdentity> ReadIdentity(ffi::Dictionary attributes) {
+  const Result<int64_t> operation = Read<int64_t>(attributes, "op");
+  if (!operation.ok()) return operation.status();
+  const Result<std::string_view> module = Read<std::string_view>(attributes, "module");
+  if (!module.ok()) return module.status();
+  const Result<std::string_view> name = Read<std::string_view>(attributes, "name");
+  if (!name.ok()) return name.status();
+  return CallIdentity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name)};
 }
 
-bool ReadPairs(ffi::Dictionary attributes, PePairs* pairs, std::string* error) {
-  ffi::Span<const int64_t> pes;
-  if (!Read(attributes, "pairs", &pes, error)) return false;
-  pairs->assign(pes.begin(), pes.end());
-  return true;
+Result<PePairs> ReadPairs(ffi::Dictionary attributes) {
+  const Result<ffi::Span<const int64_t>> pes = Read<ffi::Span<const int64_t>>(attributes, "pairs");
+  if (!pes.ok()) return pes.status();
+  return PePairs(pes->begin(), pes->end());
 }
 
 Neighbours FindNeighbours(const PePairs& pairs, int pe) {
@@ -78,19 +73,20 @@ Neighbours FindNeighbours(const PePairs& pairs, int pe) {
   return neighbours;
 }
 
-bool ReadGroups(ffi::Dictionary attributes, PeGroups* groups, std::string* error) {
-  ffi::Span<const int64_t> offsets, pes;
-  if (!Read(attributes, "group_offsets", &offsets, error) || !Read(attributes, "groups", &pes, error)) return false;
-  groups->clear();
-  for (size_t group = 0; group + 1 < offsets.size(); ++group) {
-    if (offsets[group] < 0 || offsets[group] > offsets[group + 1] ||
-        offsets[group + 1] > static_cast<int64_t>(pes.size())) {
-      *error = "the groups of a call have no order; it was not written by this xla-shmem";
-      return false;
+Result<PeGroups> ReadGroups(ffi::Dictionary attributes) {
+  const Result<ffi::Span<const int64_t>> offsets = Read<ffi::Span<const int64_t>>(attributes, "group_offsets");
+  if (!offsets.ok()) return offsets.status();
+  const Result<ffi::Span<const int64_t>> pes = Read<ffi::Span<const int64_t>>(attributes, "groups");
+  if (!pes.ok()) return pes.status();
+  PeGroups groups;
+  for (size_t group = 0; group + 1 < offsets->size(); ++group) {
+    const int64_t begin = (*offsets)[group], end = (*offsets)[group + 1];
+    if (begin < 0 || begin > end || end > static_cast<int64_t>(pes->size())) {
+      return NotOurs("the groups of a call have no order");
     }
-    groups->emplace_back(pes.begin() + offsets[group], pes.begin() + offsets[group + 1]);
+    groups.emplace_back(pes->begin() + begin, pes->begin() + end);
   }
-  return true;
+  return groups;
 }
 
 const std::vector<int>* FindGroup(const PeGroups& groups, int pe) {
@@ -100,48 +96,46 @@ const std::vector<int>* FindGroup(const PeGroups& groups, int pe) {
   return found == groups.end() ? nullptr : &*found;
 }
 
-std::string InNoGroup(const std::string& name, int pe) {
-  return name + ": PE " + std::to_string(pe) + " is in none of its replica groups";
-}
-
-bool ReadReduction(ffi::Dictionary attributes, ReductionKind* reduction, std::string* error) {
-  std::string_view name;
-  if (!Read(attributes, "reduction", &name, error)) return false;
-  const std::optional<ReductionKind> found = ReductionNamed(name);
-  if (!found.has_value()) {
-    *error = "a call has the unknown reduction \"" + std::string(name) + "\"; it was not written by this xla-shmem";
-    return false;
+Result<std::vector<int>> GroupOf(const PeGroups& groups, int pe, const std::string& name) {
+  const std::vector<int>* found = FindGroup(groups, pe);
+  if (found == nullptr) {
+    return Status::Error(name + ": PE " + std::to_string(pe) + " is in none of its replica groups");
   }
-  *reduction = *found;
-  return true;
+  return *found;
 }
 
-bool ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t operand_parts, size_t result_parts,
-                 Buffers* buffers, std::string* error) {
+Result<ReductionKind> ReadReduction(ffi::Dictionary attributes) {
+  const Result<std::string_view> name = Read<std::string_view>(attributes, "reduction");
+  if (!name.ok()) return name.status();
+  const std::optional<ReductionKind> found = ReductionNamed(*name);
+  if (!found.has_value()) return NotOurs("a call has the unknown reduction \"" + std::string(*name) + "\"");
+  return *found;
+}
+
+Result<Buffers> ReadBuffers(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t operand_parts,
+                            size_t result_parts) {
   if (arguments.size() != results.size()) {
-    *error = "a call has " + std::to_string(arguments.size()) + " operands and " + std::to_string(results.size()) +
-             " results; it was not written by this xla-shmem";
-    return false;
+    return NotOurs("a call has " + std::to_string(arguments.size()) + " operands and " +
+                   std::to_string(results.size()) + " results");
   }
+  Buffers buffers;
   for (size_t i = 0; i < arguments.size(); ++i) {
     ffi::ErrorOr<ffi::AnyBuffer> operand = arguments.get<ffi::AnyBuffer>(i);
     ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
     if (operand.has_error() || result.has_error() || (*operand).size_bytes() % operand_parts != 0 ||
         (*operand).size_bytes() / operand_parts * result_parts != (**result).size_bytes()) {
-      *error =
-          "operand and result " + std::to_string(i) + " of a call do not match; it was not written by this xla-shmem";
-      return false;
+      return NotOurs("operand and result " + std::to_string(i) + " of a call do not match");
     }
-    buffers->operands.push_back(static_cast<const char*>((*operand).untyped_data()));
-    buffers->results.push_back(static_cast<char*>((**result).untyped_data()));
-    buffers->bytes.push_back((*operand).size_bytes() / operand_parts);
-    buffers->types.push_back(ToElementType((*operand).element_type()));
+    buffers.operands.push_back(static_cast<const char*>((*operand).untyped_data()));
+    buffers.results.push_back(static_cast<char*>((**result).untyped_data()));
+    buffers.bytes.push_back((*operand).size_bytes() / operand_parts);
+    buffers.types.push_back(ToElementType((*operand).element_type()));
   }
-  return true;
+  return buffers;
 }
 
-bool ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t parts, Buffers* buffers,
-               std::string* error) {
+Result<Buffers> ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t parts) {
+  Buffers buffers;
   std::vector<size_t> sizes;
   const auto add = [&](char* memory, size_t bytes, bool is_whole, auto* pieces) {
     const size_t count = is_whole ? parts : 1;
@@ -157,38 +151,36 @@ bool ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets results, size_t 
     ffi::ErrorOr<ffi::AnyBuffer> operand = arguments.get<ffi::AnyBuffer>(i);
     fits = fits && !operand.has_error() &&
            add(static_cast<char*>((*operand).untyped_data()), (*operand).size_bytes(), arguments.size() == 1,
-               &buffers->operands);
+               &buffers.operands);
   }
   for (size_t i = 0; i < results.size(); ++i) {
     ffi::ErrorOr<ffi::Result<ffi::AnyBuffer>> result = results.get<ffi::AnyBuffer>(i);
     fits = fits && !result.has_error() &&
            add(static_cast<char*>((**result).untyped_data()), (**result).size_bytes(), results.size() == 1,
-               &buffers->results);
+               &buffers.results);
   }
-  if (!fits || buffers->operands.size() != parts || buffers->results.size() != parts ||
+  if (!fits || buffers.operands.size() != parts || buffers.results.size() != parts ||
       std::count(sizes.begin(), sizes.end(), sizes[0]) != static_cast<std::ptrdiff_t>(sizes.size())) {
-    *error = "operands and results of a call are not " + std::to_string(parts) +
-             " equal parts each; it was not written by this xla-shmem";
-    return false;
+    return NotOurs("operands and results of a call are not " + std::to_string(parts) + " equal parts each");
   }
-  buffers->bytes = {sizes[0]};
-  return true;
+  buffers.bytes = {sizes[0]};
+  return buffers;
 }
 
-bool CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
-                    bool (*supports)(ElementType, ReductionKind), std::string* error) {
+Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
+                      bool (*supports)(ElementType, ReductionKind)) {
   const auto is_supported = [&](ElementType type) { return supports(type, reduction); };
-  if (std::all_of(types.begin(), types.end(), is_supported)) return true;
-  *error = name + ": no reduction \"" + ReductionName(reduction) + "\" for this element type";
-  return false;
+  if (std::all_of(types.begin(), types.end(), is_supported)) return Status();
+  return Status::Error(name + ": no reduction \"" + ReductionName(reduction) + "\" for this element type");
 }
 
-std::string CheckTopology(const ffi::ErrorOr<int64_t>& topology, int64_t own) {
-  if (topology.has_error()) return "a call has no topology; it was not written by this xla-shmem";
-  if (*topology == own) return "";
-  return "this executable was compiled for another arrangement of processes, hosts or devices (topology " +
-         std::to_string(*topology) + ", here " + std::to_string(own) +
-         ") and would talk to the wrong PEs: compile it again here";
+Status CheckTopology(const ffi::ErrorOr<int64_t>& topology, int64_t own) {
+  if (topology.has_error()) return NotOurs("a call has no topology");
+  if (*topology == own) return Status();
+  return Status::Error(
+      "this executable was compiled for another arrangement of processes, hosts or devices (topology " +
+      std::to_string(*topology) + ", here " + std::to_string(own) +
+      ") and would talk to the wrong PEs: compile it again here");
 }
 
 }  // namespace xla_shmem

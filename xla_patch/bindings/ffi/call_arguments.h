@@ -1,7 +1,5 @@
-// What the FFI handlers of both roads read from a call: buffers, and the attributes that hlo/rewrite/custom_call.h
-// writes.
-//
-// Everything returns false, with a sentence for the user, on what this xla-shmem cannot have written.
+// What the FFI handlers of both platforms read from a call: its buffers, and the attributes that
+// hlo/rewrite/custom_call.h writes. Every function returns an error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
 #define XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
 
@@ -12,23 +10,25 @@
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
-::xla::ffi::Error ToError(const std::string& text);
+// `status` must be an error.
+::xla::ffi::Error ToError(const Status& status);
 
-// What all calls carry.
+// What all calls have.
 struct CallIdentity {
   uint64_t operation = 0;
   std::string name;  // "module/instruction", for errors
 };
-bool ReadIdentity(::xla::ffi::Dictionary attributes, CallIdentity* call, std::string* error);
+Result<CallIdentity> ReadIdentity(::xla::ffi::Dictionary attributes);
 
 // The PEs that a permute connects: source, target, source, target, ...
 using PePairs = std::vector<int>;
-bool ReadPairs(::xla::ffi::Dictionary attributes, PePairs* pairs, std::string* error);
+Result<PePairs> ReadPairs(::xla::ffi::Dictionary attributes);
 
-// The PEs a permute connects `pe` with, -1 for none.
+// The PEs that a permute connects with `pe`; -1 for none.
 struct Neighbours {
   int source = -1;
   int target = -1;
@@ -37,36 +37,36 @@ Neighbours FindNeighbours(const PePairs& pairs, int pe);
 
 // PEs of each group, in group order.
 using PeGroups = std::vector<std::vector<int>>;
-bool ReadGroups(::xla::ffi::Dictionary attributes, PeGroups* groups, std::string* error);
+Result<PeGroups> ReadGroups(::xla::ffi::Dictionary attributes);
 
-// The group that `pe` is in, or null.
+// The group of `pe`, or null.
 const std::vector<int>* FindGroup(const PeGroups& groups, int pe);
-std::string InNoGroup(const std::string& name, int pe);
+// The group of `pe`, which must be in one. `name`: of the call.
+Result<std::vector<int>> GroupOf(const PeGroups& groups, int pe, const std::string& name);
 
-bool ReadReduction(::xla::ffi::Dictionary attributes, ReductionKind* reduction, std::string* error);
+Result<ReductionKind> ReadReduction(::xla::ffi::Dictionary attributes);
 
-// Operands and results of a call, which come in equal numbers. An operand is `operand_parts` times the bytes that
-// `bytes` says, its result `result_parts` times.
+// Operands and results of a call.
 struct Buffers {
   std::vector<const char*> operands;
   std::vector<char*> results;
-  std::vector<size_t> bytes;
+  std::vector<size_t> bytes;  // of one part of an operand and of its result
   std::vector<ElementType> types;
 };
-bool ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t operand_parts,
-                 size_t result_parts, Buffers* buffers, std::string* error);
+// As many operands as results. An operand has `operand_parts` parts, its result `result_parts`.
+Result<Buffers> ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results,
+                            size_t operand_parts, size_t result_parts);
 
-// Operands and results that are `parts` pieces of one size each, either as so many arrays or as one that holds them
-// all.
-bool ReadParts(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t parts, Buffers* buffers,
-               std::string* error);
+// `parts` operands and `parts` results of one size, each side either as so many arrays or as one array that holds them.
+// Without element types.
+Result<Buffers> ReadParts(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t parts);
 
-// Whether `supports` holds for all of `types`.
-bool CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
-                    bool (*supports)(ElementType, ReductionKind), std::string* error);
+// An error unless `supports` holds for all of `types`. `name`: of the call.
+Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
+                      bool (*supports)(ElementType, ReductionKind));
 
-// Why an executable with calls for `topology` cannot be loaded into a job that has `own`, or "".
-std::string CheckTopology(const ::xla::ffi::ErrorOr<int64_t>& topology, int64_t own);
+// An error if an executable with calls for `topology` cannot run in a job whose topology is `own`.
+Status CheckTopology(const ::xla::ffi::ErrorOr<int64_t>& topology, int64_t own);
 
 }  // namespace xla_shmem
 

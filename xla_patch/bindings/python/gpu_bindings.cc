@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/ffi/gpu_handlers.h"
+#include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"

@@ -5,8 +5,11 @@
 namespace xla_shmem {
 namespace {
 
-bool Read(const CallFrame& frame, AllGatherArguments* all_gather, std::string* error) {
-  return TakeGroup(frame, &all_gather->group, error) && TakeBytes(frame, all_gather->group.size(), all_gather, error);
+Status Read(const CallFrame& frame, AllGatherArguments* all_gather) {
+  Result<std::vector<int>> group = OwnGroup(frame);
+  if (!group.ok()) return group.status();
+  all_gather->group = *std::move(group);
+  return TakeBytes(frame, all_gather->group.size(), all_gather);
 }
 
 const CpuHandlerRegistration registration(

@@ -5,8 +5,11 @@
 namespace xla_shmem {
 namespace {
 
-bool Read(const CallFrame& frame, AllReduceArguments* all_reduce, std::string* error) {
-  return TakeGroup(frame, &all_reduce->group, error) && TakeTerms(frame, 1, all_reduce, error);
+Status Read(const CallFrame& frame, AllReduceArguments* all_reduce) {
+  Result<std::vector<int>> group = OwnGroup(frame);
+  if (!group.ok()) return group.status();
+  all_reduce->group = *std::move(group);
+  return TakeTerms(frame, 1, all_reduce);
 }
 
 const CpuHandlerRegistration registration(

@@ -1,45 +1,37 @@
 #include "xla_patch/bindings/ffi/cpu/call_frame.h"
 
+#include <string>
+
 namespace xla_shmem {
 namespace {
 
 namespace ffi = ::xla::ffi;
 
-bool Lacks(const char* what, std::string* error) {
-  *error = std::string("a call has no ") + what + "; it was not written by this xla-shmem";
-  return false;
+Status Lacks(const char* attribute) {
+  return Status::Error(std::string("a call has no ") + attribute + "; it was not written by this xla-shmem");
 }
 
 }  // namespace
 
-bool TakePairs(const CallFrame& frame, const PePairs** pairs, std::string* error) {
-  if (!frame.call.pairs.has_value()) return Lacks("pairs", error);
-  *pairs = &*frame.call.pairs;
-  return true;
+Result<const PePairs*> PairsOf(const CallFrame& frame) {
+  if (!frame.call.pairs.has_value()) return Lacks("pairs");
+  return &*frame.call.pairs;
 }
 
-bool TakeGroups(const CallFrame& frame, const PeGroups** groups, std::string* error) {
-  if (!frame.call.groups.has_value()) return Lacks("groups", error);
-  *groups = &*frame.call.groups;
-  return true;
+Result<const PeGroups*> GroupsOf(const CallFrame& frame) {
+  if (!frame.call.groups.has_value()) return Lacks("groups");
+  return &*frame.call.groups;
 }
 
-bool TakeReduction(const CallFrame& frame, ReductionKind* reduction, std::string* error) {
-  if (!frame.call.reduction.has_value()) return Lacks("reduction", error);
-  *reduction = *frame.call.reduction;
-  return true;
+Result<std::vector<int>> OwnGroup(const CallFrame& frame) {
+  const Result<const PeGroups*> groups = GroupsOf(frame);
+  if (!groups.ok()) return groups.status();
+  return GroupOf(**groups, frame.pe, frame.call.identity.name);
 }
 
-bool TakeGroup(const CallFrame& frame, std::vector<int>* group, std::string* error) {
-  const PeGroups* groups = nullptr;
-  if (!TakeGroups(frame, &groups, error)) return false;
-  const std::vector<int>* found = FindGroup(*groups, frame.pe);
-  if (found == nullptr) {
-    *error = InNoGroup(frame.call.identity.name, frame.pe);
-    return false;
-  }
-  *group = *found;
-  return true;
+Result<ReductionKind> ReductionOf(const CallFrame& frame) {
+  if (!frame.call.reduction.has_value()) return Lacks("reduction");
+  return *frame.call.reduction;
 }
 
 size_t OperandBytes(const CallFrame& frame) {

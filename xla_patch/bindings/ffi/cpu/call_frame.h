@@ -1,11 +1,9 @@
-// What the handlers of all ops read from a call: who takes part, buffers, and the reduction.
-//
-// The functions return false, with the error, if the call was not written by this xla-shmem.
+// What the handlers of all ops read from a call: who takes part, buffers, and the reduction. Every function returns an
+// error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CPU_CALL_FRAME_H_
 #define XLA_SHMEM_BINDINGS_FFI_CPU_CALL_FRAME_H_
 
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +11,7 @@
 #include "xla_patch/bindings/ffi/call_arguments.h"
 #include "xla_patch/bindings/ffi/cpu/loaded_call.h"
 #include "xla_patch/thunks/reduction.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
@@ -24,39 +23,38 @@ struct CallFrame {
   ::xla::ffi::RemainingRets results;
 };
 
-// The call's pairs, groups or reduction.
-bool TakePairs(const CallFrame& frame, const PePairs** pairs, std::string* error);
-bool TakeGroups(const CallFrame& frame, const PeGroups** groups, std::string* error);
-bool TakeReduction(const CallFrame& frame, ReductionKind* reduction, std::string* error);
-
+Result<const PePairs*> PairsOf(const CallFrame& frame);
+Result<const PeGroups*> GroupsOf(const CallFrame& frame);
 // The group of this PE, which must be in one.
-bool TakeGroup(const CallFrame& frame, std::vector<int>* group, std::string* error);
+Result<std::vector<int>> OwnGroup(const CallFrame& frame);
+Result<ReductionKind> ReductionOf(const CallFrame& frame);
 
-// The buffers of an op that moves bytes. An operand is one part of its bytes, its result `result_parts` parts.
+// Sets the buffers of an op that only moves bytes. An operand is one part, its result `result_parts` parts.
 template <typename Arguments>
-bool TakeBytes(const CallFrame& frame, size_t result_parts, Arguments* arguments, std::string* error) {
-  Buffers buffers;
-  if (!ReadBuffers(frame.operands, frame.results, 1, result_parts, &buffers, error)) return false;
-  arguments->operands = std::move(buffers.operands);
-  arguments->results = std::move(buffers.results);
-  arguments->bytes = std::move(buffers.bytes);
-  return true;
+Status TakeBytes(const CallFrame& frame, size_t result_parts, Arguments* arguments) {
+  Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, 1, result_parts);
+  if (!buffers.ok()) return buffers.status();
+  arguments->operands = std::move(buffers->operands);
+  arguments->results = std::move(buffers->results);
+  arguments->bytes = std::move(buffers->bytes);
+  return Status();
 }
 
-// The buffers, element types and reduction of a reducing op. An operand is `operand_parts` parts, its result one.
+// Sets the buffers, element types and reduction of an op that reduces. An operand is `operand_parts` parts, its result
+// one part.
 template <typename Arguments>
-bool TakeTerms(const CallFrame& frame, size_t operand_parts, Arguments* arguments, std::string* error) {
-  Buffers buffers;
-  if (!TakeReduction(frame, &arguments->reduction, error) ||
-      !ReadBuffers(frame.operands, frame.results, operand_parts, 1, &buffers, error) ||
-      !CheckReducible(arguments->name, buffers.types, arguments->reduction, Supports, error)) {
-    return false;
-  }
-  arguments->operands = std::move(buffers.operands);
-  arguments->results = std::move(buffers.results);
-  arguments->bytes = std::move(buffers.bytes);
-  arguments->types = std::move(buffers.types);
-  return true;
+Status TakeTerms(const CallFrame& frame, size_t operand_parts, Arguments* arguments) {
+  const Result<ReductionKind> reduction = ReductionOf(frame);
+  if (!reduction.ok()) return reduction.status();
+  Result<Buffers> buffers = ReadBuffers(frame.operands, frame.results, operand_parts, 1);
+  if (!buffers.ok()) return buffers.status();
+  XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(frame.call.identity.name, buffers->types, *reduction, Supports));
+  arguments->reduction = *reduction;
+  arguments->operands = std::move(buffers->operands);
+  arguments->results = std::move(buffers->results);
+  arguments->bytes = std::move(buffers->bytes);
+  arguments->types = std::move(buffers->types);
+  return Status();
 }
 
 // Bytes of all operands together.

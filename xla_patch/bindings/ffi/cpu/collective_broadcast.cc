@@ -6,12 +6,11 @@ namespace xla_shmem {
 namespace {
 
 // A PE may be in no group: its results become zeros.
-bool Read(const CallFrame& frame, CollectiveBroadcastArguments* broadcast, std::string* error) {
-  const PeGroups* groups = nullptr;
-  if (!TakeGroups(frame, &groups, error)) return false;
-  const std::vector<int>* group = FindGroup(*groups, frame.pe);
-  if (group != nullptr) broadcast->group = *group;
-  return TakeBytes(frame, 1, broadcast, error);
+Status Read(const CallFrame& frame, CollectiveBroadcastArguments* broadcast) {
+  const Result<const PeGroups*> groups = GroupsOf(frame);
+  if (!groups.ok()) return groups.status();
+  if (const std::vector<int>* group = FindGroup(**groups, frame.pe); group != nullptr) broadcast->group = *group;
+  return TakeBytes(frame, 1, broadcast);
 }
 
 const CpuHandlerRegistration registration(

@@ -5,13 +5,13 @@
 namespace xla_shmem {
 namespace {
 
-bool Read(const CallFrame& frame, PermuteArguments* permute, std::string* error) {
-  const PePairs* pairs = nullptr;
-  if (!TakePairs(frame, &pairs, error)) return false;
-  const Neighbours neighbours = FindNeighbours(*pairs, frame.pe);
+Status Read(const CallFrame& frame, PermuteArguments* permute) {
+  const Result<const PePairs*> pairs = PairsOf(frame);
+  if (!pairs.ok()) return pairs.status();
+  const Neighbours neighbours = FindNeighbours(**pairs, frame.pe);
   permute->source = neighbours.source;
   permute->target = neighbours.target;
-  return TakeBytes(frame, 1, permute, error);
+  return TakeBytes(frame, 1, permute);
 }
 
 const CpuHandlerRegistration registration(

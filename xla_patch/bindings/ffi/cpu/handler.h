@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <utility>
 
 #include "xla/ffi/api/ffi.h"
@@ -20,24 +19,24 @@ template <CollectiveOp kOp>
   return Load(OpName(kOp), attributes);
 }
 
-template <typename Operation, typename Arguments, bool (*Read)(const CallFrame&, Arguments*, std::string*)>
+template <typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t device, ::xla::ffi::RemainingArgs operands,
                     ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary /*attributes: read when loaded*/) {
-  std::string error;
-  const PeContext* context = FindContext(*call, device, &error);
-  if (context == nullptr) return Failed(error);
-  const CallFrame frame{*call, context->pe, operands, results};
+  const Result<const PeContext*> context = FindContext(*call, device);
+  if (!context.ok()) return Failed(context.status());
+  const int pe = (*context)->pe;
+  const CallFrame frame{*call, pe, operands, results};
   Arguments arguments;
   arguments.name = call->identity.name;
-  if (!Read(frame, &arguments, &error)) return Failed(error);
-  arguments.key = NextKey(*call, context->pe, run);
-  const Execution execution{context->pe, arguments.key.execution, OperandBytes(frame)};
-  return Start(*call, execution, std::make_unique<Operation>(context, std::move(arguments)));
+  if (const Status status = Read(frame, &arguments); !status.ok()) return Failed(status);
+  arguments.key = NextKey(*call, pe, run);
+  const Execution execution{pe, arguments.key.execution, OperandBytes(frame)};
+  return Start(*call, execution, std::make_unique<Operation>(*context, std::move(arguments)));
 }
 
-// `Operation` and `Arguments` are those of thunks/cpu. XLA takes the two stages as plain functions.
-template <CollectiveOp kOp, typename Operation, typename Arguments,
-          bool (*Read)(const CallFrame&, Arguments*, std::string*)>
+// `Operation` and `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
+// two stages as plain functions.
+template <CollectiveOp kOp, typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 CpuHandler MakeCpuHandler() {
   static_assert(InfoOf(kOp).Has(op_trait::kOnCpu), "the table of ops does not carry this one on CPU");
   return {InfoOf(kOp).target,

@@ -10,11 +10,32 @@ namespace {
 
 namespace ffi = ::xla::ffi;
 
-bool ReadAttributes(ffi::Dictionary attributes, LoadedCall* call, std::string* error) {
-  if (!ReadIdentity(attributes, &call->identity, error)) return false;
-  if (attributes.contains("reduction") && !ReadReduction(attributes, &call->reduction.emplace(), error)) return false;
-  if (attributes.contains("pairs")) return ReadPairs(attributes, &call->pairs.emplace(), error);
-  return ReadGroups(attributes, &call->groups.emplace(), error);
+Status ReadAttributes(ffi::Dictionary attributes, LoadedCall* call) {
+  Result<CallIdentity> identity = ReadIdentity(attributes);
+  if (!identity.ok()) return identity.status();
+  call->identity = *std::move(identity);
+  if (attributes.contains("reduction")) {
+    const Result<ReductionKind> reduction = ReadReduction(attributes);
+    if (!reduction.ok()) return reduction.status();
+    call->reduction = *reduction;
+  }
+  if (attributes.contains("pairs")) {
+    Result<PePairs> pairs = ReadPairs(attributes);
+    if (!pairs.ok()) return pairs.status();
+    call->pairs = *std::move(pairs);
+    return Status();
+  }
+  Result<PeGroups> groups = ReadGroups(attributes);
+  if (!groups.ok()) return groups.status();
+  call->groups = *std::move(groups);
+  return Status();
+}
+
+Status CheckLoadable(ffi::Dictionary attributes) {
+  if (const Status connected = Runtime::Get().EnsureConnected(); !connected.ok()) {
+    return Status::Error("an executable with xla-shmem calls cannot be loaded here: " + connected.message());
+  }
+  return CheckTopology(attributes.get<int64_t>("topology"), Runtime::Get().topology_fingerprint());
 }
 
 observe::Site SiteOf(const char* op, const LoadedCall& call) {
@@ -26,7 +47,7 @@ observe::Site SiteOf(const char* op, const LoadedCall& call) {
   return site;
 }
 
-// Counts the time its operation spends moving data.
+// Counts the time that its operation spends copying.
 class MeasuredOperation : public Operation {
  public:
   MeasuredOperation(std::unique_ptr<Operation> operation, std::shared_ptr<uint64_t> copied_ns)
@@ -54,21 +75,16 @@ ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary attributes) {
   static std::atomic<uint64_t> loaded{0};
-  std::string error;
-  if (const Status connected = Runtime::Get().EnsureConnected(); !connected.ok()) {
-    error = "an executable with xla-shmem calls cannot be loaded here: " + connected.message();
-  }
-  if (error.empty()) {
-    error = CheckTopology(attributes.get<int64_t>("topology"), Runtime::Get().topology_fingerprint());
-  }
   auto call = std::make_unique<LoadedCall>();
-  if (!error.empty() || !ReadAttributes(attributes, call.get(), &error)) return ffi::Unexpected(ToError(error));
+  Status status = CheckLoadable(attributes);
+  if (status.ok()) status = ReadAttributes(attributes, call.get());
+  if (!status.ok()) return ffi::Unexpected(ToError(status));
   call->executable = ++loaded;
   call->site = Runtime::Get().observer().AddSite(SiteOf(op, *call));
   return call;
 }
 
-Outcome Failed(const std::string& text) { return {ToError(text), std::nullopt}; }
+Outcome Failed(const Status& status) { return {ToError(status), std::nullopt}; }
 
 Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation) {
   shm::ProgressEngine& engine = Runtime::Get().engine();
@@ -80,7 +96,7 @@ Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_pt
   }
   const observe::Observer::Span span = observer.Begin(execution.pe, call.site, execution.number, execution.bytes);
   const Result<bool> finished = engine.TryInline(*operation);
-  if (!finished.ok()) return Failed(observer.Fail(span, finished.message()));
+  if (!finished.ok()) return Failed(Status::Error(observer.Fail(span, finished.message())));
   if (*finished) {
     observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/true);
     return {};
@@ -93,17 +109,17 @@ Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_pt
       observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
       promise.SetAvailable();
     } else {
-      promise.SetError(ToError(observer.Fail(span, status.message())));
+      promise.SetError(ToError(Status::Error(observer.Fail(span, status.message()))));
     }
   });
   return outcome;
 }
 
-const PeContext* FindContext(const LoadedCall& call, int32_t device, std::string* error) {
+Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device) {
   const PeContext* context = Runtime::Get().ContextOfDevice(device);
   if (context == nullptr) {
-    *error =
-        call.identity.name + " runs on device " + std::to_string(device) + ", which is not one of this process's PEs";
+    return Status::Error(call.identity.name + " runs on device " + std::to_string(device) +
+                         ", which is not one of this process's PEs");
   }
   return context;
 }

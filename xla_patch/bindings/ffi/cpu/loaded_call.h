@@ -1,4 +1,4 @@
-// A call of an executable that XLA:CPU has loaded: what its handlers need at every run, read from its attributes once.
+// A custom call of an executable that XLA:CPU has loaded. Its attributes are read once, for every run.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
 #define XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
 
@@ -15,15 +15,16 @@
 #include "xla_patch/runtime/runtime.h"
 #include "xla_patch/shm/operation.h"
 #include "xla_patch/thunks/cpu/channel.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
-// XLA makes one when it loads the executable and hands it to every execution, on whichever device.
+// XLA creates one when it loads the executable and passes it to every execution, on any device.
 struct LoadedCall {
   static ::xla::ffi::TypeId id;
   uint64_t executable = 0;  // for ExecutionCounter; never used twice, in no other call either
   CallIdentity identity;
-  // Those that the op has.
+  // Only those that the op has.
   std::optional<PePairs> pairs;
   std::optional<PeGroups> groups;
   std::optional<ReductionKind> reduction;
@@ -34,14 +35,13 @@ struct LoadedCall {
 // cannot run.
 ::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ::xla::ffi::Dictionary attributes);
 
-// What a handler gives back: done (with or without an error), or a future. Unlike ffi::Future, "done" costs no
-// allocation.
+// The result of a handler: done, with or without an error, or a future. Unlike ffi::Future, "done" needs no allocation.
 struct Outcome {
   std::optional<::xla::ffi::Error> error;
   std::optional<::xla::ffi::Future> future;
 };
 
-Outcome Failed(const std::string& text);
+Outcome Failed(const Status& status);
 
 // One execution of a call on one PE.
 struct Execution {
@@ -50,13 +50,13 @@ struct Execution {
   uint64_t bytes;   // of the operands
 };
 
-// Runs `operation` as far as it goes now, and leaves the rest to the engine.
+// Polls `operation` for a short time; if it does not finish, the progress engine completes it.
 Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation);
 
-// The local PE of a device; null, with a sentence, if it is none of this process.
-const PeContext* FindContext(const LoadedCall& call, int32_t device, std::string* error);
+// The PE of a device of this process.
+Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device);
 
-// What this execution's messages are known by on all PEs.
+// The key of the messages of this execution, the same on all PEs.
 MessageKey NextKey(const LoadedCall& call, int pe, ::xla::ffi::RunId run);
 
 }  // namespace xla_shmem

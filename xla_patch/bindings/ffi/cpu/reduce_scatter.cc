@@ -5,9 +5,11 @@
 namespace xla_shmem {
 namespace {
 
-bool Read(const CallFrame& frame, ReduceScatterArguments* reduce_scatter, std::string* error) {
-  return TakeGroup(frame, &reduce_scatter->group, error) &&
-         TakeTerms(frame, reduce_scatter->group.size(), reduce_scatter, error);
+Status Read(const CallFrame& frame, ReduceScatterArguments* reduce_scatter) {
+  Result<std::vector<int>> group = OwnGroup(frame);
+  if (!group.ok()) return group.status();
+  reduce_scatter->group = *std::move(group);
+  return TakeTerms(frame, reduce_scatter->group.size(), reduce_scatter);
 }
 
 const CpuHandlerRegistration registration(

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "xla/ffi/api/c_api.h"
+#include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem {
 
@@ -15,8 +16,16 @@ struct GpuHandler {
 };
 
 // Every target that the pass writes for GPU. All share one instantiate stage.
-std::vector<GpuHandler> GpuHandlers();
+const std::vector<GpuHandler>& GpuHandlers();
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
+
+// Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation. The
+// file of each op has one such object at namespace scope.
+class GpuHandlerRegistration {
+ public:
+  GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
+                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*));
+};
 
 }  // namespace xla_shmem
 

@@ -1,0 +1,28 @@
+#include "xla_patch/bindings/ffi/gpu/call_frame.h"
+
+namespace xla_shmem {
+
+namespace ffi = ::xla::ffi;
+
+ffi::Error ToFfiError(const Status& status) { return status.ok() ? ffi::Error::Success() : ToError(status); }
+
+Result<CallIdentity> ReadRunnableCall(ffi::Dictionary attributes) {
+  Result<CallIdentity> call = ReadIdentity(attributes);
+  if (!call.ok()) return call;
+  if (!GpuRuntime::Get().admitted()) {
+    return Status::Error(call->name + " cannot run here: the xla-shmem runtime is not running on this process's GPU");
+  }
+  XLA_SHMEM_RETURN_IF_ERROR(
+      CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
+  return call;
+}
+
+Result<int> ToWorldPe(int job_pe, const std::string& name) {
+  const int world_pe = GpuRuntime::Get().WorldPe(job_pe);
+  if (job_pe >= 0 && world_pe < 0) {
+    return Status::Error(name + ": PE " + std::to_string(job_pe) + " is in another NVSHMEM world; please report this");
+  }
+  return world_pe;
+}
+
+}  // namespace xla_shmem

@@ -1,0 +1,69 @@
+// Makes the handlers of an op from the function that reads its arguments and two methods of Transfers.
+#ifndef XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_
+#define XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_
+
+#include "xla/ffi/api/ffi.h"
+#include "xla_patch/bindings/ffi/gpu/call_frame.h"
+#include "xla_patch/bindings/ffi/gpu/handlers.h"
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/collective_op.h"
+
+namespace xla_shmem {
+
+// Reads a call and passes its arguments to `enqueue`, with the GPU's context current.
+template <typename Arguments, typename Enqueue>
+::xla::ffi::Error EnqueueCall(Result<Arguments> (*read)(const GpuCallFrame&), Enqueue enqueue,
+                              ::xla::ffi::RemainingArgs operands, ::xla::ffi::RemainingRets results,
+                              ::xla::ffi::Dictionary attributes) {
+  const Result<CallIdentity> call = ReadRunnableCall(attributes);
+  if (!call.ok()) return ToError(call.status());
+  const Result<Arguments> arguments = read({*call, attributes, operands, results});
+  if (!arguments.ok()) return ToError(arguments.status());
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToFfiError(enqueue(GpuRuntime::Get().transfers(), *call, *arguments));
+}
+
+template <typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
+          Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream)>
+::xla::ffi::Error StartCall(gpu::CudaStream stream, ::xla::ffi::RunId run, ::xla::ffi::RemainingArgs operands,
+                            ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, const Arguments& arguments) {
+    return (transfers.*Start)({call.operation, run.run_id}, arguments, stream);
+  };
+  return EnqueueCall(Read, enqueue, operands, results, attributes);
+}
+
+template <typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
+          Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
+::xla::ffi::Error ReplayCall(gpu::CudaStream stream, ::xla::ffi::RunId /*run*/, ::xla::ffi::RemainingArgs operands,
+                             ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
+  const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, const Arguments& arguments) {
+    return (transfers.*Replay)(arguments, stream);
+  };
+  return EnqueueCall(Read, enqueue, operands, results, attributes);
+}
+
+// `Arguments` are those of thunks/gpu. XLA takes the handlers as plain functions.
+template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
+          Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream),
+          Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
+GpuHandlerRegistration RegisterGpuHandlers() {
+  static_assert(InfoOf(kOp).Has(op_trait::kOnGpu), "the table of ops does not carry this one on GPU");
+  return {kOp,
+          [](XLA_FFI_CallFrame* frame) {
+            static auto* const handler = GpuCallBinding().To(StartCall<Arguments, Read, Start>).release();
+            return handler->Call(frame);
+          },
+          [](XLA_FFI_CallFrame* frame) {
+            static auto* const handler =
+                GpuCallBinding()
+                    .To(ReplayCall<Arguments, Read, Replay>, {::xla::ffi::Traits::kCmdBufferCompatible})
+                    .release();
+            return handler->Call(frame);
+          }};
+}
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_BINDINGS_FFI_GPU_HANDLER_H_

@@ -1,0 +1,47 @@
+#include "xla_patch/bindings/ffi/gpu/handlers.h"
+
+#include "xla_patch/bindings/ffi/gpu/call_frame.h"
+
+namespace xla_shmem {
+namespace {
+
+namespace ffi = ::xla::ffi;
+
+std::vector<GpuHandler>& Registered() {
+  static auto* const handlers = new std::vector<GpuHandler>;
+  return *handlers;
+}
+
+// The buffers only tell XLA how long the operands and results live.
+ffi::Error Done(gpu::CudaStream stream, ffi::RunId run, ffi::RemainingArgs /*operands*/, ffi::RemainingRets /*results*/,
+                ffi::Dictionary attributes) {
+  const Result<CallIdentity> call = ReadRunnableCall(attributes);
+  if (!call.ok()) return ToError(call.status());
+  const gpu::ScopedContext context(GpuRuntime::Get().device());
+  return ToFfiError(GpuRuntime::Get().transfers().Finish({call->operation, run.run_id}, call->name, stream));
+}
+
+// XLA also instantiates calls for GPUs that this machine lacks, so only a call that runs needs the runtime.
+ffi::Error Instantiate(ffi::Dictionary attributes) {
+  if (!GpuRuntime::Get().EnsureAdmitted()) return ffi::Error::Success();
+  return ToFfiError(CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
+}
+
+XLA_FFI_DEFINE_HANDLER(kInstantiate, Instantiate, ffi::Ffi::BindInstantiate().Attrs());
+XLA_FFI_DEFINE_HANDLER(kDone, Done, GpuCallBinding());
+
+}  // namespace
+
+const std::vector<GpuHandler>& GpuHandlers() { return Registered(); }
+
+XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame) { return kInstantiate(frame); }
+
+GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
+                                               XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) {
+  const CollectiveOpInfo& info = InfoOf(op);
+  Registered().push_back({info.start_target, start});
+  Registered().push_back({info.done_target, [](XLA_FFI_CallFrame* frame) { return kDone(frame); }});
+  Registered().push_back({info.target, whole});
+}
+
+}  // namespace xla_shmem
