@@ -1,10 +1,9 @@
-"""How long the compiler pass takes, from serialised module to serialised module, on one thread.
+"""Measures the compiler pass on one thread, from serialised module to serialised module.
 
     python benchmarks/pass_benchmark.py [--instructions 100000] [--collectives 5000] [--runs 15]
 
-Prints the median over the runs in ms for `run_pass` (CPU lowering, and nothing to do), for `inspect_module`,
-and, for scale, for XLA loading the same bytes into its own classes. What the pass adds to whole compilations is
-measured by compile_benchmark.py.
+Prints medians in ms of `run_pass` (CPU lowering, and on its own output), of `inspect_module` and, for scale, of XLA
+loading the same bytes into its own classes. compile_benchmark.py measures what the pass adds to whole compilations.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ DEVICES = 8
 
 
 def module_text(instructions: int, collectives: int) -> str:
-    """A scheduled module: chains of arithmetic with a collective now and then, metadata on every line."""
+    """A scheduled module: chains of arithmetic, collectives at equal distances, metadata on every line."""
     ring = ",".join(f"{{{i},{(i + 1) % DEVICES}}}" for i in range(DEVICES))
-    everyone = ",".join(str(i) for i in range(DEVICES))
+    all_devices = ",".join(str(i) for i in range(DEVICES))
     lines = [
         "HloModule jit_train_step, is_scheduled=true, num_partitions=8",
         "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }",
@@ -37,7 +36,7 @@ def module_text(instructions: int, collectives: int) -> str:
         metadata = f'metadata={{op_name="{scope}" stack_frame_id={i % 97}}}'
         shape = "f32[256,512]{1,0}"
         if i % every == 0 and (i // every) % 2 == 0:
-            groups = f"replica_groups={{{{{everyone}}}}}, use_global_device_ids=true"
+            groups = f"replica_groups={{{{{all_devices}}}}}, use_global_device_ids=true"
             op = f"all-reduce(v{i - 1}), channel_id={i}, {groups}, to_apply=add"
         elif i % every == 0:
             op = f"collective-permute(v{i - 1}), channel_id={i}, source_target_pairs={{{ring}}}"
@@ -49,7 +48,7 @@ def module_text(instructions: int, collectives: int) -> str:
 
 
 def median_ms(run: Callable[[], object], runs: int) -> float:
-    """Median wall time in ms; the first run only warms up."""
+    """Median wall-clock time in ms, without the first run, which warms up."""
     run()
     times = []
     for _ in range(runs):

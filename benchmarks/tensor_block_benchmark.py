@@ -1,10 +1,10 @@
-"""Steps of the tensor-parallel tutorial: parallel against sequential block, on both transports, in turns.
+"""Measures training steps of the tensor-parallel example: parallel and sequential block, on both transports, in turns.
 
     XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true JAX_PLATFORMS=cpu \\
       xla-shmem launch -n 4 --devices-per-process 1 -- python benchmarks/tensor_block_benchmark.py [--rounds 41]
 
-Every rank is one device along "tensor". All four programs take a step in each round, so that they meet the same load.
-Prints the median, the fastest step and the spread of each in ms, and the load average.
+Every rank is one device along "tensor". All four programs run one step in each round, so they have the same load.
+Prints the median, the fastest step and the quartiles of each in ms, and the load average.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 
 BLOCKS = ("parallel", "sequential")
 TRANSPORTS = ("SHMEM", "stock")
+
+_WARMUP = 2  # steps that are not measured
 
 
 def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[Any]]:
@@ -39,7 +41,7 @@ def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[An
         tokens = train_transformer.make_batch(config, mesh, batch, jax.random.key(1))
         for transport in TRANSPORTS:
             state = train_transformer.make_state(config, mesh, jax.random.key(0))
-            # A new function each time: JAX would hand out what it compiled for the other transport.
+            # A new function each time: otherwise JAX returns the executable of the other transport.
             step = jax.jit(functools.partial(train_transformer.update), donate_argnums=0)
             args = [state, tokens, jax.random.key(2)]
             with plugin.stock_collectives() if transport == "stock" else contextlib.nullcontext():
@@ -50,7 +52,7 @@ def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[An
 
 
 def main() -> None:
-    """Command line; see the module's docstring."""
+    """Runs the benchmark; see the docstring of the module."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=41)
     parser.add_argument("--batch", type=int, default=8)
@@ -67,27 +69,33 @@ def main() -> None:
     jax.devices()
     if not plugin.active():
         raise SystemExit("XLA_FLAGS has no --xla_gpu_experimental_enable_nvshmem=true: there is nothing to compare.")
-    running = programs(arguments, batch)
+    times, losses = run_in_turns(programs(arguments, batch), rounds)
+    if jax.process_index():
+        return
+    print(f"{jax.device_count()} ranks, batch {batch}, {arguments}, {rounds} rounds, load {os.getloadavg()[0]:.1f}")
+    print(f"{'ms per step':24s} {'median':>8s} {'fastest':>8s} {'quartiles':>15s} {'loss':>8s}")
+    for (block, transport), series in times.items():
+        low, median, high = statistics.quantiles(series, n=4)
+        print(
+            f"{block:12s} {transport:11s} {median:8.1f} {min(series):8.1f} {low:7.1f}–{high:7.1f} "
+            f"{losses[block, transport]:8.4f}"
+        )
+
+
+def run_in_turns(
+    running: dict[tuple[str, str], list[Any]], rounds: int
+) -> tuple[dict[tuple[str, str], list[float]], dict[tuple[str, str], float]]:
+    """Step times in ms of every program without the warm-up steps, and its last loss."""
     times: dict[tuple[str, str], list[float]] = {name: [] for name in running}
     losses = {}
-    for _ in range(rounds + 2):
+    for _ in range(_WARMUP + rounds):
         for name, program in running.items():
             step, *args = program
             start = time.perf_counter()
             program[1], metrics = step(*args)
             losses[name] = float(metrics.loss)
             times[name].append((time.perf_counter() - start) * 1e3)
-    if jax.process_index():
-        return
-    print(f"{jax.device_count()} ranks, batch {batch}, {arguments}, {rounds} rounds, load {os.getloadavg()[0]:.1f}")
-    print(f"{'ms per step':24s} {'median':>8s} {'fastest':>8s} {'quartiles':>15s} {'loss':>8s}")
-    for (block, transport), series in times.items():
-        series = series[2:]  # the first steps warm up
-        low, median, high = statistics.quantiles(series, n=4)
-        print(
-            f"{block:12s} {transport:11s} {median:8.1f} {min(series):8.1f} {low:7.1f}–{high:7.1f} "
-            f"{losses[block, transport]:8.4f}"
-        )
+    return {name: series[_WARMUP:] for name, series in times.items()}, losses
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ class Variant(enum.Enum):
 
     @property
     def program(self) -> Sequence[str]:
-        """What the ranks run: the trainer, or for the ring variants `ablation_rank`."""
+        """The program of the ranks: the trainer, or for the ring variants `ablation_rank`."""
         return TRAINER if self in (Variant.SHMEM, Variant.STOCK) else _ABLATION_RANK
 
 
