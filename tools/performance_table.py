@@ -27,7 +27,7 @@ _HEADING = """\
 
 
 def with_tables(page: str, data: Path) -> str:
-    """The page with every marked table made anew.
+    """The page with every marked table replaced.
 
     Raises:
       FileNotFoundError: ``data`` has no file of a marked name.

@@ -23,8 +23,8 @@ from xla_shmem.quantities import plural
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_run import RunError
-from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
+from xla_shmem.train.required_packages import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.step_log import read_records
 from xla_shmem.train.step_times import MEASURED
 

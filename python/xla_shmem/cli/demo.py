@@ -24,9 +24,9 @@ from xla_shmem.hlo.collective_report import print_tables
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_run import RunError
-from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
 from xla_shmem.train.report import describe
+from xla_shmem.train.required_packages import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.step_times import MEASURED
 
 #: Fields of a job that every run sets itself: it starts from nothing, in a folder of its own.

@@ -18,8 +18,8 @@ from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
 from xla_shmem.train.job_folder import check_folder, newest_checkpoint
 from xla_shmem.train.job_run import RunError, run_job
-from xla_shmem.train.needed import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.progress import JobProgress
+from xla_shmem.train.required_packages import TRAIN_PACKAGES, check_packages
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
 
