@@ -1,4 +1,4 @@
-"""Runs the real XLA:GPU on this machine: the stock CUDA plugin compiles for GPUs that are described, not present."""
+"""Runs the real XLA:GPU compiler of the stock CUDA plugin for described GPUs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMEOUT_S = 240
 
 @dataclass(frozen=True)
 class Run:
-    """What one worker left behind.
+    """The output of one worker.
 
     Attributes:
       dump: XLA's dumps.
@@ -35,10 +35,10 @@ class Run:
 
 
 class Compiler:
-    """Compiles programs in processes of their own, since XLA reads its flags once."""
+    """Compiles programs in processes of their own, because XLA reads its flags once."""
 
     def __init__(self, folder: Path) -> None:
-        """Fetches the plugin's wheels if that has not been done; output goes to `folder`."""
+        """Fetches the plugin's wheels if they are missing; output goes to `folder`."""
         subprocess.run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)], check=True)
         self._folder = folder
 

@@ -1,4 +1,4 @@
-"""What the tests share: the programs compiled with the flag, without it, and with command buffers."""
+"""Fixtures: the programs compiled with the flag, without it, and with command buffers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def stock(compiler: Compiler) -> Run:
 
 @pytest.fixture(scope="session")
 def listed(compiler: Compiler) -> Run:
-    """A program with ops that only CPUs carry, with all ops listed."""
+    """A program with ops that only the CPU path supports, with all ops listed."""
     return compiler.run("listed", ["cpu_only_ops"], [FLAG], XLA_SHMEM_OPS="all")
 
 
 @pytest.fixture(scope="session")
 def captured(compiler: Compiler) -> Run:
-    """Some programs with the flag, where XLA puts everything it can into command buffers."""
+    """Some programs with the flag; XLA puts everything it can into command buffers."""
     flags = ["--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE", "--xla_gpu_graph_min_graph_size=1"]
     return compiler.run("captured", ["permute_alone", "psum_alone", "permute_overlap", "permute_scan"], [FLAG, *flags])
 
 
 @pytest.fixture(scope="session")
 def several_buffers(compiler: Compiler) -> Run:
-    """A combined all-reduce as XLA's combiner leaves it; the pass that makes one buffer of it is switched off."""
+    """A combined all-reduce of several buffers; XLA's pass that makes one buffer of them is switched off."""
     return compiler.run("several_buffers", ["psums_combined"], [FLAG, "--xla_disable_hlo_passes=all-reduce-contiguous"])

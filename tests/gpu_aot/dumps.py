@@ -1,4 +1,4 @@
-"""Reads what XLA:GPU dumps about a compiled module: the final HLO, the thunks in order, and where values lie."""
+"""Reads XLA:GPU's dumps of a compiled module: the final HLO, the thunks in order, and the places of values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Instruction:
 
     @property
     def target(self) -> str:
-        """Of a custom call, else ""."""
+        """The target of a custom call, else ""."""
         found = re.search(r'custom_call_target="([^"]*)"', self.rest)
         return found[1] if found else ""
 
@@ -58,7 +58,7 @@ class Thunk:
 
 @dataclass(frozen=True, order=True)
 class Slice:
-    """Where a value lies."""
+    """The place of a value in memory."""
 
     allocation: int
     offset: int
@@ -87,7 +87,7 @@ class Module:
 
     @functools.cached_property
     def plain_hlo(self) -> str:
-        """The computations without what says where they come from and without our attributes."""
+        """The computations without source locations and without our attributes."""
         text = self.hlo[self.hlo.index("\n%") :] if "\n%" in self.hlo else self.hlo[self.hlo.index("\nENTRY") :]
         return _OWN_ATTRIBUTES.sub("", _METADATA.sub("", text))
 
@@ -113,12 +113,12 @@ class Module:
 
     @functools.cached_property
     def thunks(self) -> list[Thunk]:
-        """As emitted."""
+        """The thunks as emitted."""
         return self._parse(self.thunk_text)
 
     @functools.cached_property
     def final_thunks(self) -> list[Thunk]:
-        """After XLA has made command buffers of them."""
+        """The thunks after XLA has made command buffers."""
         return self._parse(self._read("thunk_sequence_after_thunk_passes.txt"))
 
     def _parse(self, text: str) -> list[Thunk]:
@@ -165,7 +165,7 @@ class Module:
 
     @functools.cached_property
     def slices(self) -> dict[str, set[Slice]]:
-        """Where each value lies; elements of tuples as ``name{0}``."""
+        """The place of each value; elements of tuples are ``name{0}``."""
         slices: dict[str, set[Slice]] = {}
         allocation = -1
         for line in self._read("buffer-assignment.txt").splitlines():
@@ -177,7 +177,7 @@ class Module:
 
     @functools.cached_property
     def given_back(self) -> set[int]:
-        """Numbers of the parameters in whose memory a result lies."""
+        """Numbers of the parameters whose memory holds a result."""
         found = re.findall(
             r"^allocation .*, parameter (\d+),.*maybe-live-out", self._read("buffer-assignment.txt"), re.M
         )
@@ -185,7 +185,7 @@ class Module:
 
     @functools.cached_property
     def donated(self) -> set[int]:
-        """Numbers of the parameters that the module says may be given back."""
+        """Numbers of the parameters that the module allows results to overwrite."""
         found = re.search(r"input_output_alias=\{(.*?) \}", self.hlo.splitlines()[0])
         return set(map(int, re.findall(r": \((\d+),", found[1]))) if found else set()
 

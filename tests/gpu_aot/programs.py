@@ -1,6 +1,6 @@
-"""The programs that are compiled for GPUs: unchanged user code, with shapes for 8 devices.
+"""The programs to compile for GPUs: unchanged user code, with shapes for 8 devices.
 
-Each is a function without arguments that returns what `jax.jit` is given and the arguments to lower it with.
+Each is a function without arguments that returns the function for `jax.jit` and its arguments.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def permute_mesh_order(devices: Sequence[Any]) -> Program:
 
 @program
 def cpu_only_ops(devices: Sequence[Any]) -> Program:
-    """Ops that are carried between CPUs only."""
+    """Ops that only the CPU path supports."""
 
     def body(x: Any) -> Any:
         gathered = lax.all_gather(x * 2, "x", tiled=True)
@@ -111,7 +111,7 @@ def cpu_only_ops(devices: Sequence[Any]) -> Program:
 
 @program
 def permutes_both_ways(devices: Sequence[Any]) -> Program:
-    """Two transfers at once with nothing to compute: only each other to overlap with."""
+    """Two transfers at once without compute: they can only overlap with each other."""
 
     def body(x: Any, y: Any) -> Any:
         return lax.ppermute(x, "x", RING), lax.ppermute(y, "x", [(b, a) for a, b in RING])
@@ -171,7 +171,7 @@ def psum_groups(devices: Sequence[Any]) -> Program:
 
 @program
 def psum_large(devices: Sequence[Any]) -> Program:
-    """32 MiB a device: over the threshold. The permute beside it has none."""
+    """32 MiB a device: over the threshold. The permute beside it has no threshold."""
 
     def body(x: Any, y: Any, w: Any) -> Any:
         return lax.psum(x, "x"), lax.ppermute(y, "x", RING), y @ w
@@ -215,7 +215,7 @@ def no_collective(devices: Sequence[Any]) -> Program:
 
 @program
 def psum_donated(devices: Sequence[Any]) -> Program:
-    """The input is given up for the result, and read by a matmul before."""
+    """The input is donated to the result after a matmul has read it."""
 
     def body(x: Any, w: Any) -> Any:
         return lax.psum(x, "x"), x @ w
@@ -226,7 +226,7 @@ def psum_donated(devices: Sequence[Any]) -> Program:
 
 @program
 def permute_donated(devices: Sequence[Any]) -> Program:
-    """The same for a permute, whose source is not to be written before it is sent."""
+    """The same for a permute, whose source must not be overwritten before it is sent."""
 
     def body(x: Any, w: Any) -> Any:
         return lax.ppermute(x, "x", RING), x @ w
@@ -236,7 +236,7 @@ def permute_donated(devices: Sequence[Any]) -> Program:
 
 @program
 def psum_donated_only(devices: Sequence[Any]) -> Program:
-    """Nothing else reads the input, so stock XLA sums in it."""
+    """Nothing else reads the input, so stock XLA sums in place."""
 
     def body(x: Any, y: Any, w: Any) -> Any:
         return lax.psum(x, "x"), y @ w

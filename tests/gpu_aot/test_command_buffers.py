@@ -1,4 +1,4 @@
-"""Which calls XLA puts into command buffers (CUDA graphs)."""
+"""The calls that XLA puts into command buffers (CUDA graphs)."""
 
 from __future__ import annotations
 

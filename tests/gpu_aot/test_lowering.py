@@ -1,4 +1,4 @@
-"""What XLA:GPU makes of the modules that the pass rewrote: order, buffers, copies, and what is left of NCCL."""
+"""Modules that the pass rewrote, as XLA:GPU compiles them: order, buffers, copies, and no NCCL."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def test_a_transfer_with_nothing_beside_it_is_one_call(lowered: Run, program: st
 
 
 @pytest.mark.parametrize("program", LOWERED)
-def test_everything_runs_in_the_order_that_stock_xla_chose_with_not_one_copy_more(
+def test_everything_runs_in_the_order_that_stock_xla_chose_without_more_copies(
     lowered: Run, stock: Run, program: str
 ) -> None:
     assert lowered.dump[program].order() == stock.dump[program].order()
 
 
 @pytest.mark.parametrize("program", LOWERED)
-def test_nothing_is_left_for_nccl(lowered: Run, stock: Run, program: str) -> None:
+def test_no_collective_remains_on_nccl(lowered: Run, stock: Run, program: str) -> None:
     def collectives(module: Module) -> set[str]:
         return {thunk.kind for thunk in module.thunks} & {
             "kAllReduce",
@@ -75,7 +75,7 @@ def test_nothing_is_left_for_nccl(lowered: Run, stock: Run, program: str) -> Non
 
 @pytest.mark.parametrize("program", LOWERED)
 def test_no_more_memory_is_taken(lowered: Run, stock: Run, program: str) -> None:
-    # A start in stock XLA returns a tuple, whose table of pointers takes a few bytes; ours does for combined ones.
+    # A start in stock XLA returns a tuple, whose table of pointers needs a few bytes; ours does so if combined.
     assert lowered.dump[program].allocated <= stock.dump[program].allocated + 1024
 
 

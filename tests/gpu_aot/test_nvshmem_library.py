@@ -18,7 +18,7 @@ print(library["path"], *library["version"])
 """
 
 
-def test_library_of_the_wheel_is_found_and_tells_its_release(compiler: Compiler) -> None:
+def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=compile_environment(WHEELS, []), capture_output=True, text=True, timeout=60
     )

@@ -1,4 +1,4 @@
-"""What the pass leaves alone comes out of XLA:GPU as without it; and dumps say what was decided."""
+"""Modules that the pass does not rewrite compile as without it, and dumps contain the decisions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _numbered(hlo: str) -> str:
 
 def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stock: Run) -> None:
     ours, theirs = lowered.dump["psum_large_only"], stock.dump["psum_large_only"]
-    assert ours.hlo != theirs.hlo  # the reason stands in it
+    assert ours.hlo != theirs.hlo  # it contains the reason
     assert 'xla_shmem.rule="size"' in ours.hlo
     assert ours.plain_hlo == theirs.plain_hlo
     assert ours.thunk_text == theirs.thunk_text
@@ -34,7 +34,7 @@ def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stoc
     assert ours.allocated == theirs.allocated
 
 
-def test_listed_ops_that_gpus_do_not_carry_compile_to_the_same_program(listed: Run, stock: Run) -> None:
+def test_listed_ops_without_a_gpu_path_compile_to_the_same_program(listed: Run, stock: Run) -> None:
     records = {record["op"]: record for record in listed.records["cpu_only_ops"]}
     assert set(records) == {"all-gather", "reduce-scatter", "all-to-all"}
     for op, record in records.items():
@@ -59,14 +59,14 @@ def test_stock_collectives_takes_the_pass_out(lowered: Run, stock: Run) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_results_lie_in_a_parameter_only_where_the_module_says_so(lowered: Run, program: str) -> None:
-    # Jax 0.10.2 drops what the module says once a transform gives it back, and would hand out the caller's memory.
+def test_results_overwrite_a_parameter_only_if_the_module_allows_it(lowered: Run, program: str) -> None:
+    # jax 0.10.2 drops the module's aliases after a transform, and would return the caller's memory.
     module = lowered.dump[program]
     assert module.given_back <= module.donated
 
 
 @pytest.mark.parametrize("program", DONATED)
-def test_donation_is_kept_or_paid_for_with_one_copy(lowered: Run, stock: Run, program: str) -> None:
+def test_donation_is_kept_or_costs_one_copy(lowered: Run, stock: Run, program: str) -> None:
     ours, theirs = lowered.dump[program], stock.dump[program]
     assert theirs.given_back == {0}
     if ours.donated:
@@ -92,7 +92,7 @@ def test_inspect_reads_the_decisions_back_from_xlas_dump(lowered: Run, program: 
     assert sorted(map(essence, dumped)) == sorted(map(essence, lowered.records[program]))
 
 
-def test_a_process_with_the_plugin_and_no_gpu_goes_on_on_the_cpu(compiler: Compiler) -> None:
+def test_a_process_with_the_plugin_and_no_gpu_runs_on_the_cpu(compiler: Compiler) -> None:
     program = "import jax; print(jax.devices(), jax.jit(lambda x: x + 1)(1))"
     done = subprocess.run(
         [sys.executable, "-c", program],

@@ -1,4 +1,4 @@
-"""Compiles programs for eight GPUs that are not there, and leaves XLA's dumps behind.
+"""Compiles programs for eight described GPUs and writes XLA's dumps.
 
 Usage: worker.py RECORDS PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
 part, on the regular topology of eight one-device processes on one host; without it this is stock JAX. What the pass

@@ -2,9 +2,9 @@
 //   hgx       GPUs on NVSwitches, fabric "completed" without a cluster     nvl72  the same with a cluster, clique 7
 //   bridge    pairs of GPUs with NVLinks to each other                     pcie   GPUs with peer access only
 //   lone      GPUs without peer access                                     mig    GPUs split by MIG
-//   old       as pcie; a driver that knows neither fabric nor MIG          broken nvmlInit and cuInit fail
-// It has DRIVER_DOUBLE_GPUS GPUs: 1 to 4, two if that is unset. CUDA shows them in reverse order, or those in
-// CUDA_DOUBLE_VISIBLE many. Layouts and numbers as in nvml.h and cuda.h.
+//   old       like pcie; the driver has no calls for fabric and MIG        broken nvmlInit and cuInit fail
+// It has DRIVER_DOUBLE_GPUS GPUs: 1 to 4, default 2. CUDA shows them in reverse order; CUDA_DOUBLE_VISIBLE limits their
+// number. Layouts and numbers as in nvml.h and cuda.h.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

@@ -22,11 +22,11 @@ def build(directory: Path) -> Path:
 
 
 def environment(directory: Path, machine: str, **extra: str) -> dict[str, str]:
-    """The environment of a process on `machine` (driver_double.cc lists them)."""
+    """Returns the environment of a process on `machine` (driver_double.cc lists them)."""
     return {**os.environ, "LD_LIBRARY_PATH": str(directory), "DRIVER_DOUBLE": machine, **extra}
 
 
 def run_python(program: str, environ: dict[str, str]) -> str:
-    """What `program` prints."""
+    """Returns the output of `program`."""
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=60).stdout

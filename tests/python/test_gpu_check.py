@@ -1,4 +1,4 @@
-"""The frame of the GPU check: sections that crash, hang or are interrupted, the report, and a machine without a GPU."""
+"""The runner of the GPU check: sections that crash, hang or are interrupted, the report, a machine without a GPU."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_failed_check_fails_the_section_and_is_named(tmp_path: Path) -> None:
     assert (outcome.status, outcome.reason) == ("failed", "failed: sum")
 
 
-def test_a_crash_keeps_what_was_found_before_and_the_last_lines(tmp_path: Path) -> None:
+def test_a_crash_keeps_earlier_findings_and_the_last_lines(tmp_path: Path) -> None:
     crash = "import os, signal\nprint('about to crash', flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)"
     outcome = outcome_of(RECORD + "records.check('sum', True)\n" + crash, tmp_path)
     assert (outcome.status, outcome.reason) == ("failed", "killed by SIGSEGV")
@@ -50,7 +50,7 @@ def test_a_crash_keeps_what_was_found_before_and_the_last_lines(tmp_path: Path) 
     assert "about to crash" in outcome.output
 
 
-def test_a_section_that_hangs_is_stopped_with_everything_it_started(tmp_path: Path) -> None:
+def test_a_section_that_hangs_is_stopped_with_all_its_processes(tmp_path: Path) -> None:
     program = f"""
 import signal, subprocess, time
 signal.signal(signal.SIGTERM, lambda *_: None)  # as JAX does
@@ -74,7 +74,7 @@ def test_ranks_that_do_not_agree_fail(tmp_path: Path) -> None:
     assert outcome_of(program, tmp_path).reason == "failed: total differs between ranks"
 
 
-def test_a_section_that_could_do_nothing_was_not_run(tmp_path: Path) -> None:
+def test_a_section_without_findings_counts_as_not_run(tmp_path: Path) -> None:
     outcome = outcome_of(RECORD + "records.left_out('tool', 'it is not on PATH')", tmp_path)
     assert (outcome.status, outcome.reason) == ("not run", "it is not on PATH")
 
@@ -85,12 +85,12 @@ def test_without_time_left_nothing_is_started(tmp_path: Path) -> None:
     assert "GPU_CHECK_SECONDS" in outcome.reason
 
 
-def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
     outcome = runner.run(Section("part", "A part", ["/no/such/program"], 5), tmp_path / "part.log", 100)
     assert (outcome.status, outcome.reason) == ("failed", "cannot start /no/such/program: No such file or directory")
 
 
-def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_an_incomplete_line_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "part.jsonl").write_text('{"kind": "check", "name": "a", "ok": true, "detail": ""}\n{"kind": "che')
     assert [record["name"] for record in records.read(tmp_path / "part.jsonl")] == ["a"]
 
@@ -141,7 +141,7 @@ def test_the_report_names_what_failed_and_shows_its_output(tmp_path: Path) -> No
 
 
 def gone(pid: int) -> bool:
-    """Whether a process ends soon; one that only waits to be reaped has ended."""
+    """Returns whether a process ends soon. A zombie has ended."""
     give_up = time.monotonic() + 5
     while time.monotonic() < give_up:
         try:

@@ -1,4 +1,4 @@
-"""Reading NVML and libcuda, through nvidia-ml-py and ctypes, from a double of the driver's libraries."""
+"""NVML and libcuda, read through nvidia-ml-py and ctypes from a double of the driver's libraries."""
 
 from __future__ import annotations
 
@@ -60,23 +60,23 @@ def test_bridged_pair_names_the_other_end(double: Path) -> None:
 
 
 @pytest.mark.parametrize(("machine", "link"), [("pcie", "pcie"), ("lone", None)])
-def test_without_nvlink_peer_access_is_told(double: Path, machine: str, link: str | None) -> None:
+def test_without_nvlink_peer_access_is_reported(double: Path, machine: str, link: str | None) -> None:
     driver, _ = read(double, machine)
     assert driver["gpus"][0]["switch_links"] == 0
     assert driver["gpus"][0]["peers"] == {SECOND: link}
 
 
-def test_mig_is_told(double: Path) -> None:
+def test_mig_is_reported(double: Path) -> None:
     assert read(double, "mig")[1]["gpus"][0]["mig"] is True
 
 
-def test_old_driver_leaves_out_what_it_does_not_know(double: Path) -> None:
+def test_old_driver_reports_no_fabric_and_no_mig(double: Path) -> None:
     driver, _ = read(double, "old")
     assert (driver["error"], driver["cuda"]) == ("", [12, 2])
     assert (driver["gpus"][0]["fabric"], driver["gpus"][0]["mig"]) == (None, False)
 
 
-def test_broken_driver_is_a_sentence(double: Path) -> None:
+def test_broken_driver_is_an_error_and_no_exception(double: Path) -> None:
     driver, facts = read(double, "broken")
     assert "libnvidia-ml.so.1 answers" in driver["error"]
     assert "mismatch" in driver["error"]
@@ -88,13 +88,13 @@ def test_devices_of_a_process_come_in_cudas_order_not_nvmls(double: Path) -> Non
     assert [gpu["bus_id"] for gpu in read(double, "hgx", "[1]")[1]["gpus"]] == ["0000:1B:00.0"]
 
 
-def test_hidden_device_is_an_error_that_counts(double: Path) -> None:
+def test_hidden_device_is_an_error_with_the_number_of_gpus(double: Path) -> None:
     facts = read(double, "hgx", "[1]", CUDA_DOUBLE_VISIBLE="1")[1]
     assert facts["error"] == "CUDA shows 1 GPUs, so there is no device 1"
 
 
-def test_libcuda_that_is_missing_or_fails_is_a_sentence(double: Path) -> None:
-    assert "cannot open libcuda_of_nobody.so.1" in visible_gpus("libcuda_of_nobody.so.1").error
+def test_libcuda_that_is_missing_or_fails_is_an_error(double: Path) -> None:
+    assert "cannot open libcuda_missing.so.1" in visible_gpus("libcuda_missing.so.1").error
     program = "from xla_shmem.gpu.cuda_driver import visible_gpus; print(visible_gpus().error)"
     output = driver_doubles.run_python(program, driver_doubles.environment(double, "broken"))
     assert output == "cuInit: CUDA_ERROR_SYSTEM_DRIVER_MISMATCH\n"
@@ -110,7 +110,7 @@ def test_machine_without_driver_is_not_an_exception(monkeypatch: pytest.MonkeyPa
     assert read_driver() == Driver("no NVIDIA driver: libnvidia-ml.so.1 is not on this machine")
 
 
-def test_missing_package_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_is_an_error_and_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     assert read_driver() == Driver("the Python package nvidia-ml-py is missing")
 
@@ -127,7 +127,7 @@ def test_gpu_that_nvml_does_not_show_is_an_error() -> None:
     assert facts == ProcessFacts("a", (), "CUDA shows the GPU at 0000:99:00.0, but NVML does not")
 
 
-def test_facts_survive_json() -> None:
+def test_facts_are_equal_after_json() -> None:
     fabric = Fabric("abababab-abab-abab-abab-abababababab", 7, "completed")
     gpu = GpuFacts(
         "0000:1B:00.0", False, 3, ("0000:5D:00.0",), {"0000:5D:00.0": "nvlink", "0000:6D:00.0": None}, fabric

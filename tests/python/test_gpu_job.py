@@ -1,4 +1,4 @@
-"""The agreement of a GPU job, its processes being threads with one store; the real thing is in tests/gpu_double."""
+"""The agreement of a GPU job, with threads and one store for its processes. tests/gpu_double has real processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from xla_shmem.runtime.store import LocalStore
 
 
 class RecordingRuntime(Runtime):
-    """Keeps what it is asked to do.
+    """Records its calls.
 
     Args:
       bus_ids: GPUs of the process; equal ones are shared.
@@ -63,7 +63,7 @@ def run_job(
     timeout_s: float = 10,
     **options: Any,
 ) -> list[JobTopology]:
-    """What every process of a job makes of it; `before(process)` is called before it starts."""
+    """Returns the result of every process of a job; calls `before(process)` before its start."""
     store = LocalStore()
     topologies: dict[int, JobTopology] = {}
     devices = [SimpleNamespace(id=process, process_index=process) for process in range(len(runtimes))]
@@ -95,7 +95,7 @@ def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
         assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
 
 
-def test_hosts_without_a_fabric_between_them_are_worlds_of_their_own() -> None:
+def test_each_host_without_a_fabric_is_a_world() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("abab")]
     topologies = run_job(runtimes)
     assert [runtime.started[0]["pe"] for runtime in runtimes] == [0, 0, 1, 1]
@@ -105,7 +105,7 @@ def test_hosts_without_a_fabric_between_them_are_worlds_of_their_own() -> None:
     assert len({job.topology.fingerprint for job in topologies}) == 1
 
 
-def test_uneven_hosts_of_one_domain_are_refused_before_anybody_starts() -> None:
+def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("aab")]
     for runtime in runtimes:
         (gpu,) = runtime._facts.gpus
@@ -118,13 +118,13 @@ def test_uneven_hosts_of_one_domain_are_refused_before_anybody_starts() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "puts"), [("auto", "driver"), ("nvshmem", "nvshmem"), ("driver", "driver")])
-def test_processes_that_share_a_gpu_put_through_the_driver_unless_told_otherwise(chosen: str, puts: str) -> None:
+def test_processes_that_share_a_gpu_put_through_the_driver_by_default(chosen: str, puts: str) -> None:
     runtimes = [RecordingRuntime("0000:01:00.0") for _ in range(2)]
     run_job(runtimes, gpu_puts=chosen)
     assert [runtime.started[0]["puts"] for runtime in runtimes] == [puts, puts]
 
 
-def test_a_failed_start_in_one_process_admits_nobody() -> None:
+def test_a_failed_start_in_one_process_admits_no_process() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0", start_error="no luck" * (index == 1)) for index in range(3)]
     assert {job.transport.reason for job in run_job(runtimes)} == {"process 1: no luck"}
     assert not any(runtime.admitted for runtime in runtimes)
@@ -136,7 +136,7 @@ def test_a_failed_start_in_one_world_keeps_all_worlds_on_the_default_backend() -
     assert not any(runtime.admitted for runtime in runtimes)
 
 
-def test_a_process_0_that_comes_too_late_hears_the_same_as_the_others() -> None:
+def test_a_late_process_0_gets_the_same_verdict_as_the_others() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(3)]
     reasons = {
         job.transport.reason
@@ -147,7 +147,7 @@ def test_a_process_0_that_comes_too_late_hears_the_same_as_the_others() -> None:
     assert not any(runtime.started for runtime in runtimes)
 
 
-def test_a_start_that_waits_for_a_process_that_failed_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_that_waits_for_a_failed_process_logs_its_failure(caplog: pytest.LogCaptureFixture) -> None:
     class Waiting(RecordingRuntime):
         def start(self, **arguments: Any) -> None:  # type: ignore[override]
             give_up = time.monotonic() + 10
@@ -157,10 +157,10 @@ def test_a_start_that_waits_for_a_process_that_failed_says_so(caplog: pytest.Log
     runtimes = [Waiting("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
     run_job(runtimes, timeout_s=0.3)
     assert "NVSHMEM has not started within 0.3 s and still waits; " in caplog.text
-    assert "process 1: no luck" in caplog.text  # perhaps after a word on process 0, whose time is up as well
+    assert "process 1: no luck" in caplog.text  # perhaps after process 0, whose time is over too
 
 
-def test_a_process_that_dies_on_the_way_up_is_named_to_all_others() -> None:
+def test_a_process_that_dies_during_its_start_is_named_in_all_others() -> None:
     class Dying(RecordingRuntime):
         def start(self, **arguments: Any) -> None:  # type: ignore[override]
             raise SystemExit
@@ -191,7 +191,7 @@ def test_more_devices_than_announced_are_an_error() -> None:
         job.topology(devices)
 
 
-def test_the_device_opened_is_the_one_jax_was_given() -> None:
+def test_the_opened_device_is_jaxs_local_device() -> None:
     runtime = RecordingRuntime("0000:01:00.0")
     GpuJob(resolve({}, {}), LocalStore(), 0, 1, runtime).start([3], cuda=13)
     assert runtime.opened == [3]

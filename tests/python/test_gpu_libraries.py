@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries are looked for: installed wheels as pip lays them out, library path, toolkit."""
+"""The search for NVIDIA's libraries: installed wheels in pip's layout, library path, toolkit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from xla_shmem.gpu.libraries import Candidate
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site-packages that is the only one on the path, on a machine without toolkits."""
+    """The only site-packages on the path, on a machine without toolkits."""
     directory = tmp_path / "site-packages"
     directory.mkdir()
     monkeypatch.setattr("sys.path", [str(directory)])
@@ -26,7 +26,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 LINKER = Candidate(SONAME, "dynamic linker")
 
 
-def test_bare_machine_leaves_it_to_the_linker(site: Path) -> None:
+def test_on_a_bare_machine_the_linker_is_the_only_candidate(site: Path) -> None:
     assert libraries.nvshmem(13, environ={}).candidates == (LINKER,)
 
 
@@ -60,9 +60,9 @@ def test_wheel_of_the_other_cuda_is_rejected_and_not_found_again_through_the_lin
 
 
 @pytest.mark.parametrize(("last", "other"), [(12, 13), (13, 12)])
-def test_of_two_wheels_in_one_place_the_later_one_owns_the_file(site: Path, last: int, other: int) -> None:
+def test_if_two_wheels_share_a_path_the_later_one_owns_the_file(site: Path, last: int, other: int) -> None:
     install_nvshmem(site, other, b"first")
-    path = install_nvshmem(site, last, b"later")  # of equal size, so that only the hash tells
+    path = install_nvshmem(site, last, b"later")  # of equal size, so that only the hash differs
     assert libraries.nvshmem(last, environ={}).paths == [str(path)]
     found = libraries.nvshmem(other, environ={})
     assert found.candidates == ()
@@ -71,7 +71,7 @@ def test_of_two_wheels_in_one_place_the_later_one_owns_the_file(site: Path, last
     assert f"is for CUDA {last}" in reasons
 
 
-def test_wheel_whose_library_is_gone_is_not_a_candidate(site: Path) -> None:
+def test_wheel_without_its_library_is_not_a_candidate(site: Path) -> None:
     install_nvshmem(site, 13).unlink()
     assert libraries.nvshmem(13, environ={}).candidates == (LINKER,)
 
@@ -89,7 +89,7 @@ def test_nvrtc_is_found_in_the_wheel_of_each_cuda(site: Path, cuda: int, wheel: 
     assert libraries.nvrtc(25 - cuda, {}).paths == [f"libnvrtc.so.{25 - cuda}"]
 
 
-def test_opening_nothing_says_what_to_install() -> None:
+def test_if_nothing_opens_the_error_names_the_wheel_to_install() -> None:
     with pytest.raises(RuntimeError, match=r"nothing to try.*pip install nvidia-nvshmem-cu12"):
         _core.nvshmem_library([])
 

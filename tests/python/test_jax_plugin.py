@@ -1,4 +1,4 @@
-"""Which CUDA plugin a process will run on, and whether it can take part."""
+"""The CUDA plugin that a process will use, and whether it can take part in a job."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN = CudaPlugin(13, "0.11.2", "0.11.2")
 @pytest.mark.parametrize(
     ("platforms", "wanted"), [("", True), ("cuda", True), ("gpu", True), ("cuda,cpu", True), ("cpu", False)]
 )
-def test_gpus_are_wanted_where_jax_may_use_them(monkeypatch: pytest.MonkeyPatch, platforms: str, wanted: bool) -> None:
+def test_a_plugin_is_wanted_if_jax_may_use_gpus(monkeypatch: pytest.MonkeyPatch, platforms: str, wanted: bool) -> None:
     monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [PLUGIN])
     before = jax.config.jax_platforms
     jax.config.update("jax_platforms", platforms)
@@ -42,7 +42,7 @@ def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -
         (CudaPlugin(13, "0.11.2", None), "jax-cuda13-pjrt is missing beside jax-cuda13-plugin 0.11.2"),
     ],
 )
-def test_a_plugin_that_is_too_old_is_told_to_all(plugin: CudaPlugin, reason: str) -> None:
+def test_an_old_plugin_has_a_reason(plugin: CudaPlugin, reason: str) -> None:
     assert (reason in why_too_old(plugin)) if reason else why_too_old(plugin) == ""
 
 

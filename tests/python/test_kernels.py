@@ -1,4 +1,4 @@
-"""Device code through NVIDIA's real run-time compiler, which needs no GPU."""
+"""Device code compiled by NVIDIA's real run-time compiler, which needs no GPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import KernelError, compile_kernels
 
-# Turing to Blackwell, and a GPU that is younger than any compiler.
+# Turing to Blackwell, and a GPU that is newer than any compiler.
 CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
 TYPES = ["f32", "f64", "f16", "bf16", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"]
 KERNELS = [f"reduce_{name}_{kind}" for name, kind in itertools.product(TYPES, ["sum", "prod", "min", "max"])] + ["trap"]
@@ -26,7 +26,7 @@ def images() -> dict[tuple[int, int], bytes]:
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES[:-1])
-def test_a_gpu_the_compiler_knows_gets_machine_code_of_all_kernels(
+def test_a_gpu_that_the_compiler_knows_gets_machine_code_of_all_kernels(
     capability: tuple[int, int], images: dict[tuple[int, int], bytes]
 ) -> None:
     image = images[capability]
@@ -35,13 +35,13 @@ def test_a_gpu_the_compiler_knows_gets_machine_code_of_all_kernels(
     assert f"sm_{capability[0]}{capability[1]}".encode() in image
 
 
-def test_a_younger_gpu_gets_ptx_of_all_kernels(images: dict[tuple[int, int], bytes]) -> None:
+def test_a_newer_gpu_gets_ptx_of_all_kernels(images: dict[tuple[int, int], bytes]) -> None:
     image = images[99, 0]
     assert image.endswith(b"\0")  # the driver reads it as text
     assert [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() not in image] == []
 
 
-def test_a_gpu_too_old_for_the_compiler_is_told_so() -> None:
+def test_a_gpu_too_old_for_the_compiler_is_an_error() -> None:
     with pytest.raises(KernelError, match=r"compiles for compute capabilities from \d+\.\d, the GPU has 5\.0: install"):
         compile_kernels((5, 0), libraries.nvrtc(13).paths)
 
@@ -54,7 +54,7 @@ def test_a_gpu_too_old_for_the_compiler_is_told_so() -> None:
         (["libm.so.6"], "libm.so.6 has no nvrtcGetNumSupportedArchs"),
     ],
 )
-def test_without_a_compiler_the_error_says_what_was_tried_and_what_to_install(
+def test_without_a_compiler_the_error_has_the_tried_paths_and_the_wheel_to_install(
     candidates: list[str], reason: str
 ) -> None:
     with pytest.raises(KernelError) as error:
@@ -63,7 +63,7 @@ def test_without_a_compiler_the_error_says_what_was_tried_and_what_to_install(
     assert "pip install nvidia-cuda-nvrtc" in str(error.value)
 
 
-def test_source_that_does_not_compile_is_reported_with_the_compilers_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_of_source_that_does_not_compile_has_the_compilers_output(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "kernel_source", lambda: "no such_thing;")
     with pytest.raises(KernelError, match=r"NVRTC does not compile kernels\.cu for sm_90: kernels\.cu\(1\): error"):
         compile_kernels((9, 0), libraries.nvrtc(13).paths)

@@ -19,7 +19,7 @@ def bus_id(gpu: int) -> str:
 
 
 def machine(gpus: int, links: dict[tuple[int, int], Link], fabric: Fabric | None = None) -> list[GpuFacts]:
-    """GPUs that all see each other and are linked as `links` says, either way round."""
+    """Returns GPUs that all see each other, with `links` in both directions."""
     both_ways = links | {(b, a): link for (a, b), link in links.items()}
     return [
         GpuFacts(bus_id(i), peers={bus_id(j): both_ways.get((i, j)) for j in range(gpus) if j != i}, fabric=fabric)
@@ -96,7 +96,7 @@ def test_pcie_box_with_two_roots_is_two_domains() -> None:
     assert domains(place(one_gpu_each(machine(4, links)))) == [0, 0, 1, 1]
 
 
-def test_gpus_without_peer_access_stand_alone() -> None:
+def test_gpus_without_peer_access_are_domains_of_their_own() -> None:
     places = place(one_gpu_each(machine(3, {})))
     assert domains(places) == reach(places) == [0, 1, 2]
     assert places[0].reason == "no NVLink or peer access to another GPU of the job on its host"
@@ -112,15 +112,15 @@ def test_nvlink_bridges_make_a_domain_each_in_any_order_though_pcie_reaches_furt
     assert reach(places) == [0] * 4
 
 
-def test_hybrid_cube_mesh_falls_into_its_fully_linked_halves() -> None:
-    # DGX-1: two quads, every GPU with one more link to its counterpart in the other quad, no peer access else.
+def test_hybrid_cube_mesh_is_two_domains_of_fully_linked_gpus() -> None:
+    # DGX-1: two quads, every GPU with one more link to its counterpart in the other quad, no other peer access.
     links = (
         every_pair(range(4), "nvlink") | every_pair(range(4, 8), "nvlink") | {(i, i + 4): "nvlink" for i in range(4)}
     )
     assert domains(place(one_gpu_each(machine(8, links)))) == [0] * 4 + [1] * 4
 
 
-def test_mig_instances_stand_alone_even_on_one_gpu() -> None:
+def test_mig_instances_are_domains_of_their_own_even_on_one_gpu() -> None:
     gpus = [GpuFacts(bus_id(0), mig=True, switch_links=18), GpuFacts(bus_id(0), mig=True, switch_links=18)]
     places = place(one_gpu_each(gpus))
     assert domains(places) == reach(places) == [0, 1]
@@ -145,19 +145,19 @@ def test_gpus_hidden_from_each_other_are_joined_by_their_links() -> None:
     assert domains(place(one_gpu_each([*on_switch, *bridged]))) == [0, 0, 1, 1]
 
 
-def test_what_nvml_says_of_a_pair_beats_the_switch() -> None:
+def test_nvmls_answer_for_a_pair_counts_more_than_the_switch() -> None:
     shown = [GpuFacts(bus_id(i), switch_links=18, peers={bus_id(1 - i): None}) for i in range(2)]
     assert domains(place(one_gpu_each(shown))) == [0, 1]
 
 
-def test_host_with_a_mute_process_is_one_domain_as_in_xla_and_the_reason_names_it() -> None:
+def test_host_with_an_unreadable_process_is_one_domain_and_the_reason_names_it() -> None:
     mute = ProcessFacts("a", (), "no NVIDIA driver")
     places = place([*one_gpu_each(machine(2, {}), "a"), mute, *one_gpu_each(machine(2, {}), "b")])
     assert domains(places) == reach(places) == [0, 0, 0, 1, 2]
     assert places[0].reason == "its host counts as one domain, as in XLA; process 2: no NVIDIA driver"
 
 
-def test_fabric_holds_beside_a_mute_process() -> None:
+def test_fabric_counts_beside_an_unreadable_process() -> None:
     mute = ProcessFacts("a", (), "no NVIDIA driver")
     on_rack = [GpuFacts(bus_id(0), fabric=RACK)]
     assert domains(place([*one_gpu_each(on_rack, "a"), mute, *one_gpu_each(on_rack, "b")])) == [0, 1, 0]
@@ -186,7 +186,7 @@ def test_several_gpus_of_one_process_are_placed_one_by_one() -> None:
     ]
 
 
-def test_option_makes_domains_of_so_many_devices_and_leaves_reach_alone() -> None:
+def test_option_sets_the_devices_of_a_domain_and_does_not_change_reach() -> None:
     job = one_gpu_each(DGX_H100, "a") + one_gpu_each(DGX_H100, "b")
     places = place(job, option=4)
     assert domains(places) == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
@@ -194,7 +194,7 @@ def test_option_makes_domains_of_so_many_devices_and_leaves_reach_alone() -> Non
     assert places[0].reason == "XLA_SHMEM_NVLINK_DOMAIN=4"
 
 
-def test_option_may_span_hosts_and_host_is_a_value_of_its_own() -> None:
+def test_option_may_span_hosts_and_may_be_host() -> None:
     job = one_gpu_each(machine(2, {}), "a") + one_gpu_each(machine(2, {}), "b")
     assert domains(place(job, option=4)) == [0] * 4
     places = place(job, option=0)

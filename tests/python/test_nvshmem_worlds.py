@@ -1,4 +1,4 @@
-"""Which processes start NVSHMEM together."""
+"""The groups of processes that start NVSHMEM together."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds
 
 
 def places(reach_and_host: Sequence[tuple[int, int]]) -> list[GpuPlace]:
-    """One process a GPU, which is in another domain than its reach says."""
+    """Returns one process a GPU, with a domain that differs from its reach."""
     return [GpuPlace(i, 0, host, 99, reach, "") for i, (reach, host) in enumerate(reach_and_host)]
 
 
@@ -17,7 +17,7 @@ def test_one_nvlink_domain_is_one_world_in_process_order() -> None:
     assert nvshmem_worlds(places([(0, 0), (0, 0), (0, 1), (0, 1)])) == [World(0, (0, 1, 2, 3), "")]
 
 
-def test_each_group_that_reaches_one_another_is_a_world_of_its_own() -> None:
+def test_each_group_of_gpus_that_reach_one_another_is_a_world() -> None:
     worlds = nvshmem_worlds(places([(0, 0), (1, 1), (0, 0), (1, 1)]))
     assert worlds == [World(0, (0, 2), ""), World(1, (1, 3), "")]
 
@@ -30,7 +30,7 @@ def test_uneven_hosts_are_refused_with_the_numbers_and_only_in_their_world() -> 
     assert even.error == ""
 
 
-def test_process_with_several_gpus_is_refused_by_name_in_every_world_it_touches() -> None:
+def test_process_with_several_gpus_is_named_as_the_error_of_all_its_worlds() -> None:
     job = [GpuPlace(0, 0, 0, 0, 0, ""), GpuPlace(0, 1, 0, 0, 1, ""), GpuPlace(1, 0, 0, 0, 1, "")]
     first, second = nvshmem_worlds(job)
     assert (first.processes, second.processes) == ((0,), (0, 1))

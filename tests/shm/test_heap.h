@@ -24,7 +24,7 @@ std::unique_ptr<shm::Heap> HeapOfOneProcess(int n_pes, size_t bytes_per_pe);
 std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKey& job, int process, int processes,
                                            size_t bytes_per_pe);
 
-// Runs `body(pe)` on one thread a PE, bound to it (host_api.h), and joins them.
+// Runs `body(pe)` on one thread a PE, bound to it (nvshmem_host_api.h), and joins them.
 void RunPes(int n_pes, const std::function<void(int pe)>& body);
 
 // Names in /dev/shm that belong to `job`.
