@@ -1,4 +1,4 @@
-"""`_core.pyi` says the truth about the built module: names, parameters, defaults, keys of its dicts."""
+"""`_core.pyi` agrees with the built module: names, parameters, defaults, keys of its dicts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GPU plugin that cannot take the pass is named, and the process goes on without it."""
+"""A GPU plugin that lacks an extension is an error that names it, and the process goes on without the plugin."""
 
 from __future__ import annotations
 
@@ -62,5 +62,5 @@ def test_the_process_goes_on_without_the_plugin(
     passes = CompilerPass(NoJob(), None, options.resolve({}, {}))  # type: ignore[arg-type]
     with caplog.at_level(logging.ERROR, logger=compiler_pass.__name__):
         passes._add_plugin(old_plugin)
-        passes._add_plugin(object())  # another plugin: none of our business
+        passes._add_plugin(object())  # another plugin, which is ignored
     assert caplog.messages == [f"xla_shmem: {MESSAGE}; all collectives on GPUs stay on the default backend"]

@@ -8,8 +8,8 @@
 
 namespace xla_shmem::test {
 
-// A plugin's PJRT_Api with the extensions of jax 0.10.2 behind one that nobody asked for. Each test makes its own; the
-// calls, which carry no context, go to the last one made.
+// A plugin's PJRT_Api with the extensions of jax 0.10.2 behind an unknown one. Each test creates its own. The calls
+// have no context, so they go to the object that was created last.
 class FakePlugin {
  public:
   FakePlugin() {

@@ -1,5 +1,4 @@
-// An FFI handler that does nothing: what XLA asks for a call before a collective has done anything. `xla-shmem bench`
-// times it.
+// An FFI handler that does nothing. `xla-shmem bench` times it: this is the cost of a custom call without a collective.
 #ifndef XLA_SHMEM_BINDINGS_FFI_EMPTY_CALL_H_
 #define XLA_SHMEM_BINDINGS_FFI_EMPTY_CALL_H_
 
@@ -7,7 +6,7 @@
 
 namespace xla_shmem {
 
-// Takes any operands, results and attributes, as the handlers of the collectives do, and leaves all of them alone.
+// Takes any operands, results and attributes, as the handlers of the collectives do, and ignores them.
 XLA_FFI_Error* EmptyCall(XLA_FFI_CallFrame* frame);
 
 }  // namespace xla_shmem

@@ -1,6 +1,6 @@
-// The few structs of PJRT's C ABI that registration needs, declared here so that building takes no header of XLA's.
+// The structs of PJRT's C ABI that registration needs, declared here so that the build needs no header of XLA.
 // Layouts are those of xla/pjrt/c/pjrt_c_api.h and its gpu, ffi and xla_transform extensions. Each struct starts with
-// its own size as its writer knows it, and only ever grows at the end: check the size before a field is read.
+// its size in the version of its writer, and later versions only append: check the size before you read a field.
 #ifndef XLA_SHMEM_BINDINGS_PJRT_C_API_H_
 #define XLA_SHMEM_BINDINGS_PJRT_C_API_H_
 
@@ -127,7 +127,7 @@ struct CustomCallExtension {
 
 constexpr int kTypedFfi = 1;
 
-// Bytes of a struct up to and with one of its members, as PJRT counts them.
+// Bytes of a struct up to the end of one of its members, as PJRT counts them.
 // NOLINTNEXTLINE(bugprone-sizeof-expression): members that are pointers are meant
 #define XLA_SHMEM_PJRT_SIZE(type, member) (offsetof(type, member) + sizeof(decltype(type::member)))
 

@@ -1,9 +1,11 @@
 #include "xla_patch/bindings/pjrt/plugin.h"
 
+#include <utility>
+
 namespace xla_shmem::pjrt {
 namespace {
 
-// The extension if the chain has it and its struct reaches as far as `size`; else nullptr.
+// The extension if the chain has it and its struct has at least `size` bytes; else nullptr.
 template <typename T>
 const T* Find(const Api* api, ExtensionType type, size_t size) {
   for (const Extension* extension = api->extension_start; extension != nullptr; extension = extension->next) {
@@ -19,10 +21,10 @@ const T* Find(const Api* api, ExtensionType type, size_t size) {
 
 }  // namespace
 
-std::string Plugin::Open(const void* api) {
+Status Plugin::Open(const void* api) {
   const Api* opened = static_cast<const Api*>(api);
   if (opened == nullptr || opened->struct_size < XLA_SHMEM_PJRT_SIZE(Api, error_message)) {
-    return "the GPU plugin's PJRT API is too small to be one";
+    return Status::Error("the GPU plugin's PJRT API is too small to be one");
   }
   api_ = opened;
   transform_ =
@@ -30,8 +32,8 @@ std::string Plugin::Open(const void* api) {
   custom_call_ = Find<CustomCallExtension>(api_, kGpuCustomCallExtension,
                                            XLA_SHMEM_PJRT_SIZE(CustomCallExtension, register_custom_call));
   const auto lacks = [&](const char* extension) {
-    return "the GPU plugin (PJRT API " + version() + ") has no " + extension +
-           " extension; install jax, jaxlib and the jax-cuda plugin of release 0.10.2 or newer";
+    return Status::Error("the GPU plugin (PJRT API " + version() + ") has no " + extension +
+                         " extension; install jax, jaxlib and the jax-cuda plugin of release 0.10.2 or newer");
   };
   if (transform_ == nullptr || transform_->register_transform == nullptr || transform_->clear_transform == nullptr) {
     return lacks("XlaTransform");
@@ -39,26 +41,26 @@ std::string Plugin::Open(const void* api) {
   if (custom_call_ == nullptr || custom_call_->register_custom_call == nullptr) {
     return lacks("custom-call");
   }
-  return "";
+  return Status();
 }
 
 std::string Plugin::version() const {
   return std::to_string(api_->version.major) + "." + std::to_string(api_->version.minor);
 }
 
-std::string Plugin::RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const {
+Status Plugin::RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const {
   RegisterTransformArgs args{XLA_SHMEM_PJRT_SIZE(RegisterTransformArgs, callbacks), name.data(), name.size(),
                              kPostScheduler, callbacks};
-  return Message(transform_->register_transform(&args), "compiler pass " + name);
+  return ToStatus(transform_->register_transform(&args), "compiler pass " + name);
 }
 
-std::string Plugin::ClearTransform(const std::string& name) const {
+Status Plugin::ClearTransform(const std::string& name) const {
   ClearTransformArgs args{
       XLA_SHMEM_PJRT_SIZE(ClearTransformArgs, cleared), kPostScheduler, name.data(), name.size(), nullptr, false};
-  return Message(transform_->clear_transform(&args), "compiler pass " + name);
+  return ToStatus(transform_->clear_transform(&args), "compiler pass " + name);
 }
 
-std::string Plugin::RegisterHandler(const std::string& target, const HandlerStages& stages) const {
+Status Plugin::RegisterHandler(const std::string& target, const HandlerStages& stages) const {
   RegisterCustomCallArgs args{XLA_SHMEM_PJRT_SIZE(RegisterCustomCallArgs, execute),
                               target.data(),
                               target.size(),
@@ -67,19 +69,19 @@ std::string Plugin::RegisterHandler(const std::string& target, const HandlerStag
                               stages.prepare,
                               stages.initialize,
                               stages.execute};
-  return Message(custom_call_->register_custom_call(&args), "FFI handler " + target);
+  return ToStatus(custom_call_->register_custom_call(&args), "FFI handler " + target);
 }
 
-std::string Plugin::Message(Error* error, const std::string& what) const {
+Status Plugin::ToStatus(Error* error, const std::string& what) const {
   if (error == nullptr) {
-    return "";
+    return Status();
   }
   ErrorMessageArgs message{XLA_SHMEM_PJRT_SIZE(ErrorMessageArgs, message_size), nullptr, error, nullptr, 0};
   api_->error_message(&message);
   std::string text = what + ": the GPU plugin says: " + std::string(message.message, message.message_size);
   ErrorDestroyArgs destroy{XLA_SHMEM_PJRT_SIZE(ErrorDestroyArgs, error), nullptr, error};
   api_->error_destroy(&destroy);
-  return text;
+  return Status::Error(std::move(text));
 }
 
 }  // namespace xla_shmem::pjrt

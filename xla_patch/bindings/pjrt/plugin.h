@@ -5,6 +5,7 @@
 #include <string>
 
 #include "xla_patch/bindings/pjrt/c_api.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem::pjrt {
 
@@ -16,29 +17,29 @@ struct HandlerStages {
   void* execute = nullptr;
 };
 
-// A loaded GPU plugin, as far as the compiler pass registers with it. Registration is with the plugin's process-wide
-// tables, so it works before any client exists, and copies of this object mean the same plugin. All methods return ""
-// or why not, as a sentence.
+// A loaded GPU plugin, to register the compiler pass and its handlers with. Registration changes process-wide tables of
+// the plugin, so it works before any client exists, and copies of this object mean the same plugin.
 class Plugin {
  public:
   // `api`: the plugin's PJRT_Api, which lives as long as the process. Finds the extensions that are needed.
-  std::string Open(const void* api);
+  Status Open(const void* api);
 
   // "0.112": version of the plugin's C API.
   std::string version() const;
 
   // Whether XLA drops the aliasing of parameters and results from a module that a transform returns: up to jax 0.10.2,
   // whose API is 0.112.
-  bool forgets_aliases() const { return api_->version.major == 0 && api_->version.minor < 113; }
+  bool drops_aliases() const { return api_->version.major == 0 && api_->version.minor < 113; }
 
-  // `callbacks` must stay where they are for ever: a compilation under way may use them after ClearTransform.
-  std::string RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const;
-  std::string ClearTransform(const std::string& name) const;
+  // `callbacks` must never move: a running compilation may use them after ClearTransform.
+  Status RegisterTransform(const std::string& name, TransformCallbacks* callbacks) const;
+  Status ClearTransform(const std::string& name) const;
 
-  std::string RegisterHandler(const std::string& target, const HandlerStages& stages) const;
+  Status RegisterHandler(const std::string& target, const HandlerStages& stages) const;
 
  private:
-  std::string Message(Error* error, const std::string& what) const;
+  // Destroys `error`, which may be null. `what`: the registration.
+  Status ToStatus(Error* error, const std::string& what) const;
 
   const Api* api_ = nullptr;
   const TransformExtension* transform_ = nullptr;

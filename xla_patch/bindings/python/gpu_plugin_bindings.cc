@@ -16,8 +16,8 @@ namespace {
 namespace nb = nanobind;
 using pjrt::Plugin;
 
-void ThrowUnlessEmpty(const std::string& error) {
-  if (!error.empty()) throw std::runtime_error(error);
+void ThrowUnlessOk(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message());
 }
 
 void* Pointer(const nb::dict& dict, const char* key) {
@@ -25,38 +25,38 @@ void* Pointer(const nb::dict& dict, const char* key) {
 }
 
 void RegisterHandler(const Plugin& plugin, const std::string& target, const nb::dict& stages) {
-  ThrowUnlessEmpty(plugin.RegisterHandler(target, {Pointer(stages, "instantiate"), Pointer(stages, "prepare"),
-                                                   Pointer(stages, "initialize"), Pointer(stages, "execute")}));
+  ThrowUnlessOk(plugin.RegisterHandler(target, {Pointer(stages, "instantiate"), Pointer(stages, "prepare"),
+                                                Pointer(stages, "initialize"), Pointer(stages, "execute")}));
 }
 
 }  // namespace
 
 void BindGpuPlugin(nb::module_& m) {
-  nb::class_<Plugin>(m, "GpuPlugin", "A loaded PJRT plugin of XLA:GPU, to register the pass and its handlers with.")
+  nb::class_<Plugin>(m, "GpuPlugin", "A loaded PJRT plugin of XLA:GPU. Registers the pass and its handlers.")
       .def(
           "__init__",
           [](Plugin* self, const nb::capsule& api) {
             Plugin plugin;
-            ThrowUnlessEmpty(plugin.Open(api.data()));
+            ThrowUnlessOk(plugin.Open(api.data()));
             new (self) Plugin(plugin);
           },
           nb::arg("api"), "api: capsule of the plugin's PJRT_Api. RuntimeError if it lacks an extension.")
-      .def_prop_ro("version", &Plugin::version, "Version of the plugin's C API, as \"0.112\".")
+      .def_prop_ro("version", &Plugin::version, "Version of the plugin's C API, such as \"0.112\".")
       .def(
           "register_pass",
           [](const Plugin& self, const std::string& name) {
             // Never destroyed: XLA may compile until the process ends.
             static auto* const pass = new pjrt::PassCallbacks(&PassHook::ForGpu());
-            PassHook::ForGpu().SetCopiesAliasedParameters(self.forgets_aliases());
-            ThrowUnlessEmpty(self.RegisterTransform(name, pass->callbacks()));
+            PassHook::ForGpu().SetCopiesAliasedParameters(self.drops_aliases());
+            ThrowUnlessOk(self.RegisterTransform(name, pass->callbacks()));
           },
-          nb::arg("name"), "Run the pass on every module after scheduling. RuntimeError if the plugin refuses.")
+          nb::arg("name"),
+          "Makes XLA run the pass on every module after scheduling. RuntimeError if the plugin returns an error.")
       .def(
-          "clear_pass",
-          [](const Plugin& self, const std::string& name) { ThrowUnlessEmpty(self.ClearTransform(name)); },
-          nb::arg("name"), "Undo register_pass. RuntimeError if the plugin refuses.")
+          "clear_pass", [](const Plugin& self, const std::string& name) { ThrowUnlessOk(self.ClearTransform(name)); },
+          nb::arg("name"), "Undoes register_pass. RuntimeError if the plugin returns an error.")
       .def("register_handler", &RegisterHandler, nb::arg("target"), nb::arg("stages"),
-           "Make an FFI handler known under the name that custom calls use. RuntimeError if the plugin refuses.");
+           "Registers an FFI handler under the name of a custom call. RuntimeError if the plugin returns an error.");
 }
 
 }  // namespace xla_shmem

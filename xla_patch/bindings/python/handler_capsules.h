@@ -1,4 +1,4 @@
-// FFI handlers as Python hands them to XLA.
+// FFI handlers as Python passes them to XLA.
 #ifndef XLA_SHMEM_BINDINGS_PYTHON_HANDLER_CAPSULES_H_
 #define XLA_SHMEM_BINDINGS_PYTHON_HANDLER_CAPSULES_H_
 
@@ -8,19 +8,12 @@
 
 namespace xla_shmem {
 
-// A handler as a capsule with the name that XLA expects on it.
-inline nanobind::capsule HandlerCapsule(XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*)) {
-  return nanobind::capsule(reinterpret_cast<void*>(handler), "xla._CUSTOM_CALL_TARGET");
-}
+// A handler as a capsule with the name that XLA expects.
+nanobind::capsule HandlerCapsule(XLA_FFI_Error* (*handler)(XLA_FFI_CallFrame*));
 
 // A dict of stage capsules as jax.ffi.register_ffi_target takes it.
-inline nanobind::dict HandlerStages(XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFrame*),
-                                    XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*)) {
-  nanobind::dict stages;
-  stages["instantiate"] = HandlerCapsule(instantiate);
-  stages["execute"] = HandlerCapsule(execute);
-  return stages;
-}
+nanobind::dict HandlerStages(XLA_FFI_Error* (*instantiate)(XLA_FFI_CallFrame*),
+                             XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*));
 
 }  // namespace xla_shmem
 

@@ -5,8 +5,8 @@
 
 namespace xla_shmem {
 
-// Adds what looks at modules without changing them: inspect_module, explain_module, schedule. Bad input raises
-// ValueError with the message of the C++ side.
+// Adds the functions that read modules and do not change them: inspect_module, explain_module, schedule. Bad input
+// raises ValueError with the message of the C++ side.
 void BindInspection(nanobind::module_& m);
 
 }  // namespace xla_shmem

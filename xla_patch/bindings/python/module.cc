@@ -1,4 +1,4 @@
-// The nanobind module `xla_shmem._core`: the pass, the runtime's life cycle, and the FFI handlers as capsules.
+// The nanobind module `xla_shmem._core`: the pass, the runtime, and the FFI handlers as capsules.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -84,7 +84,7 @@ std::vector<std::string> Observe(const std::vector<int>& processes, const std::v
 }
 
 void SetConnectHook(nb::callable hook) {
-  // Leaked on purpose: an executable may be loaded while the interpreter is going down.
+  // Leaked on purpose: XLA may load an executable while the interpreter shuts down.
   nb::object* kept = new nb::object(std::move(hook));
   Runtime::Get().SetConnectHook([kept]() -> Status {
     nb::gil_scoped_acquire acquire;
@@ -101,7 +101,7 @@ void SetConnectHook(nb::callable hook) {
 
 NB_MODULE(_core, m) {
   m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
-  // JAX holds the pass and its topology until the process ends, so "leaked" objects at exit say nothing.
+  // JAX keeps the pass and its topology until the process ends, so a warning about leaked objects would be false.
   nb::set_leak_warnings(false);
   BindTuning(m);
   BindPass(m);
@@ -114,13 +114,14 @@ NB_MODULE(_core, m) {
   m.def("cpu_handlers", &CpuHandlerStages,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
-        "Type of the state that the handlers keep, as XLA's register_custom_type takes it.");
-  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, to be timed.");
+        "The type of the handlers' state, as XLA's register_custom_type takes it.");
+  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, for measurements.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
         "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
-  m.def("observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
-        nb::arg("statistics"), nb::arg("trace_file"),
-        "What to note of the collectives, before `connect`. Returns what does not work as asked, as sentences.");
+  m.def(
+      "observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
+      nb::arg("statistics"), nb::arg("trace_file"),
+      "Sets what is recorded of the collectives; call it before `connect`. Returns what does not work, as sentences.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
         nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "

@@ -5,8 +5,8 @@
 
 namespace xla_shmem {
 
-// Adds `nvshmem_library` to the module: opens NVSHMEM's host library and tells path and release. Nothing is
-// initialised, so it works without a GPU.
+// Adds nvshmem_library, which opens NVSHMEM's host library and returns its path and version. It does not initialise
+// NVSHMEM, so it works without a GPU.
 void BindNvshmem(nanobind::module_& m);
 
 }  // namespace xla_shmem

@@ -159,14 +159,13 @@ nb::list RecordList(const std::vector<CollectiveRecord>& records) {
 
 void BindPass(nb::module_& m) {
   nb::class_<Topology>(m, "Topology",
-                       "Where the devices of the job sit, and which PE each one is. The same on every rank.")
+                       "The process, host, NVLink domain and PE of each device of the job. The same on every rank.")
       .def(
           "__init__",
           [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
           nb::arg("devices"),
           "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice "
-          "or a "
-          "number is negative.")
+          "or a number is negative.")
       .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
       .def_prop_ro(
           "fingerprint", [](const Topology& self) { return static_cast<int64_t>(self.Fingerprint()); },
@@ -182,16 +181,15 @@ void BindPass(nb::module_& m) {
           },
           "Tuples (device_id, process, host, nvlink_domain, pe), sorted by device id.");
 
-  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime can carry, for vetoes.")
+  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime of this job supports.")
       .def(
           "__init__",
           [](Transport* self, bool available, std::string reason, std::optional<Reach> reach) {
             new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
           },
           nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
-          "reason: why it is not available. reach: device id -> domain; devices of one domain reach each other, "
-          "missing "
-          "ones nobody; None: all reach all.")
+          "reason: why it is not available. reach: device id -> domain. Devices of one domain reach each other, a "
+          "missing device reaches no other. None: all reach all.")
       .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
       .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
 
@@ -201,7 +199,7 @@ void BindPass(nb::module_& m) {
   m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
         "Shared memory between the devices of one host. reach: device id -> domain.");
 
-  nb::class_<PassResult>(m, "PassResult", "What run_pass did.")
+  nb::class_<PassResult>(m, "PassResult", "The result of run_pass.")
       .def_prop_ro(
           "module",
           [](const PassResult& self) -> nb::object {
@@ -210,7 +208,7 @@ void BindPass(nb::module_& m) {
             }
             return nb::bytes(self.module.data(), self.module.size());
           },
-          "The rewritten HloModuleProto, or None if nothing had to change.")
+          "The rewritten HloModuleProto, or None if nothing changes.")
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
@@ -221,14 +219,9 @@ void BindPass(nb::module_& m) {
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
         "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
-        "2^63-1 "
-        "for none. ops: (op, "
-        "limit in bytes or None) of each op to consider; none listed: all-reduce and collective-permute, for \"tuned\" "
-        "all. tuning: what \"tuned\" goes "
-        "by; none: nothing was measured. lowering: "
-        "\"cpu\", \"gpu\" or "
-        "\"none\" "
-        "(attributes only). ValueError if the bytes are not a well-formed module.");
+        "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
+        "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
+        "\"cpu\", \"gpu\" or \"none\" (attributes only). ValueError if the bytes are not a well-formed module.");
 }
 
 }  // namespace xla_shmem

@@ -16,14 +16,14 @@
 
 namespace xla_shmem {
 
-// Adds the compiler side to the module: Topology, Transport, cpu_transport, run_pass. Bad input raises ValueError with
-// the message of the C++ side.
+// Adds Topology, Transport, the transports, collective_ops and run_pass. Bad input raises ValueError with the message
+// of the C++ side.
 void BindPass(nanobind::module_& m);
 
-// (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; none listed: the published two.
+// (op, limit in bytes or none) of each op that XLA_SHMEM_OPS lists; empty: the ops of profile upstream.
 using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 
-// What Python passes as keywords; ValueError if a name is unknown or a number is negative. No table is an empty one.
+// From the keywords of Python. ValueError if a name is unknown or a number is negative. A null table is an empty one.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
                             const std::string& lowering);
@@ -37,7 +37,7 @@ T ValueOrThrow(Result<T> result) {
   return *std::move(result);
 }
 
-// What read(), which returns a Result, gives without holding the GIL.
+// Calls read(), which returns a Result, without the GIL; ValueError with the message if there is no value.
 template <typename Read>
 auto WithoutGil(Read read) {
   return ValueOrThrow([&] {
@@ -48,10 +48,10 @@ auto WithoutGil(Read read) {
 
 std::string_view View(const nanobind::bytes& bytes);
 
-// Names come from files that may be corrupt, so they need not be UTF-8.
+// Names come from files that may be corrupt: bytes that are not UTF-8 are replaced.
 nanobind::object Text(std::string_view text);
 
-// -1 stands for what is not known: None.
+// None for -1, which means unknown.
 nanobind::object KnownCount(int64_t count);
 
 nanobind::dict RecordDict(const CollectiveRecord& record);

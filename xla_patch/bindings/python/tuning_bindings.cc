@@ -82,7 +82,7 @@ void BindTuning(nb::module_& m) {
           [](TuningTable* self, const std::vector<RowTuple>& rows) { new (self) TuningTable(MakeTable(rows)); },
           nb::arg("rows"),
           "From tuples (op, dtype, group_size, bytes, nvshmem, default), times as (median, low, high) in µs; default "
-          "None: not run. ValueError if a name is unknown, a number cannot be, or a line occurs twice.")
+          "None: not run. ValueError if a name is unknown, a number is out of range, or a line occurs twice.")
       .def_prop_ro("num_rows", &TuningTable::num_rows, "Number of lines.")
       .def("faster", &FasterOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
            "\"NVSHMEM\", \"DEFAULT\", \"neither\" (one median lies in the other's interval), or None if the op was not "

@@ -5,7 +5,7 @@
 
 namespace xla_shmem {
 
-// Adds TuningTable to the module. Comes before what takes one as an argument.
+// Adds TuningTable. Call it before the functions that take one as an argument are added.
 void BindTuning(nanobind::module_& m);
 
 }  // namespace xla_shmem
