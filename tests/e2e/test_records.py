@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ def _postmortem(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[
         *arguments,
     ]
     environ = {"XLA_SHMEM_RECORDS": str(tmp_path / "records"), "PATH": "/usr/bin:/bin"}
+    environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")  # of a checkout that is not installed
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 

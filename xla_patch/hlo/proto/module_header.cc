@@ -119,6 +119,7 @@ Result<std::string> WithDefaultAssignment(std::string_view module, int64_t repli
   WriteIntField(DeviceAssignmentField::kComputationCount, partitions, &assignment);
   for (int64_t partition = 0; partition < partitions; ++partition) {
     std::vector<int64_t> devices;
+    devices.reserve(replicas);
     for (int64_t replica = 0; replica < replicas; ++replica) {
       devices.push_back(replica * partitions + partition);
     }
