@@ -25,13 +25,13 @@ namespace {
 
 constexpr int kRounds = 300;
 
-// Memory of both processes.
+// Memory that both processes share.
 struct Shared {
   std::atomic<int> waiting{0}, generation{0};
   pid_t pids[2];
   char* sources[2];
 
-  void Meet() {
+  void Wait() {
     const int now = generation.load();
     if (waiting.fetch_add(1) == 1) {
       waiting = 0;
@@ -71,16 +71,16 @@ void Measure(size_t bytes, size_t chunk) {
   char* target = MapSmallPages(bytes);
   shared->pids[rank] = getpid();
   shared->sources[rank] = source;
-  shared->Meet();
+  shared->Wait();
   std::vector<double> us;
   for (int round = 0; round < kRounds; ++round) {
     memcpy(source, target, bytes);  // like a program that has just computed the bytes that it sends
-    shared->Meet();
+    shared->Wait();
     const auto start = std::chrono::steady_clock::now();
     for (size_t at = 0; at < bytes; at += chunk) {
       Read(shared->pids[1 - rank], shared->sources[1 - rank] + at, target + at, std::min(chunk, bytes - at));
     }
-    shared->Meet();
+    shared->Wait();
     us.push_back(std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count());
   }
   if (rank == 1) _exit(0);

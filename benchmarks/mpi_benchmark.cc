@@ -1,4 +1,4 @@
-// The collectives of runtime_benchmark.cc through MPI, with the same turns and the same table.
+// The collectives of runtime_benchmark.cc through MPI, with the same rounds and the same table.
 // Usage: mpirun -n PROCESSES mpi_benchmark [-b BYTES] [-e BYTES] [-f FACTOR] [-r ROUNDS] [-o OP[,OP...]]
 #include <mpi.h>
 

@@ -1,13 +1,13 @@
-// The CPU runtime by itself: collectives between forked processes, without JAX and without XLA.
+// The CPU runtime alone: collectives between forked processes, without JAX and XLA.
 //
 // Usage: runtime_benchmark [-n PROCESSES] [-b BYTES] [-e BYTES] [-f FACTOR] [-r ROUNDS] [-s auto|always|off]
 //                          [-o OP[,OP...]]
 //
-// BYTES are those of an operand (all-gather: of the result). In every round each operation runs in turn at each size,
-// many times in a row (as many as take some milliseconds); what a round gives is the mean of one run as rank 0 sees
-// it, and the table shows median and quartiles of the rounds in microseconds. "memcpy" is what this machine takes to
-// copy the operand once, all processes at the same time: the machine may be shared, so compare within one run.
-// mpi_benchmark.cc prints the same for MPI, in the same format.
+// BYTES are those of an operand (all-gather: of the result). In every round each operation runs at each size,
+// repeatedly for some milliseconds. A round gives the mean time of one run on rank 0; the table shows median and
+// quartiles of the rounds in microseconds. "memcpy" is the time of one copy of the operand, by all processes at the
+// same time. The machine may be shared, so compare only times of one run. mpi_benchmark.cc prints the same table for
+// MPI.
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ T ValueOf(Result<T> result) {
   return *std::move(result);
 }
 
-// A core for each process, if there are as many: what mpirun does.
+// Binds each process to its own core, if there are enough cores, like mpirun.
 void Bind(int rank, int ranks) {
   cpu_set_t all, one;
   if (sched_getaffinity(0, sizeof(all), &all) != 0 || CPU_COUNT(&all) < ranks) return;
@@ -59,12 +59,12 @@ void Bind(int rank, int ranks) {
 
 class Rank {
  public:
-  Rank(const shm::JobKey& job, bench::Meeting* meeting, int rank, int ranks, shm::SingleCopy single_copy)
+  Rank(const shm::JobKey& job, bench::Barrier* barrier, int rank, int ranks, shm::SingleCopy single_copy)
       : rank_(rank), ranks_(ranks) {
     constexpr size_t kHeapBytes = 64 << 20;
     std::vector<std::unique_ptr<shm::Segment>> segments(ranks);
     segments[rank] = ValueOf(shm::Segment::Create(job, rank, kHeapBytes));
-    meeting->Meet();
+    barrier->Wait();
     std::vector<int> process_of_pe(ranks);
     std::iota(process_of_pe.begin(), process_of_pe.end(), 0);
     for (int other = 0; other < ranks; ++other) {
@@ -75,10 +75,10 @@ class Rank {
     pes_ = ValueOf(LocalPes::Create({single_copy}, heap_.get()));
     engine_ =
         std::make_unique<shm::ProgressEngine>(heap_.get(), std::chrono::microseconds(100), std::chrono::seconds(60));
-    meeting->Meet();
+    barrier->Wait();
   }
 
-  // Whether large messages from the next rank are read out of its memory.
+  // Whether this rank reads large messages out of the memory of the next.
   bool ReadsNext() const { return pes_->context(rank_)->cross_memory_reader->Reads((rank_ + 1) % ranks_); }
 
   void Run(bench::Op op, char* operand, char* result, size_t bytes) {
@@ -141,7 +141,7 @@ int Main(int argc, char** argv) {
   const bench::Settings settings = bench::Read(argc, argv);
   std::random_device random;
   const shm::JobKey job{{(uint64_t{random()} << 32) | random(), (uint64_t{random()} << 32) | random()}};
-  auto* meeting = bench::Meeting::Create(settings.processes);
+  auto* barrier = bench::Barrier::Create(settings.processes);
   std::vector<pid_t> children;
   for (int rank = 0; rank < settings.processes; ++rank) {
     const pid_t child = fork();
@@ -153,10 +153,10 @@ int Main(int argc, char** argv) {
     const auto single_copy = settings.single_copy == "off"      ? shm::SingleCopy::kOff
                              : settings.single_copy == "always" ? shm::SingleCopy::kAlways
                                                                 : shm::SingleCopy::kAuto;
-    Rank self(job, meeting, rank, settings.processes, single_copy);
-    if (rank == 0) printf("# single copies: %s\n", self.ReadsNext() ? "yes" : "no");
+    Rank self(job, barrier, rank, settings.processes, single_copy);
+    if (rank == 0) printf("# cross-memory reads: %s\n", self.ReadsNext() ? "yes" : "no");
     bench::Measure(
-        settings, rank, [&] { meeting->Meet(); },
+        settings, rank, [&] { barrier->Wait(); },
         [&](bench::Op op, char* operand, char* result, size_t bytes) { self.Run(op, operand, result, bytes); });
     fflush(stdout);
     _exit(0);

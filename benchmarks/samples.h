@@ -1,4 +1,4 @@
-// What runtime_benchmark.cc and mpi_benchmark.cc share: settings, turns, medians, the table.
+// The parts that runtime_benchmark.cc and mpi_benchmark.cc share: settings, rounds, medians, the table.
 #ifndef XLA_SHMEM_BENCHMARKS_SAMPLES_H_
 #define XLA_SHMEM_BENCHMARKS_SAMPLES_H_
 
@@ -68,29 +68,29 @@ inline Settings Read(int argc, char** argv) {
 }
 
 // A barrier of forked processes.
-class Meeting {
+class Barrier {
  public:
-  static Meeting* Create(int processes) {
-    void* memory = mmap(nullptr, sizeof(Meeting), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  static Barrier* Create(int processes) {
+    void* memory = mmap(nullptr, sizeof(Barrier), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) abort();
-    auto* meeting = static_cast<Meeting*>(memory);
-    meeting->processes_ = static_cast<uint32_t>(processes);
-    return meeting;
+    auto* barrier = static_cast<Barrier*>(memory);
+    barrier->processes_ = static_cast<uint32_t>(processes);
+    return barrier;
   }
-  void Meet() {
-    const uint32_t goal = come_.fetch_add(1) / processes_ * processes_ + processes_;
-    while (static_cast<int32_t>(come_.load() - goal) < 0) sched_yield();
+  void Wait() {
+    const uint32_t goal = arrived_.fetch_add(1) / processes_ * processes_ + processes_;
+    while (static_cast<int32_t>(arrived_.load() - goal) < 0) sched_yield();
   }
 
  private:
   uint32_t processes_;
-  std::atomic<uint32_t> come_;
+  std::atomic<uint32_t> arrived_;
 };
 
-// Runs `run(op, operand, result, bytes)` in turn for all operations and sizes; rank 0 prints the table. `meet` is a
-// barrier of all ranks.
-template <typename Meet, typename Run>
-void Measure(const Settings& settings, int rank, Meet meet, Run run) {
+// Calls `run(op, operand, result, bytes)` for all operations and sizes; rank 0 prints the table. `wait` is a barrier of
+// all ranks.
+template <typename Wait, typename Run>
+void Measure(const Settings& settings, int rank, Wait wait, Run run) {
   using Clock = std::chrono::steady_clock;
   auto buffer = [&] {
     auto* memory = static_cast<char*>(aligned_alloc(4096, settings.last + 4096));
@@ -101,12 +101,12 @@ void Measure(const Settings& settings, int rank, Meet meet, Run run) {
   std::map<std::pair<size_t, Op>, std::vector<double>> samples;
   for (int round = 0; round <= settings.rounds; ++round) {
     for (size_t bytes = settings.first; bytes <= settings.last; bytes *= settings.factor) {
-      // Some milliseconds at 4 GB/s and 2 us a call; the first round is half as long and does not count.
-      const size_t turns = std::clamp<size_t>((8 << 20) / (bytes + 8192), 2, 1000) / (round == 0 ? 2 : 1);
+      // Some milliseconds at 4 GB/s and 2 us a call. The first round is half as long and is not counted.
+      const size_t repeats = std::clamp<size_t>((8 << 20) / (bytes + 8192), 2, 1000) / (round == 0 ? 2 : 1);
       for (Op op : settings.ops) {
-        meet();
+        wait();
         const Clock::time_point start = Clock::now();
-        for (size_t turn = 0; turn < turns; ++turn) {
+        for (size_t repeat = 0; repeat < repeats; ++repeat) {
           if (op == Op::kMemcpy) {
             memcpy(result, operand, bytes);
             asm volatile("" ::: "memory");
@@ -115,8 +115,8 @@ void Measure(const Settings& settings, int rank, Meet meet, Run run) {
           }
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        meet();
-        if (round > 0) samples[{bytes, op}].push_back(seconds * 1e6 / static_cast<double>(turns));
+        wait();
+        if (round > 0) samples[{bytes, op}].push_back(seconds * 1e6 / static_cast<double>(repeats));
       }
     }
   }

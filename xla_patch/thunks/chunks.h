@@ -1,8 +1,8 @@
-// How a message of several buffers is cut into chunks that fit a slot.
+// Cuts a message of several buffers into chunks that fit a slot.
 //
-// Both ends walk the same ranges with the same slot size and so agree on every chunk without a word being exchanged. A
-// chunk may hold pieces of several buffers (combined collectives carry many small tensors); pieces start at 64-byte
-// offsets of the slot, so reductions run on aligned memory and no element is ever split.
+// Both ends walk the same ranges with the same slot size, so they agree on every chunk without communication. A chunk
+// may hold pieces of several buffers, because combined collectives have many small tensors. Pieces start at multiples
+// of 64 bytes in the slot, so reductions run on aligned memory and no element is split.
 #ifndef XLA_SHMEM_THUNKS_CHUNKS_H_
 #define XLA_SHMEM_THUNKS_CHUNKS_H_
 
@@ -32,7 +32,7 @@ class ChunkCursor {
   // `slot_bytes` is a positive multiple of kPieceAlignment.
   ChunkCursor(const std::vector<ByteRange>* ranges, size_t slot_bytes) : ranges_(ranges), slot_bytes_(slot_bytes) {}
 
-  // The pieces of the next chunk; empty when the ranges are used up.
+  // The pieces of the next chunk; empty after the last.
   std::vector<Piece> Next();
 
  private:
@@ -42,13 +42,14 @@ class ChunkCursor {
   size_t consumed_ = 0;  // of ranges_[range_]
 };
 
-// Bytes that `ranges` take when every one starts at a multiple of kPieceAlignment.
+// The bytes of `ranges` if each starts at a multiple of kPieceAlignment.
 size_t PaddedBytes(const std::vector<ByteRange>& ranges);
 
-// All of every buffer.
+// One range for each buffer, of all its bytes.
 std::vector<ByteRange> WholeBuffers(const std::vector<size_t>& buffer_bytes);
 
-// Part `index` of `parts` of the buffers laid end to end: near-equal in bytes, cut at multiples of kPieceAlignment.
+// Part `index` of `parts` of the buffers laid end to end. The parts have almost equal sizes and are cut at multiples of
+// kPieceAlignment.
 std::vector<ByteRange> PartOfBuffers(const std::vector<size_t>& buffer_bytes, int index, int parts);
 
 }  // namespace xla_shmem

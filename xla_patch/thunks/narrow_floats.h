@@ -1,7 +1,7 @@
-// Floats narrower than f32: widening to f32, which is exact, and narrowing, which rounds once, to nearest even.
+// Floats narrower than f32. Widening to f32 is exact; narrowing rounds once, to nearest even.
 //
-// f16 and bf16 are converted without branches, so that loops over them become vector code. The 8-bit formats are those
-// of ml_dtypes (github.com/jax-ml/ml_dtypes), which XLA's names follow.
+// The conversions of f16 and bf16 have no branches, so that the compiler vectorises loops over them. The 8-bit formats
+// are those of ml_dtypes (github.com/jax-ml/ml_dtypes), which XLA's names follow.
 #ifndef XLA_SHMEM_THUNKS_NARROW_FLOATS_H_
 #define XLA_SHMEM_THUNKS_NARROW_FLOATS_H_
 
@@ -39,7 +39,7 @@ struct Bf16 {
 struct F16 {
   uint16_t bits;
 
-  // Rebiases the exponent by a multiplication, which handles subnormals exactly.
+  // Rebiases the exponent by a multiplication, which is exact for subnormals.
   static float Widen(F16 value) {
     const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
     const float scaled = FloatFromBits(magnitude) * FloatFromBits(0x77800000);  // 2^112 = 2^(127-15)
@@ -65,7 +65,7 @@ struct F16 {
   }
 };
 
-// What the largest exponent of an 8-bit format stands for.
+// The meaning of the largest exponent of an 8-bit format.
 enum class F8Specials {
   kIeee,  // infinities and NaNs
   kFn,    // finite numbers; all ones is NaN

@@ -11,10 +11,10 @@
 #endif
 
 #if defined(__clang__)
-#define XLA_SHMEM_INDEPENDENT_TURNS _Pragma("clang loop vectorize(assume_safety)")
-#pragma clang diagnostic ignored "-Wpass-failed"  // some types have no vector code, which is no mistake
+#define XLA_SHMEM_INDEPENDENT_ITERATIONS _Pragma("clang loop vectorize(assume_safety)")
+#pragma clang diagnostic ignored "-Wpass-failed"  // some types have no vector code
 #else
-#define XLA_SHMEM_INDEPENDENT_TURNS _Pragma("GCC ivdep")
+#define XLA_SHMEM_INDEPENDENT_ITERATIONS _Pragma("GCC ivdep")
 #endif
 
 namespace xla_shmem {
@@ -23,7 +23,8 @@ namespace {
 // Elements reduced at a time: the accumulators stay in the L1 cache and the output may alias an input.
 constexpr size_t kBlock = 1024;
 
-// XLA's threads flush denormals, ours do not; an all-reduce must give the same bits on whichever thread it runs.
+// Disables the flushing of denormals. XLA's threads flush them and the engine's threads do not, but an all-reduce must
+// give the same bits on every thread.
 class ScopedIeeeDenormals {
  public:
 #if defined(__x86_64__)
@@ -49,7 +50,7 @@ class ScopedIeeeDenormals {
 #endif
 };
 
-// A predicate is a byte that is zero or not.
+// A predicate is a byte; true is any value but zero.
 struct Pred {
   uint8_t byte;
   static uint8_t Widen(Pred value) { return value.byte != 0; }
@@ -61,7 +62,7 @@ struct Complex {
   Part real, imaginary;
 };
 
-// How T is held while it is reduced: as itself, or as what Widen gives.
+// Whether T is its own accumulator. All other types are widened.
 template <typename T>
 constexpr bool kIsItself =
     std::is_arithmetic_v<T> || std::is_same_v<T, Complex<float>> || std::is_same_v<T, Complex<double>>;
@@ -108,7 +109,7 @@ struct Prod {
       return a * b;
     }
   }
-  // As XLA multiplies: without C's repair of infinities that came out as NaN.
+  // Like XLA: without the correction of C for infinities that became NaN.
   template <typename Part>
   static Complex<Part> Apply(Complex<Part> a, Complex<Part> b) {
     return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
@@ -152,8 +153,8 @@ struct Operands {
   char* output;
 };
 
-// Turns of the loops that write the output are independent: it is one of the inputs or apart from all. The compiler is
-// told so, or it would check for overlap and leave in-place reductions without vector code.
+// The iterations of loops that write the output are independent, because the output is one of the inputs or apart from
+// all of them. Without the pragma the compiler would check for overlap and run in-place reductions without vector code.
 template <typename T, typename Operator>
 __attribute__((always_inline)) inline void ReduceLoops(const Operands& operands) {
   using Accumulator = decltype(Load(T{}));
@@ -165,10 +166,10 @@ __attribute__((always_inline)) inline void ReduceLoops(const Operands& operands)
     const T* const first = input(0);
     const T* const last = input(operands.count - 1);
     if (operands.count == 1) {
-      XLA_SHMEM_INDEPENDENT_TURNS
+      XLA_SHMEM_INDEPENDENT_ITERATIONS
       for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Load(first[i]));
     } else if (operands.count == 2) {
-      XLA_SHMEM_INDEPENDENT_TURNS
+      XLA_SHMEM_INDEPENDENT_ITERATIONS
       for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Operator::Apply(Load(first[i]), Load(last[i])));
     } else {
       const T* const second = input(1);
@@ -177,14 +178,14 @@ __attribute__((always_inline)) inline void ReduceLoops(const Operands& operands)
         const T* const values = input(next);
         for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(partial[i], Load(values[i]));
       }
-      XLA_SHMEM_INDEPENDENT_TURNS
+      XLA_SHMEM_INDEPENDENT_ITERATIONS
       for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Operator::Apply(partial[i], Load(last[i])));
     }
   }
 }
 
 #if defined(__x86_64__)
-// The same loops for wider registers. Without fused multiply-add: the bits are the same on all machines.
+// The same loops with wider registers. No fused multiply-add, so that the bits are equal on all machines.
 template <typename T, typename Operator>
 __attribute__((target("avx2"))) void ReduceAvx2(const Operands& operands) {
   ReduceLoops<T, Operator>(operands);
@@ -218,8 +219,8 @@ void ReduceFloats(ReductionKind kind, const Operands& operands) {
   }
 }
 
-// Wrapping sums and products have the same bits with and without signs, and to bitwise operations an element is its
-// bytes: a third of the code.
+// Wrapping sums and products have the same bits for signed and unsigned types, and bitwise operations work on bytes.
+// That saves two thirds of the code.
 template <typename T>
 void ReduceIntegers(ReductionKind kind, Operands operands) {
   switch (kind) {
