@@ -1,4 +1,4 @@
-"""The list of all cases, filled by importing the files that define them."""
+"""The list of all cases. The import of the files that define them fills it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the cases share: their list, the devices of the job, and the checks against NumPy and across ranks.
+"""The list of cases, the devices of the job, and the checks against NumPy and across ranks.
 
-A case is a function of a `World`. It runs on every rank of a job, and in the same order on all of them.
+A case is a function of a `World`. Every rank of a job runs it, and all ranks run the cases in the same order.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-# What the jobs of the cases run with, besides XLA_SHMEM_THRESHOLD=2MiB: all ops, two of them up to a size.
+# XLA_SHMEM_OPS of the jobs, beside XLA_SHMEM_THRESHOLD=2MiB: all ops, two of them up to a size.
 OPS = "all-reduce,collective-permute,all-gather,reduce-scatter<1MiB,all-to-all<1MiB,collective-broadcast"
 
 # Processes x devices a process.
@@ -27,7 +27,7 @@ _LEFT = re.compile(r" (all-reduce|collective-permute|all-gather|reduce-scatter|a
 
 
 class World:
-    """The devices of the job, and what one case found out."""
+    """The devices of the job, and the results of one case."""
 
     def __init__(self) -> None:
         self.devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
@@ -39,12 +39,12 @@ class World:
         self.digests: list[str] = []
 
     def mesh_of(self, order: Sequence[int] | range, *shape: int, axes: Sequence[str] = ("x",)) -> Mesh:
-        """A mesh of these devices, by their place in the job, in this order."""
+        """A mesh of devices, given by their positions in the job."""
         devices = np.array([self.devices[i] for i in order])
         return Mesh(devices.reshape(shape or (len(devices),)), tuple(axes))
 
     def put(self, values: np.ndarray, *spec: Any, mesh: Mesh | None = None) -> jax.Array:
-        """`values` (equal on all ranks) on a mesh; sharded over the mesh's first axis where no spec is given."""
+        """Puts `values` (equal on all ranks) on a mesh; sharded over its first axis if no spec is given."""
         mesh = self.mesh if mesh is None else mesh
         sharding = NamedSharding(mesh, PartitionSpec(*(spec or mesh.axis_names[:1])))
         return jax.make_array_from_callback(values.shape, sharding, lambda index: values[index])
@@ -56,7 +56,7 @@ class World:
         out_specs: Any = None,
         mesh: Mesh | None = None,
     ) -> Any:
-        """`jit(shard_map(body))`; results are sharded as the operands where nothing is said."""
+        """`jit(shard_map(body))`; by default the results are sharded like the operands."""
         out = in_specs if out_specs is None else out_specs
         mapped = jax.shard_map(
             body, mesh=self.mesh if mesh is None else mesh, in_specs=in_specs, out_specs=out, check_vma=False
@@ -64,7 +64,7 @@ class World:
         return jax.jit(mapped)
 
     def uses_shmem(self, function: Any, *arguments: Any, calls: int | None = None, left: Sequence[str] = ()) -> None:
-        """Checks what `function` is compiled to: `calls` calls of ours (default: some), no other collective.
+        """Checks that `function` is compiled to `calls` SHMEM calls (default: at least one) and no other collective.
 
         `left`: the op of each collective that stays on gloo.
         """
@@ -79,18 +79,18 @@ class World:
         times: int = 1,
         within: float = 0,
     ) -> Any:
-        """Checks that `function` gives what stock JAX gives, bit for bit, and is compiled as of `uses_shmem`.
+        """Checks that the results of `function` equal stock JAX's bit for bit, and its calls as `uses_shmem` does.
 
-        `times`: how often it runs. `within`: the relative error that another order of additions may cause.
+        `times`: number of runs. `within`: the relative error that another order of additions may cause.
         Returns the results.
         """
-        from xla_shmem import plugin  # there are jobs without the package
+        from xla_shmem import plugin  # some jobs run without the package
 
         lowered = function.lower(*arguments)
         ours = lowered.compile()
         self._check_calls(ours.as_text(), calls, left)
         with plugin.stock_collectives():
-            # JAX would hand out `ours` again if the options were the same.
+            # With equal options JAX would return `ours` again.
             stock = lowered.compile(compiler_options={"xla_cpu_collective_timeout_seconds": 60})
         assert not _OURS.search(stock.as_text())
         expected = jax.tree.leaves(stock(*arguments))
@@ -114,7 +114,7 @@ class World:
             _compare(np.asarray(shard.data), want, 0, f"{shard.index}")
 
     def sums_to(self, result: jax.Array, terms: np.ndarray) -> None:
-        """Checks sums over axis 0 of `terms` within (n-1) eps sum|x|, and notes their bits to compare across ranks."""
+        """Checks sums over axis 0 of `terms` within (n-1) eps sum|x|, and records their bits, to compare ranks."""
         wide = terms.astype(np.longdouble)
         bound = (len(terms) - 1) * np.finfo(terms.dtype).eps * np.abs(wide).sum(0)
         for shard in result.addressable_shards:
@@ -123,11 +123,11 @@ class World:
         self.same_on_all_ranks(result)
 
     def same_on_all_ranks(self, result: jax.Array) -> None:
-        """Notes the bits of a replicated result: all its local shards must agree, and later all ranks."""
+        """Records the bits of a replicated result: all local shards must be equal, and later all ranks."""
         digests = {
             hashlib.sha256(np.asarray(shard.data).tobytes()).hexdigest()[:16] for shard in result.addressable_shards
         }
-        assert len(digests) == 1, "the devices of one process do not agree"
+        assert len(digests) == 1, "the devices of one process have different bits"
         self.digests += digests
 
 
@@ -158,7 +158,7 @@ CASES: dict[str, Case] = {}
 
 
 def case(fast: Sequence[str] = ("2x1",), slow: Sequence[str] = SHAPES, name: str = "") -> Callable[..., Any]:
-    """Puts a function on the list: in `make test` on the shapes `fast`, in `make test-e2e-full` also on `slow`."""
+    """Adds a function to the list: `make test` runs it on the shapes `fast`, `make test-e2e-full` also on `slow`."""
 
     def add(run: Callable[[World], None]) -> Callable[[World], None]:
         key = name or run.__name__

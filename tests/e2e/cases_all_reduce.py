@@ -1,4 +1,4 @@
-"""all-reduce under shard_map and as the partitioner inserts it: types, reductions, sizes, sub-groups, combined ones."""
+"""all-reduce under shard_map and from the partitioner: types, reductions, sizes, sub-groups, combined all-reduces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _check_typed(world: World, dtype: str) -> None:
     world.same_on_all_ranks(prod)
     if dtype in FLOATS:
         world.sums_to(total, terms)
-        # Each of the n-1 roundings is off by eps/2 at most.
+        # Each of the n-1 roundings has an error of eps/2 at most.
         want = terms.astype(np.longdouble).prod(0)
         error = np.abs(np.asarray(prod.addressable_data(0)).astype(np.longdouble) - want)
         assert (error <= (world.n - 1) * np.finfo(dtype).eps * np.abs(want)).all()
@@ -94,7 +94,7 @@ def sum_is_right_at_sizes_around_every_limit(world: World) -> None:
 def combined_sum_of_a_mixed_tree_with_tiny_and_empty_leaves(world: World) -> None:
     shapes = {"a": (7,), "empty": (0, 4), "scalar": (), "wide": (3, 5, 11), "large": (40_000,)}
     if jax.__version_info__[:2] == (0, 11):
-        del shapes["empty"]  # jaxlib 0.11.2 crashes over it while it compiles, without us too
+        del shapes["empty"]  # jaxlib 0.11.2 crashes when it compiles it, also without xla-shmem
     tree = {
         f"{name}_{dtype}": numbers(world, (world.n, *shape), dtype)
         for name, shape in shapes.items()
@@ -210,7 +210,7 @@ def _many(count: int, fast: tuple[str, ...], slow: tuple[str, ...]) -> None:
         terms = numbers(world, (world.n, count, 50), "int32")
 
         def body(x: jax.Array) -> jax.Array:
-            # Chains of different lengths in front, so that they become ready in any order.
+            # Chains of different lengths before them, so that they become ready in any order.
             parts = []
             for i in range(count):
                 part = x[:, i]
@@ -226,7 +226,7 @@ def _many(count: int, fast: tuple[str, ...], slow: tuple[str, ...]) -> None:
             flipped[:, i] ^= 5 * (i % 4 % 2)
         expected = np.broadcast_to(flipped.sum(0, dtype=np.int32), terms.shape).copy()
         expected[:, ::3] = np.roll(flipped[:, ::3], 1, 0)
-        # XLA combines the sums into one call, and the permutes not at all.
+        # XLA combines the sums into one call, and does not combine the permutes.
         world.uses_shmem(function, operand, calls=count // 3 + 1)
         for _ in range(5):
             world.equals(function(operand), expected)

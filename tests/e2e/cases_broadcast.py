@@ -1,4 +1,4 @@
-"""collective-broadcast, which stock XLA:CPU cannot run: there is no thunk for it, only ours."""
+"""collective-broadcast, which stock XLA:CPU cannot run, because it has no thunk for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def broadcast_of_any_size_and_type_arrives(world: World) -> None:
     for size in (1, 4097, 1 << 20):
         _check(world, groups, (size,), "uint8")
     for dtype in TYPES:
-        if dtype != "bfloat16":  # XLA:CPU widens it, and has no rule to do so here
+        if dtype != "bfloat16":  # XLA:CPU widens it, and has no rule to do so for this op
             _check(world, groups, (37,), dtype)
 
 

@@ -1,4 +1,4 @@
-"""Meshes in another order than the devices, programs on some of the devices, and gloo beside us in one program."""
+"""Meshes in another order than the devices, programs on some of the devices, and gloo beside SHMEM in one program."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def programs_on_overlapping_subsets_run_unequally_often(world: World) -> None:
 
 @case(fast=("2x1", "4x1", "2x4"), slow=())
 def gloo_collectives_stay_beside_ours_in_one_program(world: World) -> None:
-    columns = (1 << 20) // 4 // world.n  # a MiB a device: at the limits that the jobs of the cases set
+    columns = (1 << 20) // 4 // world.n  # a MiB a device: at the limits of `OPS`
     values = world.random.integers(-9, 9, (world.n * world.n, columns)).astype(np.float32)
 
     def body(x: jax.Array) -> tuple[jax.Array, ...]:

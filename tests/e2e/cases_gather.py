@@ -1,4 +1,4 @@
-"""all-gather, reduce-scatter and all-to-all one by one: every dimension, type and size, as stock JAX has it."""
+"""all-gather, reduce-scatter and all-to-all one by one: every dimension, type and size, compared with stock JAX."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cases_permute import TYPES, random_bits
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-# XLA:CPU widens what it cannot compute with before it moves it, so these arrive in other types (docs/design.md).
+# XLA:CPU widens types that it cannot compute with before it moves them, so these come in other types (docs/design.md).
 NARROW = ["int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz"]
 
 
 def small_integers(world: World, *shape: int, dtype: str = "float32") -> np.ndarray:
-    """Their sums are exact, whatever the order."""
+    """Values whose sums are exact in any order."""
     return world.random.integers(-9, 9, (world.n, *shape)).astype(jax.dtypes.canonicalize_dtype(dtype))
 
 
 def each(world: World, *bodies: Callable[[jax.Array], jax.Array]) -> Any:
-    """One program with all of them, each on a device's own block of the operand, results stacked by device."""
+    """One program with all bodies, each on a device's own block of the operand; the results are stacked by device."""
     return world.shard_map(lambda x: tuple(body(x[0])[None] for body in bodies))
 
 
@@ -125,12 +125,12 @@ def empty_arrays_are_no_trouble(world: World) -> None:
         lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),
     )
     operand = world.put(np.zeros((world.n, 2 * world.n, 0), np.float32))
-    world.equals_stock(function, operand, calls=0)  # XLA leaves nothing of them
+    world.equals_stock(function, operand, calls=0)  # XLA removes them
 
 
 @case(fast=("2x1",), slow=("4x1", "2x4"))
 def results_at_a_limit_stay_on_gloo(world: World) -> None:
-    # The jobs of the cases consider all-to-all and reduce-scatter below 1 MiB.
+    # `OPS` lists all-to-all and reduce-scatter below 1 MiB.
     if world.n == 1:
         return
     elements = (1 << 20) // 4

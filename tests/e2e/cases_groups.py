@@ -24,7 +24,7 @@ def every_op(x: jax.Array, axis: Axis, members: int, groups: Sequence[Sequence[i
         lax.all_to_all(x, axis, 0, 0, axis_index_groups=groups, tiled=True),
         lax.psum(x, axis, axis_index_groups=groups),
     ]
-    # JAX 0.12 refuses permutes over axes in another order than the mesh has them.
+    # JAX 0.12 refuses permutes over axes in another order than that of the mesh.
     return results if groups or not isinstance(axis, str) else [*results, lax.ppermute(x, axis, ring(members))]
 
 
@@ -97,7 +97,7 @@ def every_op_on_overlapping_subsets_of_the_devices(world: World) -> None:
 
 @case(fast=("4x1", "2x4"), slow=("8x1",))
 def programs_with_other_groups_take_turns(world: World) -> None:
-    # Modules of different groups, all in flight; XLA gives their ops one and the same channel.
+    # Modules of different groups, all in flight; XLA gives their ops the same channel.
     half = world.n // 2
     kinds: list[Any] = [None, [list(range(half)), list(range(half, world.n))], [[i, i + half] for i in range(half)]]
     programs, expected = [], []

@@ -16,7 +16,7 @@ from jax import lax
 
 
 def _busy_psum(world: World) -> Any:
-    """A sum behind some arithmetic, so that the call comes back before the sum is done."""
+    """A sum after some arithmetic, so that the call returns before the sum is done."""
 
     def body(x: jax.Array) -> jax.Array:
         y = lax.fori_loop(0, 20, lambda _, v: jnp.sin(v) * 0 + v, x)
@@ -55,7 +55,7 @@ def one_program_in_flight_many_times_does_not_mix(world: World) -> None:
 
 
 def _in_turns(workers: list[Any], turns: int) -> None:
-    """Runs each worker in a thread; they dispatch in turn (an order all ranks agree on) and wait at their own pace."""
+    """Runs each worker in a thread; they dispatch in turn (in the same order on all ranks) and wait independently."""
     turn, changed, errors = [0], threading.Condition(), []
 
     def run(number: int) -> None:
@@ -153,7 +153,7 @@ def hundreds_of_executions_in_random_order(world: World) -> None:
         lambda v: np.roll(v, 1, 0),
         lambda v: np.broadcast_to((v.sum(0) + np.roll(v, 1, 0)).max(0), v.shape),
     ]
-    order = random.Random(5)  # the same on every rank: dispatch order is the program's business
+    order = random.Random(5)  # equal on every rank, because all ranks must dispatch in the same order
     pending: list[tuple[int, int, jax.Array]] = []
     for _ in range(400):
         program, operand = order.randrange(3), order.randrange(len(inputs))

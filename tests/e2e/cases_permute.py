@@ -1,4 +1,4 @@
-"""collective-permute under shard_map: bit for bit, whatever the pairs, the type and the size."""
+"""collective-permute under shard_map: bit for bit, for any pairs, type and size."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Pairs = list[tuple[int, int]]
 
 
 def random_bits(world: World, shape: tuple[int, ...], dtype: str) -> np.ndarray:
-    """Any bit pattern, so NaNs with payloads too; not for bf16, whose permutes XLA:CPU widens to f32 and back."""
+    """Any bit pattern, also NaNs with payloads; not for bf16, whose permutes XLA:CPU widens to f32 and back."""
     kind = jax.dtypes.canonicalize_dtype(dtype)
     if kind == np.bool_:
         return world.random.integers(0, 2, shape).astype(bool)
@@ -40,7 +40,7 @@ def random_bits(world: World, shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def permuted(values: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """What a permute makes of values whose axis 0 counts devices; zeros where nothing arrives."""
+    """The result of a permute of values whose axis 0 is the device; zeros for devices that receive nothing."""
     result = np.zeros_like(values)
     for source, target in pairs:
         result[target] = values[source]

@@ -1,4 +1,4 @@
-"""Every op inside programs: loops, branches, gradients, what the partitioner inserts, many operands, many at once."""
+"""Every op inside programs: loops, branches, gradients, collectives of the partitioner, many operands, many at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def every_op_in_a_loop_stays_right(world: World) -> None:
 
 @case(fast=("2x1", "4x1", "2x4"), slow=("1x4", "8x1"))
 def exchanges_of_whole_arrays_in_loops_stay_right(world: World) -> None:
-    """The call reads arrays that XLA would have cut up before, also where it, or somebody else, writes over them."""
+    """Calls read whole arrays that stock XLA would split before, also if they or other operations overwrite them."""
     n = world.n
     values = world.random.integers(0, 1000, (2, n, 4 * n, 33)).astype(np.int32)
 
@@ -41,7 +41,7 @@ def exchanges_of_whole_arrays_in_loops_stay_right(world: World) -> None:
         return exchange(v), w
 
     def overwritten(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return v.at[0].add(1), exchange(v)  # nothing but the buffer ties the one to the other
+        return v.at[0].add(1), exchange(v)  # only the buffer connects the two
 
     def swapped(v: jax.Array, w: jax.Array) -> tuple[jax.Array, jax.Array]:
         return exchange(w), v + 1
@@ -79,7 +79,7 @@ def every_op_in_a_scan_and_a_branch_stays_right(world: World) -> None:
 
 @case(fast=("2x1", "4x1"), slow=("2x4", "1x4"))
 def gradients_flow_through_every_op(world: World) -> None:
-    # All-gather and reduce-scatter are each other's transposes, and that of an all-to-all is another one.
+    # All-gather and reduce-scatter are each other's transposes; the transpose of an all-to-all is an all-to-all.
     n = world.n
     values, weights = small_integers(world, n, 6), small_integers(world, n, 6)
 
@@ -156,7 +156,7 @@ def many_independent_ops_in_one_program_do_not_mix(world: World) -> None:
         results = []
         for i in range(24):
             part = x[0, i]
-            # Chains of different lengths in front, so that they become ready in any order.
+            # Chains of different lengths before them, so that they become ready in any order.
             for _ in range(i % 4):
                 part = lax.optimization_barrier(part ^ 5)
             results.append(every_op(part, "x", n)[i % 5][None])

@@ -63,7 +63,7 @@ def every_reduction_of_every_integer_type(world: World) -> None:
 
 @case(fast=("2x1", "4x1"), slow=("2x4", "1x4"))
 def every_reduction_of_predicates(world: World) -> None:
-    # Predicates know no arithmetic: XLA computes sum and max as or, prod and min as and.
+    # For predicates XLA computes sum and max as or, prod and min as and.
     terms = _bits(world, (world.n, 64 * world.n), "bool")
     _check(world, terms, ["And", "Or", "Xor"])
     groups = [list(range(world.n))]

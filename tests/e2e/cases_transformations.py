@@ -14,7 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 
 def integers(world: World, *shape: int) -> np.ndarray:
-    """Small whole numbers: their sums are exact in f32, whatever the order."""
+    """Small integers, whose sums are exact in f32 in any order."""
     return world.random.integers(-50, 50, (world.n, *shape)).astype(np.float32)
 
 
@@ -103,7 +103,7 @@ def while_loop_runs_as_often_as_the_data_says(world: World) -> None:
     operand = world.put(values)
     world.uses_shmem(function, operand)
     if world.n == 1:
-        return  # the sum of one never grows
+        return  # the sum over one device never grows
     count, result = function(operand)
     steps, value = 1, int(values.sum())
     while value < 10_000:
@@ -203,7 +203,7 @@ def donated_operand_may_hold_the_result(world: World) -> None:
             operands = world.put(values), world.put(values)
             world.uses_shmem(function, *operands)
             total, shifted = function(*operands)
-        # jaxlib 0.10 drops the module's aliasing as soon as any transform returns a module.
+        # jaxlib 0.10 drops the module's aliasing if any transform returns a module.
         if world.n > 1 and jax.__version_info__ >= (0, 11):
             assert operands[0].is_deleted(), "was not donated"
         world.equals(total, np.broadcast_to(values.sum(0), values.shape))

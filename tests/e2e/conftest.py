@@ -1,4 +1,4 @@
-"""Puts the workers' directory on the path, and that of the makers of files which tests/python has."""
+"""Adds the workers' directory and that of the file makers of tests/python to the path."""
 
 from __future__ import annotations
 

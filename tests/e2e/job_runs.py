@@ -1,4 +1,4 @@
-"""Runs a worker program as a job of several local ranks, the way a user does: `xla-shmem launch`."""
+"""Runs a worker program as a job of several local ranks, like a user: with `xla-shmem launch`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _LAUNCH = (
     "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=1.0))"
 )
-# Chatter of gloo and of gRPC, whose lines come in the middle of ours.
+# Lines of gloo and gRPC, which come between those of the job.
 _NOISE = re.compile(r"\[Gloo\]|gloo/|^\s*$")
 
 
 @dataclass(frozen=True)
 class JobRun:
-    """What a job left behind.
+    """The results of a job.
 
     Attributes:
-      exit_code: of the launcher; -9 if the job ran into its time limit.
+      exit_code: of the launcher; -9 if the job reached its time limit.
       output: lines of all ranks, stdout and stderr, each with its rank in front.
       seconds: wall clock, from start to end.
       results: what each rank that got so far wrote with `report`.
@@ -58,12 +58,12 @@ class JobRun:
 
 
 def ranks_of(out: Path) -> list[int]:
-    """Process ids of the ranks of training jobs: trainers that were given this folder, or one in it."""
+    """Process ids of the trainers whose output is this folder or one in it."""
     found = []
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             arguments = line.read_bytes().split(b"\0")
-            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # the launcher has that
+            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # only the launcher has `--`
             if trainer and any(argument.startswith(f"--output={out}".encode()) for argument in arguments):
                 found.append(int(line.parent.name))
     return found
@@ -75,7 +75,7 @@ def shm_names() -> set[str]:
 
 
 def processes_of(results: Path, *, others: bool = False) -> list[Path]:
-    """Directories in /proc of the running processes of the job that reports there; with `others`, of all but those."""
+    """Directories in /proc of the running processes of the job that reports there; with `others`, all except those."""
     mark = f"E2E_RESULTS={results}".encode()
     found = []
     for directory in Path("/proc").glob("[0-9]*"):
@@ -97,7 +97,7 @@ def _mapped_by_others(results: Path) -> str:
 
 
 def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job: ours without what an outer run may have set, CPU only."""
+    """The environment of a job: that of this process without variables of an outer run, and CPU only."""
     dropped = ("XLA_SHMEM_", "JAX_", "OMPI_")
     environ = {k: v for k, v in os.environ.items() if not k.startswith(dropped) and k != "XLA_FLAGS"}
     set_by_job = {name: value for name, value in extra.items() if value}
@@ -121,7 +121,7 @@ def run_job(
         environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
     before = shm_names()
     begin = time.monotonic()
-    # To a file: a test that is stopped by its time limit must not leave us reading a pipe.
+    # To a file, because the ranks of a test that its time limit stops would keep a pipe open.
     log = results / "output.txt"
     with log.open("wb") as sink:
         launcher = subprocess.Popen(

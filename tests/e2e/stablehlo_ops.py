@@ -1,6 +1,6 @@
-"""Collectives that StableHLO has and JAX has no function for, to be called under `shard_map`.
+"""StableHLO collectives without a function in JAX, for calls under `shard_map`.
 
-Groups are of device positions in the module, 0 to n-1.
+Groups contain device positions in the module, 0 to n-1.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _emit(build: _Build, operands: Sequence[Any], shapes: Sequence[tuple[int, ..
 
 
 def _groups(groups: Groups) -> Any:
-    # Rows of one length: shorter groups are filled up with -1.
+    # Rows of one length: shorter groups are padded with -1.
     longest = max(len(group) for group in groups)
     return ir.DenseIntElementsAttr.get(
         np.array([[*group, *[-1] * (longest - len(group))] for group in groups], np.int64)
@@ -71,7 +71,7 @@ def all_reduce(array: Any, groups: Groups, reduction: str) -> Any:
 
 
 def reduce_scatter(array: Any, groups: Groups, reduction: str, dimension: int = 0) -> Any:
-    """As `all_reduce`; the result is this device's part along `dimension`."""
+    """Like `all_reduce`; the result is this device's part along `dimension`."""
 
     def build(types: Sequence[Any], operands: Sequence[Any]) -> Sequence[Any]:
         op = hlo.ReduceScatterOp(
@@ -89,7 +89,7 @@ def broadcast(array: Any, groups: Groups) -> Any:
     """From the first of each group to the others; devices in no group get zeros."""
 
     def build(types: Sequence[Any], operands: Sequence[Any]) -> Sequence[Any]:
-        # Not through its class, which took one operand before StableHLO of jax 0.12 and takes several since.
+        # Without its class, which takes one operand before jax 0.12 and several since.
         attributes = {"replica_groups": _groups(groups), "channel_handle": _channel()}
         return ir.Operation.create(
             "stablehlo.collective_broadcast", results=types, operands=operands, attributes=attributes

@@ -22,7 +22,7 @@ from xla_shmem.bench.results import Row, total_wrong
 from xla_shmem.cli.main import main
 from xla_shmem.options.values import OPS
 
-# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+# Tests in the background of a shell may have SIGINT ignored, which children inherit.
 _PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
@@ -36,7 +36,7 @@ _SIZES = ("-b", "16", "-e", "1M", "-f", "256")
 
 @dataclass(frozen=True)
 class _Run:
-    """A benchmark that runs; all its processes carry a mark in their environment."""
+    """A running benchmark; the environment of all its processes has a mark."""
 
     process: subprocess.Popen[str]
     mark: str
@@ -49,13 +49,13 @@ class _Run:
         raise AssertionError("it ended before it measured anything")
 
     def processes(self) -> dict[int, list[str]]:
-        """Process ids and command lines of what is left of it, itself included."""
+        """Process ids and command lines of its remaining processes, including itself."""
         found = {}
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 if f"{_MARK}={self.mark}".encode() in (folder / "environ").read_bytes():
                     found[int(folder.name)] = (folder / "cmdline").read_text().split("\0")
-            except OSError:  # not ours, or gone
+            except OSError:  # another user's process, or exited
                 continue
         return found
 

@@ -21,7 +21,7 @@ WORKER = [sys.executable, str(HERE / "worker_cluster.py")]
 
 
 def check(results: Path, output: str) -> None:
-    """Both ranks lowered the sum and the permute, and their results were right."""
+    """Checks that both ranks lowered the sum and the permute, with right results."""
     for rank in (0, 1):
         report = results / f"{rank}.jsonl"
         assert report.is_file(), output
@@ -40,7 +40,7 @@ def test_tasks_of_srun(tmp_path: Path) -> None:
                 "SLURM_NTASKS": "2",
                 "SLURM_PROCID": str(rank),
                 "SLURM_LOCALID": str(rank),
-                "JAX_COORDINATOR_PORT": str(port),  # by itself JAX takes one by the job id, which may not be free here
+                "JAX_COORDINATOR_PORT": str(port),  # JAX's default depends on the job id and may not be free here
             }
             environ = environment(tmp_path, {"XLA_FLAGS": FLAG, **slurm})
             output = (tmp_path / f"{rank}.txt").open("wb")

@@ -1,4 +1,4 @@
-"""`xla-shmem compare` runs what it says: each variant's transports, and rings that send, wait, or do nothing."""
+"""`xla-shmem compare` runs its variants: the transports of each, and rings that send, wait, or do nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.timeout(900)
 
 JOB = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
 STEPS = 6
-# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+# Tests in the background of a shell may have SIGINT ignored, which children inherit.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
@@ -36,7 +36,10 @@ COMPARE = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--st
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare")
     before = shm_names()
-    environ = {**os.environ, "XLA_FLAGS": "--xla_backend_optimization_level=0"}  # eight compilations take a third
+    environ = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    }  # eight compilations take a third of the time
     ended = subprocess.run([*COMPARE, f"--output={out}"], env=environ, capture_output=True, text=True, timeout=800)
     assert ended.returncode == 0, ended.stderr
     assert "default ring" in ended.stdout
@@ -45,7 +48,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def carried(out: Path, variant: Variant) -> list[Counter[tuple[str, str]]]:
-    """For each compiled step of the variant how many collectives of an op are where."""
+    """For each compiled step of the variant, the number of collectives of an op on each backend."""
     reports = assignments(run_folder(out / "64-cp2-tp1", variant, 1))
     return [Counter((record["op"], record["lowered"]) for record in report.records) for report in reports]
 

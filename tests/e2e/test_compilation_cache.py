@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache: hits where an executable is right, misses elsewhere; ranks need not agree."""
+"""JAX's persistent compilation cache: hits for matching executables, misses for all others; ranks may differ."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def test_warm_cache_serves_each_mesh_order_its_own_executable(warm: Path, tmp_pa
     served = _run(warm, tmp_path, *reversed(ORDERS))
     for order in ORDERS:
         assert served[0][order] == {"from": "hits", "lowered": OURS}
-        # On CPU only rank 0 finds what it wrote, since JAX's key holds the rank's own devices. The executables of a
-        # warm and a cold rank have other launch ids, and must meet all the same.
+        # On CPU only rank 0 finds its executable, because JAX's key contains the rank's own devices. The executables of
+        # a warm and a cold rank have different launch ids, and must still exchange messages.
         assert served[1][order] == {"from": "compiled", "lowered": OURS}
 
 

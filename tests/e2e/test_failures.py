@@ -1,4 +1,4 @@
-"""What goes wrong ends in an error with operation, peer and limit in it; nothing hangs, nothing is left behind."""
+"""Failures end in an error with operation, peer and limit; nothing hangs, and nothing is left behind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_rank_that_never_comes_to_a_sum_is_named_after_the_deadline_and_ever_aft
     assert "not arrived at this operation: PE 1" in error
     assert "gave up after the deadline of 2 s (XLA_SHMEM_DEADLINE)" in error
     assert 2 <= float(str(facts["seconds"])) < 4
-    # A failed job stays failed, and says so at once.
+    # A failed job stays failed: the next error comes at once.
     assert "not arrived at this operation: PE 1" in str(facts["again"])
     assert float(str(facts["again_seconds"])) < 1
 

@@ -47,7 +47,7 @@ def test_survivors_of_a_killed_rank_name_it_and_end(tmp_path: Path, seed: int) -
     run, victim = _run(tmp_path, "kill", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
     told = f"process {victim} (PE {victim}) has exited" in run.output
-    # Rank 0 holds JAX's coordinator, whose loss JAX ends a process over, perhaps before our error gets that far.
+    # Rank 0 runs JAX's coordinator. JAX ends a process that loses it, perhaps before the error of xla-shmem.
     assert told or (victim == 0 and "coordination" in run.output), run.output
 
 
@@ -56,7 +56,7 @@ def test_peers_of_a_stopped_rank_end_at_the_deadline(tmp_path: Path, seed: int) 
     run, victim = _run(tmp_path, "stop", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
     line = run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
-    # It stopped between two collectives, or in one that it had begun.
+    # The rank stopped between two collectives, or in one that it had begun.
     absent, stuck = rf"not arrived at this operation: PE ([\d, ]*, )?{victim}\b", rf"; PE {victim} has (taken|sent) "
     assert re.search(f"{absent}|{stuck}", line), line
 
@@ -81,7 +81,7 @@ def test_a_forked_child_that_exits_takes_nothing_with_it(tmp_path: Path, seed: i
 
 @pytest.fixture(scope="module")
 def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A library to preload, under which the time of day jumps once `start_jumping` was called."""
+    """A library to preload. After a call of `start_jumping` the time of day jumps."""
     library = tmp_path_factory.mktemp("clock") / "libjumping_clock.so"
     source = Path(__file__).parent / "jumping_clock.cc"
     subprocess.run(["c++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", library, source], check=True, timeout=60)

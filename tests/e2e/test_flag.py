@@ -1,4 +1,4 @@
-"""The switch: off is stock JAX, on works for children too, ranks that do not agree all stay on the default backend."""
+"""The flag: off is stock JAX, on also works for children, and ranks that differ all stay on the default backend."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_children_inherit_the_choice_and_configure_comes_too_late_after_the_star
 
 
 def _install_patched_plugin(site: Path) -> None:
-    """What pip leaves of the wheels of scripts/build_jaxlib.sh, without their libraries."""
+    """The metadata of the wheels of scripts/build_jaxlib.sh after an installation, without their libraries."""
     for name in ("jax_cuda12_plugin", "jax_cuda12_pjrt"):
         metadata = site / f"{name}-0.10.2+xlashmem.dist-info" / "METADATA"
         metadata.parent.mkdir(parents=True)
@@ -62,8 +62,8 @@ def _install_patched_plugin(site: Path) -> None:
 
 @pytest.mark.parametrize("enabled_by", ["flag", "marker"])
 def test_beside_a_patched_plugin_the_flag_stays_and_nothing_is_registered(tmp_path: Path, enabled_by: str) -> None:
-    # The XLA that runs here is not patched, so nothing lowers; what counts is what we leave alone. A release that does
-    # not know the flag ends the process over it, as a patched one would not.
+    # The XLA of this test is not patched, so nothing lowers. The test checks that nothing else changes. A release that
+    # does not know the flag ends the process; a patched one would not.
     site = tmp_path / "site"
     _install_patched_plugin(site)
     by_flag = enabled_by == "flag"

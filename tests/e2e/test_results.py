@@ -28,7 +28,7 @@ def _parameters() -> list[ParameterSet]:
 def reports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[str, str], tuple[JobRun, Reports]]:
-    """Runs the job of a shape once, with the cases that were selected for it."""
+    """Runs the job of a shape once, with the selected cases."""
     jobs: dict[str, JobRun] = {}
 
     def reports_of(shape: str, name: str) -> tuple[JobRun, Reports]:
@@ -45,13 +45,13 @@ def reports(
                 devices=devices,
                 results=results,
                 timeout=220,
-                XLA_FLAGS="--xla_backend_optimization_level=0",  # most of the time is compilation
+                XLA_FLAGS="--xla_backend_optimization_level=0",  # compilation takes most of the time
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",
                 XLA_SHMEM_OPS=OPS,
                 XLA_SHMEM_DEADLINE="20",
-                # XLA:CPU holds one thread of its pool per device and run; with no more threads than devices, stock jobs
-                # too hang as soon as several runs are in flight.
+                # A run of XLA:CPU holds one thread of its pool for each device. With no more threads than devices,
+                # stock jobs also hang as soon as several runs are in flight.
                 NPROC="64" if devices > 1 else "",
             )
         job = jobs[shape]

@@ -1,4 +1,4 @@
-"""Executables that were serialised with our calls in them run in a job like theirs, and refuse to load in any other."""
+"""Serialised executables with SHMEM calls run in a job of the same shape, and refuse to load in any other."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
-# Processes compile their step twice a test, and a busy machine takes a minute for that.
+# Each test compiles a step twice, which takes a minute on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 WAIT_S = 240
 
 STEPS = 12
 SMALL = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--seq=64")
 JOB = (*SMALL, "--context=2", f"--steps={STEPS}", "--checkpoint-every=3")
-# Whoever runs the tests in the background may have SIGINT ignored, which children inherit.
+# Tests in the background of a shell may have SIGINT ignored, which children inherit.
 PROGRAM = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
@@ -42,7 +42,7 @@ def environment(flag: bool) -> dict[str, str]:
 
 @contextlib.contextmanager
 def started(*arguments: str, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
-    """`xla-shmem` with these arguments; killed at the end if it still runs."""
+    """Runs `xla-shmem` with these arguments; kills it at the end if it still runs."""
     job = subprocess.Popen(
         [*XLA_SHMEM, *arguments], env=environment(flag), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -55,7 +55,7 @@ def started(*arguments: str, flag: bool = True) -> Iterator[subprocess.Popen[str
 
 @contextlib.contextmanager
 def train(*arguments: str, out: Path, flag: bool = True) -> Iterator[subprocess.Popen[str]]:
-    """A job that starts its ranks itself; none of them outlives a test that fails."""
+    """A job that starts its own ranks; kills them if the test fails."""
     with started("train", *arguments, f"--output={out}", flag=flag) as job:
         try:
             yield job

@@ -1,4 +1,4 @@
-"""A rank of a benchmark that expects something else of its last element than it should."""
+"""A rank of a benchmark that expects a wrong value in its last element."""
 
 from __future__ import annotations
 

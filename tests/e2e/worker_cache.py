@@ -1,4 +1,4 @@
-"""Runs one program on meshes of several orders and says where its executables came from.
+"""Runs one program on meshes of several orders and reports the origin of its executables.
 
 Arguments: the cache directory (`{rank}` in it stands for the rank), and the mesh orders, such as `01 10`.
 """

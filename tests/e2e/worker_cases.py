@@ -1,4 +1,4 @@
-"""Runs the cases named in a file, one a line; reports of each what went wrong and the digests all ranks must share."""
+"""Runs the cases in a file, one a line; reports the error of each and the digests that must be equal on all ranks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A rank of a job that a launcher's environment describes: sums, permutes and reports how that was compiled.
+"""A rank of a job that a launcher's environment describes: runs a sum and a permute and reports their compilation.
 
-Argument: the cluster detection method for JAX, none for what it finds by itself.
+Argument: the cluster detection method for JAX; without it JAX detects the cluster itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Jobs that go wrong, one way each. The ranks that notice report the error and how long it took to come.
+"""Jobs that fail, each in one way. The ranks that get an error report it and the time until it came.
 
-Argument: the way (a function below).
+Argument: the kind of failure (a function below).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def absent_from_a_permute(world: World) -> None:
 
 
 def killed_in_a_collective(world: World) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher stops us as soon as it sees the death
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher stops all ranks as soon as one has died
     if world.rank == 1:
         threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
@@ -82,10 +82,10 @@ def runs_another_shape(world: World) -> None:
 def main() -> None:
     jax.distributed.initialize()
     world = World()
-    jax.block_until_ready(_total(world, 7))  # all have come up
+    jax.block_until_ready(_total(world, 7))  # all ranks are running
     globals()[sys.argv[1]](world)
     time.sleep(0.5)  # the launcher stops the job at the first exit: let the others report
-    os._exit(3)  # JAX's shutdown would wait for the rank that is gone
+    os._exit(3)  # JAX's shutdown would wait for the dead rank
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Steps with every collective until a fault strikes one rank, or for a number of steps.
+"""Runs steps with every collective until a fault hits one rank, or for a number of steps.
 
-Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it strikes, seconds
+Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it hits, seconds
 until then, steps.
 """
 

@@ -1,4 +1,4 @@
-"""Runs a sum and a permute and reports how they were compiled and what the process looks like.
+"""Runs a sum and a permute and reports their compilation and the state of the process.
 
 Arguments: changes to the environment of single ranks, as JSON (`{"1": {"XLA_FLAGS": ""}}`), and words (see below).
 """
@@ -20,7 +20,7 @@ IS_ACTIVE = "import jax; jax.devices(); from xla_shmem import plugin; print(plug
 def _change_environment() -> None:
     os.environ.update(json.loads(sys.argv[1]).get(RANK, {}))
     if "taken" in sys.argv and RANK == "1":
-        # The name that this rank's segment is going to have.
+        # The name of this rank's future segment.
         key = os.environ["XLA_SHMEM_JOB"][:16] + "0" * 16
         Path(f"/dev/shm/xla_shmem.{os.getuid()}.{key}.1").touch(0o600)
     if "taken" in sys.argv:

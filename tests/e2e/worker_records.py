@@ -1,7 +1,7 @@
 """Three runs of a sum and a permute, and one more.
 
-Argument: `die`, rank 1 kills itself before that one; `other`, the ranks do not run the same program there; `done`, all
-goes well.
+Argument: `die`, rank 1 kills itself before the last run; `other`, the ranks run different programs there; `done`,
+nothing fails.
 """
 
 from __future__ import annotations

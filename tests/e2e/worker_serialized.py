@@ -34,7 +34,7 @@ def main() -> None:
     except Exception as error:
         report({"error": str(error)})
         return
-    # A rank that loaded meets one that compiled.
+    # A rank that loaded the executable exchanges messages with one that compiled it.
     program = compiled if world.rank % 2 == 0 or "all" in sys.argv[3:] else function
     for _ in range(3):
         world.equals(program(operand), expected)

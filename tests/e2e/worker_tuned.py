@@ -1,4 +1,4 @@
-"""Runs four collectives, compares them with NumPy, and reports which backend carries each, and by which rule.
+"""Runs four collectives, compares them with NumPy, and reports the backend of each, and the rule that chose it.
 
 Arguments: changes to the environment of single ranks, as JSON (`{"1": {"XLA_SHMEM_TUNING": ""}}`).
 """
