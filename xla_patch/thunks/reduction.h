@@ -13,8 +13,8 @@
 
 namespace xla_shmem {
 
-// False for types without a reduction here, for and, or and xor of floats, and for all kinds but sum and prod of complex
-// numbers.
+// False for types without a reduction here, for and, or and xor of floats, and for all kinds but sum and prod of
+// complex numbers.
 bool Supports(ElementType type, ReductionKind kind);
 
 // `inputs[0..count)` hold `elements` each and are reduced in that order into `output`, which may be one of them.
