@@ -23,7 +23,7 @@ std::string DescribeGroups(const CollectiveSpec& spec) {
                                  : "all " + Plural(spec.groups.size(), "group");
 }
 
-// Two devices that talk to each other and differ in `field`, or {-1, -1}.
+// Two devices of one group or pair that differ in `field`, or {-1, -1}.
 std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology& topology,
                                       int32_t DeviceLocation::* field) {
   const auto differ = [&](int64_t a, int64_t b) { return topology.Find(a)->*field != topology.Find(b)->*field; };
@@ -43,7 +43,7 @@ std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology
   return {-1, -1};
 }
 
-// First device the topology does not hold, or -1.
+// The first device that the topology lacks, or -1.
 int64_t FindUnknownDevice(const CollectiveSpec& spec, const Topology& topology) {
   for (const int64_t device : spec.groups.devices) {
     if (topology.Find(device) == nullptr) {
@@ -117,7 +117,7 @@ Decision PlaceAsPublished(const CollectiveSpec& spec, const Topology& topology, 
           split() + " (" + std::to_string(per_process) + " devices per process), and " + span};
 }
 
-// What a result must be smaller than.
+// A result must be smaller than this.
 struct SizeLimit {
   int64_t bytes;
   const char* name;
@@ -134,7 +134,7 @@ std::string CompareBytes(int64_t bytes, const std::string& sign, const SizeLimit
   return left + " " + sign + " " + limit.name + " " + right;
 }
 
-// What the options say of an op; none if they do not consider it.
+// The options for an op; none if they do not consider it.
 std::optional<ConsideredOp> FindConsidered(CollectiveOp op, const Options& options) {
   if (options.ops.empty() && options.profile == Profile::kTuned) {
     return ConsideredOp{op, std::nullopt};
@@ -182,14 +182,14 @@ std::string FormatBytes(int64_t bytes) {
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, DecisionTrace* trace) {
   const std::string op = OpName(spec.op);
   const std::optional<ConsideredOp> considered = FindConsidered(spec.op, options);
-  const auto settle = [&](const char* rule, std::string reason) {
+  const auto stay = [&](const char* rule, std::string reason) {
     Note(trace, rule, Verdict::kDefault, [&] { return reason; });
     return Decision{Backend::kDefault, rule, std::move(reason)};
   };
   if (!considered.has_value()) {
-    return settle("unconsidered-op", options.ops.empty()
-                                         ? op + " is not considered (only all-reduce and collective-permute are)"
-                                         : op + " is not listed in XLA_SHMEM_OPS");
+    return stay("unconsidered-op", options.ops.empty()
+                                       ? op + " is not considered (only all-reduce and collective-permute are)"
+                                       : op + " is not listed in XLA_SHMEM_OPS");
   }
   Note(trace, "unconsidered-op", Verdict::kPassed, [&] {
     const bool all = options.profile == Profile::kTuned;
@@ -197,13 +197,13 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                                       : (all ? ", like any op" : " is one of the published two"));
   });
   if (spec.unsupported_participants.has_value()) {
-    return settle("unresolved-groups", *spec.unsupported_participants);
+    return stay("unresolved-groups", *spec.unsupported_participants);
   }
   Note(trace, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
   const int64_t unknown = FindUnknownDevice(spec, topology);
   if (unknown >= 0) {
-    return settle("unknown-device", "device " + std::to_string(unknown) + " is not among the " +
-                                        Plural(topology.num_devices(), "device") + " of the topology");
+    return stay("unknown-device", "device " + std::to_string(unknown) + " is not among the " +
+                                      Plural(topology.num_devices(), "device") + " of the topology");
   }
   Note(trace, "unknown-device", Verdict::kPassed,
        [&] { return "all are among its " + Plural(topology.num_devices(), "device"); });
@@ -214,7 +214,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   }
   const std::optional<SizeLimit> limit = LimitOf(*considered, options);
   if (limit.has_value() && spec.bytes >= limit->bytes) {
-    return settle("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
+    return stay("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   }
   std::string size = op + " of " +
                      (limit.has_value() ? CompareBytes(spec.bytes, "<", *limit)

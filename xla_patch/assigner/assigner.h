@@ -14,8 +14,8 @@
 
 namespace xla_shmem {
 
-// kUpstream follows the published rules (what upstream's assigner did); kDomain asks of each group by itself that it
-// lies in one NVLink domain; kTuned asks the same, and then goes by measured times instead of sizes.
+// kUpstream follows the published rules of upstream's assigner. kDomain requires of each group that it lies in one
+// NVLink domain. kTuned requires the same, and then decides by measured times instead of sizes.
 enum class Profile { kUpstream, kDomain, kTuned };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
@@ -30,8 +30,8 @@ struct ConsideredOp {
 
 struct Options {
   Profile profile = Profile::kUpstream;
-  int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; kTuned has no use for it
-  // What XLA_SHMEM_OPS says. Empty: the published two, all-reduce and collective-permute; for kTuned all.
+  int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; ignored by kTuned
+  // The ops of XLA_SHMEM_OPS. Empty: the published two, all-reduce and collective-permute; for kTuned all.
   std::vector<ConsideredOp> ops;
   TuningTable tuning;  // of kTuned
 };
@@ -39,12 +39,12 @@ struct Options {
 enum class Backend { kDefault, kNvshmem };
 const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
 
-// What the rules decided, the name of the rule that settled it, and a sentence with the numbers.
+// The backend, the name of the rule that decided, and a sentence with the numbers.
 //
 //   NVSHMEM: single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); tuned
 //   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, tuned,
-//            tuned-tie (neither is faster as far as was measured), tuned-unmeasured (an op that the table does not
-//            have), unresolved-groups and unknown-device (the module and the topology do not fit together)
+//            tuned-tie (neither was measured to be faster), tuned-unmeasured (the table lacks the op),
+//            unresolved-groups and unknown-device (the module and the topology contradict each other)
 struct Decision {
   Backend backend = Backend::kDefault;
   std::string rule;
@@ -54,8 +54,8 @@ struct Decision {
 // True for the ops that Decide may move to NVSHMEM at all.
 bool IsConsidered(CollectiveOp op, const Options& options);
 
-// Pure: depends on its arguments only, so every rank decides the same. Placement is looked at before size and times.
-// `trace`, if there is one, is told of every rule that is asked.
+// Pure: depends on its arguments only, so every rank decides the same. Placement comes before size and times. `trace`,
+// if not null, gets every rule that is asked.
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options,
                 DecisionTrace* trace = nullptr);
 

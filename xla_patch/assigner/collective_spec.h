@@ -24,7 +24,7 @@ struct DeviceGroups {
   int64_t common_size() const;
 };
 
-// One collective, free of XLA: what the rules and the transport look at. Both readers (wire-level proto and
+// One collective without types of XLA: the input of the rules and the transport. Both readers (wire-level proto and
 // xla::HloInstruction) fill it.
 struct CollectiveSpec {
   CollectiveOp op = CollectiveOp::kAllReduce;
@@ -38,8 +38,8 @@ struct CollectiveSpec {
   Unsupported unsupported_participants;  // why groups or pairs could not be read
 };
 
-// How many groups take part, and the devices of the largest. Sets of devices that pairs connect, rings and chains, are
-// to a permute what groups are to the others.
+// The number of groups, and the devices of the largest. The groups of a permute are the sets of devices that pairs
+// connect: rings and chains.
 struct GroupCount {
   int64_t number = 0;
   int64_t largest = 0;

@@ -32,9 +32,9 @@ int BitOf(Profile profile) {
 // In the order of Decide and DecideAndRecord.
 constexpr Rule kRules[] = {
     {"unconsidered-op", "Is the op one that the options consider?", kAll},
-    {"unresolved-groups", "Do its groups or pairs make sense?", kAll},
+    {"unresolved-groups", "Are its groups or pairs valid?", kAll},
     {"unknown-device", "Does the topology have all its devices?", kAll},
-    {"single-device", "Has every process one device?", kUpstream},
+    {"single-device", "Does every process have one device?", kUpstream},
     {"single-partition", "Does every group or pair lie in one process?", kUpstream},
     {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kUpstream},
     {"group-in-domain", "Does every group or pair lie in one NVLink domain?", kDomain | kTuned},

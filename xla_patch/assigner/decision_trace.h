@@ -9,20 +9,20 @@ namespace xla_shmem {
 
 enum class Profile;
 
-// What a rule said of a collective. The last one that names a backend decides.
+// The answer of a rule. The last rule that names a backend decides.
 enum class Verdict : uint8_t { kNotAsked, kPassed, kDefault, kNvshmem };
 const char* VerdictName(Verdict verdict);  // "not asked", "passed", "DEFAULT", "NVSHMEM"
 
-// One rule as it was put to a collective.
+// One rule applied to one collective.
 struct RuleStep {
   std::string rule;
   std::string question;
-  std::string evidence;  // what the answer rests on, with the numbers; empty if it was not asked
+  std::string evidence;  // the reason for the verdict, with the numbers; empty if the rule was not asked
   Verdict verdict = Verdict::kNotAsked;
 };
 using DecisionTrace = std::vector<RuleStep>;
 
-// Notes a rule where somebody wants the trace; `evidence` is called, and anything allocated, only then.
+// Adds a rule to `trace`. If `trace` is null, `evidence` is not called and nothing is allocated.
 template <typename Evidence>
 void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evidence) {
   if (trace != nullptr) {
@@ -30,8 +30,8 @@ void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evid
   }
 }
 
-// Puts the rules of the profile in the order in which they are asked, with their questions and with those that nobody
-// got to.
+// Puts the rules of the profile in the order in which they are asked, adds their questions, and adds the rules that
+// were not asked.
 void CompleteDecisionTrace(Profile profile, DecisionTrace* trace);
 
 }  // namespace xla_shmem

@@ -8,19 +8,18 @@
 
 namespace xla_shmem {
 
-// Which device runs replica r of partition p. A module that carries none (offline files) is read with logical id i
-// standing for the i-th of the given devices, and then the split into replicas and partitions is what each collective
-// implies.
+// Which device runs replica r of partition p. In a module without one (offline files) logical id i is the i-th of the
+// given devices, and each collective implies the split into replicas and partitions.
 class DeviceAssignment {
  public:
-  // Upper bound for the number of devices of a job: far above any machine, far below what would exhaust memory.
+  // Upper bound for the number of devices of a job: far above any machine, and small enough for memory.
   static constexpr int64_t kMaxDevices = int64_t{1} << 20;
 
   // by_partition[p][r] runs replica r of partition p. An error if the numbers contradict each other.
   static Result<DeviceAssignment> Create(int64_t replicas, int64_t partitions,
                                          const std::vector<std::vector<int64_t>>& by_partition);
   static DeviceAssignment Logical(std::vector<int64_t> devices);
-  // Nothing is known: ids stand for themselves and "all devices" has no answer.
+  // No devices are known: ids are devices, and "all devices" is empty.
   static DeviceAssignment Unknown() { return DeviceAssignment(); }
 
   bool is_logical() const { return replica_count_ == 0 && !devices_.empty(); }

@@ -6,7 +6,7 @@
 namespace xla_shmem {
 namespace {
 
-// Ids of replicas, partitions or devices, whichever the mode numbers, and how one of them maps to devices.
+// The ids that a group mode uses: of replicas, partitions or devices.
 struct IdSpace {
   const char* noun;
   int64_t count;
@@ -22,7 +22,7 @@ Status CheckIds(const IdGroups& groups, const IdSpace& space) {
   return Status();
 }
 
-// The split into replicas and partitions that a collective implies when the module does not say.
+// The split into replicas and partitions that a collective implies if the module has no device assignment.
 struct Split {
   int64_t replicas;
   int64_t partitions;
@@ -100,11 +100,11 @@ Result<DeviceGroups> ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssi
   const auto device = [&](int64_t replica, int64_t partition) {
     return assignment.devices()[replica * split.partitions + partition];
   };
-  // How often a group is repeated, once for each slice of the dimension that the ids do not name.
+  // A group is repeated once for each slice of the dimension that the ids do not name.
   const int64_t slices = mode == GroupMode::kCrossReplica     ? split.partitions
                          : mode == GroupMode::kCrossPartition ? split.replicas
                                                               : 1;
-  // Duplicate ids are rejected later, but must not multiply memory here: the ids were bounded, and so are ids x slices.
+  // Duplicate ids are rejected later. Here they must not multiply memory, so their number is bounded.
   if (static_cast<int64_t>(ids.ids.size()) > space.count) {
     return Status::Error(std::string("replica groups: ") + std::to_string(ids.ids.size()) + " ids for " +
                          std::to_string(space.count) + " " + space.noun + "s");
@@ -155,7 +155,7 @@ Result<std::vector<std::pair<int64_t, int64_t>>> ResolvePairs(const std::vector<
       }
     }
   }
-  // A source may feed several targets, but no more pairs than ids make sense; more would only multiply memory.
+  // A source may have several targets, but more pairs than ids are always wrong and would only multiply memory.
   if (static_cast<int64_t>(pairs.size()) > count) {
     return Status::Error("source-target pairs: " + std::to_string(pairs.size()) + " pairs for " +
                          std::to_string(count) + " ids");

@@ -18,7 +18,7 @@ struct IdGroups {
   std::vector<int64_t> offsets = {0};
 };
 
-// What the numbers in replica groups mean (xla/xla_data.proto, enum CollectiveOpGroupMode).
+// The meaning of the numbers in replica groups (xla/xla_data.proto, enum CollectiveOpGroupMode).
 enum class GroupMode { kCrossReplica, kCrossPartition, kCrossReplicaAndPartition, kFlattenedId };
 
 // all-to-all, permutes and broadcasts have no use_global_device_ids.

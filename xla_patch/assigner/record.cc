@@ -43,7 +43,7 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
     Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
     if (!form.has_value()) {
-      Note(trace, "form", Verdict::kPassed, [] { return std::string("nothing stands against it"); });
+      Note(trace, "form", Verdict::kPassed, [] { return std::string("it can be replaced"); });
     }
   }
   if (trace != nullptr) {

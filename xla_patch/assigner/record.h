@@ -31,12 +31,13 @@ struct CollectiveRecord {
   std::string reason;
   std::string computation;
   bool in_loop = false;     // runs inside a while loop
-  int64_t executions = -1;  // in one run of the module; -1 where that is not known
-  std::string source_file;  // "" where the module does not say
+  int64_t executions = -1;  // in one run of the module; -1 if unknown
+  std::string source_file;  // "" if the module does not name it
   int64_t source_line = 0;
 };
 
-// Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives it looked at.
+// Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives that it
+// considers.
 // Dumps show them, and InspectModule reads them back. All keys start with "xla_shmem.".
 namespace attribute {
 constexpr std::string_view kPrefix = "xla_shmem.";
@@ -56,7 +57,7 @@ constexpr const char* kSource = "xla_shmem.source";
 
 using Attributes = std::map<std::string, std::string>;
 
-// Everything about a collective that its spec says and that does not depend on the decision.
+// The part of a record that follows from the spec and not from the decision.
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
 // Decides, and writes into `record` what was decided and what is lowered. `form` says why the form of the instruction
@@ -65,8 +66,8 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
                      const Transport& transport, const Unsupported& form, CollectiveRecord* record,
                      DecisionTrace* trace = nullptr);
 
-// Decision and description as the attributes of an instruction, and back. Reading leaves fields whose attribute is
-// missing alone.
+// Decision and description as the attributes of an instruction, and back. Reading does not change fields whose
+// attribute is missing.
 Attributes RecordToAttributes(const CollectiveRecord& record);
 void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record);
 

@@ -12,7 +12,7 @@
 
 namespace xla_shmem {
 
-// What matching asks of one instruction of a reduction computation.
+// One instruction of a reduction computation, as far as matching needs it.
 struct ReductionNode {
   std::string opcode;  // as HLO text has it
   int64_t parameter_number = 0;

@@ -8,7 +8,7 @@
 
 namespace xla_shmem {
 
-// Where one device sits. `device_id` is XLA's global device id; `pe` is the device's rank in the SHMEM world.
+// The location of one device. `device_id` is XLA's global device id; `pe` is the device's rank in the SHMEM world.
 struct DeviceLocation {
   int64_t device_id = 0;
   int32_t process = 0;
@@ -49,7 +49,7 @@ class Topology {
   uint64_t fingerprint_ = 0;
 };
 
-// How the devices of one module lie in the topology: what the rules need to know about the module as a whole.
+// The devices of one module in the topology: what the rules need about the whole module.
 struct ModulePlacement {
   int64_t num_devices = 0;
   int64_t num_nvlink_domains = 0;  // 0: a device of the module is not in the topology

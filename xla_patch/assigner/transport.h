@@ -13,8 +13,8 @@
 
 namespace xla_shmem {
 
-// What the SHMEM runtime of this job can carry. The rules decide without it; a veto only changes what is lowered, and
-// is reported beside the decision.
+// The collectives that the SHMEM runtime of this job can carry. The rules decide without it; a veto changes only what
+// is lowered, and is reported beside the decision.
 struct Transport {
   struct Reducible {
     std::vector<ElementType> element_types;
@@ -31,8 +31,8 @@ struct Transport {
   std::vector<Carried> carried;
   // Members of the largest group that a reduction can take; 0 for any number.
   int64_t max_reduced_group = 0;
-  // Device id -> reach domain: devices of one domain can put into each other's memory. A device that is missing reaches
-  // nobody; no map at all means every device reaches every other.
+  // Device id -> reach domain: devices of one domain can put into each other's memory. A missing device
+  // reaches no other; no map means that every device reaches every other.
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
 };
 
@@ -40,11 +40,11 @@ struct Transport {
 // has them, which tests/assigner holds this against.
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach);
 
-// What the GPU runtime carries between GPUs of equal `reach`: permutes; all-reduce sum, prod, min and max on f32, f64,
+// The GPU runtime between GPUs of equal `reach`: permutes; all-reduce sum, prod, min and max on f32, f64,
 // bf16, f16, s8-s64, u8-u64.
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 
-// Whether it carries the op in some form.
+// Whether it carries the op for some types and reductions.
 bool Carries(const Transport& transport, CollectiveOp op);
 
 // Why the transport does not carry `spec`.

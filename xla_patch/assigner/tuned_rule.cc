@@ -23,7 +23,7 @@ std::string FormatInterval(const BackendTime& time) {
   return FormatTime(time.low_us) + " to " + FormatTime(time.high_us);
 }
 
-// What was measured, as far as it is not what is asked about.
+// The measurement that an estimate comes from, and how it differs from the collective.
 std::string DescribeSource(const CollectiveSpec& spec, ElementType element_type, int64_t group_size,
                            const Estimate& estimate) {
   std::string text = ElementTypeName(estimate.element_type);

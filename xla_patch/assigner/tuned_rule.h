@@ -9,8 +9,8 @@
 
 namespace xla_shmem {
 
-// Profile `tuned`, for a collective that may go to NVSHMEM by its place: whichever backend was measured to be faster.
-// Where the measurement cannot tell, or was not made, the collective stays. `place` is the reason so far.
+// Profile `tuned`, for a collective whose devices may use NVSHMEM: the backend that was measured to be faster. If
+// neither is clearly faster, or nothing was measured, the collective stays on DEFAULT. `place` is the reason so far.
 Decision DecideByTimes(const CollectiveSpec& spec, const TuningTable& table, const std::string& place);
 
 }  // namespace xla_shmem

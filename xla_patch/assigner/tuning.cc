@@ -40,7 +40,7 @@ Status CheckRow(const TuningRow& row) {
   return Status();
 }
 
-// Predicates are; complex numbers are floats.
+// Predicates count as integers; complex numbers count as floats.
 bool IsInteger(ElementType element_type) {
   const char initial = ElementTypeName(element_type).front();
   return initial == 's' || initial == 'u' || initial == 'p';
@@ -58,7 +58,7 @@ auto Distance(const TuningRow& row, ElementType element_type, int64_t group_size
                          std::abs(ElementBits(row.element_type) - ElementBits(element_type)), row.element_type);
 }
 
-// Between two times, the share `t` of the way from one to the other, in logarithms.
+// Interpolates between two times in logarithms; `t` is the share of `to`.
 BackendTime Interpolate(const BackendTime& from, const BackendTime& to, double t) {
   const auto between = [t](double a, double b) { return std::exp((1 - t) * std::log(a) + t * std::log(b)); };
   return {between(from.us, to.us), between(from.low_us, to.low_us), between(from.high_us, to.high_us)};

@@ -16,10 +16,10 @@ constexpr const char* kPermutesSlices = "it permutes slices in place";
 struct TransferredBuffer {
   bool is_dynamic = false;  // some dimension is only an upper bound
   bool is_on_host = false;  // one of them lies in host memory
-  // Whether moving bytes is right. For most ops operand and result are equal in type, dimensions and physical order.
-  // Of an all-gather the result is as many operands as a group has members, one after the other in memory; of a
-  // reduce-scatter it is the other way round; an all-to-all of one array is made of that many parts, and one of a tuple
-  // has arrays that are all alike.
+  // Whether moving bytes gives the result. Most ops need operand and result of equal type, dimensions and physical
+  // order. The result of an all-gather must be the operands of all members of a group, one after the other in memory;
+  // the operand of a reduce-scatter must be their results. The array of an all-to-all must be one part for each member,
+  // and the arrays of a tuple must all be alike.
   bool fits = false;
 };
 

@@ -21,8 +21,8 @@ class Reader {
     }
   }
 
-  // What a rewritten collective was: op and reduction stand in its attributes, who takes part in the arguments of the
-  // call. False if they do not, or if the topology has no such PE.
+  // Restores what a rewritten collective was: op and reduction from its attributes, participants from the arguments of
+  // the call. False if they are missing, or if the topology has no such PE.
   bool Restore(const hlo::Collective& collective, const CollectiveRecord& written, CollectiveSpec* spec) const {
     const std::optional<CollectiveOp> op = OpNamed(written.op);
     const std::string_view arguments = collective.fields.backend_config;

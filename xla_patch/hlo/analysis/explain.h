@@ -14,16 +14,16 @@
 
 namespace xla_shmem {
 
-// One collective: what the module says of it, and what the rules say with the options given.
+// One collective: the record that the module holds, and the one that the rules give with these options.
 struct Explanation {
   CollectiveRecord written;  // as InspectModule lists it
   CollectiveRecord decided;
-  DecisionTrace trace;  // empty if it cannot be told who takes part in it
+  DecisionTrace trace;  // empty if its participants are not known
   DeviceGroups groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // of a permute
 };
 
-// Explains every collective that InspectModule lists, in that order. What this pass has rewritten is read back, PEs
+// Explains every collective that InspectModule lists, in that order. Rewritten collectives are read back, PEs
 // being those of the topology given. Changes nothing. An error if the bytes are not a well-formed module.
 Result<std::vector<Explanation>> ExplainModule(std::string_view module, const PassOptions& options);
 

@@ -12,15 +12,15 @@ namespace xla_shmem::hlo {
 // Elements of an array, or of the first array of a tuple. Saturates.
 int64_t CountElements(const Shape& shape);
 
-// Dimensions of the left operand that a product of matrices sums over: of an xla.DotDimensionNumbers.
+// The dimensions of the left operand that a matrix product sums over, from an xla.DotDimensionNumbers.
 std::vector<int64_t> ContractedDimensions(std::string_view dot_numbers);
 
 // Two operations for each element of the result and each of the `contracted` ones of the left operand. -1 if the left
 // operand has no such dimension.
 int64_t DotFlops(int64_t result_elements, const Shape& left, const std::vector<int64_t>& contracted);
 
-// Two for each element of the result and of the kernel that makes it, padding included; `numbers` is an
-// xla.ConvolutionDimensionNumbers. -1 if the kernel has no such dimension.
+// Two operations for each element of the result and each element of the kernel that contributes, padding included;
+// `numbers` is an xla.ConvolutionDimensionNumbers. -1 if the kernel has no such dimension.
 int64_t ConvolutionFlops(int64_t result_elements, const Shape& kernel, std::string_view numbers);
 
 // Elements of an xla.Window.

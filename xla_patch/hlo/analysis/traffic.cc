@@ -78,7 +78,7 @@ class Traffic {
     return Sum(is_done ? 0 : OperandSizes(i), work_[i].result_bytes);
   }
 
-  // A fusion reads whole operands, unless all that it does with one is to take slices or to update one in place.
+  // A fusion reads whole operands, except those that it only slices or updates in place.
   int64_t FusionBytes(size_t i) const {
     const int64_t callee = work_[i].callee;
     const int64_t root = work_[i].callee_root;
@@ -112,7 +112,7 @@ class Traffic {
     return bytes;
   }
 
-  // What an instruction reads of its first operand.
+  // Bytes that an instruction reads of its first operand.
   int64_t PartRead(size_t i, int64_t whole) const {
     const std::string_view opcode = work_[i].opcode;
     if (opcode == "slice" || opcode == "dynamic-slice" || opcode == "gather") {
@@ -121,7 +121,7 @@ class Traffic {
     return opcode == "dynamic-update-slice" ? 0 : whole;
   }
 
-  // What a fusion with that root writes.
+  // Bytes that a fusion with this root writes.
   int64_t ResultBytes(size_t root) const {
     if (work_[root].opcode != "tuple") {
       return WrittenBytes(static_cast<int64_t>(root));

@@ -9,7 +9,7 @@
 
 namespace xla_shmem::hlo {
 
-// Work::bytes of instruction `index`, whose kind is known, as are all fields of what it calls.
+// Work::bytes of instruction `index`. Its kind, and all fields of the instructions that it calls, must be set.
 int64_t CountTraffic(const Module& module, const std::vector<Work>& work, size_t index);
 
 }  // namespace xla_shmem::hlo

@@ -24,7 +24,7 @@ constexpr Names<13> kFree = {"parameter",         "constant",   "tuple",       "
                              "bitcast",           "after-all",  "opt-barrier", "add-dependency",
                              "partition-id",      "replica-id", "domain",      "get-dimension-size",
                              "set-dimension-size"};
-// Arithmetic is none of their business.
+// These instructions move data and do not compute.
 constexpr Names<18> kMoves = {"copy",
                               "copy-start",
                               "copy-done",
@@ -43,7 +43,7 @@ constexpr Names<18> kMoves = {"copy",
                               "outfeed",
                               "bitcast-convert",
                               "rng-get-and-update-state"};
-// Between devices too, though not in groups.
+// Transfers between two devices.
 constexpr Names<4> kMessages = {"send", "send-done", "recv", "recv-done"};
 constexpr std::string_view kLtMatmul = "__cublas$lt$matmul";  // and $f8, $mx
 constexpr Names<5> kUncounted = {"fft", "cholesky", "triangular-solve", "ragged-dot", "scan"};
@@ -53,7 +53,7 @@ bool Is(const Names<kCount>& names, std::string_view opcode) {
   return std::find(names.begin(), names.end(), opcode) != names.end();
 }
 
-// Fields of an instruction that only its own counting asks for.
+// Fields of an instruction that only its own count needs.
 struct Details {
   std::string_view dot_numbers;
   std::string_view convolution_numbers;
@@ -68,7 +68,7 @@ class Counter {
         shapes_(module.instructions.size()),
         computation_flops_(module.computations.size()) {}
 
-  // Callees come first, so what they take is known where they are called.
+  // Callees come first, so their counts are known when their callers are counted.
   Result<std::vector<Work>> Run() {
     for (size_t c = 0; c < module_.computations.size(); ++c) {
       const Computation& computation = module_.computations[c];
@@ -233,7 +233,7 @@ class Counter {
     return opcode == "map" ? Product(work_[i].elements, CalleeFlops(i)) : work_[i].elements;
   }
 
-  // What an instruction adds to its computation where that runs as one instruction.
+  // Operations that an instruction adds to its computation if the computation runs as one instruction.
   int64_t FlopsInside(size_t i) const {
     if (work_[i].kind != WorkKind::kControl) {
       return work_[i].flops;

@@ -11,18 +11,18 @@
 namespace xla_shmem::hlo {
 
 enum class WorkKind : uint8_t {
-  kFree,        // gives something a name: parameters, constants, tuples and their elements, bitcasts
+  kFree,        // does no work: parameters, constants, tuples and their elements, bitcasts
   kControl,     // while, call, conditional: the work is in what it calls
   kCollective,  // moves data between devices, or starts or completes that
   kCompute,     // everything else, copies included
 };
 
-// What one execution of an instruction takes.
+// The work of one execution of an instruction.
 struct Work {
   std::string_view name;
   std::string_view opcode;
   std::string_view custom_call_target;
-  std::vector<int64_t> operands;  // indices into Module::instructions; -1 for an id that is none
+  std::vector<int64_t> operands;  // indices into Module::instructions; -1 for an unknown id
   std::vector<int64_t> callees;   // ids of computations
   int64_t callee = -1;            // index of the first of them in Module::computations
   int64_t callee_root = -1;       // and of the instruction whose result is the callee's
@@ -30,10 +30,10 @@ struct Work {
   int64_t result_bytes = 0;       // of all results
   WorkKind kind = WorkKind::kCompute;
   // Floating point operations: 2·M·N·K for products of matrices, 1 an element for everything elementwise
-  // (transcendental functions too), for a fusion what it holds. -1 where only a library knows.
+  // (transcendental functions too), for a fusion the sum of its instructions. -1 if only a library knows.
   int64_t flops = 0;
-  // Read and written in memory by an instruction that is not inside a fusion. Of what it takes a slice of, or updates
-  // in place, the slice counts. A start reads, its done writes.
+  // Bytes that an instruction outside of fusions reads and writes. Of an operand that it slices or updates in place,
+  // only the slice counts. A start reads, its done writes.
   int64_t bytes = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace xla_shmem::hlo {
 namespace {
 
-// Who consumes a start.
+// The instructions that use a start.
 struct StartUsers {
   int64_t done = -1;
   int32_t dones = 0;
@@ -47,7 +47,7 @@ class Sequence {
     }
   }
 
-  // Also where the schedule does not say.
+  // True too if the schedule does not list the start.
   bool HasWorkBetween(const InstructionIndex& index, int64_t start_id, int64_t done_id) const {
     const auto start = position_.find(start_id);
     if (start == position_.end()) {
@@ -104,7 +104,7 @@ bool IsPureWrapper(const Module& module, const Collective& collective) {
 }
 
 // An async-start's shape is ((operands), result, contexts...); its aliasing may share whole results with the operands
-// of the same number, and nothing else is understood here.
+// of the same number. Other aliasing is not supported.
 bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, std::vector<bool>* in_place) {
   for (const Aliasing& one : aliasing) {
     const std::vector<int64_t>& index = one.output_index;

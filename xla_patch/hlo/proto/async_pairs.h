@@ -10,8 +10,8 @@
 
 namespace xla_shmem::hlo {
 
-// Finds the dones of these starts, all issued in `computation`, and whether anything runs before each. A start
-// that is not used by exactly one done gets none, and its form is unsupported.
+// Finds the dones of these starts, all issued in `computation`, and whether any work runs between start and done. A
+// start that is not used by exactly one done gets none, and its form is unsupported.
 void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
                const Schedule& schedule, const std::vector<Collective*>& collectives);
 

@@ -15,10 +15,10 @@ std::vector<std::string_view> AttributeFields(std::string_view instruction);
 // False if an entry of the map cannot be read.
 bool AreWellFormed(std::string_view proto);
 
-// Our keys among all occurrences of the field. Malformed entries are passed over.
+// Our keys among all occurrences of the field. Malformed entries are skipped.
 Attributes ReadOwnAttributes(const std::vector<std::string_view>& protos);
 
-// The field's new content: entries of others byte for byte and in place, then ours.
+// The field's new content: all other entries byte for byte and in place, then ours.
 std::string MergeAttributes(const std::vector<std::string_view>& protos, const Attributes& own);
 
 }  // namespace xla_shmem::hlo

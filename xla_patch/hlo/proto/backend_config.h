@@ -16,15 +16,15 @@ std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, s
 // The backend_config of an HloInstructionProto, in its own field or as a payload; empty if it has none.
 std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, std::string_view instruction);
 
-// What stock XLA:GPU recorded in an instruction's backend_config, the JSON of a GpuBackendConfig:
+// The backend that stock XLA:GPU recorded in an instruction's backend_config, the JSON of a GpuBackendConfig:
 //
 //   {..., "collective_backend_config": {..., "backend": "NVSHMEM", ...}, ...}
 //
-// Releases differ in which other members there are and leave default ones out, so only this path is looked at. Nothing
-// if there is no collective_backend_config, or the text is not JSON.
+// Only this path is read: releases differ in the other members and leave default values out. None if there is no
+// collective_backend_config, or if the text is not JSON.
 std::optional<Backend> ReadStockBackend(std::string_view json);
 
-// How often the body of a while runs, where XLA has found that out and says so in its backend_config, the JSON of a
+// How often the body of a while runs, if XLA knows the number and recorded it in the backend_config, the JSON of a
 // WhileLoopBackendConfig: {"known_trip_count": {"n": "32"}, ...}.
 std::optional<int64_t> ReadTripCount(std::string_view json);
 

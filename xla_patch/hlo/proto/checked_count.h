@@ -5,7 +5,7 @@
 
 namespace xla_shmem::hlo {
 
-// Arithmetic on counts of which -1 stands for what is not known, and for what no 64 bits hold.
+// Arithmetic on counts. -1 stands for an unknown count, and for one that does not fit in 64 bits.
 inline int64_t Sum(int64_t a, int64_t b) {
   int64_t sum;
   return a < 0 || b < 0 || __builtin_add_overflow(a, b, &sum) ? -1 : sum;

@@ -22,16 +22,16 @@ enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
 
 struct Collective {
   CollectiveForm form = CollectiveForm::kSync;
-  size_t computation = 0;  // where it is issued: what a user sees
+  size_t computation = 0;  // where it is issued, which is what a user sees
   size_t instruction = 0;  // there: the collective itself, its start, or the async-start
-  int64_t done = -1;       // there: what waits for it, if it has exactly one
+  int64_t done = -1;       // there: its done, if it has exactly one
   size_t op_computation = 0;
-  size_t op = 0;            // what has groups or pairs: `instruction`, or the collective in the async computation
+  size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the async computation
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
   CollectiveSpec spec;           // everything but the module's placement
   std::vector<bool> in_place;    // result i is in the buffer of operand i, by XLA's own choice; not for kSync
-  bool has_work_between = true;  // something runs between start and done that takes time
+  bool has_work_between = true;  // an instruction that takes time runs between start and done
   Unsupported unsupported_form;  // why its form cannot be replaced in place, whatever the transport
 };
 

@@ -20,7 +20,7 @@ bool DecodePair(std::string_view proto, std::pair<int64_t, int64_t>* pair) {
   return reader.ok();
 }
 
-// Metadata is for reports only, so what cannot be read is simply not shown.
+// Metadata is for reports only, so unreadable parts are ignored.
 void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {

@@ -30,7 +30,7 @@ bool SameLeaves(const Shape& a, const Shape& b) {
                     [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
 }
 
-// Whether this result can be had from operands of this shape by moving bytes, in the way of the op.
+// Whether moving bytes, as the op does it, makes this result from operands of this shape.
 bool Fits(const Collective& collective, const Shape& operand, const Shape& result) {
   const CollectiveFields& fields = collective.fields;
   const int64_t members = collective.spec.groups.common_size();
@@ -154,7 +154,7 @@ class Finder {
       spec.element_types.push_back(leaf->element_type);
     }
     if (collective->form == CollectiveForm::kLowered) {
-      return Status();  // the rest stands in its attributes
+      return Status();  // the rest is in its attributes
     }
     if (Status resolved = ResolveParticipants(fields, &spec); !resolved.ok()) {
       spec.unsupported_participants = resolved.message();
@@ -178,7 +178,7 @@ class Finder {
     return Status();
   }
 
-  // The own shape of a start also holds operands and context: the result is what its done returns.
+  // The shape of a start also holds operands and context: the result is that of its done.
   Status ReadResult(const Instruction& op, Collective* collective) const {
     Result<Shape> own = ParseShape(op.shape);
     if (!own.ok()) {

@@ -14,7 +14,7 @@
 namespace xla_shmem::hlo {
 namespace {
 
-// Operands stay ids here. What cannot be read is no scalar, so it matches nothing.
+// The operands are returned as ids. An instruction that cannot be read is treated as no scalar, so it matches nothing.
 ReductionNode DecodeNode(const Instruction& instruction, std::vector<int64_t>* operand_ids) {
   ReductionNode node;
   FieldReader reader(instruction.body);

@@ -10,8 +10,8 @@
 
 namespace xla_shmem::hlo {
 
-// Decoders of replica groups as lists of ids and as iotas; mesh_groups.h has the fourth encoding. `max_ids` bounds what
-// may be materialised; a compact form that stands for more fails first.
+// Decoders of replica groups as lists of ids and as iotas; mesh_groups.h has the fourth encoding. `max_ids` bounds
+// the ids that may be allocated; a compact form that stands for more is an error.
 Status AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* groups);
 Result<IdGroups> ReadDeviceList(std::string_view proto, int64_t max_ids);
 Result<IdGroups> ReadIotaList(std::string_view proto, int64_t max_ids);

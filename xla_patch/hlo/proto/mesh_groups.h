@@ -10,7 +10,7 @@
 namespace xla_shmem::hlo {
 
 // Replica groups as axes of a mesh (xla.MeshAxesReplicaGroupListProto): the devices that differ only in the named axes
-// form a group. `max_ids` bounds what may be materialised, as in group_list.h.
+// form a group. `max_ids` bounds the ids that may be allocated, as in group_list.h.
 Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids);
 
 }  // namespace xla_shmem::hlo

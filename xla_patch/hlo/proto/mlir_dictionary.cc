@@ -21,7 +21,7 @@ void MlirDictionary::AddString(const char* key, std::string_view value) {
   members_ += '"';
   for (const char c : value) {
     const auto byte = static_cast<unsigned char>(c);
-    // MLIR's lexer knows \" and \\ but its printer writes hex for everything unusual; hex is right for any byte.
+    // MLIR's lexer accepts \" and \\, but its printer writes all unusual bytes in hex; hex is right for any byte.
     if (byte < 0x20 || byte > 0x7e || c == '"' || c == '\\') {
       members_ += '\\';
       members_ += kHex[byte >> 4];

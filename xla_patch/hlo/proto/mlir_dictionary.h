@@ -8,7 +8,7 @@
 
 namespace xla_shmem::hlo {
 
-// Text of an MLIR dictionary attribute: the form in which XLA takes the attributes of a typed-FFI custom call from
+// Text of an MLIR dictionary attribute, from which XLA reads the attributes of a typed-FFI custom call in
 // backend_config.
 //
 //   {op = 7 : i64, name = "all-reduce.1", pairs = array<i64: 0, 1>}

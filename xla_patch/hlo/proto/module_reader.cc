@@ -128,7 +128,7 @@ class Scanner {
     callees_.clear();
     FieldReader reader(field.bytes);
     for (Field inner; reader.Next(&inner);) {
-      bool is_structure = true;  // same on all ranks, so part of the hash
+      bool is_structure = true;  // the same on all ranks, so part of the hash
       switch (inner.number) {
         case InstructionField::kOpcode:
           opcode = inner.bytes;
@@ -186,8 +186,8 @@ class Scanner {
     return Status();
   }
 
-  // Callers come after their callees, so walking the edges backwards sees every computation's own state before it is
-  // handed down.
+  // Callers come after their callees, so walking the edges backwards finds every computation's state complete before it
+  // reaches its callees.
   Status FollowCalls() {
     auto& by_id = module_->computation_of_id;
     for (size_t i = 0; i < module_->computations.size(); ++i) {
@@ -226,7 +226,7 @@ class Scanner {
     return Status();
   }
 
-  // How often a call's callee runs in one execution of the caller, -1 where that is not known.
+  // How often a call's callee runs in one execution of the caller; -1 if unknown.
   int64_t Turns(const CallEdge& call) const {
     const Instruction& instruction = module_->instructions[call.instruction];
     if (instruction.opcode.op_class == OpClass::kConditional) {
@@ -236,7 +236,7 @@ class Scanner {
       return 1;
     }
     const int64_t trips = ReadTripCount(BackendConfigOf(module_->payloads, instruction.body)).value_or(-1);
-    // HloWhileInstruction lists its body, then its condition, which is asked once more.
+    // HloWhileInstruction lists its body, then its condition, which runs once more.
     return call.place == 0 ? trips : Sum(trips, 1);
   }
 

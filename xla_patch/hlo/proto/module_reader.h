@@ -12,8 +12,8 @@
 
 namespace xla_shmem::hlo {
 
-// One instruction as it lies in the module. Only what every instruction is asked for; collectives are decoded by
-// collective_fields.h.
+// One instruction as it lies in the module: the fields that are needed of every instruction. collective_fields.h
+// decodes those of collectives.
 struct Instruction {
   std::string_view whole;  // the field inside the computation, tag included
   std::string_view body;   // the HloInstructionProto
@@ -21,7 +21,7 @@ struct Instruction {
   std::string_view packed_operands;  // operand_ids in their usual, packed form
   int64_t id = 0;
   Opcode opcode;
-  bool has_loose_operands = false;  // operand_ids not in one packed field: decode the body to know them
+  bool has_loose_operands = false;  // operand_ids are not in one packed field: DecodeOperands reads the body
   bool is_lowered = false;          // a custom-call this pass wrote
 };
 
@@ -34,9 +34,9 @@ struct Computation {
   size_t first = 0;  // instructions()[first, last)
   size_t last = 0;
   bool is_fusion = false;
-  bool is_reachable = false;      // it is the entry, or the entry leads to it; XLA drops the others
+  bool is_reachable = false;      // the entry leads to it, or is it; XLA drops the others
   int32_t loop_depth = 0;         // how many while loops it runs inside of
-  int64_t executions = 0;         // in one run of the module; -1 where trip counts are not known, or a branch decides
+  int64_t executions = 0;         // in one run of the module; -1 if a trip count is unknown or a branch decides
   bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
   int64_t async_start = -1;       // index of the async-start that wraps it
   size_t async_computation = 0;   // and of the computation that one is in
@@ -54,8 +54,8 @@ struct Module {
   std::vector<Instruction> instructions;
   size_t entry = 0;  // index of the entry computation
   std::unordered_map<int64_t, size_t> computation_of_id;
-  // Over what is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels, device
-  // assignment. Not over module ids, metadata, stack frames, constants or backend configs, which may hold paths,
+  // Hash of all that is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels,
+  // device assignment. Without module ids, metadata, stack frames, constants or backend configs, which may hold paths,
   // addresses and local tuning results.
   uint64_t structure_hash = 0;
 };

@@ -16,7 +16,7 @@ constexpr Entry kOpcodes[] = {
     {"custom-call", OpClass::kCustomCall},
 };
 
-// Most instructions are arithmetic: two characters tell that none of the names above can match.
+// Most instructions are arithmetic: their first two characters already differ from all names above.
 constexpr bool MayMatter(std::string_view opcode) {
   if (opcode.size() < 5) {
     return false;

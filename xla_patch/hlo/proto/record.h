@@ -7,11 +7,11 @@
 
 namespace xla_shmem::hlo {
 
-// Everything about a collective that does not depend on the decision.
+// The part of a record that does not depend on the decision.
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective);
 
-// What this pass or stock XLA wrote about it. False if it is not to be listed: a done of ours, whose start is, or a
-// custom call of such a name that the pass did not write.
+// Reads what this pass or stock XLA wrote about a collective. False if it is not listed: a done of ours (its start is
+// listed), or a custom call with our prefix that the pass did not write.
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record);
 
 }  // namespace xla_shmem::hlo

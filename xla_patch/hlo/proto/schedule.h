@@ -11,8 +11,8 @@
 
 namespace xla_shmem::hlo {
 
-// The order that the scheduler chose, by computation: an xla.HloScheduleProto. What is malformed in it counts as
-// absent, since it only says where waiting could overlap with work.
+// The order that the scheduler chose, by computation: an xla.HloScheduleProto. Malformed parts count as absent, since
+// the schedule is used only to find where waiting could overlap with work.
 class Schedule {
  public:
   explicit Schedule(std::string_view proto);
@@ -24,7 +24,7 @@ class Schedule {
   std::unordered_map<int64_t, std::string_view> sequences_;
 };
 
-// What changes in a computation's sequence.
+// Changes to a computation's sequence.
 struct ScheduleChange {
   std::unordered_map<int64_t, int64_t> added;  // to be put right before the instruction of this id
   std::unordered_set<int64_t> removed;

@@ -10,7 +10,7 @@
 
 namespace xla_shmem::hlo {
 
-// A decoded xla.ShapeProto with what the pass asks of it; `proto` is the message it came from.
+// A decoded xla.ShapeProto: the fields that the pass needs, and `proto`, the message itself.
 struct Shape {
   std::string_view proto;
   ElementType element_type = ElementType::kInvalid;

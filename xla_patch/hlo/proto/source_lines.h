@@ -9,12 +9,12 @@ namespace xla_shmem::hlo {
 
 // A place in the user's program. Views point into the module.
 struct SourceLine {
-  std::string_view file;  // empty if the module does not say
+  std::string_view file;  // empty if the module does not name it
   int64_t line = 0;
 };
 
 // A module's xla.StackFrameIndexProto. Releases that write one leave file and line out of an instruction's metadata and
-// put the number of the innermost frame there. For reports only, so what cannot be read is simply not shown.
+// put the number of the innermost frame there. For reports only, so unreadable parts are ignored.
 class SourceLines {
  public:
   explicit SourceLines(std::string_view proto);

@@ -6,7 +6,7 @@
 
 namespace xla_shmem::hlo {
 
-// Mixes `bytes` into a 64-bit hash that is the same on every machine. Not for adversaries.
+// Mixes `bytes` into a 64-bit hash that is the same on every machine. Not cryptographic.
 uint64_t HashBytes(uint64_t hash, std::string_view bytes);
 uint64_t HashInt(uint64_t hash, uint64_t value);
 

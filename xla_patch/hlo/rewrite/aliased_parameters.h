@@ -9,10 +9,10 @@
 
 namespace xla_shmem::hlo {
 
-// Parameters that share their buffer with a result (donation), for a release of XLA that forgets about it when a
-// transform returns the module. XLA has already left out copies for them, so instructions may write to a parameter that
-// then belongs to the caller, and hand it out as the result. Reading a copy of the parameter instead mends that, for
-// the price of the copy and of the memory that donation would have saved.
+// Parameters that share their buffer with a result (donation), for releases of XLA that drop the aliasing when a
+// transform returns the module. XLA has already removed copies because of it, so instructions may write to a parameter
+// that then belongs to the caller, and return it as the result. They read a copy of the parameter instead; the price is
+// the copy, and the memory that donation would have saved.
 //
 // Adds a copy under the parameter's id, so that its users need no change, and the parameter under a new id before it.
 // An error if there is one that cannot be copied.

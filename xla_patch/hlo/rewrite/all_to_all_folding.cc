@@ -20,7 +20,7 @@ struct Range {
   int64_t stride = 0;
 };
 
-// What is asked of the neighbours of an all-to-all (xla/service/hlo.proto, HloInstructionProto).
+// The fields of the instructions around an all-to-all that matter here.
 struct Details {
   std::string_view opcode;
   Shape shape;
@@ -146,7 +146,7 @@ bool ReadPart(const Module& module, const Details& details, const Shape& whole, 
   return part->dimension >= 0 && IsMadeOfParts(whole, details.shape, part->dimension, parts);
 }
 
-// Does nothing, and gives no memory a new value.
+// Does no work and writes no memory.
 bool IsFree(std::string_view opcode) {
   return opcode == "parameter" || opcode == "constant" || opcode == "get-tuple-element" || opcode == "tuple" ||
          opcode == "bitcast";

@@ -8,8 +8,8 @@
 
 namespace xla_shmem::hlo {
 
-// The custom calls that stand for a collective. Their attributes name every participant by PE and nothing rank-local,
-// so that all ranks write the same bytes:
+// The custom calls that replace a collective. Their attributes name every participant by PE and hold nothing that
+// differs between ranks, so that all ranks write the same bytes:
 //
 //   op        id of the op, the same on all ranks, different for every op of the module (channel ids are not)
 //   module, name  for error messages
@@ -18,14 +18,14 @@ namespace xla_shmem::hlo {
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
 
-// Does the whole transfer. In the place of a pair it stands where the start was.
+// Does the whole transfer. For a pair it replaces the start.
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The start's result is the final result, in its own buffer or in its operand's, whichever XLA had chosen.
+// The start's result is the final result, in its own buffer or in its operand's, as XLA had chosen.
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);
 
-// The done returns the start's buffers. It also takes the operands that the start does not work in, so that they stay
-// alive until the wait.
+// The done returns the start's buffers. It also takes the operands that the start does not work in place on, so that
+// they live until the wait.
 CustomCall DoneCall(const Module& module, const Collective& collective, const Topology& topology);
 
 }  // namespace xla_shmem::hlo

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kTypedFfi = 4;  // CustomCallApiVersion.API_VERSION_TYPED_FFI
 
-// What only the collective had, or its successor brings along.
+// Fields that only the collective had, or that the call sets itself.
 bool IsReplaced(uint32_t field, const CustomCall& call) {
   switch (field) {
     case InstructionField::kOpcode:
@@ -65,8 +65,7 @@ size_t SizeInComputation(const InstructionEdit& edit) {
          (edit.before.has_value() ? BytesFieldSize(edit.before->body.size()) : 0);
 }
 
-// The module's bytes with a schedule in which the new instructions run right before those they stand before, and what
-// is gone does not run.
+// The module's bytes with a schedule that has the new instructions in their places and lacks the removed ones.
 std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>& edits, std::string bytes) {
   std::map<int64_t, ScheduleChange> changes;
   for (const InstructionEdit& edit : edits) {

@@ -19,7 +19,7 @@ struct CustomCall {
   std::string target;
   std::string backend_config;
   std::optional<std::string_view> shape;         // a ShapeProto to use instead of its own
-  std::optional<int64_t> id;                     // to take the place of another instruction
+  std::optional<int64_t> id;                     // replaces another instruction
   std::optional<std::vector<int64_t>> operands;  // to use instead of its own
   std::vector<int64_t> extra_operands;           // behind these
   std::vector<Aliasing> aliasing;
@@ -30,11 +30,11 @@ std::string WithAttributes(std::string_view body, const Attributes& own);
 
 // The instruction's bytes as a typed-FFI custom call with side effects, in its old place under its old id unless `call`
 // says otherwise. Fields a custom call cannot have (groups, pairs, dimensions, channel, callees, thread, layout
-// constraint) go; all we do not own (metadata, control predecessors, sharding, unknown fields) stays.
+// constraint) are removed; all others (metadata, control predecessors, sharding, unknown fields) stay.
 std::string AsCustomCall(std::string_view body, const CustomCall& call, const Attributes& own);
 
-// The same as an instruction that hands its operand on and does nothing else. XLA:GPU's OptimizationBarrierExpander,
-// which runs after the hook, takes it out of module and schedule.
+// The same as an opt-barrier, which returns its operand. XLA:GPU's OptimizationBarrierExpander runs after the hook and
+// removes it from module and schedule.
 std::string AsBarrier(std::string_view body, const Attributes& own);
 
 struct NewInstruction {
@@ -45,13 +45,13 @@ struct NewInstruction {
 struct InstructionEdit {
   size_t computation;
   size_t instruction;
-  std::string body;                                     // empty: the instruction goes
-  std::optional<NewInstruction> before = std::nullopt;  // to be put right before it
+  std::string body;                                     // empty: the instruction is removed
+  std::optional<NewInstruction> before = std::nullopt;  // inserted right before it
 };
 
-// The module with these instructions replaced or gone, and new ones added, also in the schedule, and without the
-// computations that are `removed`; everything else byte for byte in the original order. `edits` in module order, each
-// instruction at most once; nothing that stays may refer to what goes.
+// The module with these instructions replaced, removed or added, also in the schedule, and without the computations in
+// `removed`; all other bytes stay in their order. `edits` must be in module order, with each instruction at most once.
+// No instruction that stays may refer to one that is removed.
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits,
                        const std::set<size_t>& removed = {});
 

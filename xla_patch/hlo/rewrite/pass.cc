@@ -50,7 +50,7 @@ class Pass {
     }
     Annotate(collective.op_computation, collective.op, attributes);
     if (collective.done >= 0) {
-      // XLA takes the attributes of one or the other along when it makes a pair sync again.
+      // XLA keeps the attributes of either one when it makes a pair synchronous again.
       Annotate(collective.computation, collective.done, attributes);
       if (collective.instruction != collective.op) {
         Annotate(collective.computation, collective.instruction, attributes);
@@ -58,7 +58,7 @@ class Pass {
     }
   }
 
-  // Nothing if only attributes changed and giving the module back has a price.
+  // Empty if only attributes changed but returning the module would cost copies of parameters.
   std::vector<hlo::InstructionEdit> TakeEdits() {
     if (copies_parameters_) {
       if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok()) {
@@ -82,7 +82,7 @@ class Pass {
                                                : hlo::UnsupportedForm(collective, options_.lowering);
   }
 
-  // Leaves an instruction that already says the same alone, so that a second run changes nothing.
+  // Skips an instruction that already has these attributes, so that a second run changes nothing.
   void Annotate(size_t computation, size_t instruction, const Attributes& attributes) {
     const std::string_view body = module_.instructions[instruction].body;
     if (hlo::ReadOwnAttributes(hlo::AttributeFields(body)) != attributes) {

@@ -7,9 +7,9 @@
 
 namespace xla_shmem {
 
-// What to put in the place of a collective that goes to SHMEM.
+// What replaces a collective that goes to SHMEM.
 //
-//   kNone  nothing: only the attributes are written. `lowered` then says what would be.
+//   kNone  nothing: only attributes are written. `lowered` then says which backend would carry it.
 //   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on
 //   kGpu   permutes and all-reduces in the same way, and for a start and a done with work between them, native or
 //          generic (async-start), the pairs xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done
@@ -20,8 +20,8 @@ struct PassOptions {
   Topology topology;
   Transport transport;
   Lowering lowering = Lowering::kNone;
-  // XLA forgets which results share a parameter's buffer when it gets a module back (before jax 0.11), and does not
-  // mind whose memory it then writes to (XLA:GPU). See hlo/rewrite/aliased_parameters.h.
+  // Before jax 0.11, XLA drops the aliasing of results and parameters when a transform returns a module, and XLA:GPU
+  // then writes to the caller's memory. See hlo/rewrite/aliased_parameters.h.
   bool copy_aliased_parameters = false;
 };
 

@@ -77,7 +77,7 @@ HloInstruction* FindDone(const HloInstruction& issued) {
                                                                                               : nullptr;
 }
 
-// The own shape of a start also holds operands and context.
+// The shape of a start also holds operands and context.
 const Shape& ResultShape(const HloCollective& collective) {
   const HloInstruction& op = *collective.op;
   const bool holds_operands =
@@ -104,7 +104,7 @@ std::vector<const Shape*> Leaves(const Shape& shape) {
   return *list;
 }
 
-// Every form of groups (lists, iota, mesh axes) is one to XLA.
+// XLA gives all forms of groups (lists, iota, mesh axes) the same interface.
 xla_shmem::IdGroups ReadGroups(const HloInstruction& op) {
   xla_shmem::IdGroups groups;
   for (const std::vector<int64_t>& group : Referent(op.device_list()).flattened_replica_groups()) {

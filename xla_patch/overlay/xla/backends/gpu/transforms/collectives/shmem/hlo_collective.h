@@ -13,24 +13,24 @@
 
 namespace xla::gpu {
 
-// One collective of an HloModule, put in the terms of the shared core. The reader in xla_patch/hlo does the same for a
-// serialised module; what the ids, reductions and buffers then mean is decided in xla_patch/assigner for both.
+// One collective of an HloModule, in the types of xla_patch/assigner. The reader in xla_patch/hlo does the same for a
+// serialised module; xla_patch/assigner interprets ids, reductions and buffers for both.
 struct HloCollective {
   HloInstruction* op = nullptr;      // has the groups or the pairs
-  HloInstruction* issued = nullptr;  // what a user sees: `op`, or the async-start around it
-  HloInstruction* done = nullptr;    // what waits for it; null for a synchronous one
+  HloInstruction* issued = nullptr;  // the instruction that a user sees: `op`, or the async-start around it
+  HloInstruction* done = nullptr;    // its done; null for a synchronous one
   xla_shmem::CollectiveSpec spec;    // everything but the module's placement
   // Why SHMEM cannot carry its form, whatever the transport.
   xla_shmem::Unsupported unsupported_form;
 };
 
-// Which device runs which replica of which partition. A module without a device assignment is read with logical id i
-// standing for the i-th device of the topology. InvalidArgument if the assignment contradicts itself.
+// Which device runs which replica of which partition. A module without a device assignment is read as if logical id i
+// were the i-th device of the topology. InvalidArgument if the assignment contradicts itself.
 absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule& module,
                                                                  const xla_shmem::Topology& topology);
 
-// Nothing for an instruction that is no collective or the done of one. Groups and pairs that make no sense are no error
-// but spec.unsupported_participants.
+// None for an instruction that is no collective, and for a done. Invalid groups and pairs are no error:
+// they are reported in spec.unsupported_participants.
 std::optional<HloCollective> ReadCollective(HloInstruction* instruction, const xla_shmem::DeviceAssignment& assignment);
 
 }  // namespace xla::gpu

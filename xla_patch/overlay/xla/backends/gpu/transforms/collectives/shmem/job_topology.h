@@ -16,13 +16,13 @@ namespace xla::gpu {
 int64_t NumJobDevices(const HloModule& module);
 
 // The job as XLA's compiler knows it, in counts: devices 0 to n-1, `devices_per_process` consecutive ones to a process
-// and `devices_per_domain` to an NVLink domain (CompileOptions::slice_size); 0 for a count that is not known, which is
-// taken as one. A device's PE is its id. InvalidArgument for a negative count.
+// and `devices_per_domain` to an NVLink domain (CompileOptions::slice_size); 0 for an unknown count, which is
+// treated as one. A device's PE is its id. InvalidArgument for a negative count.
 absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t devices_per_process,
                                                     int64_t devices_per_domain);
 
 // A job in which NVSHMEM runs: each device's id and process, one device in a process. All reach one another, so they
-// are one NVLink domain. A device's PE is its process. InvalidArgument if two devices share a process.
+// form one NVLink domain. A device's PE is its process. InvalidArgument if two devices share a process.
 absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<std::pair<int64_t, int32_t>>& devices);
 
 }  // namespace xla::gpu

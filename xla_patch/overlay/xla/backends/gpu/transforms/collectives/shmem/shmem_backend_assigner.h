@@ -14,7 +14,7 @@
 
 namespace xla::gpu {
 
-// What the assigner goes by; the same on all ranks.
+// The input of the assigner; the same on all ranks.
 struct ShmemJob {
   xla_shmem::Options rules;
   xla_shmem::Topology topology;
@@ -24,7 +24,7 @@ struct ShmemJob {
 // Decides for every all-reduce and collective-permute whether NVSHMEM or the default backend carries it, by the rules
 // of xla_patch/assigner, and writes onto the instruction
 //
-//   - the backend into its GpuBackendConfig (see collective_backend_config.h), which thunk emission goes by;
+//   - the backend into its GpuBackendConfig (see collective_backend_config.h), which thunk emission reads;
 //   - decision, rule, reason and veto as frontend attributes "xla_shmem.*", which dumps show. A done, and an
 //   async-start
 //     around the collective, get the same attributes.
