@@ -105,7 +105,7 @@ if [[ -n $lacking ]]; then
   echo "$lacking" | sed 's/^/  /' >&2
   [[ -n $dry_run || -n $force ]] || fail "not started; --force starts it anyway"
 fi
-echo "expect hours (we estimate 2 to 6 on 16 cores), 40 to 60 GiB of disk, and several GiB of downloads" >&2
+echo "expect hours (an estimate: 2 to 6 on 16 cores), 40 to 60 GiB of disk, and several GiB of downloads" >&2
 
 step 2 "jax $tag into $work/jax"
 if [[ ! -d $work/jax/.git ]]; then

@@ -9,7 +9,7 @@ import sys
 
 from gpu_check import records
 
-_FOUND = 86  # the exit code for errors that we ask for
+_FOUND = 86  # the requested exit code for errors
 _LIMIT_S = 30
 #: The sanitizer's tool, and the module of the check.
 _RUNS = (

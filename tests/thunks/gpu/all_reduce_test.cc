@@ -8,11 +8,11 @@
 namespace xla_shmem::testing {
 namespace {
 
-TEST_CASE("A small all-reduce on streams gives the bits of the CPU's reduction on every PE") {
+TEST_CASE("A small all-reduce gives the bits of the CPU's reduction on every PE") {
   RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {1001}});
 }
 
-TEST_CASE("A large one, two-shot, gives the same bits") {
+TEST_CASE("A large all-reduce, two-shot, gives the same bits") {
   RunBothWays({{{0, 1}}, {ElementType::kF32}, {400000}});
   RunBothWays({{{2, 0, 1, 3}}, {ElementType::kBf16}, {600001}, /*in_place=*/true});
 }
@@ -26,15 +26,15 @@ TEST_CASE("Combined all-reduces may mix types and hold empty operands") {
   RunBothWays({{{0, 1}}, {ElementType::kF32, ElementType::kS8, ElementType::kF64}, {5, 0, 4099}});
 }
 
-TEST_CASE("Groups of any form work side by side, a group of one included") {
+TEST_CASE("Groups of any form work side by side, also a group of one") {
   RunBothWays({{{0, 3}, {2, 1}, {4}}, {ElementType::kF32}, {2000}});
 }
 
-TEST_CASE("Tight arenas only make it slower") {
+TEST_CASE("A small arena only makes it slower") {
   RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {100000}, true, Form::kOverlapping, ReductionKind::kMax, 48 << 10});
 }
 
-TEST_CASE("A PE outside the group is told so") {
+TEST_CASE("An all-reduce of a group without this PE is an error") {
   GpuJob job({});
   gpu::AllReduceArguments all_reduce{"module/sum", ReductionKind::kSum, {1}, {}, {}};
   const Status error =

@@ -7,7 +7,7 @@
 namespace xla_shmem::testing {
 namespace {
 
-TEST_CASE("A ring of permutes gives every PE what its source had at the start, however late the streams run") {
+TEST_CASE("A ring of permutes gives every PE its source's data at the start, however late the streams run") {
   RunPermutesBothWays({{1, 2, 0}, {1000}, false, false, 40});
 }
 
@@ -15,11 +15,11 @@ TEST_CASE("Messages larger than all slots go through them in chunks") {
   RunPermutesBothWays({{1, 0}, {300000}, false, false, 3});
 }
 
-TEST_CASE("A combined permute carries operands of any size, empty ones included") {
+TEST_CASE("A combined permute transfers operands of any size, also empty ones") {
   RunPermutesBothWays({{1, 2, 3, 0}, {1, 40000, 0, 17}});
 }
 
-TEST_CASE("Open chains give zeros at their start, self-edges a copy, and PEs without an edge zeros") {
+TEST_CASE("PEs without a source get zeros, and a PE that sends to itself gets a copy") {
   RunPermutesBothWays({{1, 2, -1, 3, -1}, {5000}});
 }
 

@@ -11,7 +11,7 @@ using gpu::PermuteArguments;
 
 constexpr char kName[] = "module/op";
 
-TEST_CASE("Operands that overlap results askew are refused") {
+TEST_CASE("Operands that partly overlap results are refused") {
   GpuJob job({});
   std::vector<char> memory(256);
   PermuteArguments permute{kName, -1, -1, {{memory.data()}, {memory.data() + 64}, {128}}};

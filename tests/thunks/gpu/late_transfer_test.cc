@@ -14,7 +14,7 @@ using gpu::PermuteArguments;
 
 constexpr char kName[] = "module/op";
 
-TEST_CASE("A peer that never comes ends the wait with an error that names it, and no result is seen") {
+TEST_CASE("A peer that never arrives ends the wait with an error that names it, and no result is written") {
   GpuJobOptions options;
   options.deadline = std::chrono::milliseconds(300);
   GpuJob job(options);
@@ -35,7 +35,7 @@ TEST_CASE("A peer that never comes ends the wait with an error that names it, an
   CHECK(next.message().find("PE 1 has put 0 of 1") != std::string::npos);
 }
 
-TEST_CASE("A graph whose peer stops launching ends with an error too, and one that goes on does not") {
+TEST_CASE("A graph whose peer stops launching ends with an error, and one whose peer continues does not") {
   GpuJobOptions options;
   options.deadline = std::chrono::milliseconds(1500);  // more than a busy machine may keep a device waiting
   GpuJob job(options);
@@ -65,7 +65,7 @@ TEST_CASE("A graph whose peer stops launching ends with an error too, and one th
   CHECK(job.pe(1).watchdog->Check().ok());
 }
 
-TEST_CASE("The deadline of a transfer only runs once the GPU has come to it") {
+TEST_CASE("The deadline of a transfer starts when the GPU comes to it") {
   GpuJobOptions options;
   options.deadline = std::chrono::milliseconds(1500);
   GpuJob job(options);

@@ -89,7 +89,7 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
   }
 }
 
-TEST_CASE("Operations of all kinds may be under way at once, in random programs") {
+TEST_CASE("Operations of all kinds may be in flight at once, in random programs") {
   for (unsigned seed = 0; seed < 8; ++seed) {
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);

@@ -17,7 +17,7 @@ using gpu::Puts;
 
 constexpr char kName[] = "module/op";
 
-TEST_CASE("The self-joined form gives the same, large and in place too") {
+TEST_CASE("A replayed permute gives the same results, also large and in place") {
   RunPermutesBothWays({{1, 2, 0}, {100000, 5}, false, /*replay=*/true});
   RunPermutesBothWays({{1, 0, -1}, {70000}, /*in_place=*/true, /*replay=*/true});
 }
@@ -62,7 +62,7 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
   }
 }
 
-TEST_CASE("The self-joined form of an all-reduce gives the same bits, in and out of place") {
+TEST_CASE("A replayed all-reduce gives the same bits, in and out of place") {
   RunBothWays({{{0, 1, 2}}, {ElementType::kF32, ElementType::kU8}, {50001, 3}, false, Form::kReplay});
   RunBothWays({{{1, 0}}, {ElementType::kBf16}, {200000}, true, Form::kReplay, ReductionKind::kMin, 128 << 10});
 }

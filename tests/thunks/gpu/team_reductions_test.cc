@@ -17,7 +17,7 @@ TEST_CASE("Groups that are axes of a mesh are reduced on teams, in chunks of the
   RunBothWays(test);
 }
 
-TEST_CASE("Groups without a team go over the rings beside those with one") {
+TEST_CASE("Groups without a team use the rings beside groups with one") {
   AllReduceCase test{{{0, 3}, {1, 2}}, {ElementType::kF32}, {5000}};
   test.team_staging_bytes = 8 << 10;
   RunBothWays(test);

@@ -14,7 +14,7 @@ using gpu::PermuteArguments;
 
 constexpr char kName[] = "module/op";
 
-TEST_CASE("An overlapping transfer refuses to be captured") {
+TEST_CASE("The capture of an overlapping transfer is an error") {
   GpuJob job({});
   GpuJob::Pe& mine = job.pe(0);
   const gpu::ScopedContext context(*mine.device);
@@ -24,7 +24,7 @@ TEST_CASE("An overlapping transfer refuses to be captured") {
   mine.cuda->EndCapture(mine.compute);
 }
 
-TEST_CASE("Several permutes may be under way, and be joined in any order") {
+TEST_CASE("Several permutes may be in flight and joined in any order") {
   GpuJobOptions options;
   options.n_pes = 2;
   GpuJob job(options);
