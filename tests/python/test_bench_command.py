@@ -1,4 +1,4 @@
-"""`xla-shmem bench`: what it refuses, and that MPI is only looked for when it is asked for."""
+"""`xla-shmem bench`: refused options, and the search for MPI."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_mpi_without_mpirun_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     assert "there is no no-such-mpirun; install an MPI" in result.stderr
 
 
-def test_ranks_give_way_where_there_are_more_of_them_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mpi_ranks_yield_if_there_are_more_of_them_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OMPI_MCA_mpi_yield_when_idle", raising=False)
     plan = Plan(processes=4, rivals=("mpi",))
     assert jobs.mpi_environment(plan, cores=2)["OMPI_MCA_mpi_yield_when_idle"] == "1"

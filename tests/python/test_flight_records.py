@@ -1,4 +1,4 @@
-"""Where flight records lie, and reading what is not one. What the runtime writes is read in tests/e2e."""
+"""Directories of flight records, and files that are not records. tests/e2e reads records of the runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from xla_shmem.runtime.flight_records import (
 )
 
 
-def test_off_has_no_place_and_auto_one_for_each_user() -> None:
+def test_off_has_no_directory_and_auto_one_for_each_user() -> None:
     assert records_root("off") is None
     assert make_job_directory("off", "a") == ""
     root = records_root("auto")
@@ -36,7 +36,7 @@ def test_directories_belong_to_this_user_alone(tmp_path: Path) -> None:
     assert make_job_directory(str(tmp_path / "records"), "a" * 32) == str(made)
 
 
-def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
+def test_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "job").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError, match=f"{tmp_path / 'job'} is not a directory of user"):
@@ -44,7 +44,7 @@ def test_a_link_in_the_way_is_not_followed(tmp_path: Path) -> None:
 
 
 def _leave_record(directory: Path, pid: int, age: int) -> Path:
-    """What a process leaves that has run no collective."""
+    """Writes the record of a process that has run no collective."""
     directory.mkdir()
     ring = directory / "0.ring"
     ring.write_bytes(struct.pack("<8s4IqI", b"XSHMFR1\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
@@ -78,7 +78,7 @@ def test_the_records_of_a_job_that_runs_are_kept_however_old(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"XSHMFR1\n", b"\0" * 8192])
-def test_what_is_no_record_is_said_with_its_name(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_record_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0.ring").write_bytes(content)
     (tmp_path / "0.sites").write_text("")
     with pytest.raises(RecordError, match=str(tmp_path / "0.ring")):

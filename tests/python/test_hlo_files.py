@@ -124,7 +124,7 @@ def test_dump_of_stock_jax_is_read(tmp_path: Path) -> None:
         assert "all-reduce(" in to_text("m", module.proto)
 
 
-def test_what_is_written_reads_back(tmp_path: Path, proto: bytes) -> None:
+def test_a_written_module_reads_back(tmp_path: Path, proto: bytes) -> None:
     for name in ("o.txt", "o.hlo", "o.pb", "o.txt.gz", "o.pb.gz"):
         write_module(str(tmp_path / name), proto)
         assert to_text("m", read_module(str(tmp_path / name)).proto) == to_text("m", proto)
@@ -179,7 +179,7 @@ def test_bad_file_is_one_sentence(tmp_path: Path, name: str, data: bytes, senten
     assert sentence in _error(tmp_path / name)
 
 
-def test_truncated_proto_is_said_to_be(tmp_path: Path, proto: bytes) -> None:
+def test_truncated_proto_is_reported_as_truncated(tmp_path: Path, proto: bytes) -> None:
     (tmp_path / "cut.pb").write_bytes(proto[: len(proto) // 2])
     assert re.search("is not an HLO proto, or is truncated: .* at byte [0-9]+;", _error(tmp_path / "cut.pb"))
 
@@ -195,7 +195,7 @@ def test_empty_directory_is_named(tmp_path: Path) -> None:
     assert "no *after_optimizations* module, no HLO files; dump with" in _error(tmp_path)
 
 
-def test_directory_without_final_modules_says_what_it_found(tmp_path: Path) -> None:
+def test_directory_without_final_modules_names_a_file_that_it_holds(tmp_path: Path) -> None:
     (tmp_path / "module_0001.f.before_optimizations.txt").write_text(CPU_SYNC)
     assert "only 1 other files such as module_0001.f.before_optimizations.txt" in _error(tmp_path)
 
@@ -208,7 +208,7 @@ def test_one_module_is_asked_of_a_directory_with_two(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["o", "o.json", "o.gz", "o.mlir.gz"])
-def test_output_needs_an_extension_that_says_the_form(tmp_path: Path, proto: bytes, name: str) -> None:
+def test_output_needs_a_known_extension(tmp_path: Path, proto: bytes, name: str) -> None:
     with pytest.raises(HloFileError, match=r"extension must be \.txt or \.hlo \(text\) or \.pb"):
         write_module(str(tmp_path / name), proto)
 
@@ -228,7 +228,7 @@ def test_output_that_cannot_be_written_is_named(tmp_path: Path, proto: bytes) ->
         ("negate(%p)", None),
     ],
 )
-def test_devices_are_read_off_the_groups_where_nothing_else_says(
+def test_devices_come_from_the_groups_of_a_module_without_assignment(
     tmp_path: Path, collective: str, devices: int | None
 ) -> None:
     (tmp_path / "m.txt").write_text(
@@ -239,6 +239,6 @@ def test_devices_are_read_off_the_groups_where_nothing_else_says(
     assert devices_needed(read_module(str(tmp_path / "m.txt"))) == devices
 
 
-def test_module_that_xla_does_not_take_is_an_error_with_its_name(proto: bytes) -> None:
+def test_module_that_xla_rejects_is_an_error_with_its_name(proto: bytes) -> None:
     with pytest.raises(HloFileError, match=r"^some\.pb: XLA cannot read the module: "):
         to_text("some.pb", proto.replace(b"all-reduce", b"all-redcue"))

@@ -56,7 +56,7 @@ def test_default_is_the_published_rule(cpu: Path) -> None:
     assert records["small"]["lowered"] == "NVSHMEM"
 
 
-def test_filters_choose_what_is_printed_and_not_what_is_written(cpu: Path, tmp_path: Path) -> None:
+def test_filters_apply_to_the_table_and_not_to_the_written_module(cpu: Path, tmp_path: Path) -> None:
     assert set(_records(cpu, "--op", "permute", "--output", tmp_path / "o.txt")) == {"permute"}
     assert (tmp_path / "o.txt").read_text().count('custom_call_target="xla_shmem.all_reduce"') == 1
 
@@ -67,7 +67,7 @@ def test_threshold_is_a_strict_limit(cpu: Path) -> None:
     assert _backends(cpu, "--threshold", "4097")["small"] == "NVSHMEM"
 
 
-def test_ops_choose_what_is_considered(cpu: Path) -> None:
+def test_ops_choose_the_considered_collectives(cpu: Path) -> None:
     assert _backends(cpu, "--ops", "collective-permute") == {
         "small": "DEFAULT",
         "large": "DEFAULT",
@@ -114,13 +114,13 @@ def test_automatic_nvlink_domain_is_a_host_offline(gpu: Path) -> None:
     assert _records(gpu, *layout, "--nvlink-domain", "host") == _records(gpu, *layout, "--nvlink-domain", "auto")
 
 
-def test_nvlink_domain_that_holds_the_module_is_a_place(gpu: Path) -> None:
+def test_nvlink_domain_that_holds_the_module_decides_for_nvshmem(gpu: Path) -> None:
     layout = ("--devices-per-process", "2", "--devices-per-host", "2", "--nvlink-domain", "8")
     records = _records(gpu, *layout)
     assert {record["rule"] for record in records.values()} == {"nvlink-domain"}
 
 
-def test_domain_profile_asks_of_each_group_by_itself(gpu: Path) -> None:
+def test_domain_profile_decides_for_each_collective_alone(gpu: Path) -> None:
     backends = _backends(gpu, "--profile", "domain", "--nvlink-domain", "4")
     assert backends == {"permute-start": "DEFAULT", "reduce-start": "NVSHMEM"}
 
@@ -133,7 +133,7 @@ def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Pat
     assert "NVSHMEM → DEFAULT" in row
 
 
-def test_tuned_profile_goes_by_a_table_of_any_machine(cpu: Path, tmp_path: Path) -> None:
+def test_tuned_profile_reads_a_table_of_any_machine(cpu: Path, tmp_path: Path) -> None:
     table = written(
         tmp_path / "tuning.json",
         row("all-reduce", 4096, 2.0, 300.0, group=4),
@@ -159,7 +159,7 @@ def test_tuned_profile_goes_by_a_table_of_any_machine(cpu: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["o.txt", "o.hlo", "o.pb", "o.txt.gz", "o.pb.gz"])
-def test_module_is_written_in_the_form_the_name_says(cpu: Path, tmp_path: Path, name: str) -> None:
+def test_the_extension_chooses_the_form_of_the_written_module(cpu: Path, tmp_path: Path, name: str) -> None:
     assert _decide(cpu, "--output", tmp_path / name).exit_code == 0
     text = to_text("m", read_module(str(tmp_path / name)).proto)
     assert text.count('custom_call_target="xla_shmem.') > 0
@@ -176,7 +176,7 @@ def test_start_done_pairs_with_work_between_are_lowered_as_pairs(gpu: Path, tmp_
     assert 'custom_call_target="xla_shmem.all_reduce"' in text
 
 
-def test_lowering_none_only_notes_the_decisions(cpu: Path, tmp_path: Path) -> None:
+def test_lowering_none_only_writes_the_decisions(cpu: Path, tmp_path: Path) -> None:
     records = _records(cpu, "--lowering", "none", "--output", tmp_path / "o.txt")
     text = (tmp_path / "o.txt").read_text()
     assert records["small"]["backend"] == "NVSHMEM"

@@ -1,4 +1,4 @@
-"""What jobs of `xla-shmem launch` print and see, with real processes."""
+"""Output and environment of jobs of `xla-shmem launch`, with real processes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ranks_have_no_stdin() -> None:
     assert launch(1, "import sys; print(repr(sys.stdin.read()))").stdout == "[0] ''\n"
 
 
-def test_options_of_the_program_are_not_taken_for_ours() -> None:
+def test_options_of_the_program_are_passed_on() -> None:
     result = subprocess.run(
         command("launch", "-n", "1", sys.executable, "-c", "import sys; print(sys.argv[1:])", "-n", "--help"),
         env=environment(),
@@ -50,7 +50,7 @@ def test_options_of_the_program_are_not_taken_for_ours() -> None:
     assert result.stdout == "[0] ['-n', '--help']\n"
 
 
-def test_nobody_reading_the_output_ends_the_job() -> None:
+def test_a_closed_output_ends_the_job() -> None:
     program = "import itertools\nfor i in itertools.count(): print(i)"
     launcher = subprocess.Popen(
         command("launch", "-n", "2", "--", sys.executable, "-c", program),

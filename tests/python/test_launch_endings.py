@@ -1,4 +1,4 @@
-"""How jobs of `xla-shmem launch` end: failures, signals, and what they leave behind."""
+"""Ends of jobs of `xla-shmem launch`: failures, signals, processes and memory left."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_rank_that_ignores_sigterm_is_killed_after_the_grace(tmp_path: Path) -> 
     assert not any(alive(pid) for pid in pids)
 
 
-def test_a_long_grace_is_not_for_ranks_that_wait_for_a_failed_one(tmp_path: Path) -> None:
+def test_ranks_that_wait_for_a_failed_one_get_no_long_grace(tmp_path: Path) -> None:
     program = "import signal, os, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + STAY
     with launched(2, program, str(tmp_path), grace=60) as launcher:
         os.kill(pids_in(tmp_path, 2)[0], signal.SIGKILL)

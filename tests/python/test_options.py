@@ -17,7 +17,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(option.env, raising=False)
 
 
-def test_defaults_are_those_of_the_write_up() -> None:
+def test_defaults_are_those_of_nvidias_post() -> None:
     found = resolve({})
     assert found.profile == "upstream"
     assert found.threshold == 16 * 1024 * 1024
@@ -47,7 +47,7 @@ def test_sizes_are_read_in_powers_of_1024(text: str, size: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "MiB", "16MB", "1.5M", "-1", "+1", "1e6", "0x10", "16 Mi B", "٣", "9223372036854775808"]
 )
-def test_sizes_that_would_need_guessing_are_refused(text: str) -> None:
+def test_ambiguous_sizes_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="size"):
         parse_size(text)
 
@@ -165,7 +165,7 @@ def test_configure_beats_the_environment() -> None:
     assert (found.threshold, found.deadline, found.profile) == (1 << 20, 5.0, "domain")
 
 
-def test_configure_takes_a_value_back_with_none() -> None:
+def test_configure_removes_a_value_with_none() -> None:
     configure(threshold=4096)
     configure(threshold=None)
     assert resolve({}).threshold == 16 << 20

@@ -24,7 +24,7 @@ def test_ranks_get_what_jax_looks_for() -> None:
     assert "OMPI_VERSION" not in environ
 
 
-def test_a_rank_is_told_from_the_allocation_it_was_started_in() -> None:
+def test_a_rank_is_distinguished_from_its_allocation() -> None:
     ours = rank_environment({}, rank=0, num_ranks=1, devices_per_process=None, port=1, job="j")
     assert inside_a_job(ours)
     allocation = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -41,7 +41,7 @@ def test_device_ids_chosen_by_the_user_are_kept() -> None:
     assert environ["JAX_LOCAL_DEVICE_IDS"] == "0"
 
 
-def test_cpu_is_chosen_only_where_gpus_are_too_few_and_nothing_else_was_said() -> None:
+def test_cpu_is_chosen_only_if_gpus_are_too_few_and_no_variable_chooses() -> None:
     assert platform_note({}, 4, 0) is None
     assert platform_note({}, 4, 4) is None
     assert platform_note({"JAX_PLATFORMS": "cuda"}, 4, 1) is None
@@ -50,7 +50,7 @@ def test_cpu_is_chosen_only_where_gpus_are_too_few_and_nothing_else_was_said() -
     assert "need 4 devices and this machine has 1 GPU(s)" in note
 
 
-def test_reserved_port_is_given_to_nobody_else() -> None:
+def test_reserved_port_is_not_given_to_another_process() -> None:
     holder, port = reserve_port()
     with holder:
         others = [reserve_port() for _ in range(50)]

@@ -1,4 +1,4 @@
-"""README and docs say what the code does."""
+"""README and docs agree with the code."""
 
 from __future__ import annotations
 

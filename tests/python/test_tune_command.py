@@ -1,4 +1,4 @@
-"""`xla-shmem tune` without ranks: what it refuses, what it prints of a table, how it judges times."""
+"""`xla-shmem tune` without ranks: refused options, printed tables, judgement of times."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_group_and_type_has_its_plan() -> None:
     assert [(plan.group, plan.dtype) for plan in found] == [(2, "f32"), (2, "s8"), (4, "f32"), (4, "s8")]
 
 
-def test_a_row_is_what_the_pass_saw_of_it() -> None:
+def test_a_row_has_the_op_type_group_and_bytes_of_the_pass() -> None:
     record = {"op": "reduce-scatter", "dtype": "f32", "group_size": 2, "bytes": 2048}
     measured = {"shmem": Times([1.0, 2.0]), "stock": Times([30.0, 10.0, 20.0])}
     found = measuring.tuned_row(measured, {"shmem": record})
@@ -73,7 +73,7 @@ def test_a_row_is_what_the_pass_saw_of_it() -> None:
     assert measuring.tuned_row({"shmem": Times(reason="veto"), "stock": Times([1.0])}, {}) is None
 
 
-def test_crossovers_are_where_the_pass_changes_its_mind() -> None:
+def test_crossovers_are_the_sizes_where_the_decision_changes() -> None:
     table = here(
         row("all-to-all", 64, 1.0, 100.0),
         row("all-to-all", 4096, 10.0, 100.0),
@@ -120,13 +120,13 @@ def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Compa
     return verify.judge(Row(Cell("collective-permute", 16, "f32", "", 2, False), variants, records=records))
 
 
-def test_the_same_backend_as_the_better_one_is_noise_however_it_went() -> None:
+def test_the_same_backend_as_the_better_one_counts_as_the_same() -> None:
     found = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[15.0] * 8)
     assert (found.verdict, found.backend, found.ratio) == ("same", "NVSHMEM", 1.5)
 
 
 @pytest.mark.parametrize(("tuned", "verdict"), [(5.0, "faster"), (10.5, "even"), (20.0, "slower")])
-def test_a_choice_of_its_own_is_judged_as_the_pass_does(tuned: float, verdict: str) -> None:
+def test_another_choice_is_judged_as_the_pass_judges(tuned: float, verdict: str) -> None:
     def around(us: float) -> list[float]:
         return [us - 2, us - 1, us, us + 1, us + 2] * 4  # the median may be 1 less or more
 
@@ -142,7 +142,7 @@ def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:
         _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[1.0], upstream=[1.0], tuned=[])
 
 
-def test_the_summary_counts_and_tells_the_noise() -> None:
+def test_the_summary_counts_lines_and_reports_the_noise() -> None:
     same = _compared(("DEFAULT", "NVSHMEM", "NVSHMEM"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[11.0] * 8)
     worse = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[5.0] * 8, upstream=[5.0] * 8, tuned=[9.0] * 8)
     counts, noise = verify.summary([same, same, worse])
@@ -153,7 +153,7 @@ def test_the_summary_counts_and_tells_the_noise() -> None:
 
 
 class _Measured:
-    """Stands for the job: the lines it is told to have measured, then whatever ends it."""
+    """Stands for the job: measures one line, and then ends with a given exception."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wrong: int = 0, end: type[BaseException] | None = None) -> None:
         self._wrong, self._end = wrong, end
@@ -197,7 +197,9 @@ def test_a_run_that_ends_early_keeps_its_lines_beside_the_old_table(
     assert '"collective-permute"' in Path(f"{path}.partial").read_text()
 
 
-def test_what_is_not_in_the_table_is_said_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_collectives_missing_from_the_table_are_printed_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     def rows(every: Any) -> Iterator[Any]:
         cell = Cell("all-gather", 16, "bf16", "", 2, False)
         yield Row(cell, {"shmem": Times(reason="process 1 runs without xla-shmem")}), None
@@ -212,7 +214,7 @@ def test_what_is_not_in_the_table_is_said_with_the_reason(monkeypatch: pytest.Mo
     assert not list(tmp_path.glob("tuning*"))
 
 
-def test_a_stale_table_does_not_keep_one_from_measuring_again(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_stale_table_does_not_prevent_a_new_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     path.write_text("stale")
     monkeypatch.setenv("XLA_SHMEM_PROFILE", "tuned")

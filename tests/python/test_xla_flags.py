@@ -8,14 +8,14 @@ from xla_shmem.xla_flags import FLAG, MARKER, read_flag, restore_flag, take_flag
 
 
 @pytest.mark.parametrize("spelling", ["", "=true", "=True", "=TRUE", "=1", '="true"', "='1'"])
-def test_every_spelling_xla_takes_for_true_switches_on(spelling: str) -> None:
+def test_every_spelling_that_xla_reads_as_true_switches_on(spelling: str) -> None:
     environ = {"XLA_FLAGS": FLAG + spelling}
     assert take_flag(environ) is True
     assert environ == {MARKER: "1"}
 
 
 @pytest.mark.parametrize("spelling", ["=false", "=False", "=0", '="false"'])
-def test_every_spelling_xla_takes_for_false_switches_off(spelling: str) -> None:
+def test_every_spelling_that_xla_reads_as_false_switches_off(spelling: str) -> None:
     environ = {"XLA_FLAGS": FLAG + spelling, MARKER: "1"}
     assert take_flag(environ) is False
     assert environ == {}
@@ -62,7 +62,7 @@ def test_last_occurrence_wins_and_all_are_removed() -> None:
         f"--a oops {FLAG}=true",  # XLA gives up at the first word without a dash
     ],
 )
-def test_what_xla_would_not_take_for_the_flag_is_left_alone(xla_flags: str) -> None:
+def test_text_that_xla_would_not_read_as_the_flag_is_unchanged(xla_flags: str) -> None:
     environ = {"XLA_FLAGS": xla_flags}
     assert take_flag(environ) is None
     assert environ == {"XLA_FLAGS": xla_flags}
@@ -75,20 +75,20 @@ def test_flag_right_behind_a_quoted_value_is_seen() -> None:
 
 
 @pytest.mark.parametrize("rest", [" ", "\t\n", " leftover words"])
-def test_no_remainder_is_left_that_xla_would_take_for_a_file_name(rest: str) -> None:
+def test_no_remainder_is_left_that_xla_would_read_as_a_file_name(rest: str) -> None:
     environ = {"XLA_FLAGS": FLAG + rest}
     assert take_flag(environ) is True
     assert "XLA_FLAGS" not in environ
 
 
-def test_value_that_is_no_bool_is_an_error_and_changes_nothing() -> None:
+def test_value_that_is_not_a_bool_is_an_error_and_changes_nothing() -> None:
     environ = {"XLA_FLAGS": f"{FLAG} {FLAG}=yes"}
     with pytest.raises(ValueError, match=f"{FLAG}=yes: must be true, false, 1 or 0"):
         take_flag(environ)
     assert environ == {"XLA_FLAGS": f"{FLAG} {FLAG}=yes"}
 
 
-def test_read_flag_only_looks() -> None:
+def test_read_flag_changes_nothing() -> None:
     environ = {"XLA_FLAGS": f"{FLAG}=0", MARKER: "1"}
     assert read_flag(environ) is False
     assert environ == {"XLA_FLAGS": f"{FLAG}=0", MARKER: "1"}
@@ -115,7 +115,7 @@ def test_quote_that_is_never_closed_runs_to_the_end(xla_flags: str) -> None:
         ({"XLA_FLAGS": "--xla_a=1"}, "--xla_a=1"),
     ],
 )
-def test_an_xla_that_reads_the_flag_gets_it_back_from_the_marker(before: dict[str, str], after: str) -> None:
+def test_restore_flag_sets_the_flag_from_the_marker(before: dict[str, str], after: str) -> None:
     environ = dict(before)
     restore_flag(environ)
     assert environ == before | {"XLA_FLAGS": after}

@@ -160,7 +160,7 @@ class _Job:
             how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
             others = "; stopping the others" if any(other.running for other in self._ranks) else ""
             _say(f"rank {rank.index} {how}{others}.")
-            # The others wait for the rank that has ended, so a longer grace would have no use.
+            # The others wait for the rank that has ended, so a longer grace would not help.
             self._stop(signal.SIGTERM, min(self._grace, GRACE))
 
     def _stop(self, number: int, grace: float) -> None:
