@@ -12,23 +12,23 @@ using test::AllReduce;
 using test::MakeTopology;
 using test::Permute;
 
-struct Settled {
+struct Traced {
   CollectiveRecord record;
   DecisionTrace trace;
 };
 
-Settled SettleWithTrail(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                        const Unsupported& form = std::nullopt) {
-  Settled settled;
-  settled.record = DescribeSpec(spec);
-  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &settled.record, &settled.trace);
+Traced DecideWithTrace(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                       const Unsupported& form = std::nullopt) {
+  Traced traced;
+  traced.record = DescribeSpec(spec);
+  DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &traced.record, &traced.trace);
   CollectiveRecord without = DescribeSpec(spec);
   DecideAndRecord(spec, topology, options, CpuTransport(std::nullopt), form, &without);
-  CHECK(settled.record.backend == without.backend);  // who looks changes nothing
-  CHECK(settled.record.rule == without.rule);
-  CHECK(settled.record.reason == without.reason);
-  CHECK(settled.record.veto == without.veto);
-  return settled;
+  CHECK(traced.record.backend == without.backend);  // a trace changes nothing
+  CHECK(traced.record.rule == without.rule);
+  CHECK(traced.record.reason == without.reason);
+  CHECK(traced.record.veto == without.veto);
+  return traced;
 }
 
 const RuleStep& Step(const DecisionTrace& trace, const std::string& rule) {
@@ -52,9 +52,9 @@ std::string LastBackend(const DecisionTrace& trace) {
   return last;
 }
 
-TEST_CASE("rules behind the one that settles are not asked, and the size is") {
+TEST_CASE("rules behind the one that decides are not asked, and the size is") {
   const Topology topology = MakeTopology(4, 1, 4);
-  const DecisionTrace trace = SettleWithTrail(AllReduce({{0, 1}}, 4096, topology), topology, Options()).trace;
+  const DecisionTrace trace = DecideWithTrace(AllReduce({{0, 1}}, 4096, topology), topology, Options()).trace;
   CHECK(Step(trace, "single-device").verdict == Verdict::kNvshmem);
   CHECK(Step(trace, "single-device").evidence == "one device per process (4 processes)");
   CHECK(Step(trace, "single-partition").verdict == Verdict::kNotAsked);
@@ -69,13 +69,13 @@ TEST_CASE("rules behind the one that settles are not asked, and the size is") {
 
 TEST_CASE("a placement that fails tells what every one of its rules saw") {
   const Topology topology = MakeTopology(8, 4, 4);
-  const Settled settled = SettleWithTrail(AllReduce({{0, 4}}, 4096, topology), topology, Options());
-  CHECK(settled.record.rule == "no-placement");
-  CHECK(Step(settled.trace, "single-device").evidence == "up to 4 devices per process (2 processes)");
-  CHECK(Step(settled.trace, "single-partition").evidence == "devices 0 and 4 lie in processes 0 and 1");
-  CHECK(Step(settled.trace, "nvlink-domain").verdict == Verdict::kDefault);
-  CHECK(Step(settled.trace, "nvlink-domain").evidence == "the module's 8 devices span 2 NVLink domains");
-  CHECK(Step(settled.trace, "size").verdict == Verdict::kNotAsked);
+  const Traced traced = DecideWithTrace(AllReduce({{0, 4}}, 4096, topology), topology, Options());
+  CHECK(traced.record.rule == "no-placement");
+  CHECK(Step(traced.trace, "single-device").evidence == "up to 4 devices per process (2 processes)");
+  CHECK(Step(traced.trace, "single-partition").evidence == "devices 0 and 4 lie in processes 0 and 1");
+  CHECK(Step(traced.trace, "nvlink-domain").verdict == Verdict::kDefault);
+  CHECK(Step(traced.trace, "nvlink-domain").evidence == "the module's 8 devices span 2 NVLink domains");
+  CHECK(Step(traced.trace, "size").verdict == Verdict::kNotAsked);
 }
 
 TEST_CASE("each profile has its own rules, in the order in which they are asked") {
@@ -83,7 +83,7 @@ TEST_CASE("each profile has its own rules, in the order in which they are asked"
   Options options;
   options.profile = Profile::kDomain;
   std::vector<std::string> rules;
-  for (const RuleStep& step : SettleWithTrail(Permute({{0, 1}}, 64, topology), topology, options).trace) {
+  for (const RuleStep& step : DecideWithTrace(Permute({{0, 1}}, 64, topology), topology, options).trace) {
     rules.push_back(step.rule);
   }
   CHECK(rules == std::vector<std::string>{"unconsidered-op", "unresolved-groups", "unknown-device", "group-in-domain",
@@ -98,13 +98,13 @@ TEST_CASE("what was measured is the last word of profile tuned, after its place 
       *TuningTable::Create({{CollectiveOp::kAllReduce, ElementType::kF32, 2, 1024, {2, 1.9, 2.1}, {310, 306, 314}},
                             {CollectiveOp::kAllReduce, ElementType::kF32, 2, 4096, {700, 690, 710}, {310, 306, 314}}});
   for (const auto& [bytes, backend] : {std::pair<int64_t, const char*>{1024, "NVSHMEM"}, {4096, "DEFAULT"}}) {
-    const Settled settled = SettleWithTrail(AllReduce({{0, 1}}, bytes, topology), topology, options);
-    CHECK(Step(settled.trace, "group-in-domain").verdict == Verdict::kNvshmem);
-    CHECK(VerdictName(Step(settled.trace, "tuned").verdict) == std::string(backend));
-    CHECK(Step(settled.trace, "tuned").evidence == settled.record.reason);
-    CHECK(LastBackend(settled.trace) == settled.record.lowered);
+    const Traced traced = DecideWithTrace(AllReduce({{0, 1}}, bytes, topology), topology, options);
+    CHECK(Step(traced.trace, "group-in-domain").verdict == Verdict::kNvshmem);
+    CHECK(VerdictName(Step(traced.trace, "tuned").verdict) == std::string(backend));
+    CHECK(Step(traced.trace, "tuned").evidence == traced.record.reason);
+    CHECK(LastBackend(traced.trace) == traced.record.lowered);
   }
-  const Settled unmeasured = SettleWithTrail(Permute({{0, 1}}, 64, topology), topology, options);
+  const Traced unmeasured = DecideWithTrace(Permute({{0, 1}}, 64, topology), topology, options);
   CHECK(Step(unmeasured.trace, "tuned").verdict == Verdict::kDefault);
   CHECK(Step(unmeasured.trace, "unconsidered-op").verdict == Verdict::kPassed);
 }
@@ -122,8 +122,8 @@ TEST_CASE("the last rule that names a backend is what is lowered") {
         AllReduce({{0, 1}}, int64_t{1} << 30, topology), Permute({{1, 2}}, 64, topology), unresolved, gather}) {
     for (const Options& options : {Options(), domain}) {
       for (const Unsupported& form : {Unsupported(), Unsupported("its shape is given twice")}) {
-        const Settled settled = SettleWithTrail(spec, topology, options, form);
-        CHECK(LastBackend(settled.trace) == settled.record.lowered);
+        const Traced traced = DecideWithTrace(spec, topology, options, form);
+        CHECK(LastBackend(traced.trace) == traced.record.lowered);
       }
     }
   }
