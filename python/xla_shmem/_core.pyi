@@ -587,8 +587,8 @@ def gpu_permute(
 
 def gpu_all_reduce(
     operation: int,
-    reduction: int,
-    type: int,
+    reduction: str,
+    dtype: str,
     group: Sequence[int],
     operands: Sequence[int],
     results: Sequence[int],
@@ -598,8 +598,13 @@ def gpu_all_reduce(
 ) -> None:
     """Enqueues an all-reduce.
 
-    ``reduction`` and ``type`` are positions in the lists of nvshmem/gpu_reductions.h. The other arguments are those of
-    :func:`gpu_permute`.
+    Args:
+      reduction: ``"sum"``, ``"prod"``, ``"min"`` or ``"max"``.
+      dtype: ``"f32"``, ... (nvshmem/gpu_reductions.h). The other arguments are those of :func:`gpu_permute`.
+
+    Raises:
+      RuntimeError: as :func:`gpu_permute`.
+      ValueError: as :func:`gpu_permute`; or the GPU path has no such reduction.
     """
 
 def gpu_done(operation: int, stream: int) -> None:

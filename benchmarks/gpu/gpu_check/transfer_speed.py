@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from gpu_check import exchange, records
 from gpu_check.compute import Compute
-from gpu_check.kernels import KINDS, TYPES
 from gpu_check.world import World
 from xla_shmem import _core
 
@@ -104,7 +103,6 @@ def transfers(world: World, clock: Clock, limit: float) -> None:
     """Measures permutes in both forms, and all-reduces."""
     size = SIZES[-1]
     operand, result = world.cuda.allocate(size), world.cuda.allocate(size)
-    f32, total = list(TYPES).index("f32"), KINDS.index("sum")
     group = list(range(world.n))
 
     def permute(size: int, whole: bool) -> None:
@@ -113,7 +111,7 @@ def transfers(world: World, clock: Clock, limit: float) -> None:
             world.done(operation)
 
     def all_reduce(size: int, whole: bool) -> None:
-        operation = world.all_reduce(total, f32, group, operand, result, size, whole)
+        operation = world.all_reduce("sum", "f32", group, operand, result, size, whole)
         if not whole:
             world.done(operation)
 

@@ -12,12 +12,9 @@ from collections.abc import Callable
 import numpy as np
 
 from gpu_check import compute, exchange, records
-from gpu_check.kernels import KINDS, TYPES
+from gpu_check.kernels import TYPES
 from gpu_check.world import World
 from xla_shmem import _core
-
-_F32, _BF16, _S32 = (list(TYPES).index(name) for name in ("f32", "bf16", "s32"))
-_SUM, _MAX = KINDS.index("sum"), KINDS.index("max")
 
 #: Bytes of permutes: a word, less than a slot, several slots and a ragged end.
 _SIZES = (16, 4096 + 16, 1 << 20, (33 << 20) + 48)
@@ -88,23 +85,21 @@ def all_reduces(world: World) -> None:
     if world.n >= 4:
         groups.append(list(range(world.pe % 2, world.n, 2)))
     for group in groups:
-        for type_number, kind in ((_F32, _SUM), (_BF16, _MAX), (_S32, _SUM)):
-            dtype = np.dtype(list(TYPES.values())[type_number])
+        for type_name, kind in (("f32", "sum"), ("bf16", "max"), ("s32", "sum")):
+            dtype = np.dtype(TYPES[type_name])
             for elements in _ELEMENTS:
                 terms = [np.random.default_rng((pe, elements)).integers(-99, 99, elements) for pe in group]
-                total = np.sum(terms, 0) if kind == _SUM else np.max(terms, 0)
+                total = np.sum(terms, 0) if kind == "sum" else np.max(terms, 0)
                 operand = world.cuda.upload(terms[group.index(world.pe)].astype(dtype))
                 result = world.cuda.allocate(elements * dtype.itemsize)
                 for whole in (False, True):
                     size = elements * dtype.itemsize
-                    operation = world.all_reduce(kind, type_number, group, operand, result, size, whole)
+                    operation = world.all_reduce(kind, type_name, group, operand, result, size, whole)
                     if not whole:
                         world.done(operation)
                     world.finish()
                     got = world.cuda.download(result, elements, dtype)
-                    name = f"{list(TYPES)[type_number]} {KINDS[kind]} of {elements}, {len(group)} PEs, " + (
-                        "one call" if whole else "pair"
-                    )
+                    name = f"{type_name} {kind} of {elements}, {len(group)} PEs, " + ("one call" if whole else "pair")
                     records.check(name, bool((got == total.astype(dtype)).all()))
                     if len(group) == world.n:
                         records.same(name, hashlib.sha256(got.tobytes()).hexdigest())
@@ -162,7 +157,7 @@ def graphs(world: World) -> None:
     term, total = world.cuda.allocate(4 * elements), world.cuda.allocate(4 * elements)
     with world.cuda.capture(world.stream) as graph:
         world.permute(world.ring(), [operand], [result], [size], whole=True)
-        world.all_reduce(_SUM, _S32, range(world.n), term, total, 4 * elements, whole=True)
+        world.all_reduce("sum", "s32", range(world.n), term, total, 4 * elements, whole=True)
     wrong = []
     for number in range(rounds):
         world.cuda.upload(pattern(world.pe, size, number), operand)

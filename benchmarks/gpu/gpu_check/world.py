@@ -83,8 +83,8 @@ class World:
 
     def all_reduce(
         self,
-        kind: int,
-        type_number: int,
+        kind: str,
+        dtype: str,
         group: Sequence[int],
         operand: int,
         result: int,
@@ -93,7 +93,7 @@ class World:
     ) -> int:
         """Enqueues an all-reduce's start, or all of it; returns its operation."""
         operation = self.operation()
-        _core.gpu_all_reduce(operation, kind, type_number, list(group), [operand], [result], [size], self.stream, whole)
+        _core.gpu_all_reduce(operation, kind, dtype, list(group), [operand], [result], [size], self.stream, whole)
         return operation
 
     def done(self, operation: int) -> None:

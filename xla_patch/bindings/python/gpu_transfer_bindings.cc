@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -55,14 +56,16 @@ void Permute(uint64_t operation, int source, int target, const Addresses& operan
   });
 }
 
-// `reduction` and `type` are positions in the lists of nvshmem/gpu_reductions.h.
-void AllReduce(uint64_t operation, size_t reduction, size_t type, std::vector<int> group, const Addresses& operands,
-               const Addresses& results, const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
-  if (reduction >= std::size(kGpuReductionKinds) || type >= std::size(kGpuElementTypes)) {
-    throw nb::value_error("the GPU path has no such reduction or element type");
+void AllReduce(uint64_t operation, const std::string& reduction, const std::string& dtype, std::vector<int> group,
+               const Addresses& operands, const Addresses& results, const std::vector<size_t>& bytes, uintptr_t stream,
+               bool whole) {
+  const std::optional<ReductionKind> kind = ReductionNamed(reduction);
+  const std::optional<ElementType> type = ElementTypeNamed(dtype);
+  if (!kind.has_value() || !type.has_value() || !FindGpuReduction(*type, *kind).has_value()) {
+    throw nb::value_error(("the GPU path has no reduction \"" + reduction + "\" of " + dtype).c_str());
   }
-  gpu::AllReduceArguments all_reduce{"all-reduce", kGpuReductionKinds[reduction], std::move(group),
-                                     std::vector<ElementType>(bytes.size(), kGpuElementTypes[type].type),
+  gpu::AllReduceArguments all_reduce{"all-reduce", *kind, std::move(group),
+                                     std::vector<ElementType>(bytes.size(), *type),
                                      ToBuffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))
@@ -105,9 +108,11 @@ void BindGpuTransfers(nb::module_& m) {
   m.def("gpu_permute", &Permute, nb::arg("operation"), nb::arg("source"), nb::arg("target"), nb::arg("operands"),
         nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
         "Enqueues a permute: its start, or all of it (`whole`) in the form for CUDA graphs. Raises RuntimeError.");
-  m.def("gpu_all_reduce", &AllReduce, nb::arg("operation"), nb::arg("reduction"), nb::arg("type"), nb::arg("group"),
+  m.def("gpu_all_reduce", &AllReduce, nb::arg("operation"), nb::arg("reduction"), nb::arg("dtype"), nb::arg("group"),
         nb::arg("operands"), nb::arg("results"), nb::arg("bytes"), nb::arg("stream"), nb::arg("whole"),
-        "Enqueues an all-reduce, as gpu_permute. Raises RuntimeError.");
+        "Enqueues an all-reduce, as gpu_permute. `reduction`: \"sum\", ...; `dtype`: \"f32\", ... Raises RuntimeError, "
+        "or "
+        "ValueError if the GPU path has no such reduction.");
   m.def("gpu_done", &Done, nb::arg("operation"), nb::arg("stream"),
         "Joins the transfer that was started last under `operation`. Raises RuntimeError.");
   m.def("gpu_put_signal", &PutSignal, nb::arg("destination"), nb::arg("source"), nb::arg("bytes"), nb::arg("word"),
