@@ -32,9 +32,9 @@ inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all 
 
 struct CollectiveOpInfo {
   CollectiveOp op;
+  uint32_t traits;
   const char* name;        // HLO's: "all-reduce", never with "-start"
   const char* short_name;  // that the command line also accepts; "" for none
-  uint32_t traits;
   // Targets of custom calls, "" for none. The first does the whole transfer; the other two are start and done of a
   // transfer that overlaps with other work.
   const char* target;
@@ -46,23 +46,23 @@ struct CollectiveOpInfo {
 
 // In the order of CollectiveOp.
 inline constexpr CollectiveOpInfo kCollectiveOps[] = {
-    {CollectiveOp::kAllReduce, "all-reduce", "",
+    {CollectiveOp::kAllReduce,
      op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
-     "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"},
-    {CollectiveOp::kCollectivePermute, "collective-permute", "permute",
-     op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu, "xla_shmem.collective_permute",
-     "xla_shmem.permute_start", "xla_shmem.permute_done"},
-    {CollectiveOp::kAllGather, "all-gather", "",
-     op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu,
+     "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"},
+    {CollectiveOp::kCollectivePermute, op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu,
+     "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
+     "xla_shmem.permute_done"},
+    {CollectiveOp::kAllGather,
+     op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "all-gather", "",
      "xla_shmem.all_gather", "", ""},
-    {CollectiveOp::kReduceScatter, "reduce-scatter", "",
-     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu,
+    {CollectiveOp::kReduceScatter,
+     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "reduce-scatter", "",
      "xla_shmem.reduce_scatter", "", ""},
-    {CollectiveOp::kAllToAll, "all-to-all", "", op_trait::kEqualGroups | op_trait::kOnCpu, "xla_shmem.all_to_all", "",
+    {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu, "all-to-all", "", "xla_shmem.all_to_all", "",
      ""},
-    {CollectiveOp::kCollectiveBroadcast, "collective-broadcast", "broadcast", op_trait::kOnCpu,
+    {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu, "collective-broadcast", "broadcast",
      "xla_shmem.collective_broadcast", "", ""},
-    {CollectiveOp::kRaggedAllToAll, "ragged-all-to-all", "", 0, "", "", ""},
+    {CollectiveOp::kRaggedAllToAll, 0, "ragged-all-to-all", "", "", "", ""},
 };
 
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) { return kCollectiveOps[static_cast<size_t>(op)]; }

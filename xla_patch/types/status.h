@@ -44,11 +44,13 @@ class [[nodiscard]] Result {
   const std::string& message() const { return status_.message(); }
 
   // Only if ok().
+  // NOLINTBEGIN(bugprone-unchecked-optional-access): the caller has checked
   T& operator*() & { return *value_; }
   const T& operator*() const& { return *value_; }
   T&& operator*() && { return std::move(*value_); }
   T* operator->() { return &*value_; }
   const T* operator->() const { return &*value_; }
+  // NOLINTEND(bugprone-unchecked-optional-access)
 
  private:
   std::optional<T> value_;

@@ -37,7 +37,7 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
 // `Operation` and `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
 // two stages as plain functions.
 template <CollectiveOp kOp, typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
-CpuHandler MakeCpuHandler() {
+CpuHandler MakeCpuHandler() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnCpu), "the table of ops does not carry this one on CPU");
   return {InfoOf(kOp).target,
           [](XLA_FFI_CallFrame* frame) {

@@ -21,6 +21,6 @@ XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
 
 const std::vector<CpuHandler>& CpuHandlers() { return Registered(); }
 
-CpuHandlerRegistration::CpuHandlerRegistration(const CpuHandler& handler) { Registered().push_back(handler); }
+CpuHandlerRegistration::CpuHandlerRegistration(const CpuHandler& handler) noexcept { Registered().push_back(handler); }
 
 }  // namespace xla_shmem

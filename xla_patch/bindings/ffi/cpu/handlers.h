@@ -28,7 +28,7 @@ const std::vector<CpuHandler>& CpuHandlers();
 // Adds a handler to CpuHandlers(). The file of each op has one such object at namespace scope.
 class CpuHandlerRegistration {
  public:
-  explicit CpuHandlerRegistration(const CpuHandler& handler);
+  explicit CpuHandlerRegistration(const CpuHandler& handler) noexcept;
 };
 
 }  // namespace xla_shmem

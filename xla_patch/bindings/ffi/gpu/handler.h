@@ -48,7 +48,7 @@ template <typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
 template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
           Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream),
           Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
-GpuHandlerRegistration RegisterGpuHandlers() {
+GpuHandlerRegistration RegisterGpuHandlers() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnGpu), "the table of ops does not carry this one on GPU");
   return {kOp,
           [](XLA_FFI_CallFrame* frame) {

@@ -24,7 +24,7 @@ XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 class GpuHandlerRegistration {
  public:
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*));
+                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept;
 };
 
 }  // namespace xla_shmem
