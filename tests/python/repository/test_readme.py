@@ -12,7 +12,7 @@ from xla_shmem.cli.main import main
 from xla_shmem.options.table import TABLE, markdown_table
 from xla_shmem.xla_flags import MARKER
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Variables of scripts, not of the package.
 BUILD_VARIABLES = {"XLA_SHMEM_XLA", "XLA_SHMEM_TENSORFLOW"}
 README = (ROOT / "README.md").read_text()

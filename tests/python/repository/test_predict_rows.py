@@ -20,7 +20,7 @@ from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
 
-_PAGE = Path(__file__).parents[2] / "docs/predict.md"
+_PAGE = Path(__file__).parents[3] / "docs/predict.md"
 
 
 @pytest.fixture(scope="module")

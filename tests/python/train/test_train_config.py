@@ -117,7 +117,7 @@ def test_a_wrong_option_ends_the_command_with_its_error() -> None:
 
 
 def test_the_documentation_has_the_generated_table() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "training.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
     between = re.search(r"<!-- keys:.*?-->\n(.*?)<!-- /keys -->", page, re.DOTALL)
     assert between is not None
     assert between.group(1) == markdown_table()

@@ -13,7 +13,7 @@ import pytest
 
 from xla_shmem.gpu.jax_plugin import PATCHED_LABEL
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PATCHES = ROOT / "xla_patch" / "patches"
 BUILD = ROOT / "scripts" / "build_jaxlib.sh"
 RELEASES = {

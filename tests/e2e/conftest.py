@@ -1,9 +1,0 @@
-"""Adds the workers' directory and that of the file makers of tests/python to the path."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
