@@ -121,7 +121,7 @@ def test_little_shared_memory_makes_the_heap_smaller_and_then_leaves_the_default
     tmp_path: Path, size: str, lowered: bool
 ) -> None:
     if not _may_unshare():
-        pytest.skip("this machine gives nobody a mount namespace of their own, which a small /dev/shm takes")
+        pytest.skip("this machine gives users no mount namespaces, which a small /dev/shm needs")
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from job_runs import run_job;"
         "run = run_job('worker_flag.py', ['{}'], ranks=2, results=Path(sys.argv[2]));"
