@@ -10,8 +10,8 @@ namespace xla_shmem::test {
 
 inline const std::vector<std::pair<int64_t, int64_t>> kRing = {{0, 1}, {1, 2}, {2, 3}, {3, 0}};
 
-// What stands on instructions besides what the pass knows: metadata, control predecessors, sharding, somebody's
-// attributes, a field of a later release.
+// Fields that the pass does not own: metadata, control predecessors, sharding, frontend attributes of other tools, and
+// a field of a later release.
 inline Message WithExtras(Message instruction) {
   return instruction.Sub(7, Message().Bytes(2, "jit(f)/psum").Bytes(3, "/home/me/train.py").Int(4, 42))
       .Ints(37, {1})

@@ -81,10 +81,10 @@ CrossMemoryReader::CrossMemoryReader(const Heap* heap, SingleCopy single_copy) :
     } else if (single_copy != SingleCopy::kOff && heap->Reaches(pe)) {
       const auto [verdict, is_new] = permitted.emplace(heap->ProcessOf(pe), false);
       if (is_new) verdict->second = Permitted(heap->HeaderOf(pe));
-      if (verdict->second && !is_worthwhile.has_value()) {
-        is_worthwhile = single_copy == SingleCopy::kAlways || IsWorthwhile();
+      if (verdict->second) {
+        if (!is_worthwhile.has_value()) is_worthwhile = single_copy == SingleCopy::kAlways || IsWorthwhile();
+        reads = *is_worthwhile;
       }
-      reads = verdict->second && *is_worthwhile;
     }
     reads_.push_back(reads);
   }

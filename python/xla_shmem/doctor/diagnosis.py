@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xla_shmem.doctor.facts import Facts
-from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release
+from xla_shmem.gpu.jax_plugin import OLDEST_JAX, REQUIRED_JAX, CudaPlugin, release
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
@@ -102,7 +102,7 @@ def _common(facts: Facts) -> Iterator[Finding]:
     for package, version in (("jax", installation.jax), ("jaxlib", installation.jaxlib)):
         if release(version) < OLDEST_JAX:
             fault = f"{package} {version} has no transform hook" if version else f"{package} is missing"
-            yield Finding(f"{fault}; 0.10.2 is the first release that works", "pip install -U 'jax>=0.10.2'")
+            yield Finding(f"{fault}; 0.10.2 is the first release that works", f"pip install -U 'jax{REQUIRED_JAX}'")
             break
     if installation.core_error:
         yield Finding(
@@ -155,7 +155,9 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
         )
     if not plugins:
         cuda = 13 if driver.cuda is None or driver.cuda >= (13, 0) else 12
-        yield Finding("JAX has no CUDA plugin, so it cannot use a GPU", f"pip install -U 'jax[cuda{cuda}]'")
+        yield Finding(
+            "JAX has no CUDA plugin, so it cannot use a GPU", f"pip install -U 'jax[cuda{cuda}]{REQUIRED_JAX}'"
+        )
     else:
         yield from _plugin_blockers(facts, plugins[0])
     if len(facts.domains) > 1 and len({domain for domain, _ in facts.domains}) == len(facts.domains):
@@ -173,7 +175,7 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
     if release(plugin.version) < OLDEST_JAX:
         yield Finding(
             f"{name} has no transform hook; 0.10.2 is the first release that works",
-            f"pip install -U 'jax[cuda{plugin.cuda}]>=0.10.2'",
+            f"pip install -U 'jax[cuda{plugin.cuda}]{REQUIRED_JAX}'",
         )
     elif {release(plugin.version), release(jaxlib)} != {release(plugin.pjrt)}:
         yield Finding(

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 #: First release with the transform hook, in jaxlib and in the CUDA plugins.
 OLDEST_JAX = (0, 10, 2)
 
+#: The releases that this package requires, as pip takes them; the same as in pyproject.toml.
+REQUIRED_JAX = ">=0.10.2,<=0.12.0.1"
+
 #: In the local version of wheels whose XLA has NVSHMEM collectives built in: "0.10.2+xlashmem", set by
 #: scripts/build_jaxlib.sh.
 PATCHED_LABEL = "xlashmem"

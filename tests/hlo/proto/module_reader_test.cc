@@ -53,7 +53,7 @@ TEST_CASE("loop depth and many callers reach what is called from there") {
   CHECK_FALSE(module.computations[2].has_many_callers);
 }
 
-TEST_CASE("executions multiply along loops and add up over callers, and what nobody knows stays unknown") {
+TEST_CASE("executions multiply along loops and add up over callers; an unknown count stays unknown") {
   const Message s = ArrayShape({});
   const auto module_with = [&](Message outer) {
     return Read(

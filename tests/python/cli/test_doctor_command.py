@@ -40,7 +40,7 @@ def double(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def doctor(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Runs it in an environment without what would choose roads, devices or options, plus `environ`."""
+    """Runs it with `environ`, without the variables that choose platforms, devices or options."""
     chosen = ("XLA_", "JAX_", "OMPI_", "SLURM_", "CUDA_")
     clean = {name: value for name, value in os.environ.items() if not name.startswith(chosen)}
     command = [sys.executable, "-c", PROGRAM, "doctor", *arguments]
@@ -96,7 +96,7 @@ def test_gpus_without_a_cuda_plugin_are_shown_with_the_pip_line(double: Path) ->
     value = answer(double, "hgx", HIDDEN="jax-cuda12-plugin jax-cuda13-plugin")
     assert value["facts"]["installation"]["cuda_plugins"] == []
     assert value["facts"]["domains"] == [[0, "NVLink within its host"]] * 2
-    assert value["first"]["fix"] == "pip install -U 'jax[cuda13]'"
+    assert value["first"]["fix"] == "pip install -U 'jax[cuda13]>=0.10.2,<=0.12.0.1'"
     assert value["works"] is True
     report = doctor(LD_LIBRARY_PATH=str(double), DRIVER_DOUBLE="nvl72").stdout
     assert (

@@ -93,9 +93,13 @@ def test_a_bad_option_blocks_both_paths() -> None:
 @pytest.mark.parametrize(
     ("installation", "what", "fix"),
     [
-        ({"jax": None, "jaxlib": None}, "jax is missing; 0.10.2", "pip install -U 'jax>=0.10.2'"),
-        ({"jax": "0.9.2", "jaxlib": "0.9.2"}, "jax 0.9.2 has no transform hook", "pip install -U 'jax>=0.10.2'"),
-        ({"jaxlib": "0.10.1"}, "jaxlib 0.10.1 has no transform hook", "pip install -U 'jax>=0.10.2'"),
+        ({"jax": None, "jaxlib": None}, "jax is missing; 0.10.2", "pip install -U 'jax>=0.10.2,<=0.12.0.1'"),
+        (
+            {"jax": "0.9.2", "jaxlib": "0.9.2"},
+            "jax 0.9.2 has no transform hook",
+            "pip install -U 'jax>=0.10.2,<=0.12.0.1'",
+        ),
+        ({"jaxlib": "0.10.1"}, "jaxlib 0.10.1 has no transform hook", "pip install -U 'jax>=0.10.2,<=0.12.0.1'"),
         ({"core_error": "undefined symbol"}, "does not load: undefined symbol", "--force-reinstall"),
         ({"entry_point": False}, "has no entry point xla_shmem.plugin", "--force-reinstall"),
     ],
@@ -169,16 +173,20 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         "8 GPUs, but CUDA sees none of them",
         "unset CUDA_VISIBLE_DEVICES",
     ),
-    "no CUDA plugin": ({"installation": {"cuda_plugins": ()}}, "no CUDA plugin", "pip install -U 'jax[cuda13]'"),
+    "no CUDA plugin": (
+        {"installation": {"cuda_plugins": ()}},
+        "no CUDA plugin",
+        "pip install -U 'jax[cuda13]>=0.10.2,<=0.12.0.1'",
+    ),
     "no CUDA plugin, older driver": (
         {"installation": {"cuda_plugins": ()}, "driver": Driver("", "550.54", (12, 4), GPUS)},
         "no CUDA plugin",
-        "pip install -U 'jax[cuda12]'",
+        "pip install -U 'jax[cuda12]>=0.10.2,<=0.12.0.1'",
     ),
     "plugin too old": (
         {"installation": {"cuda_plugins": (CudaPlugin(12, "0.10.1", "0.10.1"),)}},
         "jax-cuda12-plugin 0.10.1 has no transform hook",
-        "pip install -U 'jax[cuda12]>=0.10.2'",
+        "pip install -U 'jax[cuda12]>=0.10.2,<=0.12.0.1'",
     ),
     "plugin differs from jaxlib": (
         {"installation": {"cuda_plugins": (CudaPlugin(13, "0.11.2", "0.11.2"),)}},

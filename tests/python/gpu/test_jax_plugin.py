@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
+
 import jax
 import pytest
 from jax._src import xla_bridge
@@ -70,3 +73,10 @@ def test_ordinals_are_jaxs_local_device_ids(chosen: str, ordinals: list[int] | N
         assert local_ordinals() == ordinals
     finally:
         jax.config.update("jax_cuda_visible_devices", before)
+
+
+def test_required_releases_are_those_of_pyproject() -> None:
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert f"jax{jax_plugin.REQUIRED_JAX}" in project["dependencies"]
+    for cuda in (12, 13):
+        assert f"jax[cuda{cuda}]{jax_plugin.REQUIRED_JAX}" in project["optional-dependencies"][f"cuda{cuda}"]

@@ -60,10 +60,8 @@ class Pass {
 
   // Empty if only attributes changed but returning the module would cost copies of parameters.
   std::vector<hlo::InstructionEdit> TakeEdits() {
-    if (copies_parameters_) {
-      if (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok()) {
-        return {};
-      }
+    if (copies_parameters_ && (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok())) {
+      return {};
     }
     // A done comes after later starts.
     const auto before = [](const hlo::InstructionEdit& a, const hlo::InstructionEdit& b) {
