@@ -12,6 +12,7 @@ fi
 "$bin/ruff" check python tests tools examples benchmarks
 "$bin/ruff" format --check python tests tools examples benchmarks
 "$bin/mypy"
+PYTHONPATH=python "$bin/lint-imports" --no-cache
 "$bin/clang-format" --dry-run --Werror "${sources[@]}"
 PATH=$(realpath "$bin"):$PATH
 cmake -S . -B build/tidy -G Ninja -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DPython_EXECUTABLE="$(realpath -s "$bin/python")" >/dev/null

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 
+from xla_shmem.errors import UserError
 from xla_shmem.options.values import OPS
 from xla_shmem.quantities import plural
 
@@ -40,7 +41,7 @@ VARIANTS = ("shmem", *RIVALS)
 CARRIED = {"shmem": True, "stock": False, "mpi": False}
 
 
-class BenchError(ValueError):
+class BenchError(UserError, ValueError):
     """The benchmark cannot run with these settings. The message says why and what to change."""
 
 

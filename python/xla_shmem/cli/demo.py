@@ -20,6 +20,7 @@ from xla_shmem.compare.side_by_side import (
     run_in_turns,
 )
 from xla_shmem.compare.variants import Variant
+from xla_shmem.errors import UserError
 from xla_shmem.hlo.collective_report import print_tables
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
@@ -33,7 +34,7 @@ from xla_shmem.train.step_times import MEASURED
 _LEFT_OUT = ("corpus", "token_dtype", "output", "checkpoint_every", "checkpoints_kept", "resume")
 
 
-class DemoError(Exception):
+class DemoError(UserError):
     """The two runs do not make a comparison; the message says why."""
 
 

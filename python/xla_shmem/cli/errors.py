@@ -8,10 +8,7 @@ from typing import ParamSpec, TypeVar
 
 import click
 
-from xla_shmem.bench.plan import BenchError
-from xla_shmem.hlo.files import HloFileError
-from xla_shmem.options import OptionError
-from xla_shmem.predict.errors import PredictError
+from xla_shmem.errors import UserError
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +25,7 @@ def one_sentence_errors(command: Callable[P, R]) -> Callable[P, R]:
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return command(*args, **kwargs)
-        except (BenchError, HloFileError, OptionError, PredictError) as error:
+        except UserError as error:
             raise _BadInput(str(error)) from None
         except ImportError as error:
             if "_core" not in str(error):

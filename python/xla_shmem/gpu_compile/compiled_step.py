@@ -17,12 +17,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+from xla_shmem.errors import UserError
 from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.xla_flags import FLAG
 
 
-class CompileError(Exception):
+class CompileError(UserError):
     """The compilation failed; the message contains the end of the compiler's output."""
 
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from xla_shmem.errors import UserError
+
 if TYPE_CHECKING:
     from xla_shmem import _core
 
@@ -26,7 +28,7 @@ _TEXT_START = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
 _MLIR_START = re.compile(r"\s*(?:#\w+ = .*\n\s*)*module\b")
 
 
-class HloFileError(Exception):
+class HloFileError(UserError):
     """An input or output cannot be used; the message names the file, the reason and the way out."""
 
 

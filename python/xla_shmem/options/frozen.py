@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xla_shmem.errors import UserError
 from xla_shmem.options.table import TABLE, Option
 
 if TYPE_CHECKING:
     from xla_shmem.options.tuning_table import Table
 
 
-class OptionError(ValueError):
+class OptionError(UserError, ValueError):
     """A value is not allowed; the message names the option, the value and the allowed values."""
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xla_shmem.errors import UserError
+
 if TYPE_CHECKING:
     from xla_shmem import _core
 
@@ -29,7 +31,7 @@ _OUTSIDE = 0.025
 _LEAST_US = 0.01
 
 
-class TuningError(ValueError):
+class TuningError(UserError, ValueError):
     """A table cannot be used; the message has the reason and the way out, and follows the file's name and a colon."""
 
 

@@ -18,6 +18,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from xla_shmem.errors import UserError
+
 #: Directories of ended jobs that are kept.
 KEPT = 16
 
@@ -122,7 +124,7 @@ class ProcessRecord:
     entries: dict[int, tuple[Entry, ...]]
 
 
-class RecordError(Exception):
+class RecordError(UserError):
     """A record cannot be read; the message names it and the reason."""
 
 

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+from xla_shmem.errors import UserError
 from xla_shmem.models.config import PRESETS, LlamaConfig
 from xla_shmem.parallel.mesh_shape import MeshShape
 
@@ -22,7 +23,7 @@ TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
 MESH_FIELDS = ("data", "fsdp", "context", "tensor")
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError, ValueError):
     """The job cannot run; the message names the field, its value, the limit and a way out."""
 
 

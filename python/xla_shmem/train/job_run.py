@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from xla_shmem.errors import UserError
 from xla_shmem.launch.launcher_process import LAUNCHER, last_lines, stop
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
@@ -20,7 +21,7 @@ GRACE = 60.0
 TRAINER = (sys.executable, "-m", "xla_shmem.train.trainer")
 
 
-class RunError(Exception):
+class RunError(UserError):
     """A run failed or stopped early; the message says why and shows the last lines of its output."""
 
 

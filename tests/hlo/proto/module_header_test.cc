@@ -56,7 +56,8 @@ TEST_CASE("start/done pairs and a collective's backend config mean GPU") {
 }
 
 TEST_CASE("damage inside a computation leaves the header readable") {
-  const ModuleHeader header = Read(Message().Bytes(1, "f").Bytes(3, "\x12\x7f").str());
+  const std::string module = Message().Bytes(1, "f").Bytes(3, "\x12\x7f").str();
+  const ModuleHeader header = Read(module);
   CHECK(header.name == "f");
   CHECK_FALSE(header.is_gpu_form);
 }

@@ -1,0 +1,8 @@
+"""The base of the errors that a user can act on."""
+
+
+class UserError(Exception):
+    """Bad input, or a state of the machine that the user can change.
+
+    The message names the thing, the value and the way out. Commands print it without a traceback.
+    """
