@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Builds the C++ folders and the overlay for XLA with Bazel and runs their tests. Arguments go to `bazel test`.
-# Sets everything up: uses $BAZEL, bazelisk or a bazel of this machine, otherwise installs Debian's (package bazel-bootstrap;
-# needs root or sudo without a password); fetches a compiled XLA. XLA_SHMEM_XLA=source builds XLA's sources instead
-# (bazel/xla.bzl; takes hours, needs .bazelversion's Bazel and GitHub).
+# Builds the C++ folders and the overlay for XLA with Bazel and runs their tests. Arguments go to `bazel test`. Sets
+# everything up: uses $BAZEL, bazelisk or a bazel of this machine, otherwise installs Debian's (package
+# bazel-bootstrap; needs root or sudo without a password); fetches a compiled XLA. XLA_SHMEM_XLA=source builds XLA's
+# sources instead (bazel/xla.bzl; takes hours, needs .bazelversion's Bazel and GitHub).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 wanted=$(cat .bazelversion)
 
-# Prints the first Bazel that starts in this directory. bazelisk without a network does not start, nor does Debian's wrapper,
-# which wants the release of .bazelversion; bazel-4 is the binary behind that wrapper.
+# Prints the first Bazel that starts in this directory. bazelisk without a network does not start, nor does Debian's
+# wrapper, which wants the release of .bazelversion; bazel-4 is the binary behind that wrapper.
 find_bazel() {
   local candidate
   for candidate in ${BAZEL:-bazelisk bazel bazel-4}; do

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints a directory with a compiled XLA and its headers: include/, libtensorflow_cc.so.2 and
-# libtensorflow_framework.so.2 of the TensorFlow CPU wheel. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package directory),
-# otherwise an installed tensorflow of this release, otherwise fetches the wheel with pip into build/ (270 MB to download,
-# 1 GB on disk). Only tests of the overlay are compiled against it.
+# libtensorflow_framework.so.2 of the TensorFlow CPU wheel. Uses $XLA_SHMEM_TENSORFLOW (a `tensorflow` package
+# directory), otherwise an installed tensorflow of this release, otherwise fetches the wheel with pip into build/ (270
+# MB to download, 1 GB on disk). Only tests of the overlay are compiled against it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 release=2.21.0

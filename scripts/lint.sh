@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks format, lint and types. Usage: scripts/lint.sh VENV_BIN [--fix]. With --fix the tools first rewrite what they can.
+# Checks format, lint and types. Usage: scripts/lint.sh VENV_BIN [--fix]. With --fix the tools first rewrite what they
+# can.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 fix=${2:-}

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/overlay) and the shared core that it needs. It
-# changes no file of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
+# Writes a patch that adds our files to an XLA tree: the overlay (xla_patch/overlay) and the shared core that it
+# needs. It changes no file of upstream's, so it fits every revision; the hooks are in xla_patch/patches/<revision>/.
 #
 #   scripts/make_overlay_patch.sh OUTPUT
 set -euo pipefail

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Creates a virtual environment and installs this checkout into it, with the packages for training, tests and lint.
-# Does nothing if the sources have not changed since the last call. Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
+# Does nothing if the sources have not changed since the last call.
+# Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1 venv=$2 jax=${3:-}

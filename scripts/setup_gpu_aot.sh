@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fetches the packages for compiling for a GPU that the jax in VENV_BIN lacks: the stock CUDA plugin of the same release,
-# ptxas and libdevice; and NVSHMEM. The wheels go to a folder of their own (.venv-gpu-<release>); VENV_BIN does not change.
-# Needs no GPU, driver or CUDA toolkit. Usage: scripts/setup_gpu_aot.sh VENV_BIN
+# Fetches the packages for compiling for a GPU that the jax in VENV_BIN lacks: the stock CUDA plugin of the same
+# release, ptxas and libdevice; and NVSHMEM. The wheels go to a folder of their own (.venv-gpu-<release>); VENV_BIN
+# does not change. Needs no GPU, driver or CUDA toolkit. Usage: scripts/setup_gpu_aot.sh VENV_BIN
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$1/python

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the end-to-end tests, and those of the real XLA:GPU compiler, on the newest supported JAX releases, each in an
-# environment of its own. Names and skips a release whose Python is not on this machine, and fails only if no release could
-# run. COMPAT_RELEASES="0.12.0.1" runs only these releases, COMPAT_TESTS="tests/bindings" only these tests.
+# environment of its own. Names and skips a release whose Python is not on this machine, and fails only if no release
+# could run. COMPAT_RELEASES="0.12.0.1" runs only these releases, COMPAT_TESTS="tests/bindings" only these tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 read -ra tests <<<"${COMPAT_TESTS:-tests/e2e tests/python tests/bindings tests/gpu_aot}"

@@ -1,7 +1,7 @@
 "use strict";
 
-// The participants of a collective on a map of the devices. Boxes are NVLink domains, hosts (the larger one outside) and
-// processes.
+// The participants of a collective on a map of the devices. Boxes are NVLink domains, hosts (the larger one outside)
+// and processes.
 
 // Colours repeat; the tooltip of a device has the number of its group.
 const GROUP_COLOURS = ["#1f6fd1", "#c2560a", "#2e7d4f", "#8a3fb0", "#b3261e", "#0f7b8a", "#8a6d00", "#b0307a"];
