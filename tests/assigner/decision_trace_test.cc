@@ -41,7 +41,7 @@ const RuleStep& Step(const DecisionTrace& trace, const std::string& rule) {
   return trace[0];
 }
 
-// What the last rule that names a backend says.
+// The verdict of the last rule that names a backend.
 std::string LastBackend(const DecisionTrace& trace) {
   std::string last;
   for (const RuleStep& step : trace) {

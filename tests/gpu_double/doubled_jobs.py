@@ -73,7 +73,7 @@ def run_job(
 
 
 def reports(ended: Sequence[Ended]) -> list[Any]:
-    """What the processes reported, all of which must have ended well."""
+    """Returns the reports of the processes. All of them must have succeeded."""
     for process, one in enumerate(ended):
         assert one.exit_code == 0, f"process {process} ended with {one.exit_code}:\n{one.output}"
     return [one.report for one in ended]

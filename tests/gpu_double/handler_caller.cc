@@ -49,7 +49,7 @@ XLA_FFI_Error* GetRunId(XLA_FFI_RunId_Get_Args* args) {
   return nullptr;
 }
 
-// What XLA has and our handlers do not use is null here.
+// Members that our handlers do not use are null here.
 const XLA_FFI_Api& Api() {
   static const XLA_FFI_Api api = [] {
     XLA_FFI_Api table{};

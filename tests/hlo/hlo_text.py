@@ -118,7 +118,7 @@ def inspect(text: str) -> list[dict[str, Any]]:
 
 
 def explain(module: bytes, lowering: str = "cpu", **options: Any) -> list[dict[str, Any]]:
-    """What the rules say about each collective of a module."""
+    """Returns the decision for each collective of a module."""
     options = {"topology": TOPOLOGY, "transport": TRANSPORT, "lowering": lowering, **options}
     explanations: list[dict[str, Any]] = _core.explain_module(module, **options)
     return explanations

@@ -30,7 +30,7 @@ _SYNTAX, _EDITION_TAG = 12, 0x70
 
 
 def _descriptor_end(data: bytes, start: int) -> int:
-    """Where the FileDescriptorProto at start ends: nothing marks it, so walk fields while they make sense."""
+    """Returns the end of the FileDescriptorProto at start. It stores no length: fields are read while valid."""
     position = end = start
     try:
         while True:

@@ -154,7 +154,7 @@ std::string Differences(const Written& plugin, const Written& overlay) {
   return differences;
 }
 
-// What the two passes have seen, so that a generator that has gone quiet does not go unnoticed.
+// Counts of the cases that both passes saw. A generator that stops making some case fails the test.
 struct Seen {
   std::map<std::string, int> rules;
   std::map<std::string, int> vetoes;  // by their first words

@@ -10,8 +10,8 @@ const ReductionNode* Scalar(const std::vector<ReductionNode>& nodes, size_t inde
   return index < nodes.size() && nodes[index].is_scalar ? &nodes[index] : nullptr;
 }
 
-// What a conversion converts, if its only effect is to compute in f32 what is stored in 16 bits; null if it has
-// another.
+// The operand of a conversion, if its only effect is to compute in f32 a value that is stored in 16 bits; null for any
+// other conversion.
 const ReductionNode* SkipConvert(const std::vector<ReductionNode>& nodes, Direction direction,
                                  const ReductionNode* node) {
   if (node == nullptr || node->opcode != "convert") {

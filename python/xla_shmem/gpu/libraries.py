@@ -1,4 +1,4 @@
-"""Where NVIDIA's libraries may be: paths for ``dlopen`` in order, and rejected paths with the reason.
+"""Candidate paths of NVIDIA's libraries for ``dlopen``, in order, and rejected paths with the reason.
 
 Nothing is opened or imported here. Wheels are found through their metadata.
 """

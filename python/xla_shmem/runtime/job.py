@@ -34,7 +34,7 @@ _KEY_PREFIX = "xla_shmem/1"
 
 @dataclasses.dataclass(frozen=True)
 class Announcement:
-    """What one process publishes before the backend exists.
+    """The announcement of one process, before the backend exists.
 
     Attributes:
       host: identifies the shared memory; processes with equal strings can share memory.

@@ -16,7 +16,7 @@ REMOVED = {"xla.CollectiveDeviceListProto": {"iota_replica_group_list": 2}}
 
 
 def listed_fields() -> dict[str, dict[str, int]]:
-    """What the header says: message -> field -> number."""
+    """Returns the numbers of the header: message -> field -> number."""
 
     def proto_name(constant: str) -> str:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", constant).lower()

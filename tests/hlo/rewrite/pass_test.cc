@@ -1,4 +1,4 @@
-// What HLO text cannot express: bytes, and forms that jaxlib's parser refuses. The rest is in test_pass.py.
+// Cases that HLO text cannot express: bytes, and forms that jaxlib's parser refuses. The rest is in test_pass.py.
 #include "xla_patch/hlo/rewrite/pass.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-"""What the pass writes in the place of permutes and all-reduces, sync or as pairs, and what it records."""
+"""The pass replaces permutes and all-reduces, in sync form or as pairs, and records its decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-// What the FFI handlers of both platforms read from a call: its buffers, and the attributes that
+// The parts of a call that the FFI handlers of both platforms read: its buffers, and the attributes that
 // hlo/rewrite/custom_call.h writes. Every function returns an error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
 #define XLA_SHMEM_BINDINGS_FFI_CALL_ARGUMENTS_H_
@@ -17,7 +17,7 @@ namespace xla_shmem {
 // `status` must be an error.
 ::xla::ffi::Error ToError(const Status& status);
 
-// What all calls have.
+// Attributes of every call.
 struct CallIdentity {
   uint64_t operation = 0;
   std::string name;  // "module/instruction", for errors

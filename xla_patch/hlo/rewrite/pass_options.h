@@ -7,7 +7,7 @@
 
 namespace xla_shmem {
 
-// What replaces a collective that goes to SHMEM.
+// The replacement of a collective that goes to SHMEM.
 //
 //   kNone  nothing: only attributes are written. `lowered` then says which backend would carry it.
 //   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on

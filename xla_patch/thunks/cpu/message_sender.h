@@ -1,10 +1,9 @@
 // The sending end of a message: the choice of its protocol, and its progress (docs/protocol.md, "How a message
 // travels").
 //
-//   eager                                 the message fits a mailbox and one is free: it is sent at once, as a whole
-//   rendezvous with a cross-memory read   the receiver reads the sender's memory: the message's mailbox has its
-//   addresses rendezvous through slots              all others: through the slots of a channel, once the receiver has
-//   granted it
+// - eager: the message fits a free mailbox and is sent at once, as a whole;
+// - rendezvous with a cross-memory read: the mailbox holds addresses, and the receiver reads the sender's memory;
+// - rendezvous through slots: all other messages, through the slots of a channel that the receiver has granted.
 //
 // The sender chooses once; the receiver supports all three.
 #ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_SENDER_H_

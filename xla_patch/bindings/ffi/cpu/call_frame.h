@@ -1,5 +1,5 @@
-// What the handlers of all ops read from a call: who takes part, buffers, and the reduction. Every function returns an
-// error for a call that this xla-shmem did not write.
+// The parts of a call that the handlers of all ops read: participants, buffers, and the reduction. Every function
+// returns an error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CPU_CALL_FRAME_H_
 #define XLA_SHMEM_BINDINGS_FFI_CPU_CALL_FRAME_H_
 

@@ -1,4 +1,4 @@
-// What the handlers of all ops read from a call on the GPU path.
+// The parts of a call that the handlers of all ops read on the GPU path.
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 

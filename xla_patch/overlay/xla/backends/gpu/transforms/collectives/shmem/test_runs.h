@@ -59,7 +59,7 @@ inline std::string BackendOf(const HloModule& module, absl::string_view name = "
   return CollectiveBackendConfig::CollectiveBackend_Name(config->collective_backend_config().backend());
 }
 
-// What the pass says about instruction c, as "backend rule", or "backend rule; veto".
+// The decision for instruction c, as "backend rule", or "backend rule; veto".
 inline std::string Said(const HloModule& module, absl::string_view name = "c") {
   const std::string veto = Attribute(module, name, "veto");
   EXPECT_EQ(Attribute(module, name, "lowered"), BackendOf(module, name));
