@@ -52,16 +52,17 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--old-ranks-option", default="-p", help="how the old version names the number of ranks")
     parser.add_argument("--old-output-option", default="--json", help="how the old version names its JSON file")
-    parser.add_argument("options", nargs="*", help="options of `xla-shmem bench`, after --")
-    given = parser.parse_args()
+    arguments = sys.argv[1:]
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    given, options = parser.parse_args(arguments[:split]), arguments[split + 1 :]
     old: list[dict[Cell, tuple[float, int]]] = []
     new: list[dict[Cell, tuple[float, int]]] = []
     ranks = str(given.ranks)
     for turn in range(given.turns):
-        old.append(run_bench(given.old, [given.old_ranks_option, ranks, *given.options], given.old_output_option))
-        new.append(run_bench(given.new, ["-n", ranks, *given.options], "--output"))
+        old.append(run_bench(given.old, [given.old_ranks_option, ranks, *options], given.old_output_option))
+        new.append(run_bench(given.new, ["-n", ranks, *options], "--output"))
         print(f"# turn {turn + 1} of {given.turns} done", file=sys.stderr)
-    print(f"# {given.ranks} ranks, {given.turns} turns; bench {shlex.join(given.options)}")
+    print(f"# {given.ranks} ranks, {given.turns} turns; bench {shlex.join(options)}")
     print(f"{'op':<22}{'bytes':>12}{'old µs':>12}{'new µs':>12}{'old/new':>10}{'min':>8}{'max':>8}{'#wrong':>8}")
     wrong, overall = 0, []
     for cell in old[0]:

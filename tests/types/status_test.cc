@@ -29,6 +29,25 @@ TEST_CASE("a Result holds a value that can be moved out") {
   CHECK(*value == 7);
 }
 
+// Counts its copies.
+struct Counted {
+  Counted() = default;
+  Counted(const Counted& other) : copies(other.copies + 1) {}
+  Counted(Counted&&) = default;
+  Counted& operator=(const Counted&) = delete;
+  Counted& operator=(Counted&&) = delete;
+  ~Counted() = default;
+  int copies = 0;
+};
+
+TEST_CASE("returning a local variable as a Result moves it") {
+  const auto make = []() -> Result<Counted> {
+    Counted counted;
+    return counted;
+  };
+  CHECK(make()->copies == 0);
+}
+
 TEST_CASE("a Result holds the error instead of a value") {
   const Result<std::string> result = Status::Error("no such op");
   CHECK_FALSE(result.ok());

@@ -2,6 +2,7 @@
 #define XLA_SHMEM_TYPES_STATUS_H_
 
 #include <cassert>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,25 +20,32 @@ class [[nodiscard]] Status {
   static Status Error(std::string message) {
     assert(!message.empty());
     Status status;
-    status.message_ = std::move(message);
+    status.message_ = std::make_shared<const std::string>(std::move(message));
     return status;
   }
 
-  bool ok() const { return message_.empty(); }
+  bool ok() const { return message_ == nullptr; }
   // "" on success.
-  const std::string& message() const { return message_; }
+  const std::string& message() const {
+    static const std::string* const none = new std::string;  // leaked on purpose: used until the process ends
+    return ok() ? *none : *message_;
+  }
 
  private:
-  std::string message_;
+  std::shared_ptr<const std::string> message_;  // null on success, which then costs nothing on the data path
 };
 
 // A value of type T, or the Status that says why there is none.
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}  // NOLINT(google-explicit-constructor): `return value;`
+  // Implicit, so that functions can `return value;` and `return status;`. The rvalue overload is not a by-value
+  // parameter: C++17 would copy a local variable into that. NOLINTBEGIN(google-explicit-constructor)
+  Result(const T& value) : value_(value) {}
+  Result(T&& value) : value_(std::move(value)) {}
   // `status` must be an error.
-  Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }  // NOLINT(google-explicit-constructor)
+  Result(Status status) : status_(std::move(status)) { assert(!status_.ok()); }
+  // NOLINTEND(google-explicit-constructor)
 
   bool ok() const { return value_.has_value(); }
   const Status& status() const { return status_; }
