@@ -39,8 +39,8 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  // Implicit, so that functions can `return value;` and `return status;`. The rvalue overload is not a by-value
-  // parameter: C++17 would copy a local variable into that. NOLINTBEGIN(google-explicit-constructor)
+  // Implicit, so that functions can `return value;` and `return status;`.
+  // NOLINTBEGIN(google-explicit-constructor)
   Result(const T& value) : value_(value) {}
   Result(T&& value) : value_(std::move(value)) {}
   // `status` must be an error.
