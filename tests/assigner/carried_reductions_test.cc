@@ -13,7 +13,7 @@ namespace {
 using test::AllReduce;
 using test::MakeTopology;
 
-TEST_CASE("CPUs reduce what the runtime's table of reductions has, and nothing else") {
+TEST_CASE("CPUs reduce exactly the types and kinds of the runtime's table") {
   const Topology topology = MakeTopology(2, 1, 8);
   const Transport transport = CpuTransport(std::nullopt);
   for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter}) {

@@ -52,7 +52,7 @@ std::string LastBackend(const DecisionTrace& trace) {
   return last;
 }
 
-TEST_CASE("rules behind the one that decides are not asked, and the size is") {
+TEST_CASE("rules after the deciding one are not asked, except for the size") {
   const Topology topology = MakeTopology(4, 1, 4);
   const DecisionTrace trace = DecideWithTrace(AllReduce({{0, 1}}, 4096, topology), topology, Options()).trace;
   CHECK(Step(trace, "single-device").verdict == Verdict::kNvshmem);
@@ -67,7 +67,7 @@ TEST_CASE("rules behind the one that decides are not asked, and the size is") {
   }
 }
 
-TEST_CASE("a placement that fails tells what every one of its rules saw") {
+TEST_CASE("a failed placement shows the evidence of each of its rules") {
   const Topology topology = MakeTopology(8, 4, 4);
   const Traced traced = DecideWithTrace(AllReduce({{0, 4}}, 4096, topology), topology, Options());
   CHECK(traced.record.rule == "no-placement");
@@ -90,7 +90,7 @@ TEST_CASE("each profile has its own rules, in the order in which they are asked"
                                           "size", "form", "transport"});
 }
 
-TEST_CASE("what was measured is the last word of profile tuned, after its place and a limit") {
+TEST_CASE("profile tuned decides by measured times, after placement and a limit") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;
   options.profile = Profile::kTuned;

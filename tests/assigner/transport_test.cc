@@ -96,7 +96,7 @@ TEST_CASE("peers out of reach are named with PE and host") {
   CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, CpuTransport(kOnlyDevice0)).has_value());
 }
 
-TEST_CASE("a send to oneself needs no reach, and no map means everybody is in reach") {
+TEST_CASE("a send to oneself needs no reach, and without a map every PE is in reach") {
   CHECK_FALSE(UnsupportedByTransport(Permute({{3, 3}}, 4, kTopology), kTopology, CpuTransport(kNobody)).has_value());
   Transport everywhere = kOneHost;
   everywhere.reach.reset();

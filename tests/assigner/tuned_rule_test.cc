@@ -45,7 +45,7 @@ TEST_CASE("the faster backend is taken, with both times in the reason") {
   CHECK(large.reason.find("NVSHMEM 12.3 ms, DEFAULT 700 µs measured") != std::string::npos);
 }
 
-TEST_CASE("a reason says what was not measured exactly") {
+TEST_CASE("a reason names values that were not measured exactly") {
   const Topology topology = MakeTopology(6, 1, 8);
   const auto reason = [&](CollectiveSpec spec) {
     const std::string text = Decide(spec, topology, SmallOnNvshmem()).reason;
@@ -74,7 +74,7 @@ TEST_CASE("the type that a permute moves makes no difference, and its ring is it
         "measured (f32, groups of 4)");
 }
 
-TEST_CASE("what cannot be told apart stays, and says how far it is uncertain") {
+TEST_CASE("a tie stays on DEFAULT, and its reason gives the uncertainty") {
   const Topology topology = MakeTopology(2, 1, 8);
   const Options options = Tuned({{CollectiveOp::kAllReduce, kF32, 2, 1024, {20, 18, 25.5}, {25, 21.5, 31}}});
   const Decision decision = Decide(AllReduce({{0, 1}}, 1024, topology), topology, options);
@@ -84,7 +84,7 @@ TEST_CASE("what cannot be told apart stays, and says how far it is uncertain") {
         std::string::npos);
 }
 
-TEST_CASE("an op that was not measured stays") {
+TEST_CASE("an op that was not measured stays on DEFAULT") {
   const Topology topology = MakeTopology(2, 1, 8);
   const Decision decision = Decide(Permute({{0, 1}}, 4, topology), topology, SmallOnNvshmem());
   CHECK(decision.backend == Backend::kDefault);
@@ -92,7 +92,7 @@ TEST_CASE("an op that was not measured stays") {
   CHECK(decision.reason == "collective-permute is not in the tuning table");
 }
 
-TEST_CASE("an op that the default backend does not run goes") {
+TEST_CASE("an op that the default backend does not run goes to NVSHMEM") {
   const Topology topology = MakeTopology(2, 1, 8);
   CollectiveSpec spec = AllReduce({{0, 1}}, 1024, topology);
   spec.op = CollectiveOp::kCollectiveBroadcast;
@@ -108,14 +108,14 @@ TEST_CASE("an op that the default backend does not run goes") {
   CHECK(decision.reason.find("NVSHMEM 5.0 µs, DEFAULT not run measured") != std::string::npos);
 }
 
-TEST_CASE("place goes before times") {
+TEST_CASE("placement comes before measured times") {
   const Topology topology = MakeTopology(4, 1, 2);
   const Decision decision = Decide(AllReduce({{1, 2}}, 1024, topology), topology, SmallOnNvshmem());
   CHECK(decision.backend == Backend::kDefault);
   CHECK(decision.rule == "group-across-domains");
 }
 
-TEST_CASE("the threshold has no say, a limit in XLA_SHMEM_OPS has") {
+TEST_CASE("the threshold is ignored, a limit in XLA_SHMEM_OPS is not") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options = Tuned({{CollectiveOp::kAllReduce, kF32, 2, 1024, {1, 1, 1}, {9, 9, 9}}});
   options.threshold = 0;

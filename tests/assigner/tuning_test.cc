@@ -118,7 +118,7 @@ TEST_CASE("the nearest element type is the same, then one of its kind and width"
   CHECK(table.Find(CollectiveOp::kAllReduce, static_cast<ElementType>(-77), INT64_MAX, INT64_MIN).has_value());
 }
 
-TEST_CASE("curves do not run into one another") {
+TEST_CASE("curves of different keys do not mix") {
   const TuningTable table =
       Make({Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 1), Row(CollectiveOp::kAllReduce, kF32, 4, 1024, 5, 5),
             Row(CollectiveOp::kCollectivePermute, kF32, 2, 4096, 7, 7)});
@@ -127,7 +127,7 @@ TEST_CASE("curves do not run into one another") {
   CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 4, 1 << 20)->nvshmem.us == 5);
 }
 
-TEST_CASE("a backend that does not run an op takes for ever, between sizes too") {
+TEST_CASE("a backend that does not run an op has infinite time, also between sizes") {
   const TuningTable table = Make({Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 64, 1, kNever),
                                   Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 4096, 3, kNever),
                                   Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 65536, 3, 5)});
@@ -149,7 +149,7 @@ TEST_CASE("medians are told apart unless one lies in the other's interval") {
   CHECK(Compare({21, 15, 40}, {1422, 165, 4100}) == Faster::kNvshmem);
 }
 
-TEST_CASE("rows that cannot be are refused by name") {
+TEST_CASE("impossible rows are refused by name") {
   const TuningRow good = Row(CollectiveOp::kAllReduce, kF32, 2, 64, 1, 2);
   CHECK(ErrorOf({good, Row(CollectiveOp::kAllGather, kF32, 2, 64, 1, 1), good}) ==
         "all-reduce of 64 B (f32, groups of 2) occurs twice");

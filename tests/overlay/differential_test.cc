@@ -121,11 +121,11 @@ std::string Text(const Attributes& attributes) {
 
 // Two intended differences, both in wording: decision and rule, and that there is a veto, have to agree there as well.
 //
-// A wrapped collective with a tiled layout: "its start and done differ in shape" says the plugin, which rewrites the
-// pair and looks at it first; the overlay says what is wrong with the layout.
+// A wrapped collective with a tiled layout: the plugin checks the pair first and reports "its start and done differ in
+// shape"; the overlay reports the layout.
 //
-// Groups with more ids than there are devices: "more than 8 ids" says the plugin, which does not expand what may be an
-// absurd number of them; XLA has expanded them already, so the overlay names one.
+// Groups with more ids than there are devices: the plugin reports "more than 8 ids", because it does not expand a
+// number that may be absurd; XLA has expanded them already, so the overlay names one.
 void ForgetWording(const char* key, const std::string& plugins, Attributes* by_plugin, Attributes* by_overlay) {
   const auto text = by_plugin->find(key);
   if (text != by_plugin->end() && text->second.find(plugins) != std::string::npos && by_overlay->erase(key) == 1) {

@@ -33,7 +33,7 @@ TEST_CASE("a trip count is read as XLA writes it, as text or as a number, and no
   }
 }
 
-TEST_CASE("look-alikes in strings and other objects do not fool it") {
+TEST_CASE("similar text in strings and other objects is ignored") {
   CHECK(ReadStockBackend(R"({"note":"\"collective_backend_config\":{\"backend\":\"NVSHMEM\"}"})") == std::nullopt);
   CHECK(ReadStockBackend(R"({"a":{"collective_backend_config":{"backend":"NVSHMEM"}}})") == std::nullopt);
   CHECK(ReadStockBackend(R"({"collective_backend_config":{"x":{"backend":"NVSHMEM"}}})") == Backend::kDefault);
@@ -65,7 +65,7 @@ TEST_CASE("odd characters in names are escaped") {
   CHECK(dictionary.Text() == R"({name = "a\22b\5Cc\0Ad\C3\A9"})");
 }
 
-TEST_CASE("the dimensions a matrix product sums over are read, or nothing is") {
+TEST_CASE("the contracted dimensions of a matrix product are read") {
   const auto config = [](const std::string& list) {
     return R"({"gemm_backend_config":{"alpha_real":1,"dot_dimension_numbers":{"lhs_contracting_dimensions":)" + list +
            R"(,"rhs_batch_dimensions":["0"]},"epilogue":"DEFAULT"},"operation_queue_id":"0"})";

@@ -74,7 +74,7 @@ TEST_CASE("repeated numbers are read packed and loose") {
   CHECK_FALSE(AppendRepeatedInts(truncated, &values));
 }
 
-TEST_CASE("what is written is what another encoder writes") {
+TEST_CASE("written bytes equal those of another encoder") {
   std::string out;
   WriteIntField(77, -5, &out);
   WriteBytesField(2, std::string(200, 'x'), &out);
