@@ -59,7 +59,7 @@ TEST_CASE("Chunks carry every byte exactly once, in order, aligned, and never be
         buffer = piece.buffer;
         if (piece.buffer_offset != done[buffer]) FAIL("gap or overlap in a buffer");
         if (piece.slot_offset < filled || piece.slot_offset % kPieceAlignment != 0)
-          FAIL("overlap or askew in the slot");
+          FAIL("overlapping or misaligned in the slot");
         if (piece.slot_offset + piece.bytes > slot_bytes) FAIL("beyond the slot");
         // A piece ends at the end of its buffer or at a multiple of the alignment, so no element is cut.
         if (piece.buffer_offset % kPieceAlignment != 0) FAIL("a cut inside an element");

@@ -170,6 +170,8 @@ def bazel_targets(build: Path) -> dict[str, dict[str, list[str]]]:
         return sorted(matches(include) - matches(exclude))
 
     def cc_library(name: str, srcs: tuple[str, ...] = (), hdrs: tuple[str, ...] = (), **others: Any) -> None:
+        if name in targets:  # Bazel refuses the whole package
+            raise ValueError(f"{build} has two targets named {name}")
         targets[name] = {"srcs": list(srcs), "hdrs": list(hdrs), "deps": others.get("deps", [])}
 
     def ignore(*_: Any, **__: Any) -> list[str]:
@@ -220,6 +222,13 @@ def test_a_file_in_two_targets_or_in_none_is_noticed(tree: Path) -> None:
     build.write_text(text)
     (tree / "xla_patch" / "stray.cc").write_text("")
     assert misplaced_files(tree) == ["xla_patch/stray.cc is in 0 targets"]
+
+
+def test_two_targets_of_one_name_are_refused(tree: Path) -> None:
+    build = tree / "xla_patch" / "BUILD"
+    build.write_text(build.read_text() + 'cc_library(name = "types", hdrs = glob(["types/*.h"]))\n')
+    with pytest.raises(ValueError, match="two targets named types"):
+        misplaced_files(tree)
 
 
 @pytest.mark.parametrize("commit", RELEASES.values())
