@@ -13,8 +13,12 @@ from collections.abc import Callable
 from typing import Any
 
 
-def salt(text: Callable[[], str]) -> None:
-    """Adds `text()` and the ordered device ids to every cache key from now on; "" leaves keys unchanged."""
+def salt(text: Callable[[str], str]) -> None:
+    """Adds `text(platform)` and the ordered device ids to every cache key from now on; "" leaves keys unchanged.
+
+    Args:
+      text: called with the platform of the module's devices, "cpu" or "gpu" as JAX names it.
+    """
     from jax._src import cache_key
 
     original = cache_key.get
@@ -22,7 +26,7 @@ def salt(text: Callable[[], str]) -> None:
     @functools.wraps(original)
     def get(module: Any, devices: Any, *args: Any, **kwargs: Any) -> str:
         key = original(module, devices, *args, **kwargs)
-        extra = text()
+        extra = text(devices.flat[0].platform)
         if not extra:
             return key
         ids = ",".join(str(device.id) for device in devices.flat)

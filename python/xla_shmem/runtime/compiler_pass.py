@@ -49,13 +49,20 @@ class CompilerPass:
             for platform in self._platforms:
                 platform.add_pass()
 
-    def cache_salt(self) -> str:
-        """Returns all that a compiled module depends on besides its input and device order; "" while paused."""
+    def cache_salt(self, device_platform: str) -> str:
+        """Returns all that a compiled module depends on besides its input and device order; "" while paused.
+
+        Args:
+          device_platform: platform of the module's devices. No other platform is asked, because JAX may have no backend
+            for it: with ``JAX_PLATFORMS=cuda`` there is no CPU.
+        """
         from xla_shmem.version import __version__
 
         if self._paused:
             return ""
-        platforms = " ".join(platform.cache_salt() for platform in self._platforms)
+        platforms = " ".join(
+            platform.cache_salt() for platform in self._platforms if platform.device_platform == device_platform
+        )
         return f"xla_shmem {__version__} {self._options.decision_key()} {platforms}"
 
     def _add(self, platform: CpuPlatform | GpuPlatform) -> None:

@@ -10,11 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax._src import xla_bridge
 from jax._src.lib import _jax, _xla  # type: ignore[attr-defined]
 
 from xla_shmem import _core
 from xla_shmem.options import Options
 from xla_shmem.runtime.job_topology import JobTopology
+
+#: Name of the CPU among JAX's backends.
+BACKEND = "cpu"
 
 # XLA's HloXlaTransform::PipelineStage.
 _POST_SCHEDULER = 1
@@ -22,6 +26,9 @@ _POST_SCHEDULER = 1
 
 class CpuPlatform:
     """Handlers and transform of XLA:CPU. There is one in a process."""
+
+    #: The platform of its devices, as JAX names it.
+    device_platform = "cpu"
 
     def __init__(self, name: str, topology: Callable[[], JobTopology], options: Options) -> None:
         self._name = name
@@ -53,13 +60,21 @@ class CpuPlatform:
         _xla.clear_xla_transform(self._name, _POST_SCHEDULER)
 
     def cache_salt(self) -> str:
-        """Returns the facts about the job that a compiled module depends on."""
+        """Returns the part of the job that compiled modules depend on; "" while there is no CPU backend."""
+        if BACKEND not in xla_bridge.backends():
+            return ""
         job = self._topology()
-        return f"cpu {job.topology.fingerprint} {job.transport.reason}"
+        return f"{BACKEND} {job.topology.fingerprint} {job.transport.reason}"
+
+    def _job_topology(self) -> JobTopology:
+        if BACKEND not in xla_bridge.backends():
+            # JAX_PLATFORMS leaves the CPU out. A client that compiles for CPUs all the same has no place in the job.
+            return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no CPU backend", None))
+        return self._topology()
 
     def _connect(self) -> str:
         try:
-            job = self._topology()
+            job = self._job_topology()
         except Exception as error:
             return str(error)
         _core.cpu_pass().set_options(job.topology, job.transport, **self._options.rules("cpu"))
@@ -68,7 +83,7 @@ class CpuPlatform:
     def _why_not_connected(self) -> str:
         """Connects if necessary, since an executable may be loaded before any compilation; returns the error, or ""."""
         try:
-            transport = self._topology().transport
+            transport = self._job_topology().transport
         except Exception as error:
             return str(error)
         return "" if transport.available else transport.reason

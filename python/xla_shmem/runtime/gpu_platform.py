@@ -28,6 +28,9 @@ def is_gpu_plugin(c_api: Any) -> bool:
 class GpuPlatform:
     """Handlers and transform of XLA:GPU. There is one in each process."""
 
+    #: The platform of its devices, as JAX names it.
+    device_platform = "gpu"
+
     def __init__(self, name: str, plugin: _core.GpuPlugin, job: GpuJob | None, options: Options) -> None:
         self._name = name
         self._plugin = plugin
