@@ -33,6 +33,8 @@ def _builtin_rules_impl(ctx):
         "".join(["{0} = native.{0}\n".format(rule) for rule in ctx.attr.rules]),
         executable = False,
     )
+    for rule in ctx.attr.rules:
+        ctx.file("{}/{}.bzl".format(ctx.attr.package, rule), "{0} = native.{0}\n".format(rule), executable = False)
 
 _builtin_rules = repository_rule(
     implementation = _builtin_rules_impl,
@@ -40,7 +42,7 @@ _builtin_rules = repository_rule(
         "package": attr.string(mandatory = True),
         "rules": attr.string_list(mandatory = True),
     },
-    doc = "`//<package>:defs.bzl` with Bazel's built-in rules of these names.",
+    doc = "`//<package>:defs.bzl` with Bazel's built-in rules of these names, and `//<package>:<rule>.bzl` for each.",
 )
 
 _COVERAGE_BUILD = """

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
+from overlay_workspace import install_overlay
 
 from xla_shmem.gpu.jax_plugin import PATCHED_LABEL
 
@@ -130,18 +129,9 @@ def test_a_jax_that_pins_another_xla_is_refused(tmp_path: Path, jax_repository: 
     assert "build.py" not in done.stdout
 
 
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    """The files that the overlay patch adds to an XLA tree."""
-    patch, tree = tmp_path / "overlay.patch", tmp_path / "xla"
-    assert run(ROOT / "scripts" / "make_overlay_patch.sh", patch).returncode == 0
-    assert run("git", "init", "-q", tree).returncode == 0
-    applied = run("git", "apply", patch, cwd=tree)
-    assert applied.returncode == 0, applied.stderr
-    return tree
-
-
-def test_overlay_patch_adds_our_files_unchanged(tree: Path) -> None:
+def test_overlay_patch_adds_our_files_unchanged(tmp_path: Path) -> None:
+    tree = tmp_path / "xla"
+    install_overlay(tree)
     thunk = Path("backends/gpu/shmem/shmem_thunk.h")
     assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "overlay" / "xla" / thunk).read_text()
     for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels.cu"):
@@ -152,83 +142,6 @@ def test_overlay_patch_adds_our_files_unchanged(tree: Path) -> None:
         "xla/backends/gpu/transforms/collectives/shmem/BUILD",
         "xla_patch/BUILD",
     ]
-    # Every file that BUILD names is there, except those that it generates.
-    named = re.findall(r'"((?:nvshmem|thunks)/[\w/.]+)"', (tree / "xla_patch" / "BUILD").read_text())
-    generated = {"nvshmem/gpu/kernel_source.cc"}
-    assert [name for name in named if name not in generated and not (tree / "xla_patch" / name).exists()] == []
-
-
-def bazel_targets(build: Path) -> dict[str, dict[str, list[str]]]:
-    """Sources, headers and deps of each cc_library of a BUILD file, with its globs evaluated."""
-    package = build.parent
-    targets: dict[str, dict[str, list[str]]] = {}
-
-    def glob(include: list[str], exclude: tuple[str, ...] | list[str] = ()) -> list[str]:
-        def matches(patterns: tuple[str, ...] | list[str]) -> set[str]:
-            return {str(path.relative_to(package)) for pattern in patterns for path in package.glob(pattern)}
-
-        return sorted(matches(include) - matches(exclude))
-
-    def cc_library(name: str, srcs: tuple[str, ...] = (), hdrs: tuple[str, ...] = (), **others: Any) -> None:
-        if name in targets:  # Bazel refuses the whole package
-            raise ValueError(f"{build} has two targets named {name}")
-        targets[name] = {"srcs": list(srcs), "hdrs": list(hdrs), "deps": others.get("deps", [])}
-
-    def ignore(*_: Any, **__: Any) -> list[str]:
-        return []
-
-    names = {"glob": glob, "cc_library": cc_library}
-    ignored = dict.fromkeys(("load", "package", "genrule", "cuda_rpath_flags"), ignore)
-    exec(build.read_text(), {**names, **ignored})  # our own file, in the part of Starlark that is Python too
-    return targets
-
-
-def misplaced_files(tree: Path) -> list[str]:
-    """Errors of the targets: files in no target or in two, test headers, and includes of headers out of reach."""
-    targets: dict[str, dict[str, list[str]]] = {}
-    for build in tree.rglob("BUILD"):
-        package = build.parent.relative_to(tree)
-        for name, target in bazel_targets(build).items():
-            targets[f"//{package}:{name}"] = {
-                **{kind: [str(package / file) for file in target[kind]] for kind in ("srcs", "hdrs")},
-                "deps": [f"//{package}{dep}" if dep.startswith(":") else dep for dep in target["deps"]],
-            }
-    installed = {str(path.relative_to(tree)) for ending in ("*.cc", "*.h") for path in tree.rglob(ending)}
-    listings = Counter(file for target in targets.values() for file in target["srcs"] + target["hdrs"])
-    wrong = [f"{file} is in {listings[file]} targets" for file in sorted(installed) if listings[file] != 1]
-    wrong += [f"{file} is for tests" for file in sorted(installed) if "gtest" in (tree / file).read_text()]
-
-    def reachable(label: str) -> set[str]:
-        target = targets.get(label, {"hdrs": [], "deps": []})
-        return set(target["hdrs"]).union(*(reachable(dep) for dep in target["deps"]))
-
-    for label, target in targets.items():
-        headers = reachable(label)
-        for file in {*target["srcs"], *target["hdrs"]} & installed:
-            included = re.findall(r'#include "(xla(?:_patch/|/backends/gpu/shmem/).*?)"', (tree / file).read_text())
-            wrong += [f"{file} of {label} cannot include {name}" for name in included if name not in headers]
-    return wrong
-
-
-def test_every_installed_file_is_in_one_target_that_can_include_what_it_includes(tree: Path) -> None:
-    assert misplaced_files(tree) == []
-
-
-def test_a_file_in_two_targets_or_in_none_is_noticed(tree: Path) -> None:
-    build = tree / "xla_patch" / "BUILD"
-    text = build.read_text()
-    build.write_text(text + 'cc_library(name = "twice", srcs = ["thunks/gpu/transfers.cc"], deps = [":transfers"])\n')
-    assert misplaced_files(tree) == ["xla_patch/thunks/gpu/transfers.cc is in 2 targets"]
-    build.write_text(text)
-    (tree / "xla_patch" / "stray.cc").write_text("")
-    assert misplaced_files(tree) == ["xla_patch/stray.cc is in 0 targets"]
-
-
-def test_two_targets_of_one_name_are_refused(tree: Path) -> None:
-    build = tree / "xla_patch" / "BUILD"
-    build.write_text(build.read_text() + 'cc_library(name = "types", hdrs = glob(["types/*.h"]))\n')
-    with pytest.raises(ValueError, match="two targets named types"):
-        misplaced_files(tree)
 
 
 @pytest.mark.parametrize("commit", RELEASES.values())
