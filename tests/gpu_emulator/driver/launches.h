@@ -1,0 +1,16 @@
+// What a launch of a kernel does once it runs.
+#pragma once
+
+#include <cuda.h>
+
+#include <functional>
+
+#include "ptx/ptx.h"
+
+namespace emulator {
+
+// Reads the parameters now, as a launch does.
+std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigned shared, void** parameters,
+                                 void** extra);
+
+}  // namespace emulator

@@ -1,0 +1,25 @@
+// Kernels that XLA links as machine code, which the emulator cannot run: native twins by name.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+struct Native {
+  const char* part;           // of the name
+  std::vector<size_t> bytes;  // of each parameter
+  void (*run)(const std::vector<uint64_t>& parameters);
+};
+
+// The twin of a kernel, or null.
+const Native* FindNative(const std::string& name);
+
+}  // namespace emulator
+
+// For our libcudart: a function object for a kernel that XLA registered by name.
+extern "C" CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name);

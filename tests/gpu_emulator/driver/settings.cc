@@ -1,0 +1,33 @@
+#include "driver/settings.h"
+
+#include <cstdlib>
+#include <string>
+
+namespace emulator {
+
+int64_t Setting(const char* name, int64_t otherwise) {
+  const char* text = getenv(("GPU_EMULATOR_" + std::string(name)).c_str());
+  return text == nullptr || *text == '\0' ? otherwise : strtoll(text, nullptr, 0);
+}
+
+int DeviceCount() {
+  static const int count = static_cast<int>(Setting("DEVICES", 1));
+  return count;
+}
+
+size_t TotalMemory() {
+  static const size_t bytes = static_cast<size_t>(Setting("MEMORY", int64_t{8} << 30));
+  return bytes;
+}
+
+int ComputeCapability() {
+  static const int capability = static_cast<int>(Setting("COMPUTE_CAPABILITY", 85));
+  return capability;
+}
+
+int Multiprocessors() {
+  static const int count = static_cast<int>(Setting("MULTIPROCESSORS", 132));
+  return count;
+}
+
+}  // namespace emulator

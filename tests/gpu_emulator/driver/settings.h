@@ -1,0 +1,17 @@
+// Settings of the emulated machine, each an environment variable GPU_EMULATOR_<NAME>, read once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace emulator {
+
+// The value of GPU_EMULATOR_<name> as a number, or `otherwise`.
+int64_t Setting(const char* name, int64_t otherwise);
+
+int DeviceCount();        // DEVICES: GPUs of the machine (1)
+size_t TotalMemory();     // MEMORY: bytes of each GPU (8 GiB)
+int ComputeCapability();  // COMPUTE_CAPABILITY: 10 x major + minor (85)
+int Multiprocessors();    // MULTIPROCESSORS (132)
+
+}  // namespace emulator
