@@ -1,0 +1,224 @@
+"""Builds the GPU emulator and gives programs the environment in which JAX finds emulated GPUs.
+
+    python tests/gpu_emulator/emulator.py -n 2 -- python program.py
+
+runs a program as two local ranks with one emulated GPU each (README.md). Tests import `Emulator`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+
+#: Turns the pass on.
+FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
+
+#: XLA would otherwise emit tensor-core instructions, and time candidates, which means nothing here.
+XLA_FLAGS = ("--xla_gpu_enable_triton_gemm=false", "--xla_gpu_autotune_level=0")
+
+#: Puts every operation that can be captured into a CUDA graph, however short.
+GRAPH_FLAGS = (
+    "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,COLLECTIVES,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
+    "--xla_gpu_graph_min_graph_size=1",
+)
+
+#: Puts nothing into CUDA graphs.
+NO_GRAPH_FLAGS = ("--xla_gpu_enable_command_buffer=",)
+
+# Packages of the CUDA plugin that the emulated process imports.
+_PACKAGES = ("jax_plugins", "jax_cuda13_plugin")
+
+# Variables of an outer job or of the caller's own GPUs, which must not reach the emulated one.
+_DROPPED = ("CUDA_", "GPU_EMULATOR_", "JAX_", "NVSHMEM_", "OMPI_", "XLA_")
+
+
+class BuildError(RuntimeError):
+    """The emulator was not built; the message has the compiler's output."""
+
+
+@dataclass(frozen=True)
+class Emulator:
+    """A built emulator.
+
+    Attributes:
+      libraries: folder with libcuda.so.1 and the libraries that XLA opens beside it.
+      wheels: folder with the CUDA plugin of this Python's jax, to be put on PYTHONPATH.
+      sanitizer: shared library to load before all others, None without sanitizers.
+    """
+
+    libraries: Path
+    wheels: Path
+    sanitizer: Path | None = None
+
+    @staticmethod
+    def build(sanitizers: str = "") -> Emulator:
+        """Builds what has changed since the last call.
+
+        Args:
+          sanitizers: "" or "address,undefined".
+
+        Raises:
+          BuildError: a step failed.
+        """
+        folder = ROOT / "build" / ("gpu_emulator" + "".join(f"-{name}" for name in sanitizers.split(",") if name))
+        folder.mkdir(parents=True, exist_ok=True)
+        with _alone(folder / "lock"):
+            _run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)])
+            release = importlib.metadata.version("jax")
+            fetched = ROOT / f".venv-gpu-{release}"
+            _compile(folder, fetched, sanitizers)
+            wheels = _view(fetched, folder / f"wheels-{release}")
+        sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
+        return Emulator(folder / "lib", wheels, sanitizer)
+
+    def environment(
+        self,
+        devices: int,
+        flags: Iterable[str] = (FLAG,),
+        environ: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> dict[str, str]:
+        """Returns the environment of a process on emulated GPUs.
+
+        Args:
+          devices: number of GPUs of the machine.
+          flags: XLA_FLAGS besides those that the emulator needs. An earlier flag gives way to a later one.
+          environ: the environment to start from, by default this process's. Settings of JAX, XLA, CUDA and NVSHMEM in
+            it are dropped.
+          settings: more variables. An empty value removes the variable.
+        """
+        inherited = os.environ if environ is None else environ
+        result = {name: value for name, value in inherited.items() if not name.startswith(_DROPPED)}
+        result |= self.variables(devices, flags, environ=result) | settings
+        return {name: value for name, value in result.items() if value}
+
+    def variables(
+        self, devices: int, flags: Iterable[str] = (FLAG,), environ: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        """Returns only the variables that :meth:`environment` adds."""
+        inherited = os.environ if environ is None else environ
+        result = {
+            "LD_LIBRARY_PATH": _joined(self.libraries, inherited.get("LD_LIBRARY_PATH")),
+            "PYTHONPATH": _joined(HERE / "site", self.wheels, inherited.get("PYTHONPATH")),
+            "JAX_PLATFORMS": "cuda,cpu",
+            "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+            "TF_CPP_MIN_LOG_LEVEL": "2",
+            "XLA_FLAGS": " ".join((*XLA_FLAGS, *flags)),
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+            "XLA_SHMEM_NVSHMEM_LIBRARY": str(self.libraries / "libnvshmem_host.so.3"),
+            "GPU_EMULATOR_DEVICES": str(devices),
+        }
+        if self.sanitizer is not None:
+            result |= {
+                "LD_PRELOAD": str(self.sanitizer),
+                # Python and XLA keep memory until the end; XLA's allocations are not ours to judge.
+                "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:abort_on_error=1",
+                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+            }
+        return result
+
+
+def _joined(*folders: Path | str | None) -> str:
+    return os.pathsep.join(str(folder) for folder in folders if folder)
+
+
+@contextmanager
+def _alone(lock: Path) -> Iterator[None]:
+    """Lets one process at a time build."""
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: Sequence[str]) -> str:
+    environ = {**os.environ, "PATH": _joined(Path(sys.executable).parent, os.environ["PATH"])}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise BuildError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+def _compile(folder: Path, fetched: Path, sanitizers: str) -> None:
+    plugin = fetched / "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
+    include = fetched / "nvidia/cu13/include"
+    _run(
+        [
+            *("cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"),
+            *(f"-DCUDA_PLUGIN={plugin}", f"-DCUDA_INCLUDE_DIR={include}", f"-DCUDA_RUNTIME_INCLUDE_DIR={include}"),
+            f"-DGPU_EMULATOR_SANITIZE={sanitizers.replace(',', ';')}",
+        ]
+    )
+    _run(["cmake", "--build", str(folder)])
+
+
+def _sanitizer_runtime() -> Path:
+    compiler = shutil.which("c++") or "c++"
+    return Path(_run([compiler, "-print-file-name=libasan.so"]).strip()).resolve()
+
+
+def _view(fetched: Path, view: Path) -> Path:
+    """Returns a folder that has the fetched packages, but our ptxas, and none of NVIDIA's libraries.
+
+    XLA takes ptxas from beside its own library, so that library must lie in the view. Large files are links.
+    """
+    stamp, wanted = view / ".complete", (fetched / ".complete").read_text()
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(view, ignore_errors=True)
+        for package in _PACKAGES:
+            for source in (fetched / package).rglob("*"):
+                if source.is_file() and source.suffix != ".pyc":
+                    _place(source, view / source.relative_to(fetched))
+        for metadata in fetched.glob("jax_cuda13_*.dist-info"):
+            shutil.copytree(metadata, view / metadata.name)
+        stamp.write_text(wanted)
+    toolkit = view / "nvidia/cu13"
+    (toolkit / "bin").mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "toolkit/ptxas", toolkit / "bin/ptxas")
+    libdevice = toolkit / "nvvm/libdevice"
+    if not libdevice.is_symlink():
+        libdevice.parent.mkdir(parents=True, exist_ok=True)
+        libdevice.symlink_to((fetched / "nvidia/cu13/nvvm/libdevice").resolve())
+    return view
+
+
+def _place(source: Path, target: Path) -> None:
+    """A link to a library; a copy of anything else, because Python resolves links to its modules."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.suffix == ".so":
+        target.symlink_to(source.resolve())
+    else:
+        shutil.copy(source, target)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a program on emulated GPUs; returns its exit code."""
+    parser = argparse.ArgumentParser(description="Runs a program as local ranks with one emulated GPU each.")
+    parser.add_argument("-n", "--num-ranks", type=int, default=1)
+    parser.add_argument("--sanitizers", default="", help="build the emulator with them: address,undefined")
+    parser.add_argument("--stock", action="store_true", help="leave the flag that turns xla-shmem on away")
+    parser.add_argument("--graphs", action="store_true", help="put all that can be captured into CUDA graphs")
+    parser.add_argument("command", nargs="+")
+    chosen = parser.parse_args(arguments)
+    flags = [*([] if chosen.stock else [FLAG]), *(GRAPH_FLAGS if chosen.graphs else ())]
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("GPU_EMULATOR_", "XLA_SHMEM_"))}
+    if given := os.environ.get("XLA_FLAGS"):
+        flags.append(given)
+    environ = Emulator.build(chosen.sanitizers).environment(chosen.num_ranks, flags) | kept
+    launch = [sys.executable, "-m", "xla_shmem.cli.main", "launch", "-n", str(chosen.num_ranks), "--", *chosen.command]
+    return subprocess.run(launch, env=environ, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
