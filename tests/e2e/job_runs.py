@@ -19,7 +19,7 @@ SHM = Path("/dev/shm")
 
 _LAUNCH = (
     "import sys; from xla_shmem.launch.launcher import launch; "
-    "sys.exit(launch(sys.argv[3:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=1.0))"
+    "sys.exit(launch(sys.argv[4:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=float(sys.argv[3])))"
 )
 # Lines of gloo and gRPC, which come between those of the job.
 _NOISE = re.compile(r"\[Gloo\]|gloo/|^\s*$")
@@ -97,8 +97,8 @@ def _mapped_by_others(results: Path) -> str:
 
 
 def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a job: that of this process without variables of an outer run, and CPU only."""
-    dropped = ("XLA_SHMEM_", "JAX_", "OMPI_")
+    """The environment of a job: that of this process without variables of an outer run, and CPU only by default."""
+    dropped = ("XLA_SHMEM_", "JAX_", "OMPI_", "CUDA_", "NVSHMEM_", "GPU_EMULATOR_")
     environ = {k: v for k, v in os.environ.items() if not k.startswith(dropped) and k != "XLA_FLAGS"}
     set_by_job = {name: value for name, value in extra.items() if value}
     return environ | {"JAX_PLATFORMS": "cpu", "E2E_RESULTS": str(results)} | set_by_job
@@ -113,9 +113,13 @@ def run_job(
     results: Path,
     flag: bool = True,
     timeout: float = 150,
+    grace: float = 1.0,
     **environ: str,
 ) -> JobRun:
-    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` devices each."""
+    """Runs `worker` (a file beside this one) on `ranks` processes with `devices` devices each.
+
+    `grace`: seconds that the other ranks have to end by themselves when one has failed.
+    """
     results.mkdir(parents=True, exist_ok=True)
     if flag:
         environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
@@ -123,9 +127,10 @@ def run_job(
     begin = time.monotonic()
     # To a file, because the ranks of a test that its time limit stops would keep a pipe open.
     log = results / "output.txt"
+    program = (sys.executable, str(HERE / worker), *arguments)
     with log.open("wb") as sink:
         launcher = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), sys.executable, str(HERE / worker), *arguments],
+            [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), str(grace), *program],
             env=environment(results, environ),
             stdout=sink,
             stderr=subprocess.STDOUT,

@@ -32,7 +32,7 @@ def _lower(context: Any, *operands: Any, build: _Build, results: Any) -> Any:
     return build(types, operands)
 
 
-mlir.register_lowering(_collective, _lower, platform="cpu")
+mlir.register_lowering(_collective, _lower)
 
 
 def _emit(build: _Build, operands: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> list[Any]:

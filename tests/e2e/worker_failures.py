@@ -59,14 +59,18 @@ def absent_from_a_permute(world: World) -> None:
 
 def killed_in_a_collective(world: World) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the launcher stops all ranks as soon as one has died
+    _report_error_of(lambda: _sums_until_signalled(world, signal.SIGKILL))
+
+
+def stopped_in_a_collective(world: World) -> None:
+    _report_error_of(lambda: _sums_until_signalled(world, signal.SIGSTOP))
+
+
+def _sums_until_signalled(world: World, number: signal.Signals) -> None:
     if world.rank == 1:
-        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGKILL)).start()
-
-    def forever() -> None:
-        while True:
-            jax.block_until_ready(_total(world, 1 << 20))
-
-    _report_error_of(forever)
+        threading.Timer(0.3, os.kill, (os.getpid(), number)).start()
+    while True:
+        jax.block_until_ready(_total(world, 1 << 20))
 
 
 def exits_with_an_exception(world: World) -> None:
