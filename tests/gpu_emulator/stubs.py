@@ -43,7 +43,8 @@ def names_in(binary: pathlib.Path, prefix: str) -> set[str]:
 
 def stub_source(names: set[str], newest: dict[str, str] | None) -> str:
     """Returns the C++ source of the stubs and, for the driver, of the table of newest names."""
-    lines = ['extern "C" int gpu_emulator_refused(const char* name);', 'extern "C" {']
+    refused = '__attribute__((visibility("hidden"))) int gpu_emulator_refused(const char* name);'
+    lines = ['extern "C" {', refused]
     for name in sorted(names):
         lines.append(f'__attribute__((weak)) int {name}() {{ return gpu_emulator_refused("{name}"); }}')
     lines.append('}  // extern "C"')

@@ -1,14 +1,11 @@
 #include "driver/log.h"
 
-#include <cuda.h>
 #include <unistd.h>
 
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <set>
 
 namespace emulator {
 namespace {
@@ -59,11 +56,3 @@ bool Tracing() {
 }
 
 }  // namespace emulator
-
-extern "C" int gpu_emulator_refused(const char* name) {
-  static std::mutex mutex;
-  static auto* names = new std::set<std::string>;
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (names->insert(name).second) emulator::Complain("refused: %s has no behaviour in the emulated driver", name);
-  return CUDA_ERROR_NOT_SUPPORTED;
-}

@@ -22,4 +22,4 @@ bool Tracing();
   } while (false)
 
 // Called by the generated stubs: says once for each name that the emulator has no behaviour for it.
-extern "C" int gpu_emulator_refused(const char* name);
+extern "C" __attribute__((visibility("hidden"))) int gpu_emulator_refused(const char* name);

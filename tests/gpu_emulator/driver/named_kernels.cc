@@ -10,6 +10,7 @@
 
 #include "driver/log.h"
 #include "driver/objects.h"
+#include "driver/streams.h"
 
 namespace emulator {
 
@@ -48,6 +49,14 @@ CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name) {
   Log("native kernel %s: %s", name, FindNative(name) != nullptr ? "known" : "UNKNOWN");
   *function = slot.get();
   return CUDA_SUCCESS;
+}
+
+CUresult gpu_emulator_launch(CUstream stream, const char* name, void (*run)(const void* parameters),
+                             const void* parameters, size_t bytes) {
+  TRACE("kernel of a library: %s", name);
+  const char* first = static_cast<const char*>(parameters);
+  const auto copy = std::make_shared<std::vector<char>>(first, first + bytes);
+  return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, [run, copy] { run(copy->data()); });
 }
 
 }  // extern "C"

@@ -23,3 +23,8 @@ const Native* FindNative(const std::string& name);
 
 // For our libcudart: a function object for a kernel that XLA registered by name.
 extern "C" CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name);
+
+// For our library doubles: enqueues `run` as a kernel of that name. It gets a copy of the `bytes` of parameters, which
+// memcpy can copy.
+extern "C" CUresult gpu_emulator_launch(CUstream stream, const char* name, void (*run)(const void* parameters),
+                                        const void* parameters, size_t bytes);

@@ -1,238 +1,338 @@
-// libcublas.so.13 and libcublasLt.so.13: products of matrices on the host, enqueued on the caller's stream. XLA:GPU of
-// 0.10.2 goes through cublasLtMatmul.
-#include <cuda.h>
-#include <unistd.h>
-
-#include <cmath>
+// libcublas.so.13: the products of matrices that XLA asks cuBLAS for. They run as kernels of the handle's stream.
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <memory>
-#include <vector>
+#include <mutex>
+#include <set>
 
-extern "C" int gpu_emulator_refused(const char* name) {
-  if (const char* path = getenv("GPU_EMULATOR_LOG")) {
-    if (FILE* f = fopen(path, "a")) {
-      fprintf(f, "[%d] refused: %s has no behaviour\n", getpid(), name);
-      fclose(f);
-    }
-  }
-  return 15;  // CUBLAS_STATUS_NOT_SUPPORTED
-}
+#include "libraries/cublas_numbers.h"
+#include "libraries/matrix_elements.h"
+#include "libraries/matrix_product.h"
+
+namespace cublas {
 namespace {
-enum Type { kF32 = 0, kF64 = 1, kF16 = 2, kS8 = 3, kS32 = 10, kBF16 = 14 };  // cudaDataType
-size_t BytesOf(int type) { return type == kF64 ? 8 : type == kF32 || type == kS32 ? 4 : type == kS8 ? 1 : 2; }
-double Load(const char* at, int type) {
-  switch (type) {
-    case kF32: {
-      float v;
-      memcpy(&v, at, 4);
-      return v;
-    }
-    case kF64: {
-      double v;
-      memcpy(&v, at, 8);
-      return v;
-    }
-    case kF16: {
-      _Float16 v;
-      memcpy(&v, at, 2);
-      return static_cast<double>(v);
-    }
-    case kS8:
-      return *reinterpret_cast<const int8_t*>(at);
-    case kS32: {
-      int32_t v;
-      memcpy(&v, at, 4);
-      return v;
-    }
-    default: {
-      uint16_t b;
-      memcpy(&b, at, 2);
-      uint32_t w = static_cast<uint32_t>(b) << 16;
-      float v;
-      memcpy(&v, &w, 4);
-      return v;
-    }
-  }
-}
-void Store(char* at, int type, double x) {
-  switch (type) {
-    case kF32: {
-      const float v = static_cast<float>(x);
-      memcpy(at, &v, 4);
-      break;
-    }
-    case kF64:
-      memcpy(at, &x, 8);
-      break;
-    case kF16: {
-      const _Float16 v = static_cast<_Float16>(x);
-      memcpy(at, &v, 2);
-      break;
-    }
-    case kS8:
-      *at = static_cast<char>(x);
-      break;
-    case kS32: {
-      const int32_t v = static_cast<int32_t>(x);
-      memcpy(at, &v, 4);
-      break;
-    }
-    default: {
-      const float v = static_cast<float>(x);
-      uint32_t w;
-      memcpy(&w, &v, 4);
-      const uint16_t b = std::isnan(v) ? 0x7fff : static_cast<uint16_t>((w + 0x7fff + ((w >> 16) & 1)) >> 16);
-      memcpy(at, &b, 2);
-    }
-  }
-}
-struct Attributes {  // cublasLt's objects: attributes by number, at most 8 bytes each
-  uint64_t value[64] = {};
-};
-// Numbers of cublasLtMatrixLayoutAttribute_t and cublasLtMatmulDescAttributes_t.
-enum Layout { kType, kOrder, kRows, kCols, kLd, kBatch, kStride };
-enum Desc { kCompute, kScale, kPointerMode, kTransA, kTransB, kTransC, kFill, kEpilogue, kBias };
 
-struct Work {
-  Attributes desc, a, b, c, d;
-  double alpha, beta;
-  const char *pa, *pb, *pc;
-  char* pd;
+constexpr int kVersion = 130200;
+
+struct Handle {
+  void* stream = nullptr;
+  int math_mode = kDefaultMath;
+  int pointer_mode = kHostPointers;
+  int atomics_mode = 0;
 };
-double Element(const char* base, const Attributes& l, uint64_t row, uint64_t column, uint64_t batch) {
-  const uint64_t at =
-      batch * l.value[kStride] + (l.value[kOrder] == 1 ? row * l.value[kLd] + column : column * l.value[kLd] + row);
-  return Load(base + at * BytesOf(static_cast<int>(l.value[kType])), static_cast<int>(l.value[kType]));
+
+std::mutex& Mutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
 }
-void Multiply(void* data) {
-  const Work& w = *static_cast<Work*>(data);
-  const bool ta = w.desc.value[kTransA] != 0, tb = w.desc.value[kTransB] != 0;
-  const uint64_t m = w.d.value[kRows], n = w.d.value[kCols], k = ta ? w.a.value[kRows] : w.a.value[kCols];
-  const int type = static_cast<int>(w.d.value[kType]);
-  const uint64_t epilogue = w.desc.value[kEpilogue];
-  std::vector<double> a(m * k), b(k * n);
-  for (uint64_t batch = 0; batch < (w.d.value[kBatch] != 0 ? w.d.value[kBatch] : 1); ++batch) {
-    for (uint64_t i = 0; i < m; ++i)
-      for (uint64_t p = 0; p < k; ++p)
-        a[i * k + p] = ta ? Element(w.pa, w.a, p, i, batch) : Element(w.pa, w.a, i, p, batch);
-    for (uint64_t j = 0; j < n; ++j)
-      for (uint64_t p = 0; p < k; ++p)
-        b[j * k + p] = tb ? Element(w.pb, w.b, j, p, batch) : Element(w.pb, w.b, p, j, batch);
-    for (uint64_t j = 0; j < n; ++j)
-      for (uint64_t i = 0; i < m; ++i) {
-        double sum = 0;
-        const double *x = &a[i * k], *y = &b[j * k];
-        for (uint64_t p = 0; p < k; ++p) sum += x[p] * y[p];
-        sum *= w.alpha;
-        if (w.beta != 0) sum += w.beta * Element(w.pc, w.c, i, j, batch);
-        if (epilogue & 4) {
-          const char* bias = reinterpret_cast<const char*>(w.desc.value[kBias]);
-          sum += Load(bias + i * BytesOf(type), type);
-        }
-        if ((epilogue & 2) && sum < 0) sum = 0;
-        if (epilogue & 32) sum = 0.5 * sum * (1 + std::tanh(0.7978845608028654 * (sum + 0.044715 * sum * sum * sum)));
-        const uint64_t at =
-            batch * w.d.value[kStride] + (w.d.value[kOrder] == 1 ? i * w.d.value[kLd] + j : j * w.d.value[kLd] + i);
-        Store(w.pd + at * BytesOf(type), type, sum);
-      }
+std::set<const Handle*>& Handles() {
+  static auto* handles = new std::set<const Handle*>;
+  return *handles;
+}
+bool IsLive(const Handle* handle) {
+  const std::lock_guard<std::mutex> lock(Mutex());
+  return Handles().count(handle) != 0;
+}
+
+Matrix ColumnMajor(int type, int operation, int64_t rows, int64_t columns, int64_t leading_dimension,
+                   int64_t batch_stride = 0) {
+  Matrix matrix;
+  matrix.type = type;
+  matrix.rows = static_cast<uint64_t>(operation == kKeep ? rows : columns);
+  matrix.columns = static_cast<uint64_t>(operation == kKeep ? columns : rows);
+  matrix.leading_dimension = leading_dimension;
+  matrix.batch_stride = batch_stride;
+  return matrix;
+}
+
+int ScaleTypeOf(int compute, int output) {
+  switch (compute) {
+    case kCompute16F:
+    case kCompute16FPedantic:
+      return kFloat16;
+    case kCompute32I:
+    case kCompute32IPedantic:
+      return kInt32;
+    case kCompute64F:
+    case kCompute64FPedantic:
+      return output;
+    default:
+      return output == kComplex64 ? kComplex64 : kFloat32;
   }
 }
+
+// One call of the gemm family, in the names of BLAS.
+struct Gemm {
+  const char* call;
+  int operation_a, operation_b;
+  int64_t m, n, k;
+  const void* alpha;
+  const void *a, *b;
+  void* c;
+  int type_a, type_b, type_c;
+  int64_t lda, ldb, ldc;
+  const void* beta;
+  int compute;
+  int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+  int32_t batches = 1;
+  bool arrays_of_pointers = false;
+};
+
+Status Run(const Handle* handle, const Gemm& gemm) {
+  if (!IsLive(handle)) return kNotInitialized;
+  if (gemm.m < 0 || gemm.n < 0 || gemm.k < 0 || gemm.batches < 0) return kInvalidValue;
+  if (gemm.alpha == nullptr || gemm.beta == nullptr) return kInvalidValue;
+  if (gemm.m == 0 || gemm.n == 0 || gemm.batches == 0) return kSuccess;
+  Product product;
+  product.compute = gemm.compute;
+  product.scale_type = ScaleTypeOf(gemm.compute, gemm.type_c);
+  product.operation_a = gemm.operation_a;
+  product.operation_b = gemm.operation_b;
+  product.a = ColumnMajor(gemm.type_a, gemm.operation_a, gemm.m, gemm.k, gemm.lda, gemm.stride_a);
+  product.b = ColumnMajor(gemm.type_b, gemm.operation_b, gemm.k, gemm.n, gemm.ldb, gemm.stride_b);
+  product.c = product.d = ColumnMajor(gemm.type_c, kKeep, gemm.m, gemm.n, gemm.ldc, gemm.stride_c);
+  product.batches = gemm.batches;
+  product.arrays_of_pointers = gemm.arrays_of_pointers;
+  product.pointer_a = static_cast<const char*>(gemm.a);
+  product.pointer_b = static_cast<const char*>(gemm.b);
+  product.pointer_c = product.pointer_d = static_cast<char*>(gemm.c);
+  if (handle->pointer_mode == kDevicePointers) {
+    product.scales_on_device = true;
+    product.device_alpha = gemm.alpha;
+    product.device_beta = gemm.beta;
+  } else {
+    memcpy(product.alpha, gemm.alpha, ScaleBytes(product.scale_type));
+    memcpy(product.beta, gemm.beta, ScaleBytes(product.scale_type));
+  }
+  return Launch(product, gemm.call, handle->stream);
+}
+
+// cublasSgemm and its kind take the compute type from the handle's math mode.
+int ComputeOfFloats(const Handle* handle) {
+  return IsLive(handle) && handle->math_mode == kTF32Math ? kCompute32FFastTF32 : kCompute32F;
+}
+
 }  // namespace
+}  // namespace cublas
+
+using cublas::Gemm;
+using cublas::Handle;
+using cublas::Run;
+
 extern "C" {
-int cublasCreate_v2(void** handle) {
-  *handle = reinterpret_cast<void*>(1);
-  return 0;
+
+int cublasCreate_v2(Handle** handle) {
+  if (handle == nullptr) return cublas::kInvalidValue;
+  *handle = new Handle;
+  const std::lock_guard<std::mutex> lock(cublas::Mutex());
+  cublas::Handles().insert(*handle);
+  return cublas::kSuccess;
 }
-int cublasDestroy_v2(void*) { return 0; }
-int cublasSetStream_v2(void*, void*) { return 0; }
-int cublasGetVersion_v2(void*, int* version) {
-  *version = 130200;
-  return 0;
+int cublasDestroy_v2(Handle* handle) {
+  const std::lock_guard<std::mutex> lock(cublas::Mutex());
+  if (cublas::Handles().erase(handle) == 0) return cublas::kNotInitialized;
+  delete handle;
+  return cublas::kSuccess;
 }
-int cublasSetMathMode(void*, int) { return 0; }
-int cublasGetMathMode(void*, int* mode) {
-  *mode = 0;
-  return 0;
+int cublasSetStream_v2(Handle* handle, void* stream) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  handle->stream = stream;
+  return cublas::kSuccess;
 }
-int cublasSetPointerMode_v2(void*, int) { return 0; }
-int cublasSetAtomicsMode(void*, int) { return 0; }
-int cublasSetWorkspace_v2(void*, void*, size_t) { return 0; }
+int cublasGetStream_v2(Handle* handle, void** stream) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  *stream = handle->stream;
+  return cublas::kSuccess;
+}
+int cublasGetVersion_v2(Handle* handle, int* version) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  *version = cublas::kVersion;
+  return cublas::kSuccess;
+}
+int cublasSetMathMode(Handle* handle, int mode) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  if (mode != cublas::kDefaultMath && mode != cublas::kPedanticMath && mode != cublas::kTF32Math) {
+    return cublas::kInvalidValue;
+  }
+  handle->math_mode = mode;
+  return cublas::kSuccess;
+}
+int cublasGetMathMode(Handle* handle, int* mode) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  *mode = handle->math_mode;
+  return cublas::kSuccess;
+}
+int cublasSetPointerMode_v2(Handle* handle, int mode) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  if (mode != cublas::kHostPointers && mode != cublas::kDevicePointers) return cublas::kInvalidValue;
+  handle->pointer_mode = mode;
+  return cublas::kSuccess;
+}
+int cublasGetPointerMode_v2(Handle* handle, int* mode) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  *mode = handle->pointer_mode;
+  return cublas::kSuccess;
+}
+int cublasSetAtomicsMode(Handle* handle, int mode) {
+  if (!cublas::IsLive(handle)) return cublas::kNotInitialized;
+  handle->atomics_mode = mode;
+  return cublas::kSuccess;
+}
+int cublasSetWorkspace_v2(Handle* handle, void*, size_t) {  // the products need none
+  return cublas::IsLive(handle) ? cublas::kSuccess : cublas::kNotInitialized;
+}
 int cublasGetProperty(int which, int* value) {
-  *value = which == 0 ? 13 : 0;
-  return 0;
+  if (value == nullptr || which < 0 || which > 2) return cublas::kInvalidValue;
+  const int parts[] = {cublas::kVersion / 10000, cublas::kVersion / 100 % 100, cublas::kVersion % 100};
+  *value = parts[which];
+  return cublas::kSuccess;
 }
-const char* cublasGetStatusString(int) { return "emulated cuBLAS"; }
-const char* cublasGetStatusName(int) { return "emulated cuBLAS"; }
-int cublasLtCreate(void** handle) {
-  *handle = reinterpret_cast<void*>(1);
-  return 0;
+const char* cublasGetStatusName(int status) {
+  switch (status) {
+    case cublas::kSuccess:
+      return "CUBLAS_STATUS_SUCCESS";
+    case cublas::kNotInitialized:
+      return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case cublas::kInvalidValue:
+      return "CUBLAS_STATUS_INVALID_VALUE";
+    case cublas::kExecutionFailed:
+      return "CUBLAS_STATUS_EXECUTION_FAILED";
+    case cublas::kNotSupported:
+      return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+      return "unknown cuBLAS status";
+  }
 }
-int cublasLtDestroy(void*) { return 0; }
-size_t cublasLtGetVersion() { return 130200; }
-const char* cublasLtGetStatusString(int) { return "emulated cuBLASLt"; }
-int cublasLtMatmulDescCreate(Attributes** desc, int compute, int scale) {
-  *desc = new Attributes;
-  (*desc)->value[kCompute] = compute, (*desc)->value[kScale] = scale, (*desc)->value[kEpilogue] = 1;
-  return 0;
+const char* cublasGetStatusString(int status) { return cublasGetStatusName(status); }
+
+int cublasSgemm_v2(Handle* handle, int op_a, int op_b, int m, int n, int k, const float* alpha, const float* a, int lda,
+                   const float* b, int ldb, const float* beta, float* c, int ldc) {
+  return Run(handle, Gemm{"cublasSgemm", op_a, op_b, m, n, k, alpha, a, b, c, cublas::kFloat32, cublas::kFloat32,
+                          cublas::kFloat32, lda, ldb, ldc, beta, cublas::ComputeOfFloats(handle)});
 }
-int cublasLtMatrixLayoutCreate(Attributes** layout, int type, uint64_t rows, uint64_t cols, int64_t ld) {
-  *layout = new Attributes;
-  auto& v = (*layout)->value;
-  v[kType] = type, v[kRows] = rows, v[kCols] = cols, v[kLd] = static_cast<uint64_t>(ld), v[kBatch] = 1;
-  return 0;
+int cublasDgemm_v2(Handle* handle, int op_a, int op_b, int m, int n, int k, const double* alpha, const double* a,
+                   int lda, const double* b, int ldb, const double* beta, double* c, int ldc) {
+  return Run(handle, Gemm{"cublasDgemm", op_a, op_b, m, n, k, alpha, a, b, c, cublas::kFloat64, cublas::kFloat64,
+                          cublas::kFloat64, lda, ldb, ldc, beta, cublas::kCompute64F});
 }
-int cublasLtMatmulPreferenceCreate(Attributes** preference) { return *preference = new Attributes, 0; }
-static int SetAttribute(Attributes* object, int attribute, const void* from, size_t bytes) {
-  if (attribute >= 64 || bytes > 8) return 0;  // of no matter here
-  object->value[attribute] = 0;
-  memcpy(&object->value[attribute], from, bytes);
-  return 0;
+int cublasSgemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const float* alpha, const void* a,
+                  int type_a, int lda, const void* b, int type_b, int ldb, const float* beta, void* c, int type_c,
+                  int ldc) {
+  return Run(handle, Gemm{"cublasSgemmEx", op_a, op_b, m, n, k, alpha, a, b, c, type_a, type_b, type_c, lda, ldb, ldc,
+                          beta, cublas::kCompute32F});
 }
-static int GetAttribute(const Attributes* object, int attribute, void* to, size_t bytes, size_t* written) {
-  memcpy(to, &object->value[attribute], bytes < 8 ? bytes : 8);
-  if (written != nullptr) *written = bytes;
-  return 0;
+int cublasGemmEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha, const void* a, int type_a,
+                 int lda, const void* b, int type_b, int ldb, const void* beta, void* c, int type_c, int ldc,
+                 int compute, int) {
+  return Run(handle, Gemm{"cublasGemmEx", op_a, op_b, m, n, k, alpha, a, b, c, type_a, type_b, type_c, lda, ldb, ldc,
+                          beta, compute});
 }
-int cublasLtMatmulDescSetAttribute(Attributes* o, int a, const void* f, size_t b) { return SetAttribute(o, a, f, b); }
-int cublasLtMatrixLayoutSetAttribute(Attributes* o, int a, const void* f, size_t b) { return SetAttribute(o, a, f, b); }
-int cublasLtMatmulPreferenceSetAttribute(Attributes* o, int a, const void* f, size_t b) {
-  return SetAttribute(o, a, f, b);
+int cublasSgemmStridedBatched(Handle* handle, int op_a, int op_b, int m, int n, int k, const float* alpha,
+                              const float* a, int lda, long long stride_a, const float* b, int ldb, long long stride_b,
+                              const float* beta, float* c, int ldc, long long stride_c, int batches) {
+  return Run(handle, Gemm{"cublasSgemmStridedBatched",
+                          op_a,
+                          op_b,
+                          m,
+                          n,
+                          k,
+                          alpha,
+                          a,
+                          b,
+                          c,
+                          cublas::kFloat32,
+                          cublas::kFloat32,
+                          cublas::kFloat32,
+                          lda,
+                          ldb,
+                          ldc,
+                          beta,
+                          cublas::ComputeOfFloats(handle),
+                          stride_a,
+                          stride_b,
+                          stride_c,
+                          batches});
 }
-int cublasLtMatmulDescGetAttribute(Attributes* o, int a, void* t, size_t b, size_t* w) {
-  return GetAttribute(o, a, t, b, w);
+int cublasDgemmStridedBatched(Handle* handle, int op_a, int op_b, int m, int n, int k, const double* alpha,
+                              const double* a, int lda, long long stride_a, const double* b, int ldb,
+                              long long stride_b, const double* beta, double* c, int ldc, long long stride_c,
+                              int batches) {
+  return Run(handle, Gemm{"cublasDgemmStridedBatched",
+                          op_a,
+                          op_b,
+                          m,
+                          n,
+                          k,
+                          alpha,
+                          a,
+                          b,
+                          c,
+                          cublas::kFloat64,
+                          cublas::kFloat64,
+                          cublas::kFloat64,
+                          lda,
+                          ldb,
+                          ldc,
+                          beta,
+                          cublas::kCompute64F,
+                          stride_a,
+                          stride_b,
+                          stride_c,
+                          batches});
 }
-int cublasLtMatrixLayoutGetAttribute(Attributes* o, int a, void* t, size_t b, size_t* w) {
-  return GetAttribute(o, a, t, b, w);
+int cublasGemmStridedBatchedEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha,
+                               const void* a, int type_a, int lda, long long stride_a, const void* b, int type_b,
+                               int ldb, long long stride_b, const void* beta, void* c, int type_c, int ldc,
+                               long long stride_c, int batches, int compute, int) {
+  return Run(handle, Gemm{"cublasGemmStridedBatchedEx",
+                          op_a,
+                          op_b,
+                          m,
+                          n,
+                          k,
+                          alpha,
+                          a,
+                          b,
+                          c,
+                          type_a,
+                          type_b,
+                          type_c,
+                          lda,
+                          ldb,
+                          ldc,
+                          beta,
+                          compute,
+                          stride_a,
+                          stride_b,
+                          stride_c,
+                          batches});
 }
-int cublasLtMatmulDescDestroy(Attributes* o) { return delete o, 0; }
-int cublasLtMatrixLayoutDestroy(Attributes* o) { return delete o, 0; }
-int cublasLtMatmulPreferenceDestroy(Attributes* o) { return delete o, 0; }
-int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int wanted, char* results,
-                                   int* count) {
-  *count = wanted > 0 ? 1 : 0;
-  if (wanted > 0) memset(results, 0, 96);  // one algorithm, no workspace
-  return 0;
+int cublasGemmBatchedEx(Handle* handle, int op_a, int op_b, int m, int n, int k, const void* alpha,
+                        const void* const a[], int type_a, int lda, const void* const b[], int type_b, int ldb,
+                        const void* beta, void* const c[], int type_c, int ldc, int batches, int compute, int) {
+  return Run(handle, Gemm{"cublasGemmBatchedEx",
+                          op_a,
+                          op_b,
+                          m,
+                          n,
+                          k,
+                          alpha,
+                          a,
+                          b,
+                          const_cast<void**>(c),
+                          type_a,
+                          type_b,
+                          type_c,
+                          lda,
+                          ldb,
+                          ldc,
+                          beta,
+                          compute,
+                          0,
+                          0,
+                          0,
+                          batches,
+                          true});
 }
-int cublasLtMatmul(void*, const Attributes* desc, const void* alpha, const void* a, const Attributes* la, const void* b,
-                   const Attributes* lb, const void* beta, const void* c, const Attributes* lc, void* d,
-                   const Attributes* ld, const void*, void*, size_t, CUstream stream) {
-  const int scale = static_cast<int>(desc->value[kScale]);
-  // Kept for ever: a graph may run it again.
-  auto* work = new Work{*desc,
-                        *la,
-                        *lb,
-                        *lc,
-                        *ld,
-                        Load(static_cast<const char*>(alpha), scale),
-                        Load(static_cast<const char*>(beta), scale),
-                        static_cast<const char*>(a),
-                        static_cast<const char*>(b),
-                        static_cast<const char*>(c),
-                        static_cast<char*>(d)};
-  return cuLaunchHostFunc(stream, Multiply, work) == CUDA_SUCCESS ? 0 : 14;
-}
-}
+
+}  // extern "C"

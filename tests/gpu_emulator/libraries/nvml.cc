@@ -1,131 +1,241 @@
-// libnvidia-ml.so.1 of the emulator.
-#include <unistd.h>
-
+// libnvidia-ml.so.1: the emulated machine as NVML describes it. Its GPUs have NVLinks to switches, reach each other's
+// memory, and belong to no cluster. Layouts and numbers as in nvml.h.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-extern "C" int gpu_emulator_refused(const char* name) {
-  if (const char* path = getenv("GPU_EMULATOR_LOG")) {
-    FILE* f = strcmp(path, "-") == 0 ? stderr : fopen(path, "a");
-    if (f != nullptr) {
-      fprintf(f, "[%d] refused: %s has no behaviour\n", getpid(), name);
-      if (f != stderr) fclose(f);
-    }
-  }
-  return 3;  // NVML_ERROR_NOT_SUPPORTED
-}
-static int Count() {
-  const char* t = getenv("GPU_EMULATOR_DEVICES");
-  return t == nullptr ? 1 : atoi(t);
-}
-extern "C" {
-int nvmlInit_v2() { return 0; }
-int nvmlInit() { return 0; }
-int nvmlInitWithFlags(unsigned) { return 0; }
-int nvmlShutdown() { return 0; }
-const char* nvmlErrorString(int) { return "emulated NVML"; }
-int nvmlSystemGetDriverVersion(char* text, unsigned length) {
-  snprintf(text, length, "580.65.06");
-  return 0;
-}
-int nvmlSystemGetNVMLVersion(char* text, unsigned length) {
-  snprintf(text, length, "13.580.65.06");
-  return 0;
-}
-int nvmlSystemGetCudaDriverVersion_v2(int* version) {
-  *version = 13000;
-  return 0;
-}
-int nvmlSystemGetCudaDriverVersion(int* version) {
-  *version = 13000;
-  return 0;
-}
-int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = Count();
-  return 0;
-}
-int nvmlDeviceGetCount(unsigned* count) {
-  *count = Count();
-  return 0;
-}
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
-  *device = reinterpret_cast<void*>(0x1000L + index);
-  return 0;
-}
-int nvmlDeviceGetHandleByPciBusId_v2(const char* id, void** device) {
-  unsigned domain = 0, bus = 0;
-  if (sscanf(id, "%x:%x", &domain, &bus) != 2) return 2;
-  *device = reinterpret_cast<void*>(0x1000L + (bus - 0x10));
-  return 0;
-}
-int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
-  *device = reinterpret_cast<void*>(0x1000L);
-  (void)uuid;
-  return 0;
-}
-int nvmlDeviceGetName(void*, char* text, unsigned length) {
-  snprintf(text, length, "Emulated GPU (no hardware)");
-  return 0;
-}
-int nvmlDeviceGetIndex(void* device, unsigned* index) {
-  *index = reinterpret_cast<long>(device) - 0x1000L;
-  return 0;
-}
-int nvmlDeviceGetNvLinkState(void*, unsigned link, unsigned* active) {
-  *active = link < 18;
-  return link < 18 ? 0 : 2;
-}
-int nvmlDeviceGetMigMode(void*, unsigned* current, unsigned* pending) {
-  *current = *pending = 0;
-  return 0;
-}
-int nvmlDeviceGetP2PStatus(void*, void*, int, int* status) {
-  *status = 0;
-  return 0;
-}
-struct PciInfo {
+
+#include "driver/settings.h"
+
+namespace {
+
+enum Return : int {
+  kSuccess = 0,
+  kUninitialized = 1,
+  kInvalidArgument = 2,
+  kNotSupported = 3,
+  kNotFound = 6,
+  kInsufficientSize = 7,
+};
+constexpr const char* kDeviceName = "Emulated GPU (no hardware)";
+constexpr const char* kDriverVersion = "580.65.06";
+constexpr int kCudaVersion = 13000;
+constexpr unsigned kLinks = 18, kFirstBus = 0x10;
+constexpr unsigned kLinkToSwitch = 2;     // nvmlIntNvLinkDeviceType_t
+constexpr unsigned kPeerToPeerWorks = 0;  // nvmlGpuP2PStatus_t
+
+struct PciInfo {  // nvmlPciInfo_t
   char bus_id_legacy[16];
   unsigned domain, bus, device, pci_device_id, pci_subsystem_id;
   char bus_id[32];
 };
-int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
-  const unsigned bus = 0x10 + static_cast<unsigned>(reinterpret_cast<long>(device) - 0x1000L);
-  memset(info, 0, sizeof(*info));
-  info->bus = bus;
-  info->pci_device_id = 0x233010de;
-  snprintf(info->bus_id_legacy, sizeof(info->bus_id_legacy), "0000:%02X:00.0", bus);
-  snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", bus);
-  return 0;
+struct FabricInfo {  // nvmlGpuFabricInfo_v2_t
+  unsigned version;
+  uint8_t cluster[16];
+  int status;
+  uint32_t clique;
+  uint8_t state;
+  uint32_t health;
+};
+constexpr unsigned kFabricInfoVersion2 = sizeof(FabricInfo) | (2u << 24);
+static_assert(sizeof(FabricInfo) == 36);
+struct Memory {  // nvmlMemory_t
+  unsigned long long total, free, used;
+};
+
+std::atomic<int> initialized{0};
+
+// Handles are addresses of this array's elements.
+char devices[64];
+
+unsigned Count() { return static_cast<unsigned>(std::min<int>(emulator::DeviceCount(), sizeof(devices))); }
+
+bool IsDevice(const void* device) {
+  const auto* at = static_cast<const char*>(device);
+  return at >= devices && at < devices + Count();
 }
-int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
-  const char* text = getenv("GPU_EMULATOR_COMPUTE_CAPABILITY");
-  const int capability = text == nullptr ? 85 : atoi(text);
-  *major = capability / 10;
-  *minor = capability % 10;
-  return 0;
+unsigned IndexOf(const void* device) { return static_cast<unsigned>(static_cast<const char*>(device) - devices); }
+
+int CopyText(const char* from, char* to, unsigned length) {
+  if (to == nullptr) return kInvalidArgument;
+  if (strlen(from) + 1 > length) return kInsufficientSize;
+  snprintf(to, length, "%s", from);
+  return kSuccess;
+}
+
+// What every call on a device checks first.
+#define RETURN_UNLESS_DEVICE(device)                \
+  do {                                              \
+    if (initialized <= 0) return kUninitialized;    \
+    if (!IsDevice(device)) return kInvalidArgument; \
+  } while (false)
+
+}  // namespace
+
+extern "C" {
+
+int nvmlInitWithFlags(unsigned) {
+  ++initialized;
+  return kSuccess;
+}
+int nvmlInit_v2() { return nvmlInitWithFlags(0); }
+int nvmlInit() { return nvmlInitWithFlags(0); }
+int nvmlShutdown() {
+  if (initialized <= 0) return kUninitialized;
+  --initialized;
+  return kSuccess;
+}
+const char* nvmlErrorString(int status) {
+  switch (status) {
+    case kSuccess:
+      return "Success";
+    case kUninitialized:
+      return "Uninitialized";
+    case kInvalidArgument:
+      return "Invalid Argument";
+    case kNotSupported:
+      return "Not Supported";
+    case kNotFound:
+      return "Not Found";
+    case kInsufficientSize:
+      return "Insufficient Size";
+    default:
+      return "Unknown Error";
+  }
+}
+
+int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  return initialized <= 0 ? kUninitialized : CopyText(kDriverVersion, text, length);
+}
+int nvmlSystemGetNVMLVersion(char* text, unsigned length) {
+  return initialized <= 0 ? kUninitialized : CopyText("13.580.65.06", text, length);
+}
+int nvmlSystemGetCudaDriverVersion_v2(int* version) {
+  if (version == nullptr) return kInvalidArgument;
+  *version = kCudaVersion;
+  return kSuccess;
+}
+int nvmlSystemGetCudaDriverVersion(int* version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
+
+int nvmlDeviceGetCount_v2(unsigned* count) {
+  if (initialized <= 0) return kUninitialized;
+  if (count == nullptr) return kInvalidArgument;
+  *count = Count();
+  return kSuccess;
+}
+int nvmlDeviceGetCount(unsigned* count) { return nvmlDeviceGetCount_v2(count); }
+int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
+  if (initialized <= 0) return kUninitialized;
+  if (device == nullptr || index >= Count()) return kInvalidArgument;
+  *device = devices + index;
+  return kSuccess;
+}
+int nvmlDeviceGetHandleByIndex(unsigned index, void** device) { return nvmlDeviceGetHandleByIndex_v2(index, device); }
+int nvmlDeviceGetHandleByPciBusId_v2(const char* bus_id, void** device) {
+  if (initialized <= 0) return kUninitialized;
+  unsigned domain = 0, bus = 0;
+  if (bus_id == nullptr || device == nullptr || sscanf(bus_id, "%x:%x", &domain, &bus) != 2) return kInvalidArgument;
+  if (domain != 0 || bus < kFirstBus || bus >= kFirstBus + Count()) return kNotFound;
+  *device = devices + (bus - kFirstBus);
+  return kSuccess;
 }
 int nvmlDeviceGetUUID(void* device, char* text, unsigned length) {
-  snprintf(text, length, "GPU-66616b65-6375-6461-646f-75626c650%03lx", reinterpret_cast<long>(device) - 0x1000L);
-  return 0;
+  RETURN_UNLESS_DEVICE(device);
+  char uuid[64];
+  snprintf(uuid, sizeof(uuid), "GPU-656d756c-6174-6564-2047-5055000000%02x", IndexOf(device));
+  return CopyText(uuid, text, length);
 }
-int nvmlDeviceGetMemoryInfo(void*, unsigned long long* info) {
-  info[0] = 8ULL << 30, info[1] = 8ULL << 30, info[2] = 0;
-  return 0;
+int nvmlDeviceGetHandleByUUID(const char* uuid, void** device) {
+  if (initialized <= 0) return kUninitialized;
+  if (uuid == nullptr || device == nullptr) return kInvalidArgument;
+  for (unsigned i = 0; i < Count(); ++i) {
+    char ours[64];
+    nvmlDeviceGetUUID(devices + i, ours, sizeof(ours));
+    if (strcmp(ours, uuid) != 0) continue;
+    *device = devices + i;
+    return kSuccess;
+  }
+  return kNotFound;
 }
-int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, int* type) {
-  *type = 2;
-  return 0;
-}  // a switch
-int nvmlDeviceGetNvLinkCapability(void*, unsigned, int, unsigned* value) {
+
+int nvmlDeviceGetName(void* device, char* text, unsigned length) {
+  RETURN_UNLESS_DEVICE(device);
+  return CopyText(kDeviceName, text, length);
+}
+int nvmlDeviceGetIndex(void* device, unsigned* index) {
+  RETURN_UNLESS_DEVICE(device);
+  *index = IndexOf(device);
+  return kSuccess;
+}
+int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
+  RETURN_UNLESS_DEVICE(device);
+  *info = {};
+  info->bus = kFirstBus + IndexOf(device);
+  info->pci_device_id = 0x10de;  // NVIDIA's vendor number and no product's
+  snprintf(info->bus_id_legacy, sizeof(info->bus_id_legacy), "0000:%02X:00.0", info->bus);
+  snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", info->bus);
+  return kSuccess;
+}
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  RETURN_UNLESS_DEVICE(device);
+  *major = emulator::ComputeCapability() / 10;
+  *minor = emulator::ComputeCapability() % 10;
+  return kSuccess;
+}
+// NVML of the real driver sees the memory that all processes use; this one does not see even its own process's.
+int nvmlDeviceGetMemoryInfo(void* device, Memory* memory) {
+  RETURN_UNLESS_DEVICE(device);
+  *memory = {emulator::TotalMemory(), emulator::TotalMemory(), 0};
+  return kSuccess;
+}
+int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
+  RETURN_UNLESS_DEVICE(device);
+  *current = *pending = 0;
+  return kSuccess;
+}
+
+int nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* active) {
+  RETURN_UNLESS_DEVICE(device);
+  if (link >= kLinks) return kInvalidArgument;
+  *active = 1;
+  return kSuccess;
+}
+int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, unsigned* type) {
+  RETURN_UNLESS_DEVICE(device);
+  if (link >= kLinks) return kInvalidArgument;
+  *type = kLinkToSwitch;
+  return kSuccess;
+}
+int nvmlDeviceGetNvLinkCapability(void* device, unsigned link, int, unsigned* value) {
+  RETURN_UNLESS_DEVICE(device);
+  if (link >= kLinks) return kInvalidArgument;
   *value = 1;
-  return 0;
+  return kSuccess;
 }
-int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned* generation) {
+int nvmlDeviceGetP2PStatus(void* device, void* peer, int, unsigned* status) {
+  RETURN_UNLESS_DEVICE(device);
+  RETURN_UNLESS_DEVICE(peer);
+  *status = kPeerToPeerWorks;
+  return kSuccess;
+}
+int nvmlDeviceGetGpuFabricInfoV(void* device, FabricInfo* info) {
+  RETURN_UNLESS_DEVICE(device);
+  if (info->version != kFabricInfoVersion2) return kNotSupported;
+  const unsigned version = info->version;
+  memset(info, 0, sizeof(*info));  // state 0: the machine has no fabric manager that tells
+  info->version = version;
+  return kSuccess;
+}
+int nvmlDeviceGetCurrPcieLinkGeneration(void* device, unsigned* generation) {
+  RETURN_UNLESS_DEVICE(device);
   *generation = 5;
-  return 0;
+  return kSuccess;
 }
-int nvmlDeviceGetCurrPcieLinkWidth(void*, unsigned* width) {
+int nvmlDeviceGetCurrPcieLinkWidth(void* device, unsigned* width) {
+  RETURN_UNLESS_DEVICE(device);
   *width = 16;
-  return 0;
+  return kSuccess;
 }
-}
+
+}  // extern "C"
