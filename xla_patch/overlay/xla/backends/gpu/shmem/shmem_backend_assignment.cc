@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/mosaic_nvshmem.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/hlo/ir/hlo_module.h"
@@ -40,9 +41,9 @@ absl::StatusOr<xla_shmem::Topology> TopologyFor(const HloModule& module, const G
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
                                  CompilationStats* stats) {
   const HloModuleConfig& config = module->config();
-  if (!config.debug_options().xla_gpu_experimental_enable_nvshmem() || !ShmemRuntime::Get().failure().empty()) {
-    return absl::OkStatus();
-  }
+  if (!config.debug_options().xla_gpu_experimental_enable_nvshmem()) return absl::OkStatus();
+  RETURN_IF_ERROR(RefuseMosaicWithNvshmem(*module));
+  if (!ShmemRuntime::Get().failure().empty()) return absl::OkStatus();
   // No other PE; in a job of one GPU NVSHMEM does not run either.
   if (config.replica_count() * config.num_partitions() < 2) return absl::OkStatus();
   ShmemJob job;
