@@ -18,7 +18,7 @@ _STAGES = 20
 
 # Every label of XLA in our BUILD files.
 _PREBUILT_TARGETS = {
-    "xla": ["shape_util", "xla_data_proto_cc"],
+    "xla": ["shape_util", "xla_data_proto_cc", "xla_proto_cc"],
     "xla/hlo/ir": ["hlo"],
     "xla/hlo/parser": ["hlo_parser"],
     "xla/hlo/pass": ["hlo_pass", "hlo_pass_pipeline"],

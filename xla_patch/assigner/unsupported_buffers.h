@@ -12,6 +12,9 @@ namespace xla_shmem {
 // No SHMEM transport permutes slices in place. Both readers report it in the same words.
 constexpr const char* kPermutesSlices = "it permutes slices in place";
 
+// XLA runs the collectives of one async computation together, as a group of NCCL's. Both readers say so alike.
+constexpr const char* kSharesAsyncComputation = "its async computation holds more than the collective";
+
 // One operand and the result of the same number.
 struct TransferredBuffer {
   bool is_dynamic = false;  // some dimension is only an upper bound

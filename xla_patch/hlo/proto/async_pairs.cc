@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "xla_patch/assigner/unsupported_buffers.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -170,7 +171,7 @@ Status Unwrap(const Module& module, Collective* collective) {
   std::vector<bool> in_place(start.operand_ids.size(), false);
   if (start.callees.size() != 1 || start.operand_ids.size() != collective->fields.operand_ids.size() ||
       !IsPureWrapper(module, *collective)) {
-    unsupported = "its async computation holds more than the collective";
+    unsupported = kSharesAsyncComputation;
   } else if (start.has_two_shapes) {
     unsupported = "its shape is given twice";
   } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(), &in_place)) {

@@ -10,6 +10,7 @@
 #include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
 #include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
+#include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instruction.h"
 #include "xla/service/gpu/backend_configs.pb.h"
 
@@ -21,10 +22,20 @@ bool IsOnNvshmem(const HloInstruction& instruction) {
   return config.ok() && config->collective_backend_config().backend() == CollectiveBackendConfig::NVSHMEM;
 }
 
+// XLA asks every thunk of a group for its NCCL communicator; ours have none.
+bool IsInGroup(const HloInstruction& instruction) {
+  const HloComputation* computation = instruction.parent();
+  return computation->IsAsyncComputation() && !computation->CanExpandIntoSingleInstruction();
+}
+
 }  // namespace
 
 std::unique_ptr<Thunk> OnItsBackend(const HloInstruction& instruction, std::unique_ptr<Thunk> thunk) {
   if (!IsOnNvshmem(instruction)) return thunk;
+  if (IsInGroup(instruction)) {
+    LOG(WARNING) << instruction.name() << " asks for NVSHMEM in a group of collectives; it runs on NCCL";
+    return thunk;
+  }
   if (const auto* permute = dynamic_cast<const CollectivePermuteThunk*>(thunk.get())) {
     return std::make_unique<ShmemCollectivePermuteThunk>(*permute);
   }

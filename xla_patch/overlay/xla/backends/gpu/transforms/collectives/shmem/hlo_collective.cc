@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/captured_control_flow.h"
 #include "xla/hlo/ir/hlo_casting_utils.h"
 #include "xla/hlo/ir/hlo_computation.h"
 #include "xla/hlo/ir/hlo_instructions.h"
@@ -192,6 +193,9 @@ bool IsOnHost(const Shape& shape) {
 }
 
 xla_shmem::Unsupported FindUnsupportedForm(const HloCollective& collective, const std::vector<const Shape*>& results) {
+  if (collective.is_in_group) {
+    return xla_shmem::kSharesAsyncComputation;
+  }
   const auto* permute = DynCast<HloCollectivePermuteInstruction>(collective.op);
   if (permute != nullptr && !permute->dynamic_slice_sizes_list().empty()) {
     return xla_shmem::kPermutesSlices;
@@ -203,7 +207,10 @@ xla_shmem::Unsupported FindUnsupportedForm(const HloCollective& collective, cons
     buffers.push_back({results[i]->is_dynamic() || operand.is_dynamic(), IsOnHost(*results[i]) || IsOnHost(operand),
                        SameBytesLayout(*results[i], operand)});
   }
-  return xla_shmem::UnsupportedBuffers(collective.spec, operands.size(), results.size(), buffers);
+  if (auto unsupported = xla_shmem::UnsupportedBuffers(collective.spec, operands.size(), results.size(), buffers)) {
+    return unsupported;
+  }
+  return UnsupportedByControlFlow(*collective.issued);
 }
 
 }  // namespace
@@ -236,7 +243,9 @@ std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
   }
   HloCollective collective;
   collective.op = instruction;
-  collective.issued = instruction->parent()->GetUniqueCaller(HloOpcode::kAsyncStart).value_or(instruction);
+  const std::optional<HloInstruction*> start = instruction->parent()->GetUniqueCaller(HloOpcode::kAsyncStart);
+  collective.is_in_group = start.has_value() && !instruction->parent()->CanExpandIntoSingleInstruction();
+  collective.issued = collective.is_in_group ? instruction : start.value_or(instruction);
   collective.done = FindDone(*collective.issued);
   xla_shmem::CollectiveSpec& spec = collective.spec;
   spec.op = *kind;

@@ -19,7 +19,9 @@ struct HloCollective {
   HloInstruction* op = nullptr;      // has the groups or the pairs
   HloInstruction* issued = nullptr;  // the instruction that a user sees: `op`, or the async-start around it
   HloInstruction* done = nullptr;    // its done; null for a synchronous one
-  xla_shmem::CollectiveSpec spec;    // everything but the module's placement
+  // Its async computation holds more than `op`: a group, which XLA runs as one call of NCCL's. `issued` is `op` then.
+  bool is_in_group = false;
+  xla_shmem::CollectiveSpec spec;  // everything but the module's placement
   // Why SHMEM cannot carry its form, whatever the transport.
   xla_shmem::Unsupported unsupported_form;
 };

@@ -240,6 +240,31 @@ TEST(HloCollectiveTest, AnAsyncStartAroundItIsWhatAUserSees) {
   EXPECT_EQ(collective->unsupported_form, std::nullopt);
 }
 
+TEST(HloCollectiveTest, CollectivesThatShareAnAsyncComputationAreAGroup) {
+  const auto module = Parse(R"(HloModule m
+    group {
+      x = f32[4] parameter(0)
+      c = f32[4] collective-permute(x), channel_id=1, source_target_pairs={{0,1}}
+      e = f32[4] collective-permute(x), channel_id=2, source_target_pairs={{1,0}}
+      ROOT t = (f32[4], f32[4]) tuple(c, e)
+    }
+    ENTRY main {
+      p = f32[4] parameter(0)
+      s = ((f32[4]), (f32[4], f32[4])) async-start(p), calls=group
+      ROOT d = (f32[4], f32[4]) async-done(s)
+    })",
+                            1, 2);
+  for (const absl::string_view name : {"c", "e"}) {
+    const auto collective = Read(*module, name);
+    ASSERT_TRUE(collective.has_value());
+    EXPECT_EQ(collective->unsupported_form, "its async computation holds more than the collective");
+    // The start belongs to both.
+    EXPECT_EQ(collective->spec.name, name);
+    EXPECT_EQ(collective->issued, Find(*module, name));
+    EXPECT_EQ(collective->done, nullptr);
+  }
+}
+
 std::optional<ReductionKind> ReductionBy(absl::string_view type, absl::string_view body) {
   const auto module =
       Parse(absl::StrCat("HloModule m\nf { a = ", type, "[] parameter(0)  b = ", type, "[] parameter(1) ", body,
