@@ -190,6 +190,10 @@ class GpuFacts(TypedDict):
     """CUDA release that the driver supports: 1000 * major + 10 * minor."""
     compute_capability: tuple[int, int]
     """Major, minor."""
+    free_bytes: int
+    """Free memory of the device."""
+    missing_reductions: list[str]
+    """NVSHMEM's reductions on streams that the library lacks, of those that ``reduce="teams"`` calls."""
 
 class Topology:
     """Process, host, NVLink domain and PE of every device of the job. Equal on all ranks."""
@@ -491,6 +495,16 @@ def gpu_open(nvshmem_candidates: list[str], device: int, cuda_library: str = "li
       RuntimeError: one of the three is missing or too old. The message says what to install.
     """
 
+def gpu_load_kernels(kernels: bytes) -> None:
+    """Loads the device code into the opened device.
+
+    Args:
+      kernels: :func:`kernel_source` compiled for this GPU, as cubin or PTX.
+
+    Raises:
+      RuntimeError: :func:`gpu_open` has not succeeded, or the driver refuses the code.
+    """
+
 def gpu_unique_id() -> bytes:
     """Returns a new id of an NVSHMEM world: 128 bytes. One process calls this and sends the id to the others.
 
@@ -503,23 +517,25 @@ def gpu_start(
     n_pes: int,
     unique_id: bytes,
     arena_bytes: int,
-    kernels: bytes,
     puts: str,
     reduce: str,
     deadline_s: float,
-) -> None:
+) -> int:
     """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
 
-    Collective over the world. May be called once in a process.
+    Collective over the world, after :func:`gpu_load_kernels`. May be called once in a process. NVSHMEM's variables must
+    be the same in all processes before one of them makes the unique id (``xla_shmem.runtime.nvshmem_settings``).
 
     Args:
       pe, n_pes: this process, and the number of processes of the world.
       unique_id: result of :func:`gpu_unique_id`, equal on all PEs.
       arena_bytes: bytes of symmetric memory, equal on all PEs.
-      kernels: :func:`kernel_source` compiled for this GPU, as cubin or PTX.
       puts: ``"nvshmem"`` or ``"driver"``.
       reduce: ``"rings"`` or ``"teams"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
+
+    Returns:
+      The bytes between the start of NVSHMEM's heap and the arena, which must be equal on all PEs.
 
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
@@ -544,6 +560,12 @@ def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
 
 def gpu_arena_bytes(n_pes: int) -> int:
     """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs."""
+
+GPU_TEAM_STAGING_BYTES: int
+"""Symmetric memory of each PE for reductions on teams."""
+
+def gpu_team_forms(n_pes: int) -> int:
+    """Returns how many teams each of ``n_pes`` PEs belongs to with ``reduce="teams"``, besides the world."""
 
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
-from compiler_runs import WHEELS, Compiler
+import pytest
+from compiler_runs import HERE, ROOT, WHEELS, Compiler
 
 from xla_shmem.gpu_compile.environment import compile_environment
 
@@ -26,3 +30,44 @@ def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler) -> N
     path, *version = done.stdout.split()
     assert path.startswith(f"{WHEELS}/")
     assert tuple(map(int, version)) >= (3, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def idle_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with all driver calls that xla-shmem needs. They succeed and do nothing."""
+    names = re.findall(r'read\("(cu\w+)"', (ROOT / "xla_patch/nvshmem/gpu/cuda_driver.cc").read_text())
+    folder = tmp_path_factory.mktemp("driver")
+    source, library = folder / "driver.c", folder / "libidle_driver.so"
+    source.write_text("".join(f"int {name}() {{ return 0; }}\n" for name in names))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
+    return library
+
+
+def _settings(output: str) -> dict[str, str]:
+    return dict(re.findall(r"^  (NVSHMEM_\w+) +(\S+) \(type", output, re.MULTILINE))
+
+
+def test_all_pes_of_the_real_library_read_the_same_settings(
+    compiler: Compiler, idle_driver: Path, tmp_path: Path
+) -> None:
+    environ = compile_environment(WHEELS, []) | {"NVSHMEM_INFO": "1", "NVSHMEM_INFO_HIDDEN": "1"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("NVSHMEM_")}
+    command = [sys.executable, HERE / "worker_nvshmem.py"]
+    processes = [
+        subprocess.Popen(
+            [*command, str(process), "2", tmp_path / "notes", idle_driver],
+            env=inherited | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for process in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in processes]
+    for _, errors in outputs:
+        assert "could not start as PE 0 of 2" in errors, errors
+    first, second = (_settings(output) for output, _ in outputs)
+    assert first == second
+    chosen = {"NVSHMEM_MAX_TEAMS": "16", "NVSHMEM_DISABLE_NCCL": "true", "NVSHMEM_REMOTE_TRANSPORT": '"none"'}
+    assert first.items() >= chosen.items()
+    assert len(first) > 40

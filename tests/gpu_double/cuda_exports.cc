@@ -1,5 +1,7 @@
 // The calls of libcuda.so.1 that enqueue, over CudaDouble. The calls that describe the machine are in
 // tests/python/driver_double.cc, which is in this library too.
+#include <atomic>
+#include <cstdlib>
 #include <deque>
 #include <mutex>
 
@@ -26,6 +28,10 @@ CudaContext PrimaryContext(int device) {
   while (static_cast<int>(doubles->size()) <= device) doubles->emplace_back(static_cast<unsigned>(doubles->size()) + 1);
   return (*doubles)[device].context();
 }
+
+std::atomic<unsigned> context_flags{0};  // of the one context that a process uses
+
+constexpr size_t kFreeBytes = size_t{64} << 30;
 
 constexpr int kAttributeMultiprocessors = 16;  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 constexpr int kMultiprocessors = 132;
@@ -66,6 +72,14 @@ int cuCtxPushCurrent_v2(CudaContext context) { return Table().ctx_push_current(c
 int cuCtxPopCurrent_v2(CudaContext* context) {
   return CudaDouble::CurrentContext() == nullptr ? kInvalidContext : Table().ctx_pop_current(context);
 }
+int cuCtxGetFlags(unsigned* flags) {
+  *flags = context_flags;
+  return 0;
+}
+int cuCtxSetFlags(unsigned flags) {
+  context_flags = flags;
+  return 0;
+}
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) {
   return Table().ctx_get_stream_priority_range(least, greatest);
 }
@@ -90,6 +104,14 @@ int cuEventDestroy_v2(CudaEvent event) { return Table().event_destroy(event); }
 int cuEventRecord(CudaEvent event, CudaStream stream) { return Table().event_record(event, stream); }
 int cuEventQuery(CudaEvent event) { return Table().event_query(event); }
 
+// CUDA_DOUBLE_FREE: bytes of free memory.
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+  const char* chosen = getenv("CUDA_DOUBLE_FREE");
+  *free_bytes = chosen == nullptr ? kFreeBytes : strtoull(chosen, nullptr, 10);
+  *total_bytes = kFreeBytes;
+  return CudaDouble::CurrentContext() == nullptr ? kInvalidContext : 0;
+}
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) { return Table().mem_host_alloc(memory, bytes, flags); }
 int cuMemcpyAsync(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
   return Table().memcpy_async(destination, source, bytes, stream);
 }

@@ -130,6 +130,12 @@ class Gpu:
                 raise TimeoutError("the GPU is still at work")
             time.sleep(0.0005)
 
+    def context_flags(self) -> int:
+        """Returns the flags of the context."""
+        flags = ctypes.c_uint(0)
+        self._in_context("cuCtxGetFlags", ctypes.byref(flags))
+        return flags.value
+
     def _reached(self, event: ctypes.c_void_p) -> bool:
         try:
             self._in_context("cuEventQuery", event)

@@ -6,7 +6,8 @@
 // NVSHMEM_DOUBLE selects a failure: "old" (release 2.11), "no-id" (nvshmemx_get_uniqueid returns 7), "no-init" (init
 // returns 7), "half-init" (init returns 0 with nothing but the bootstrap done, as the real one does when what follows
 // fails), "no-peer" (nvshmem_ptr reaches no other PE), "shared-gpu" (calls on streams end the process, as they do where
-// PEs share a GPU without MPS). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
+// PEs share a GPU without MPS), "other-layout" (more memory in front of the first allocation), "hang" (init never
+// returns). NVSHMEM_DOUBLE_HEAP: bytes of memory behind the heap, whatever NVSHMEM_SYMMETRIC_SIZE
 // promises. NVSHMEM_DOUBLE_JOB: first half of the segments' key, 16 hexadecimal digits. NVSHMEM_DOUBLE_TIMEOUT: seconds
 // for which collective calls wait for the other PEs.
 #include <unistd.h>
@@ -17,6 +18,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -37,6 +39,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kInternalError = 7;  // NVSHMEMX_ERROR_INTERNAL
 constexpr unsigned kInitWithUniqueId = 1U << 3;
+constexpr unsigned kSyncMemops = 0x80;                                               // CU_CTX_SYNC_MEMOPS
 enum InitStatus : int { kNotInitialized = 0, kBootstrapped = 1, kInitialized = 2 };  // nvshmemx_init_status_t
 
 // nvshmem_uniqueid.h and nvshmem_types.h of NVSHMEM 3: a version is its number << 16 plus the size of the struct.
@@ -85,6 +88,27 @@ void Demand(bool holds, const std::string& otherwise) {
 const char* Setting(const char* name, const char* otherwise) {
   const char* value = getenv(name);
   return value != nullptr ? value : otherwise;
+}
+
+// The environment as the real library knows it: it reads all its variables at once, in the first call that needs one
+// of them. That is get_uniqueid on PE 0 and init on the others.
+std::map<std::string, std::string>& Snapshot() {
+  static auto* const snapshot = new std::map<std::string, std::string>;
+  return *snapshot;
+}
+
+void TakeSnapshot() {
+  static bool taken = false;
+  if (std::exchange(taken, true)) return;
+  for (const char* name :
+       {"NVSHMEM_SYMMETRIC_SIZE", "NVSHMEM_MAX_TEAMS", "NVSHMEM_DISABLE_NCCL", "NVSHMEM_REMOTE_TRANSPORT"}) {
+    if (const char* value = getenv(name); value != nullptr) Snapshot()[name] = value;
+  }
+}
+
+std::string Known(const char* name, const char* otherwise) {
+  const auto found = Snapshot().find(name);
+  return found == Snapshot().end() ? otherwise : found->second;
 }
 
 bool Failing(const char* how) { return strcmp(Setting("NVSHMEM_DOUBLE", ""), how) == 0; }
@@ -161,6 +185,14 @@ Result<std::unique_ptr<shm::Heap>> ConnectHeaps(const shm::JobKey& job, int pe, 
   return shm::Heap::Create(std::move(segments), process_of_pe, pe);
 }
 
+// The real library allocates the synchronisation memory of all teams that may exist before anything else, so that
+// NVSHMEM_MAX_TEAMS decides where later allocations lie. There a team takes some 0.6 MiB.
+bool AllocateTeams(shm::Heap& heap) {
+  constexpr size_t kTeamBytes = 1024;
+  const size_t teams = strtoull(Known("NVSHMEM_MAX_TEAMS", "256").c_str(), nullptr, 10);
+  return heap.Allocate(teams * kTeamBytes * (Failing("other-layout") ? 2 : 1)) != SIZE_MAX;
+}
+
 const NvshmemApi& HostApi(const char* call) {
   // The real library ends the process too.
   Demand(TheWorld().status == kInitialized, std::string(call) + " before NVSHMEM is initialised");
@@ -198,6 +230,9 @@ void CheckSignal(const char* call, const uint64_t* word, int op) {
 
 extern "C" {
 
+int cuCtxGetFlags(unsigned* flags);
+int cuCtxSetFlags(unsigned flags);
+
 using namespace xla_shmem;           // NOLINT(google-build-using-namespace)
 using namespace xla_shmem::testing;  // NOLINT(google-build-using-namespace)
 
@@ -208,6 +243,7 @@ void nvshmemx_vendor_get_version_info(int* major, int* minor, int* patch) {
 }
 
 int nvshmemx_get_uniqueid(UniqueId* id) {
+  TakeSnapshot();
   if (Failing("no-id")) return kInternalError;
   std::random_device random;
   IdContent content{kMagic, {}};
@@ -231,10 +267,12 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   Demand(flags == kInitWithUniqueId, "init with flags " + std::to_string(flags));
   Demand(world.status == kNotInitialized, "a second init");
   Demand(CudaDouble::CurrentContext() != nullptr, "init without a current CUDA context");
-  const size_t promised = strtoull(Setting("NVSHMEM_SYMMETRIC_SIZE", "0"), nullptr, 10);
+  TakeSnapshot();
+  while (Failing("hang")) pause();
+  const size_t promised = strtoull(Known("NVSHMEM_SYMMETRIC_SIZE", "0").c_str(), nullptr, 10);
   Demand(promised > 0, "NVSHMEM_SYMMETRIC_SIZE is no number of bytes");
-  Demand(strcmp(Setting("NVSHMEM_DISABLE_NCCL", ""), "1") == 0, "NVSHMEM_DISABLE_NCCL is not 1");
-  Demand(strcmp(Setting("NVSHMEM_REMOTE_TRANSPORT", ""), "none") == 0, "NVSHMEM_REMOTE_TRANSPORT is not none");
+  Demand(Known("NVSHMEM_DISABLE_NCCL", "") == "1", "NVSHMEM_DISABLE_NCCL is not 1");
+  Demand(Known("NVSHMEM_REMOTE_TRANSPORT", "") == "none", "NVSHMEM_REMOTE_TRANSPORT is not none");
   CheckAttributes(*attributes);
   const UniqueIdArguments& arguments = attributes->arguments.unique_id;
   const IdContent id = ReadId(arguments.id);
@@ -245,10 +283,14 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   auto heap = ConnectHeaps(id.job, arguments.rank, arguments.ranks, promised < backed ? promised : backed);
   if (heap.ok()) world.heap = *std::move(heap);
   world.pe = arguments.rank;
-  if (!heap.ok() || !nvshmem_double::SetHeap(world.heap.get()) || !Barrier()) {
+  if (!heap.ok() || !nvshmem_double::SetHeap(world.heap.get()) || !Barrier() || !AllocateTeams(*world.heap)) {
     fprintf(stderr, "nvshmem double: %s\n", heap.message().c_str());
     return kInternalError;
   }
+  // The real library sets CU_CTX_SYNC_MEMOPS on the context and leaves it so.
+  unsigned context_flags = 0;
+  cuCtxGetFlags(&context_flags);
+  cuCtxSetFlags(context_flags | kSyncMemops);
   world.status = Failing("half-init") ? kBootstrapped : kInitialized;
   return 0;
 }
@@ -266,6 +308,10 @@ void* nvshmem_malloc(size_t bytes) {
 void nvshmem_free(void* memory) { HostApi("nvshmem_free").free(memory); }
 void* nvshmem_ptr(const void* address, int pe) {
   const NvshmemApi& api = HostApi("nvshmem_ptr");
+  const shm::Heap& heap = *TheWorld().heap;
+  const auto* byte = static_cast<const char*>(address);
+  const char* base = heap.base(TheWorld().pe);
+  if (byte < base || byte >= base + heap.bytes()) return nullptr;
   return Failing("no-peer") && pe != TheWorld().pe ? nullptr : api.ptr(address, pe);
 }
 

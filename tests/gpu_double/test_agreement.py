@@ -53,6 +53,25 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
         [1, 1],
     ),
     "no peer access": (1, {"NVSHMEM_DOUBLE": "no-peer"}, "process 1: PE 0 is not reachable by NVLink", [1, 1]),
+    "other settings of NVSHMEM": (
+        1,
+        {"NVSHMEM_MAX_TEAMS": "99"},
+        "gpu_reduce=rings NVSHMEM_MAX_TEAMS=99 and process 0 has",
+        [1, 1],
+    ),
+    "another layout of NVSHMEM's heap": (
+        1,
+        {"NVSHMEM_DOUBLE": "other-layout"},
+        "process 1: its arena lies ",
+        [1, 1],
+    ),
+    "a full GPU": (0, {"CUDA_DOUBLE_FREE": "1048576"}, "process 0 has 1048576 bytes of free GPU memory", [1, 1]),
+    "no reductions": (
+        0,
+        {"CHANGED": '{"gpu_reduce": "teams"}'},
+        "and 47 other reductions, which XLA_SHMEM_GPU_REDUCE=teams calls: set it to rings",
+        [1, 1],
+    ),
     "no memory": (1, {"NVSHMEM_DOUBLE_HEAP": "300000"}, "bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE", [1, 1]),
 }
 
@@ -88,6 +107,14 @@ def test_a_process_without_the_flag_is_named_to_all_others(double: Path, tmp_pat
     reasons = _reasons(double, tmp_path, [1, 1, 1], {silent: {"WITHOUT_FLAG": "1"}}, silent)
     assert len(set(reasons)) == 1, reasons
     assert reasons[0].startswith(f"process {silent} runs without xla-shmem (it has announced nothing within 0.")
+
+
+def test_a_start_that_never_ends_ends_the_process_with_a_reason(double: Path, tmp_path: Path) -> None:
+    ended = doubled_jobs.run_job(
+        double, "worker_agreement.py", 2, tmp_path, "[1, 1]", STORE_TIMEOUT="1", NVSHMEM_DOUBLE="hang"
+    )
+    assert [process.exit_code for process in ended] == [70, 70]
+    assert "NVSHMEM has not started within 1 s; processes 0, 1 have not finished" in ended[0].output
 
 
 def test_a_missing_driver_is_named(double: Path, tmp_path: Path) -> None:

@@ -12,17 +12,22 @@ import pytest
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
 
-# A world of one PE; {0} is the wrong call. Offsets are those of nvshmemx_init_attr_t.
+_SETTINGS = """
+os.environ.update(NVSHMEM_SYMMETRIC_SIZE="1048576", NVSHMEM_DISABLE_NCCL="1", NVSHMEM_REMOTE_TRANSPORT="none")
+"""
+
+# A world of one PE; {0} runs before the first call of NVSHMEM, {1} is the wrong call. Offsets are those of
+# nvshmemx_init_attr_t.
 _PROGRAM = """
 import ctypes, os
-os.environ.update(NVSHMEM_SYMMETRIC_SIZE="1048576", NVSHMEM_DISABLE_NCCL="1", NVSHMEM_REMOTE_TRANSPORT="none")
+{0}
 library = ctypes.CDLL("libnvshmem_host.so.3")
 library.nvshmem_malloc.restype = ctypes.c_void_p
 identity, attributes, context = (ctypes.c_char * 128)(), (ctypes.c_int * 36)(), ctypes.c_void_p()
 flags, rank, ranks, current, bytes_put, pe, null_stream = 8, 0, 1, True, 16, 0, False
 attributes[0], attributes[4], attributes[6] = (1 << 16) + 144, (1 << 16) + 128, (1 << 16) + 24
 assert library.nvshmemx_get_uniqueid(identity) == 0
-{0}
+{1}
 library.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
 if current:
     library.cuCtxPushCurrent_v2(context)
@@ -40,9 +45,9 @@ os._exit(0)  # the put may still read its source
 """
 
 
-def _run(double: Path, wrong: str) -> subprocess.CompletedProcess[str]:
+def _run(double: Path, wrong: str, early: str = _SETTINGS) -> subprocess.CompletedProcess[str]:
     environ = os.environ | {"LD_LIBRARY_PATH": str(double)}
-    command = [sys.executable, "-c", _PROGRAM.format(wrong)]
+    command = [sys.executable, "-c", _PROGRAM.format(early, wrong)]
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -63,7 +68,6 @@ def test_the_right_calls_work(double: Path) -> None:
         ("flags = 2", "init with flags 2"),
         ("rank = 1", "init as PE 1 of 1"),
         ("current = False", "init without a current CUDA context"),
-        ("del os.environ['NVSHMEM_DISABLE_NCCL']", "NVSHMEM_DISABLE_NCCL is not 1"),
         ("bytes_put = 1 << 21", "nvshmemx_putmem_on_stream for memory that is not in this PE's symmetric heap"),
         ("pe = 1", "nvshmemx_putmem_on_stream for PE 1"),
         ("null_stream = True", "nvshmemx_putmem_on_stream on the null stream"),
@@ -73,3 +77,9 @@ def test_a_wrong_call_ends_the_process_with_its_reason(double: Path, wrong: str,
     ended = _run(double, wrong)
     assert ended.returncode == -signal.SIGABRT, ended.stdout
     assert f"nvshmem double: {words}\n" in ended.stderr
+
+
+def test_settings_that_come_after_the_unique_id_are_ignored(double: Path) -> None:
+    ended = _run(double, wrong=_SETTINGS, early="")
+    assert ended.returncode == -signal.SIGABRT, ended.stdout
+    assert "nvshmem double: NVSHMEM_SYMMETRIC_SIZE is no number of bytes\n" in ended.stderr

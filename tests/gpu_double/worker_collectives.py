@@ -29,6 +29,8 @@ def main() -> None:
     topology = job_topology(job)
     assert topology.transport.available, topology.transport.reason
     gpu = Gpu(ordinal)
+    # XLA reports flags of the context that it has not set.
+    assert gpu.context_flags() == 0
     rank = Rank(PROCESS, PROCESSES, gpu, Executable(gpu), STORE, topology.topology.fingerprint)
     report(outcomes(rank))
 

@@ -52,15 +52,23 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);
 }
 
-// Releases differ in the types they reduce; missing calls stay null.
-void ReadReductions(void* handle, NvshmemApi* api) {
+// Calls `visit(name, type, kind)` for all reductions, with their positions in the lists of gpu_reductions.h.
+template <typename Visit>
+void ForEachReduction(Visit visit) {
   for (size_t type = 0; type < std::size(kGpuElementTypes); ++type) {
     for (size_t kind = 0; kind < std::size(kGpuReductionKinds); ++kind) {
-      const std::string name = std::string("nvshmemx_") + kGpuElementTypes[type].nvshmem_name + "_" +
-                               ReductionName(kGpuReductionKinds[kind]) + "_reduce_on_stream";
-      api->reduce_on_stream[type][kind] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
+      visit(std::string("nvshmemx_") + kGpuElementTypes[type].nvshmem_name + "_" +
+                ReductionName(kGpuReductionKinds[kind]) + "_reduce_on_stream",
+            type, kind);
     }
   }
+}
+
+// Releases differ in the types they reduce; missing calls stay null.
+void ReadReductions(void* handle, NvshmemApi* api) {
+  ForEachReduction([&](const std::string& name, size_t type, size_t kind) {
+    api->reduce_on_stream[type][kind] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
+  });
 }
 
 Result<NvshmemLibrary> ReadLibrary(void* handle, const std::string& path) {
@@ -84,6 +92,14 @@ Result<NvshmemLibrary> ReadLibrary(void* handle, const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::string> MissingReductions(const NvshmemApi& api) {
+  std::vector<std::string> missing;
+  ForEachReduction([&](const std::string& name, size_t type, size_t kind) {
+    if (api.reduce_on_stream[type][kind] == nullptr) missing.push_back(name);
+  });
+  return missing;
+}
 
 Result<NvshmemLibrary> LoadNvshmem(const std::vector<std::string>& candidates) {
   std::string tried;

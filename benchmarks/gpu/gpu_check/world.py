@@ -9,9 +9,9 @@ from gpu_check import device_code, exchange, records
 from gpu_check.cuda import Cuda
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
+from xla_shmem.runtime import nvshmem_settings
 
 _DEADLINE_S = 20.0
-_NVSHMEM_OWN = 128 << 20  # bytes of symmetric memory for NVSHMEM itself
 
 
 class World:
@@ -30,9 +30,11 @@ class World:
         ordinal = 0 if self.shared else self.pe
         self.cuda = Cuda(ordinal)
         arena = _core.gpu_arena_bytes(self.n)
-        os.environ.setdefault("NVSHMEM_SYMMETRIC_SIZE", str(arena + symmetric + _NVSHMEM_OWN))
+        settings = nvshmem_settings.world_settings(arena + symmetric, hosts=1, team_forms=None)
+        nvshmem_settings.apply(settings, os.environ)
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
         found = _core.gpu_open(search.paths, ordinal)
+        _core.gpu_load_kernels(device_code.reductions(self.cuda.compute_capability))
         if self.pe == 0:
             records.fact("NVSHMEM", f"{found['nvshmem_version']}, {found['nvshmem_path']}")
             exchange.put("unique-id", _core.gpu_unique_id())
@@ -41,7 +43,6 @@ class World:
             n_pes=self.n,
             unique_id=exchange.get("unique-id"),
             arena_bytes=arena,
-            kernels=device_code.reductions(self.cuda.compute_capability),
             puts=self._puts(puts),
             reduce="rings",
             deadline_s=_DEADLINE_S,

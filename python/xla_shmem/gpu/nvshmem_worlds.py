@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xla_shmem.gpu.nvlink_domains import GpuPlace
+from xla_shmem.gpu.process_facts import IMEX_CHANNELS, ProcessFacts
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,37 @@ def nvshmem_worlds(places: Sequence[GpuPlace]) -> list[World]:
         World(number, tuple(dict.fromkeys(place.process for place in there)), _why_not(there, gpus_of))
         for number, there in sorted(members.items())
     ]
+
+
+def why_world_cannot_start(
+    world: World, facts: Sequence[ProcessFacts], free_bytes: Sequence[int], heap_bytes: int
+) -> str:
+    """Returns "" or why no process of a world can start. A pure function: every process computes the same.
+
+    Args:
+      world: the world.
+      facts: the facts of each process of the job.
+      free_bytes: free memory of each process's GPU.
+      heap_bytes: memory that NVSHMEM will take on each PE.
+    """
+    if world.error:
+        return world.error
+    if len({facts[process].host for process in world.processes}) > 1:
+        for process in world.processes:
+            if facts[process].imex_channels == 0:
+                return (
+                    f"process {process} sees no channel in {IMEX_CHANNELS}, without which GPUs of several hosts cannot"
+                    " map each other's memory: start nvidia-imex and give the job a channel"
+                )
+    sharers = Counter((facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes)
+    for process in world.processes:
+        pes = sharers[facts[process].host, facts[process].gpus[0].bus_id]
+        if free_bytes[process] < pes * heap_bytes:
+            return (
+                f"process {process} has {free_bytes[process]} bytes of free GPU memory, NVSHMEM takes {heap_bytes} for"
+                f" each of {pes} processes on that GPU: lower XLA_SHMEM_HEAP_SIZE, or set NVSHMEM_CUMEM_GRANULARITY"
+            )
+    return ""
 
 
 def _why_not(members: Sequence[GpuPlace], gpus_of: Counter[int]) -> str:

@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from xla_shmem.gpu.cuda_driver import VisibleGpus, same_bus_id_form, visible_gpus
 from xla_shmem.gpu.nvml import Driver, Fabric, Gpu, Link, read_driver
 
+#: One file for each IMEX channel, with which GPUs map memory of other hosts.
+IMEX_CHANNELS = pathlib.Path("/dev/nvidia-caps-imex-channels")
+
 
 @dataclasses.dataclass(frozen=True)
 class GpuFacts:
@@ -33,11 +36,13 @@ class ProcessFacts:
         names, so two pods of one machine are two hosts.
       gpus: its GPUs in the order of its local devices; empty with an error.
       error: why its GPUs are unknown, "" otherwise.
+      imex_channels: how many it sees.
     """
 
     host: str
     gpus: tuple[GpuFacts, ...]
     error: str = ""
+    imex_channels: int = 0
 
     def to_json(self) -> str:
         """Returns text for the key-value store."""
@@ -61,7 +66,7 @@ class ProcessFacts:
             )
             for gpu in value["gpus"]
         ]
-        return ProcessFacts(value["host"], tuple(gpus), value["error"])
+        return ProcessFacts(value["host"], tuple(gpus), value["error"], value["imex_channels"])
 
 
 def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
@@ -70,7 +75,8 @@ def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
     Args:
       ordinals: CUDA ordinals of the GPUs that it uses (JAX's ``local_device_ids``); None for all visible ones.
     """
-    return process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
+    facts = process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
+    return dataclasses.replace(facts, imex_channels=len(list(IMEX_CHANNELS.glob("channel*"))))
 
 
 def host_identity() -> str:

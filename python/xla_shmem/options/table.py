@@ -153,7 +153,8 @@ TABLE: tuple[Option, ...] = (
         "auto",
         "`auto`, `nvshmem`, `driver`",
         "How puts and signals between GPUs are made: by NVSHMEM's on-stream calls (`nvshmem`), or by copies and stream "
-        "memory operations of the CUDA driver (`driver`). `auto` chooses the driver if processes share a GPU.",
+        "memory operations of the CUDA driver (`driver`). `auto` is `driver`: NVSHMEM's own wait may be a kernel that "
+        "spins, and its calls end the process on an error.",
         one_of("auto", "nvshmem", "driver"),
     ),
     Option(

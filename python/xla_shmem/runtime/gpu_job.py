@@ -3,7 +3,9 @@
 Everything except `topology` runs inside the plugin's ``initialize()``, before XLA's GPU client exists: XLA's client
 reserves most of the GPU's memory, so the symmetric arena must be allocated first. NVSHMEM's start is collective, so no
 process may begin it unless all will: each process announces its GPUs and libraries, process 0 gives the verdict, and
-each process records the outcome of its start. On failure, all processes have the same reason.
+each process records the outcome of its start. On failure, all processes have the same reason. All that can fail in one
+process alone (libraries, device code, memory) is tried or checked before. If NVSHMEM's start still does not end, the
+process ends with the reason.
 """
 
 from __future__ import annotations
@@ -12,24 +14,33 @@ import base64
 import dataclasses
 import json
 import logging
+import os
+import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import KernelError, compile_kernels
 from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
-from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds
+from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot_start
 from xla_shmem.gpu.process_facts import ProcessFacts, read_process_facts
 from xla_shmem.options import Options
+from xla_shmem.runtime import nvshmem_settings
 from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "xla_shmem/gpu/1"
+_PREFIX = "xla_shmem/gpu/2"
+
+#: NVSHMEM's start has no time limit of its own. After this many store timeouts the process ends.
+_START_LIMIT = 3
+
+#: Exit status of a process that ends because it cannot go on (EX_SOFTWARE), as of the watchdog.
+_EXIT_STUCK = 70
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,22 +50,24 @@ class Announcement:
     Attributes:
       facts: its GPUs.
       error: why it cannot take part, "" if it can.
-      agreement: version and options that must be equal in all processes.
+      agreement: version, options and NVSHMEM's variables that must be equal in all processes.
+      free_bytes: free memory of its GPU.
     """
 
     facts: ProcessFacts
     error: str
     agreement: str
+    free_bytes: int
 
     def to_json(self) -> str:
         """Returns text for the store."""
-        return json.dumps({"facts": self.facts.to_json(), "error": self.error, "agreement": self.agreement})
+        return json.dumps(vars(self) | {"facts": self.facts.to_json()})
 
     @staticmethod
     def from_json(text: str) -> Announcement:
         """Reads the text of :meth:`to_json`."""
         value = json.loads(text)
-        return Announcement(ProcessFacts.from_json(value["facts"]), value["error"], value["agreement"])
+        return Announcement(**value | {"facts": ProcessFacts.from_json(value["facts"])})
 
 
 class Runtime:
@@ -65,18 +78,26 @@ class Runtime:
     start = staticmethod(_core.gpu_start)
     admit = staticmethod(_core.gpu_admit)
 
-    def open(self, options: Options, ordinal: int, cuda: int) -> bytes:
-        """Opens libraries and device; returns the device code for it.
+    def open(self, options: Options, ordinal: int, cuda: int) -> int:
+        """Opens libraries and device, and loads the device code; returns the bytes of free memory of the device.
 
         Raises:
-          RuntimeError: a library, the driver or the device is missing.
+          RuntimeError: a library, the driver or the device is missing or lacks what the options need.
         """
         search = libraries.nvshmem(cuda, options.nvshmem_library)
         for path, reason in search.rejected:
             logger.warning("xla_shmem: ignoring %s: %s", path, reason)
         found = _core.gpu_open(search.paths, ordinal)
-        logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
-        return self.compile(found["compute_capability"], cuda)
+        library = f"NVSHMEM {found['nvshmem_version']} from {found['nvshmem_path']}"
+        logger.info("xla_shmem: %s", library)
+        if options.gpu_reduce == "teams" and found["missing_reductions"]:
+            first, *more = found["missing_reductions"]
+            raise RuntimeError(
+                f"{library} lacks {first} and {len(more)} other reductions, which XLA_SHMEM_GPU_REDUCE=teams calls: set"
+                " it to rings, or install another release"
+            )
+        _core.gpu_load_kernels(self.compile(found["compute_capability"], cuda))
+        return found["free_bytes"]
 
     def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
         """Returns the device code for a GPU.
@@ -85,6 +106,16 @@ class Runtime:
           KernelError: NVRTC is missing or does not compile it.
         """
         return compile_kernels(compute_capability, libraries.nvrtc(cuda).paths)
+
+    def set_nvshmem(self, settings: Mapping[str, str]) -> None:
+        """Sets NVSHMEM's variables, unless the user has."""
+        nvshmem_settings.apply(settings, os.environ)
+
+    def end(self, reason: str) -> None:
+        """Ends this process, whose main thread does not return from NVSHMEM's start."""
+        sys.stderr.write(f"xla_shmem: {reason}; the process ends\n")
+        sys.stderr.flush()
+        os._exit(_EXIT_STUCK)
 
 
 class GpuJob:
@@ -119,8 +150,8 @@ class GpuJob:
           error: why this process cannot take part, "" if it can.
           compiler: release of XLA's GPU compiler. Different releases order and combine collectives differently.
         """
-        facts, kernels, error = self._open(ordinals, cuda, error)
-        own = Announcement(facts, error, self._agreement(compiler))
+        facts, free_bytes, error = self._open(ordinals, cuda, error)
+        own = Announcement(facts, error, self._agreement(compiler), free_bytes)
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
         self._reason = self._agree()
         if not self._reason:
@@ -129,7 +160,7 @@ class GpuJob:
             counts = [len(facts.gpus) for facts in all_facts]
             self._places = place_gpus(all_facts, counts, self._options.nvlink_domain)
             self._worlds = nvshmem_worlds(self._places)
-            self._store.propose(f"{_PREFIX}/started/{self._process}", self._start_world(all_facts, kernels))
+            self._store.propose(f"{_PREFIX}/started/{self._process}", self._start_world(announced))
         elif self._process == 0:
             logger.warning("xla_shmem: %s; collectives between GPUs stay on the default backend", self._reason)
 
@@ -146,17 +177,17 @@ class GpuJob:
             self._topology = self._make_topology(devices)
         return self._topology
 
-    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, bytes, str]:
+    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, int, str]:
         facts = self._runtime.facts(ordinals)
         error = error or facts.error
         if not error and len(facts.gpus) != 1:
             error = f"it has {len(facts.gpus)} GPUs, but NVSHMEM has one PE a process: start one process per GPU"
         if error:
-            return facts, b"", error
+            return facts, 0, error
         try:
             return facts, self._runtime.open(self._options, ordinals[0] if ordinals else 0, cuda), ""
         except (RuntimeError, KernelError) as failure:
-            return facts, b"", str(failure)
+            return facts, 0, str(failure)
 
     def _agreement(self, compiler: str) -> str:
         from xla_shmem.version import __version__
@@ -164,7 +195,8 @@ class GpuJob:
         return (
             f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.decision_key()}"
             f" heap_size={self._options.heap_size} gpu_reduce={self._options.gpu_reduce}"
-        )
+            f" {nvshmem_settings.chosen_by_user(os.environ)}"
+        ).rstrip()
 
     def _announcement(self, process: int, timeout_s: float) -> Announcement:
         return Announcement.from_json(self._store.wait(f"{_PREFIX}/process/{process}", timeout_s))
@@ -207,62 +239,81 @@ class GpuJob:
     def _own_world(self) -> World:
         return next(world for world in self._worlds if self._process in world.processes)
 
-    def _start_world(self, facts: Sequence[ProcessFacts], kernels: bytes) -> str:
+    def _start_world(self, announced: Sequence[Announcement]) -> str:
         """Joins this process's world; returns "" or why that failed."""
         world = self._own_world()
-        if world.error:
-            return world.error
+        facts = [announcement.facts for announcement in announced]
+        arena_bytes = self._options.heap_size or _core.gpu_arena_bytes(len(world.processes))
+        settings = self._settings(world, facts, arena_bytes)
+        error = why_world_cannot_start(
+            world, facts, [one.free_bytes for one in announced], nvshmem_settings.heap_bytes(settings, os.environ)
+        )
+        if error:
+            return error
+        self._runtime.set_nvshmem(settings)
         key = f"{_PREFIX}/world/{world.number}"
-        # NVSHMEM's start has no time limit of its own.
-        overdue = threading.Timer(self._timeout_s, self._log_missing, [world])
-        overdue.daemon = True
-        overdue.start()
+        ended = threading.Event()
+        threading.Thread(target=self._watch_start, args=(world, ended), daemon=True).start()
         try:
             if world.processes[0] == self._process:
                 self._store.set(key, self._make_unique_id())
             note = json.loads(self._store.wait(key, self._timeout_s))
             if note["error"]:
                 return f"process {world.processes[0]}: {note['error']}"
-            self._runtime.start(
+            offset = self._runtime.start(
                 pe=world.processes.index(self._process),
                 n_pes=len(world.processes),
                 unique_id=base64.b64decode(note["id"]),
-                arena_bytes=self._options.heap_size or _core.gpu_arena_bytes(len(world.processes)),
-                kernels=kernels,
-                puts=self._puts(world, facts),
+                arena_bytes=arena_bytes,
+                puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
                 reduce=self._options.gpu_reduce,
                 deadline_s=self._options.deadline,
             )
+            self._store.set(f"{_PREFIX}/offset/{self._process}", str(offset))
         except RuntimeError as failure:
             return str(failure)
         except TimeoutError:
             return f"process {world.processes[0]} has not made a unique id of NVSHMEM within {self._timeout_s:g} s"
         finally:
-            overdue.cancel()
+            ended.set()
         return ""
 
-    def _log_missing(self, world: World) -> None:
-        notes = {process: self._store.get(f"{_PREFIX}/started/{process}") for process in world.processes}
-        failed = "; ".join(f"process {process}: {note}" for process, note in notes.items() if note)
-        waiting = ", ".join(str(process) for process, note in notes.items() if note is None)
-        logger.error(
-            "xla_shmem: NVSHMEM has not started within %g s and still waits; %s",
-            self._timeout_s,
-            failed or f"processes {waiting} have not finished, NVSHMEM_DEBUG=INFO shows their progress",
+    def _settings(self, world: World, facts: Sequence[ProcessFacts], arena_bytes: int) -> dict[str, str]:
+        """Returns NVSHMEM's variables for a world, the same in all its processes."""
+        teams = self._options.gpu_reduce == "teams"
+        return nvshmem_settings.world_settings(
+            arena_bytes + (_core.GPU_TEAM_STAGING_BYTES if teams else 0),
+            hosts=len({facts[process].host for process in world.processes}),
+            team_forms=_core.gpu_team_forms(len(world.processes)) if teams else None,
         )
+
+    def _watch_start(self, world: World, ended: threading.Event) -> None:
+        """Ends this process if NVSHMEM's start lasts too long, and soon if another process of the world has failed."""
+        if ended.wait(self._timeout_s):
+            return
+        logger.error("xla_shmem: %s and still waits", self._late(world, self._timeout_s))
+        give_up = time.monotonic() + (_START_LIMIT - 1) * self._timeout_s
+        while not ended.wait(min(1.0, self._timeout_s / 10)):
+            if self._failures(world) or time.monotonic() > give_up:
+                self._runtime.end(self._late(world, self._timeout_s))
+                return
+
+    def _failures(self, world: World) -> str:
+        notes = {process: self._store.get(f"{_PREFIX}/started/{process}") for process in world.processes}
+        return "; ".join(f"process {process}: {note}" for process, note in notes.items() if note)
+
+    def _late(self, world: World, seconds: float) -> str:
+        waiting = [p for p in world.processes if self._store.get(f"{_PREFIX}/started/{p}") is None]
+        why = self._failures(world) or (
+            f"processes {', '.join(map(str, waiting))} have not finished, NVSHMEM_DEBUG=INFO shows their progress"
+        )
+        return f"NVSHMEM has not started within {seconds:g} s; {why}"
 
     def _make_unique_id(self) -> str:
         try:
             return json.dumps({"id": base64.b64encode(self._runtime.unique_id()).decode(), "error": ""})
         except RuntimeError as failure:
             return json.dumps({"id": "", "error": str(failure)})
-
-    def _puts(self, world: World, facts: Sequence[ProcessFacts]) -> str:
-        if self._options.gpu_puts != "auto":
-            return self._options.gpu_puts
-        gpus = [(facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes]
-        # Without MPS, NVSHMEM ends the process when PEs that share a GPU use some of its calls.
-        return "driver" if len(set(gpus)) < len(gpus) else "nvshmem"
 
     def _make_topology(self, devices: Sequence[Any]) -> JobTopology:
         ordered = sorted(devices, key=lambda device: (device.process_index, device.id))
@@ -299,6 +350,19 @@ class GpuJob:
                 error = self._store.propose(key, f"it has not started NVSHMEM within {self._timeout_s:g} s")
             if error:
                 return f"process {process}: {error}"
+        return self._why_arenas_differ()
+
+    def _why_arenas_differ(self) -> str:
+        """Returns "" if the arenas of each world lie at one offset, so that addresses of one PE are right on all."""
+        for world in self._worlds:
+            offsets = [int(self._store.wait(f"{_PREFIX}/offset/{process}")) for process in world.processes]
+            for process, offset in zip(world.processes, offsets, strict=True):
+                if offset != offsets[0]:
+                    return (
+                        f"process {process}: its arena lies {offset} bytes behind the start of NVSHMEM's heap, and"
+                        f" {offsets[0]} bytes in process {world.processes[0]}: NVSHMEM has other settings there"
+                        " (NVSHMEM_INFO=1 prints those of PE 0)"
+                    )
         return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
@@ -10,6 +11,11 @@ from xla_shmem.runtime.store import open_store
 
 if TYPE_CHECKING:
     from xla_shmem.runtime.gpu_job import GpuJob
+
+
+#: Hardware queues of a GPU, read when the driver starts. With the default of 8, compute on one stream more often queues
+#: behind the wait of another.
+_HARDWARE_QUEUES = ("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
 def start_gpu_job(options: Options, error: str) -> GpuJob | None:
@@ -22,6 +28,7 @@ def start_gpu_job(options: Options, error: str) -> GpuJob | None:
     plugin = wanted_plugin()
     if plugin is None:
         return None
+    os.environ.setdefault(*_HARDWARE_QUEUES)
     from xla_shmem.runtime.gpu_job import GpuJob
 
     job = GpuJob(options, *open_store())

@@ -190,6 +190,11 @@ struct DoubleCalls {
     }
     return nvshmem_double::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE)) == 1 ? 0 : gpu::kCudaNotReady;
   }
+  static int HostAlloc(void** memory, size_t bytes, unsigned) {
+    if (current.empty()) return kInvalidContext;
+    *memory = calloc(1, bytes);
+    return *memory == nullptr ? kInvalidValue : 0;
+  }
   static int Memcpy(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
     Command command{Command::Kind::kCopy};
     command.destination = reinterpret_cast<void*>(destination);
@@ -262,6 +267,7 @@ const gpu::CudaDriver& CudaDouble::Driver() {
     table.event_destroy = DoubleCalls::EventDestroy;
     table.event_record = DoubleCalls::EventRecord;
     table.event_query = DoubleCalls::EventQuery;
+    table.mem_host_alloc = DoubleCalls::HostAlloc;
     table.memcpy_async = DoubleCalls::Memcpy;
     table.memset_d8_async = DoubleCalls::Memset;
     table.module_load_data = DoubleCalls::ModuleLoad;

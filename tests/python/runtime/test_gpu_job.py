@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,13 +27,22 @@ class RecordingRuntime(Runtime):
       bus_ids: GPUs of the process; equal ones are shared.
       host: its host.
       start_error: what NVSHMEM's start fails with.
+      offset: of the arena in NVSHMEM's heap.
+      free_bytes: memory of its GPU.
     """
 
-    def __init__(self, *bus_ids: str, host: str = "one", start_error: str = "") -> None:
+    def __init__(
+        self, *bus_ids: str, host: str = "one", start_error: str = "", offset: int = 512, free_bytes: int = 80 << 30
+    ) -> None:
         # Behind switches, all GPUs of a host reach one another.
         gpus = tuple(GpuFacts(bus_id, switch_links=18) for bus_id in bus_ids)
-        self._facts = ProcessFacts(host, gpus)
+        self._facts = ProcessFacts(host, gpus, imex_channels=1)
         self._start_error = start_error
+        self._offset = offset
+        self._free_bytes = free_bytes
+        self.settings: dict[str, str] = {}
+        self.settings_at_id: dict[str, str] | None = None
+        self.ended: list[str] = []
         self.opened: list[int] = []
         self.started: list[dict[str, Any]] = []
         self.admitted: list[tuple[list[int], int]] = []
@@ -41,17 +50,25 @@ class RecordingRuntime(Runtime):
     def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
         return self._facts
 
-    def open(self, options: Any, ordinal: int, cuda: int) -> bytes:
+    def open(self, options: Any, ordinal: int, cuda: int) -> int:
         self.opened.append(ordinal)
-        return b"kernels"
+        return self._free_bytes
+
+    def set_nvshmem(self, settings: Mapping[str, str]) -> None:
+        self.settings.update(settings)
+
+    def end(self, reason: str) -> None:
+        self.ended.append(reason)
 
     def unique_id(self) -> bytes:  # type: ignore[override]
+        self.settings_at_id = dict(self.settings)
         return b"id of " + self._facts.gpus[0].bus_id.encode()
 
-    def start(self, **arguments: Any) -> None:  # type: ignore[override]
+    def start(self, **arguments: Any) -> int:  # type: ignore[override]
         self.started.append(arguments)
         if self._start_error:
             raise RuntimeError(self._start_error)
+        return self._offset
 
     def admit(self, world: list[int], fingerprint: int) -> None:  # type: ignore[override]
         self.admitted.append((world, fingerprint))
@@ -91,7 +108,7 @@ def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
     for process, runtime in enumerate(runtimes):
         (started,) = runtime.started
         assert (started["pe"], started["n_pes"], started["unique_id"]) == (process, 3, b"id of 0000:00:00.0")
-        assert (started["kernels"], started["puts"], started["deadline_s"]) == (b"kernels", "nvshmem", 7.0)
+        assert (started["puts"], started["deadline_s"]) == ("driver", 7.0)
         assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
 
 
@@ -105,12 +122,18 @@ def test_each_host_without_a_fabric_is_a_world() -> None:
     assert len({job.topology.fingerprint for job in topologies}) == 1
 
 
-def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
-    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("aab")]
+def _fabric(hosts: str) -> list[RecordingRuntime]:
+    """Returns a process for each host in the list; all GPUs are in one NVLink fabric."""
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate(hosts)]
     for runtime in runtimes:
         (gpu,) = runtime._facts.gpus
         fabric = Fabric("00000000-0000-0000-0000-000000000001", 1, "completed")
         runtime._facts = dataclasses.replace(runtime._facts, gpus=(dataclasses.replace(gpu, fabric=fabric),))
+    return runtimes
+
+
+def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
+    runtimes = _fabric("aab")
     reasons = {job.transport.reason for job in run_job(runtimes)}
     (reason,) = reasons
     assert "NVSHMEM needs the same number of PEs on every host" in reason
@@ -118,10 +141,61 @@ def test_uneven_hosts_of_one_domain_are_refused_before_any_start() -> None:
 
 
 @pytest.mark.parametrize(("chosen", "puts"), [("auto", "driver"), ("nvshmem", "nvshmem"), ("driver", "driver")])
-def test_processes_that_share_a_gpu_put_through_the_driver_by_default(chosen: str, puts: str) -> None:
-    runtimes = [RecordingRuntime("0000:01:00.0") for _ in range(2)]
+def test_puts_are_the_drivers_unless_nvshmems_are_chosen(chosen: str, puts: str) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(2)]
     run_job(runtimes, gpu_puts=chosen)
     assert [runtime.started[0]["puts"] for runtime in runtimes] == [puts, puts]
+
+
+def test_nvshmem_has_its_settings_before_the_unique_id_is_made_and_the_same_in_all_processes() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(3)]
+    run_job(runtimes)
+    assert runtimes[0].settings_at_id == runtimes[0].settings
+    assert runtimes[0].settings["NVSHMEM_DISABLE_MNNVL"] == "1"
+    assert all(runtime.settings == runtimes[0].settings for runtime in runtimes)
+
+
+def test_a_world_of_two_hosts_keeps_multi_node_nvlink() -> None:
+    runtimes = _fabric("ab")
+    assert all(job.transport.available for job in run_job(runtimes))
+    assert "NVSHMEM_DISABLE_MNNVL" not in runtimes[0].settings
+
+
+def test_a_world_of_two_hosts_without_imex_is_refused_before_any_start() -> None:
+    runtimes = _fabric("ab")
+    runtimes[1]._facts = dataclasses.replace(runtimes[1]._facts, imex_channels=0)
+    (reason,) = {job.transport.reason for job in run_job(runtimes)}
+    assert "process 1 sees no channel in /dev/nvidia-caps-imex-channels" in reason
+    assert not any(runtime.started for runtime in runtimes)
+
+
+def test_too_little_memory_on_one_gpu_is_refused_before_any_start() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", free_bytes=(1 << 28) << 2 * index) for index in range(2)]
+    (reason,) = {job.transport.reason for job in run_job(runtimes)}
+    assert "process 0 has 268435456 bytes of free GPU memory, NVSHMEM takes 536870912 for each of 1 processes" in reason
+    assert not any(runtime.started for runtime in runtimes)
+
+
+def test_processes_that_share_a_gpu_need_memory_for_both() -> None:
+    runtimes = [RecordingRuntime("0000:01:00.0", free_bytes=800 << 20) for _ in range(2)]
+    (reason,) = {job.transport.reason for job in run_job(runtimes)}
+    assert "NVSHMEM takes 536870912 for each of 2 processes on that GPU" in reason
+
+
+def test_arenas_at_different_offsets_are_refused_with_both_numbers() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", offset=1000 + 24 * (index == 2)) for index in range(3)]
+    (reason,) = {job.transport.reason for job in run_job(runtimes)}
+    assert (
+        "process 2: its arena lies 1024 bytes behind the start of NVSHMEM's heap, and 1000 bytes in process 0" in reason
+    )
+    assert not any(runtime.admitted for runtime in runtimes)
+
+
+def test_the_users_settings_of_nvshmem_are_part_of_the_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = GpuJob(resolve({}, {}), LocalStore(), 0, 1, RecordingRuntime("0000:01:00.0"))
+    monkeypatch.setenv("NVSHMEM_MAX_TEAMS", "99")
+    monkeypatch.setenv("NVSHMEM_DEBUG", "INFO")
+    assert job._agreement("1").endswith("gpu_reduce=rings NVSHMEM_MAX_TEAMS=99")
 
 
 def test_a_failed_start_in_one_process_admits_no_process() -> None:
@@ -147,22 +221,34 @@ def test_a_late_process_0_gets_the_same_verdict_as_the_others() -> None:
     assert not any(runtime.started for runtime in runtimes)
 
 
-def test_a_start_that_waits_for_a_failed_process_logs_its_failure(caplog: pytest.LogCaptureFixture) -> None:
-    class Waiting(RecordingRuntime):
-        def start(self, **arguments: Any) -> None:  # type: ignore[override]
-            give_up = time.monotonic() + 10
-            while "waits on" not in caplog.text and time.monotonic() < give_up:
-                time.sleep(0.01)
+class Stuck(RecordingRuntime):
+    """Its start returns only when the process would have ended."""
 
-    runtimes = [Waiting("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
+    def start(self, **arguments: Any) -> int:  # type: ignore[override]
+        give_up = time.monotonic() + 10
+        while not self.ended and time.monotonic() < give_up:
+            time.sleep(0.01)
+        raise RuntimeError("has ended")
+
+
+def test_a_start_that_waits_for_a_failed_process_ends_with_its_reason() -> None:
+    runtimes = [Stuck("0000:01:00.0"), RecordingRuntime("0000:02:00.0", start_error="no luck")]
     run_job(runtimes, timeout_s=0.3)
-    assert "NVSHMEM has not started within 0.3 s and still waits; " in caplog.text
-    assert "process 1: no luck" in caplog.text  # perhaps after process 0, whose time is over too
+    (reason,) = runtimes[0].ended
+    assert reason.startswith("NVSHMEM has not started within 0.3 s; ")
+    assert "process 1: no luck" in reason  # perhaps after process 0, whose time is over too
+
+
+def test_a_start_that_nothing_ends_is_ended_after_a_time() -> None:
+    runtime = Stuck("0000:01:00.0")
+    run_job([runtime], timeout_s=0.3)
+    (reason,) = runtime.ended
+    assert reason.startswith("NVSHMEM has not started within 0.3 s; processes 0 have not finished")
 
 
 def test_a_process_that_dies_during_its_start_is_named_in_all_others() -> None:
     class Dying(RecordingRuntime):
-        def start(self, **arguments: Any) -> None:  # type: ignore[override]
+        def start(self, **arguments: Any) -> int:  # type: ignore[override]
             raise SystemExit
 
     store, reasons = LocalStore(), []

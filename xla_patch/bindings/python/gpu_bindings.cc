@@ -47,6 +47,8 @@ nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, co
   dict["nvshmem_version"] = facts.nvshmem_version;
   dict["driver_version"] = facts.driver_version;
   dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
+  dict["free_bytes"] = facts.free_bytes;
+  dict["missing_reductions"] = facts.missing_reductions;
   return dict;
 }
 
@@ -76,18 +78,22 @@ bool ParseReduce(const std::string& name) {
   throw nb::value_error(("unknown reduce \"" + name + "\": rings or teams").c_str());
 }
 
-void Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const nb::bytes& kernels,
-           const std::string& puts, const std::string& reduce, double deadline_s) {
+void LoadKernels(const nb::bytes& kernels) {
+  const std::string image(kernels.c_str(), kernels.size());
+  ThrowUnlessOk(WithoutGil([&] { return GpuRuntime::Get().LoadKernels(image); }));
+}
+
+size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
+             const std::string& reduce, double deadline_s) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
   options.unique_id.assign(unique_id.c_str(), unique_id.size());
   options.arena_bytes = arena_bytes;
-  options.kernels.assign(kernels.c_str(), kernels.size());
   options.puts = ParsePuts(puts);
   options.team_reductions = ParseReduce(reduce);
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
-  ThrowUnlessOk(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
+  return ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }
 
 void SetAdmitHook(nb::callable hook) {
@@ -115,10 +121,13 @@ nb::dict CudaHandlers() {
 void BindGpuRuntime(nb::module_& m) {
   m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
         "Opens the driver, NVSHMEM and CUDA device `device`. Returns their facts. Raises RuntimeError.");
+  m.def("gpu_load_kernels", &LoadKernels, nb::arg("kernels"),
+        "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("kernels"), nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"),
-        "Joins the NVSHMEM world and allocates the symmetric arena. Collective over the world. Raises RuntimeError.");
+        nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"),
+        "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
+        "over the world. Raises RuntimeError.");
   m.def(
       "gpu_admit",
       [](std::vector<int> world, int64_t topology_fingerprint) {
@@ -132,6 +141,9 @@ void BindGpuRuntime(nb::module_& m) {
       "may be for GPUs that this machine lacks, and reports that when it runs.");
   m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
         "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
+  m.attr("GPU_TEAM_STAGING_BYTES") = gpu::kTeamStagingBytes;
+  m.def("gpu_team_forms", &gpu::Teams::CountOfPe, nb::arg("n_pes"),
+        "How many teams each of `n_pes` PEs belongs to, besides the world.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
         "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");

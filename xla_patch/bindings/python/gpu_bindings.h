@@ -5,8 +5,8 @@
 
 namespace xla_shmem {
 
-// Adds the GPU runtime: gpu_open, gpu_compile, kernel_source, gpu_unique_id, gpu_start, gpu_admit, gpu_arena_bytes,
-// cuda_handlers.
+// Adds the GPU runtime: gpu_open, gpu_compile, kernel_source, gpu_load_kernels, gpu_unique_id, gpu_start, gpu_admit,
+// gpu_arena_bytes, gpu_team_forms, cuda_handlers.
 void BindGpuRuntime(nanobind::module_& m);
 
 }  // namespace xla_shmem

@@ -1,18 +1,14 @@
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
 
+#include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
-
-#include "xla_patch/nvshmem/gpu/teams.h"
 
 namespace xla_shmem::gpu {
 namespace {
 
 constexpr unsigned kInitWithUniqueId = 1 << 3;  // NVSHMEMX_INIT_WITH_UNIQUEID
 constexpr int kStatusInitialized = 2;           // NVSHMEM_STATUS_IS_INITIALIZED; earlier states are lower
-constexpr size_t kHeapMargin = 64 << 20;        // for NVSHMEM's teams, workspaces and alignment
-constexpr int kOwnTeams = 16;                   // NVSHMEM's own: world, shared, node and others
 
 // Argument structs of NVSHMEM 3 in their first version, which every 3.x accepts. A version is 1 << 16 plus the size.
 constexpr int VersionOf(size_t bytes) { return (1 << 16) + static_cast<int>(bytes); }
@@ -45,6 +41,26 @@ struct InitAttributes {
 };
 static_assert(sizeof(InitAttributes) == 144);
 
+// Gives the current context its flags back. NVSHMEM sets CU_CTX_SYNC_MEMOPS, which serves network transports; XLA would
+// report flags that it has not set as an error, in every process.
+class KeptContextFlags {
+ public:
+  explicit KeptContextFlags(const CudaDriver& cuda) : cuda_(cuda) {
+    known_ =
+        cuda.ctx_get_flags != nullptr && cuda.ctx_set_flags != nullptr && cuda.ctx_get_flags(&flags_) == kCudaSuccess;
+  }
+  ~KeptContextFlags() {
+    if (known_) cuda_.ctx_set_flags(flags_);
+  }
+  KeptContextFlags(const KeptContextFlags&) = delete;
+  KeptContextFlags& operator=(const KeptContextFlags&) = delete;
+
+ private:
+  const CudaDriver& cuda_;
+  unsigned flags_ = 0;
+  bool known_ = false;
+};
+
 }  // namespace
 
 Result<std::string> MakeUniqueId(const NvshmemLibrary& library) {
@@ -57,16 +73,13 @@ Result<std::string> MakeUniqueId(const NvshmemLibrary& library) {
   return std::string(reinterpret_cast<const char*>(&unique), sizeof(unique));
 }
 
-Status JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id,
-                 size_t symmetric_bytes) {
+Status JoinWorld(const NvshmemLibrary& library, const CudaDriver& cuda, int pe, int n_pes,
+                 const std::string& unique_id) {
   if (unique_id.size() != kUniqueIdBytes) {
     return Status::Error("the unique id has " + std::to_string(unique_id.size()) + " bytes, not " +
                          std::to_string(kUniqueIdBytes));
   }
-  setenv("NVSHMEM_DISABLE_NCCL", "1", /*overwrite=*/0);
-  setenv("NVSHMEM_REMOTE_TRANSPORT", "none", /*overwrite=*/0);
-  setenv("NVSHMEM_SYMMETRIC_SIZE", std::to_string(symmetric_bytes + kHeapMargin).c_str(), /*overwrite=*/0);
-  setenv("NVSHMEM_MAX_TEAMS", std::to_string(Teams::CountOfPe(n_pes) + kOwnTeams).c_str(), /*overwrite=*/0);
+  const KeptContextFlags kept(cuda);
   UniqueId id;
   memcpy(&id, unique_id.data(), sizeof(id));
   InitAttributes attributes;
@@ -79,6 +92,25 @@ Status JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::st
   return Status::Error("NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
                        " could not start as PE " + std::to_string(pe) + " of " + std::to_string(n_pes) + " (" + failed +
                        "): NVSHMEM_DEBUG=INFO shows why");
+}
+
+size_t OffsetInHeap(const NvshmemApi& api, const void* object, int pe) {
+  const auto address = reinterpret_cast<uintptr_t>(object);
+  // nvshmem_ptr is null for addresses below the heap.
+  const auto within = [&](uintptr_t bytes_before) {
+    return api.ptr(reinterpret_cast<const void*>(address - bytes_before), pe) != nullptr;
+  };
+  uintptr_t outside = 1;
+  while (within(outside)) {
+    if (outside > address / 2) return 0;
+    outside *= 2;
+  }
+  uintptr_t inside = outside / 2;
+  while (outside - inside > 1) {
+    const uintptr_t middle = inside + (outside - inside) / 2;
+    (within(middle) ? inside : outside) = middle;
+  }
+  return inside;
 }
 
 }  // namespace xla_shmem::gpu

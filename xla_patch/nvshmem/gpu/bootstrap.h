@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 
+#include "xla_patch/nvshmem/gpu/cuda_driver.h"
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/types/status.h"
 
@@ -16,11 +17,14 @@ inline constexpr size_t kUniqueIdBytes = 128;
 // Makes the id that one process sends to all others. Opens a listening socket.
 Result<std::string> MakeUniqueId(const NvshmemLibrary& library);
 
-// Collective over all PEs; afterwards `symmetric_bytes` can be allocated. The device's context must be current. Sets
-// these variables of NVSHMEM unless the user has: the size of the heap, the number of teams, no NCCL (NVSHMEM's host
-// reductions would run it), and no remote transport (a world is one NVLink domain).
-Status JoinWorld(const NvshmemLibrary& library, int pe, int n_pes, const std::string& unique_id,
-                 size_t symmetric_bytes);
+// Collective over all PEs. The device's context must be current; it keeps its flags. NVSHMEM's variables must have been
+// the same in all processes since before the unique id was made (python/xla_shmem/runtime/nvshmem_settings.py).
+Status JoinWorld(const NvshmemLibrary& library, const CudaDriver& cuda, int pe, int n_pes,
+                 const std::string& unique_id);
+
+// Bytes between the start of NVSHMEM's heap and `object` of PE `pe`, which is this one; 0 if nvshmem_ptr does not show
+// where the heap starts. PEs reach each other's objects only if these offsets are equal.
+size_t OffsetInHeap(const NvshmemApi& api, const void* object, int pe);
 
 }  // namespace xla_shmem::gpu
 

@@ -22,6 +22,8 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuCtxPushCurrent_v2", &driver.ctx_push_current);
   read("cuCtxPopCurrent_v2", &driver.ctx_pop_current);
   read("cuCtxGetStreamPriorityRange", &driver.ctx_get_stream_priority_range);
+  driver.ctx_get_flags = reinterpret_cast<decltype(driver.ctx_get_flags)>(dlsym(handle, "cuCtxGetFlags"));
+  driver.ctx_set_flags = reinterpret_cast<decltype(driver.ctx_set_flags)>(dlsym(handle, "cuCtxSetFlags"));
   read("cuStreamCreateWithPriority", &driver.stream_create_with_priority);
   read("cuStreamDestroy_v2", &driver.stream_destroy);
   read("cuStreamIsCapturing", &driver.stream_is_capturing);
@@ -32,6 +34,8 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuEventDestroy_v2", &driver.event_destroy);
   read("cuEventRecord", &driver.event_record);
   read("cuEventQuery", &driver.event_query);
+  read("cuMemGetInfo_v2", &driver.mem_get_info);
+  read("cuMemHostAlloc", &driver.mem_host_alloc);
   read("cuMemcpyAsync", &driver.memcpy_async);
   read("cuMemsetD8Async", &driver.memset_d8_async);
   read("cuModuleLoadData", &driver.module_load_data);

@@ -41,6 +41,9 @@ struct CudaDriver {
   int (*ctx_push_current)(CudaContext context);
   int (*ctx_pop_current)(CudaContext* context);
   int (*ctx_get_stream_priority_range)(int* least, int* greatest);
+  // Of the current context. Null before CUDA 12.1.
+  int (*ctx_get_flags)(unsigned* flags);
+  int (*ctx_set_flags)(unsigned flags);
 
   int (*stream_create_with_priority)(CudaStream* stream, unsigned flags, int priority);
   int (*stream_destroy)(CudaStream stream);
@@ -54,6 +57,8 @@ struct CudaDriver {
   int (*event_record)(CudaEvent event, CudaStream stream);
   int (*event_query)(CudaEvent event);
 
+  int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
+  int (*mem_host_alloc)(void** memory, size_t bytes, unsigned flags);
   int (*memcpy_async)(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream);
   int (*memset_d8_async)(DeviceAddress destination, unsigned char value, size_t bytes, CudaStream stream);
 

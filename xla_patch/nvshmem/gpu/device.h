@@ -33,6 +33,8 @@ class Device {
   // `context` is the primary context of the GPU; the tables must outlive the device.
   Device(const CudaDriver* cuda, const NvshmemApi* shmem, Puts puts, CudaContext context)
       : cuda_(cuda), shmem_(shmem), puts_(puts), context_(context) {}
+  // Before the first command.
+  void SetPuts(Puts puts) { puts_ = puts; }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -93,7 +95,7 @@ class Device {
 
   const CudaDriver* const cuda_;
   const NvshmemApi* const shmem_;
-  const Puts puts_;
+  Puts puts_;
   const CudaContext context_;
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on

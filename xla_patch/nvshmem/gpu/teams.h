@@ -27,7 +27,7 @@ class Teams {
   // The team of exactly these PEs, kTeamInvalid if there is none. The order of the group does not matter.
   TeamHandle Find(std::vector<int> group) const;
 
-  // How many of these teams a PE belongs to. NVSHMEM_MAX_TEAMS must hold them besides NVSHMEM's own.
+  // How many of these teams a PE belongs to, besides the world. NVSHMEM_MAX_TEAMS must hold them.
   static int CountOfPe(int n_pes);
 
  private:

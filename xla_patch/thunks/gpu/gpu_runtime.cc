@@ -7,6 +7,11 @@
 #include "xla_patch/nvshmem/gpu/bootstrap.h"
 
 namespace xla_shmem {
+namespace {
+
+constexpr char kNotOpen[] = "the GPU path of this process is not open";
+
+}  // namespace
 
 GpuRuntime& GpuRuntime::Get() {
   static GpuRuntime* runtime = new GpuRuntime;
@@ -37,36 +42,58 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
                       succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
                                 "cuDeviceGetAttribute") &&
                       // The context of XLA too: a process shares the primary one.
-                      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain");
+                      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
+                      succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
   if (!opened) return status;
+  size_t total_bytes = 0;
+  succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
+  gpu::CudaContext popped = nullptr;
+  cuda_.ctx_pop_current(&popped);
+  if (!status.ok()) return status;
   Result<NvshmemLibrary> nvshmem = LoadNvshmem(options.nvshmem_candidates);
   if (!nvshmem.ok()) return nvshmem.status();
   nvshmem_ = *std::move(nvshmem);
   facts.nvshmem_path = nvshmem_.path;
   facts.nvshmem_version =
       std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
-  opened_ = true;
+  facts.missing_reductions = MissingReductions(nvshmem_.api);
+  device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, gpu::Puts::kDriver, context_);
   return facts;
+}
+
+Status GpuRuntime::LoadKernels(const std::string& image) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (device_ == nullptr) return Status::Error(kNotOpen);
+  return device_->LoadKernels(image.data());
 }
 
 Result<std::string> GpuRuntime::UniqueId() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!opened_) return Status::Error("the GPU path of this process is not open");
+  if (device_ == nullptr) return Status::Error(kNotOpen);
   return gpu::MakeUniqueId(nvshmem_);
 }
 
-Status GpuRuntime::Start(const GpuStartOptions& options) {
+Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (!opened_) return Status::Error("the GPU path of this process is not open");
+  if (device_ == nullptr) return Status::Error(kNotOpen);
   if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
   if (!layout.ok()) return layout.status();
-  device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, options.puts, context_);
-  XLA_SHMEM_RETURN_IF_ERROR(device_->LoadKernels(options.kernels.data()));
+  device_->SetPuts(options.puts);
   const gpu::ScopedContext context(*device_);
-  const size_t staging_bytes = options.team_reductions ? gpu::kTeamStagingBytes : 0;
-  XLA_SHMEM_RETURN_IF_ERROR(
-      gpu::JoinWorld(nvshmem_, options.pe, options.n_pes, options.unique_id, options.arena_bytes + staging_bytes));
+  XLA_SHMEM_RETURN_IF_ERROR(gpu::JoinWorld(nvshmem_, cuda_, options.pe, options.n_pes, options.unique_id));
+  const Result<char*> arena = MakeArena(options);
+  if (!arena.ok()) return arena.status();
+  if (options.team_reductions) XLA_SHMEM_RETURN_IF_ERROR(SetUpTeams());
+  pe_ = options.pe;
+  rings_ = std::make_unique<gpu::PairRings>(device_.get(), *layout, options.pe, *arena);
+  watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
+  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get(), team_reductions_);
+  XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
+  return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
+}
+
+Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
   auto* arena = static_cast<char*>(nvshmem_.api.malloc(options.arena_bytes));
   if (arena == nullptr) {
     return Status::Error("NVSHMEM has no " + std::to_string(options.arena_bytes) +
@@ -79,12 +106,7 @@ Status GpuRuntime::Start(const GpuStartOptions& options) {
                          std::to_string(options.pe));
   }
   XLA_SHMEM_RETURN_IF_ERROR(ZeroArena(arena, options.arena_bytes));
-  if (options.team_reductions) XLA_SHMEM_RETURN_IF_ERROR(SetUpTeams());
-  pe_ = options.pe;
-  rings_ = std::make_unique<gpu::PairRings>(device_.get(), *layout, options.pe, arena);
-  watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
-  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get(), team_reductions_);
-  return device_->TakeError();
+  return arena;
 }
 
 Status GpuRuntime::SetUpTeams() {

@@ -2,7 +2,8 @@
 //
 // It starts in two steps, both before XLA's GPU client exists, so that the arena is allocated before XLA reserves most
 // of the memory. python/xla_shmem/runtime/gpu_job.py calls them and makes all processes take each step:
-//   1. Open: libraries, driver and device; process 0 also makes the unique id of the world.
+//   1. Open and LoadKernels: libraries, driver, device and device code; process 0 also makes the unique id of the
+//   world.
 //   2. Start, collective over all processes: NVSHMEM's init and the symmetric arena, zeroed.
 // No PE may put before all processes have started. Each process has one GpuRuntime, which is never destroyed.
 #ifndef XLA_SHMEM_THUNKS_GPU_GPU_RUNTIME_H_
@@ -40,6 +41,8 @@ struct GpuFacts {
   int driver_version = 0;  // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
+  size_t free_bytes = 0;                        // memory of the device
+  std::vector<std::string> missing_reductions;  // calls of NVSHMEM, for reductions on teams
 };
 
 struct GpuStartOptions {
@@ -47,7 +50,6 @@ struct GpuStartOptions {
   int n_pes = 1;
   std::string unique_id;  // from UniqueId in process 0
   size_t arena_bytes = 0;
-  std::string kernels;  // image of nvshmem/gpu/kernels.cu for this device
   gpu::Puts puts = gpu::Puts::kNvshmem;
   bool team_reductions = false;
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
@@ -58,8 +60,11 @@ class GpuRuntime {
   static GpuRuntime& Get();
 
   Result<GpuFacts> Open(const GpuOpenOptions& options);
+  // `image`: nvshmem/gpu/kernels.cu compiled for the device.
+  Status LoadKernels(const std::string& image);
   Result<std::string> UniqueId();
-  Status Start(const GpuStartOptions& options);
+  // Returns the arena's offset in NVSHMEM's heap (bootstrap.h).
+  Result<size_t> Start(const GpuStartOptions& options);
   // Allows executables for this topology to run. `world`: the job's PE of each PE of this NVSHMEM world.
   void Admit(std::vector<int> world, int64_t topology_fingerprint);
 
@@ -83,6 +88,7 @@ class GpuRuntime {
 
  private:
   GpuRuntime() = default;
+  Result<char*> MakeArena(const GpuStartOptions& options);
   Status ZeroArena(char* arena, size_t bytes);
   Status SetUpTeams();
 
@@ -90,9 +96,8 @@ class GpuRuntime {
   gpu::CudaDriver cuda_{};
   NvshmemLibrary nvshmem_;
   gpu::CudaContext context_ = nullptr;
-  bool opened_ = false;
   int pe_ = -1;
-  std::unique_ptr<gpu::Device> device_;
+  std::unique_ptr<gpu::Device> device_;  // from Open on
   gpu::Teams teams_;
   gpu::TeamReductions team_reductions_;
   std::unique_ptr<gpu::Watchdog> watchdog_;
