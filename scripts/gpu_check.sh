@@ -6,9 +6,9 @@
 #
 # GPU_CHECK_BASE_PYTHON  Python to build with, which can import jax[cuda*] (default: python3)
 # GPU_CHECK_PYTHON       Python of an environment that has xla-shmem already: nothing is built
-# GPU_CHECK_SECONDS      seconds for all sections (default: 450)
+# GPU_CHECK_SECONDS      seconds for all sections (default: 450); more lengthens the limit of each
 # GPU_CHECK_WORK         folder for build and environment (default: build/gpu-check)
-# WHEELS                 folder of wheels for packages that the machine lacks
+# WHEELS                 folder of wheels for packages that the machine lacks; the report names them
 set -euo pipefail
 [ $# -ge 1 ] || {
   echo "usage: scripts/gpu_check.sh OUT_DIR [SECTION ...]" >&2

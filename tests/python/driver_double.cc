@@ -3,6 +3,7 @@
 //   bridge    pairs of GPUs with NVLinks to each other                     pcie   GPUs with peer access only
 //   lone      GPUs without peer access                                     mig    GPUs split by MIG
 //   old       like pcie; the driver has no calls for fabric and MIG        broken nvmlInit and cuInit fail
+//   emulated  like pcie; the GPUs have the name of those of tests/gpu_emulator
 // It has DRIVER_DOUBLE_GPUS GPUs: 1 to 4, default 2. CUDA shows them in reverse order; CUDA_DOUBLE_VISIBLE limits their
 // number. Layouts and numbers as in nvml.h and cuda.h.
 #include <algorithm>
@@ -75,7 +76,7 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
 }
 int nvmlDeviceGetPciInfo_v3(void* device, Pci* pci) { return FillPci(pci, IndexOf(device)); }
 int nvmlDeviceGetName(void*, char* text, unsigned size) {
-  std::snprintf(text, size, "NVIDIA Double");
+  std::snprintf(text, size, Is("emulated") ? "Emulated GPU (no hardware)" : "NVIDIA Double");
   return kSuccess;
 }
 int nvmlDeviceGetUUID(void* device, char* text, unsigned size) {

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from gpu_check import plan
+from gpu_check import plan, records
 from gpu_check.report import Report
 from gpu_check.runner import Outcome, Section, not_run, run
 
@@ -33,6 +33,8 @@ class Check:
         self._logs = work / "logs"
         self._began = time.monotonic()
         self._total_s = total_s
+        # More time for everything is more time for each.
+        self.stretch = max(total_s / TOTAL_S, 1.0)
         self._say = say
         self.report = Report(datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), _commit())
         out.mkdir(parents=True, exist_ok=True)
@@ -47,11 +49,12 @@ class Check:
         self.report.seconds = time.monotonic() - self._began
         self.report.write(self._out)
 
-    def run(self, section: Section) -> Outcome:
-        """Runs one section and adds it to the report."""
+    def run(self, section: Section, later: Sequence[Section] = ()) -> Outcome:
+        """Runs one section and adds it to the report; the `later` ones keep their share of the time."""
+        kept = sum(other.kept_s for other in later if not other.why_not)
         log = self._logs / f"{section.name}.log"
         try:
-            outcome = run(section, log, self._total_s - (time.monotonic() - self._began))
+            outcome = run(section, log, self._total_s - (time.monotonic() - self._began), kept)
         except KeyboardInterrupt:
             self.add(not_run(section, "stopped by a signal"), log)
             raise
@@ -66,7 +69,8 @@ class Check:
             sink.write(f"=== {outcome.section.name}: {outcome.status} {outcome.reason}\n".encode())
             if log is not None and log.is_file():
                 sink.write(log.read_bytes()[-(2 << 20) :] + b"\n")
-        self._say(f"{outcome.seconds:6.1f} s  {outcome.status:8}{outcome.section.title}  {outcome.reason}")
+        name = outcome.section.name
+        self._say(f"{outcome.seconds:6.1f} s  {outcome.status:8}{name}: {outcome.section.title}  {outcome.reason}")
 
 
 def _commit() -> str:
@@ -89,18 +93,29 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def _run_all(check: Check, chosen: Sequence[str], work: Path) -> None:
     installed = os.environ.get("GPU_CHECK_PYTHON")
-    machine = check.run(plan.machine(ROOT))
+    python = installed or str(work / "venv" / "bin" / "python")
+
+    def sections(gpus: int, why_not: str) -> list[Section]:
+        return [
+            plan.stretched(section, check.stretch)
+            for section in plan.on_gpu(python, gpus, why_not)
+            if not chosen or section.name in chosen
+        ]
+
+    machine = check.run(plan.machine(ROOT), sections(1, ""))
     gpus = plan.gpu_count(machine.records)
+    if plan.is_emulated(machine.records):
+        os.environ[records.EMULATED] = "1"  # for all sections
+        check.report.emulated = True
     # Without a GPU no section needs the build.
     why_not = "" if gpus else plan.no_gpu(machine.records)
-    python = installed or str(work / "venv" / "bin" / "python")
     if installed:
         check.add(not_run(plan.build(ROOT, work, ""), f"GPU_CHECK_PYTHON names an installation: {installed}"))
-    elif check.run(plan.build(ROOT, work, why_not)).status == "failed":
+    elif check.run(plan.build(ROOT, work, why_not), sections(gpus, why_not)).status == "failed":
         why_not = "the build failed"
-    for section in plan.on_gpu(python, gpus, why_not):
-        if not chosen or section.name in chosen:
-            check.run(section)
+    left = sections(gpus, why_not)
+    while left:
+        check.run(left.pop(0), left)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -124,6 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ended = f"stopped by {signal.Signals(got[0]).name}"
     finally:
         check.save(ended)
+        print("\n" + "\n".join(check.report.summary()))
         print(f"{'passed' if check.report.passed else 'not passed'}: {arguments.out / 'report.md'}", flush=True)
     if got:
         return 128 + got[0]

@@ -19,17 +19,7 @@ import venv
 from collections.abc import Iterator
 from pathlib import Path
 
-from gpu_check import records
-
-#: Modules and their wheels: needed by the build, by the package, and by single sections.
-_FOR_BUILD = {"scikit_build_core": "scikit-build-core", "nanobind": "nanobind", "jaxlib": "jaxlib"}
-_FOR_PACKAGE = {"jax": "jax", "numpy": "numpy", "click": "click", "rich": "rich", "pynvml": "nvidia-ml-py"}
-_FOR_SECTIONS = {"flax": "flax", "optax": "optax", "grain": "grain", "ml_dtypes": "ml_dtypes"}
-
-
-def missing(modules: dict[str, str]) -> list[str]:
-    """Returns the wheels whose modules this Python does not find."""
-    return [wheel for module, wheel in modules.items() if importlib.util.find_spec(module) is None]
+from gpu_check import packages, records
 
 
 def obstacles() -> Iterator[str]:
@@ -37,9 +27,9 @@ def obstacles() -> Iterator[str]:
     if shutil.which("c++") is None and not os.environ.get("CXX"):
         yield "no C++ compiler: install g++, or set CXX"
     if shutil.which("cmake") is None and importlib.util.find_spec("cmake") is None:
-        yield "no CMake: install it, or put the wheel cmake into the folder WHEELS"
+        yield f"no CMake: install it; or {packages.how_to_carry(['cmake'])}"
     if not any(map(shutil.which, ("ninja", "make"))) and importlib.util.find_spec("ninja") is None:
-        yield "neither ninja nor make: install one, or put the wheel ninja into the folder WHEELS"
+        yield f"neither ninja nor make: install one; or {packages.how_to_carry(['ninja'])}"
     header = Path(sysconfig.get_path("include")) / "Python.h"
     if not header.is_file():
         yield f"{header} is missing: install the development package of this Python"
@@ -66,40 +56,26 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def pip(python: Path, *arguments: str) -> None:
-    """Runs pip without a network.
+def add_packages(python: Path) -> bool:
+    """Installs what `WHEELS` has, and records what is missing all the same; returns whether a build is possible."""
+    if folder := os.environ.get("WHEELS"):
+        packages.install_carried(python, Path(folder))
+    needed = (*packages.FOR_BUILD, *packages.FOR_PACKAGE)
+    troubles = packages.troubles(python, (*needed, *packages.FOR_TRAINING))
+    for wheel, trouble in troubles.items():
+        records.left_out(wheel, trouble.error)
+    if absent := dict.fromkeys(wheel for trouble in troubles.values() for wheel in trouble.absent):
+        records.left_out("wheels to carry", packages.how_to_carry(list(absent)))
+    blocking = [package.wheel for package in needed if package.wheel in troubles]
+    if blocking:
+        records.check("the packages that the build needs are here", False, ", ".join(blocking))
+    return not blocking
 
-    Raises:
-      subprocess.CalledProcessError: pip fails; its output is in the log.
-    """
-    if subprocess.run([python, "-c", "import pip"], capture_output=True, timeout=60).returncode:
-        subprocess.run([python, "-m", "ensurepip"], check=True, timeout=120)
-    command = [str(python), "-m", "pip", "install", "--no-index", "--disable-pip-version-check", *arguments]
-    print("+", *command, flush=True)
-    subprocess.run(command, check=True)
 
-
-def main() -> int:
-    """Returns 0 if the package is installed and loads, else 1."""
-    root, work = map(Path, sys.argv[1:3])
-    python = make_environment(work / "venv")
-    wanted = missing({**_FOR_BUILD, **_FOR_PACKAGE, **_FOR_SECTIONS})
-    if wheels := os.environ.get("WHEELS"):
-        for wheel in [*wanted, *missing({"cmake": "cmake", "ninja": "ninja"})]:
-            try:
-                pip(python, "--find-links", wheels, wheel)
-                wanted = [name for name in wanted if name != wheel]
-            except subprocess.CalledProcessError:
-                records.left_out(wheel, f"WHEELS={wheels} does not have it")
-    for name in wanted:
-        records.left_out(name, "missing: put its wheel into a folder and set WHEELS to that folder")
-    problems = [] if wheels else list(obstacles())
-    for problem in problems:
-        records.check("the machine can build", False, problem)
-    if problems or set(wanted) & {*_FOR_BUILD.values()}:
-        return 1
+def install(python: Path, root: Path, work: Path) -> bool:
+    """Builds and installs the checkout; returns whether that worked. The log has the output."""
     # No dependencies: JAX and NumPy are used as they are installed.
-    pip(
+    done = packages.pip(
         python,
         "--no-deps",
         "--no-build-isolation",
@@ -107,6 +83,22 @@ def main() -> int:
         f"-Cbuild-dir={work / 'cmake'}",
         str(root),
     )
+    problem = next((line.strip() for line in done.stdout.splitlines() if "error" in line.lower()), "see the output")
+    records.check("the checkout builds and installs", done.returncode == 0, problem if done.returncode else "")
+    return done.returncode == 0
+
+
+def main() -> int:
+    """Returns 0 if the package is installed and loads, else 1."""
+    root, work = map(Path, sys.argv[1:3])
+    python = make_environment(work / "venv")
+    possible = add_packages(python)
+    # WHEELS may have brought CMake or ninja into the environment, where scikit-build-core finds them.
+    problems = list(obstacles()) if not os.environ.get("WHEELS") else []
+    for problem in problems:
+        records.check("the machine can build", False, problem)
+    if problems or not possible or not install(python, root, work):
+        return 1
     probe = "import xla_shmem, xla_shmem._core as c; print(c.__file__)"
     loaded = subprocess.run([python, "-c", probe], capture_output=True, text=True, cwd=work, timeout=120)
     records.check("the compiled module loads", loaded.returncode == 0, (loaded.stdout or loaded.stderr).strip()[-300:])

@@ -16,9 +16,9 @@ import numpy as np
 from gpu_check import exchange, records
 from gpu_check.jax_job import JaxJob, collectives
 
-SIZES = (1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26, 1 << 28)
+SIZES = records.sizes((1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26, 1 << 28))
 _ROUNDS = 5
-_MATMUL = 4096
+_MATMUL = 64 if records.emulated() else 4096
 
 
 def steps(size: int) -> int:
@@ -72,14 +72,8 @@ def loops(job: JaxJob) -> None:
                 continue
             each = seconds(compiled, x) / count
             if job.rank == 0:
-                records.row(
-                    "Speed in JAX",
-                    what=what,
-                    by=by,
-                    PEs=job.n,
-                    bytes=size,
-                    **{"µs": each * 1e6, "GB/s": size / each / 1e9},
-                )
+                times = {"µs": each * 1e6, "GB/s": size / each / 1e9}
+                records.measured_row("Speed in JAX", times, what=what, by=by, PEs=job.n, bytes=size)
 
 
 def beside_a_matmul(job: JaxJob) -> None:
@@ -102,7 +96,7 @@ def beside_a_matmul(job: JaxJob) -> None:
         return job.program(body, (P("x"), P()), (P("x"), P()))
 
     w = job.put(np.eye(_MATMUL, dtype=np.float32).astype(jnp.bfloat16))
-    for size in (1 << 24, 1 << 26):
+    for size in records.sizes((1 << 24, 1 << 26)):
         x = job.put(np.ones(job.n * size // 4, np.float32), "x")
         compiled = {
             name: step(*parts).lower(x, w).compile()
@@ -114,10 +108,8 @@ def beside_a_matmul(job: JaxJob) -> None:
         took = {name: seconds(program, x, w) / count for name, program in compiled.items()}
         if job.rank == 0:
             hidden = 100 * (took["permute"] + took["matmul"] - took["both"]) / min(took["permute"], took["matmul"])
-            columns = {f"{name} µs": value * 1e6 for name, value in took.items()}
-            records.row(
-                "Permute beside a matmul in JAX", by=by, PEs=job.n, bytes=size, **columns, **{"hidden %": hidden}
-            )
+            times = {**{f"{name} µs": value * 1e6 for name, value in took.items()}, "hidden %": hidden}
+            records.measured_row("Permute beside a matmul in JAX", times, by=by, PEs=job.n, bytes=size)
 
 
 def main() -> None:

@@ -45,6 +45,8 @@ def main() -> None:
         major, minor = gpu.compute_capability
         name = f"{gpu.name}, sm_{major}{minor}, {gpu.memory >> 20} MiB{', split by MIG' if gpu.mig else ''}"
         records.fact(f"GPU {gpu.index}", name)
+    if any(gpu.emulated for gpu in facts.driver.gpus):
+        records.fact("emulated", "the GPUs are emulated (tests/gpu_emulator), there is no hardware")
     records.fact("GPUs", len(facts.visible.bus_ids))
     if not facts.visible.bus_ids:
         records.left_out("GPU", facts.visible.error or facts.driver.error or "the driver shows none to CUDA")

@@ -15,7 +15,7 @@ from gpu_check import exchange, records
 from gpu_check.compute import Compute
 from gpu_check.world import World
 
-_SIZES = (16 << 20, 64 << 20, 256 << 20)
+_SIZES = records.sizes((16 << 20, 64 << 20, 256 << 20))
 _ROUNDS = 7
 _BAR = 80.0  # per cent
 
@@ -59,19 +59,15 @@ def main() -> None:
         together = seconds(world, lambda turns=turns, both=both: both(turns))
         if world.pe == 0:
             hidden = 100 * (transfer + alone - together) / min(transfer, alone)
-            records.row(
-                "Overlap",
-                PEs=world.n,
-                **{
-                    "shared GPU": "yes" if world.shared else "no",
-                    "bytes": size,
-                    "transfer µs": transfer * 1e6,
-                    "compute µs": alone * 1e6,
-                    "both µs": together * 1e6,
-                    "hidden %": hidden,
-                    f"≥ {_BAR:.0f} %": "yes" if hidden >= _BAR else "no",
-                },
-            )
+            times = {
+                "transfer µs": transfer * 1e6,
+                "compute µs": alone * 1e6,
+                "both µs": together * 1e6,
+                "hidden %": hidden,
+                f"≥ {_BAR:.0f} %": "yes" if hidden >= _BAR else "no",
+            }
+            shared = {"shared GPU": "yes" if world.shared else "no"}
+            records.measured_row("Overlap", times, PEs=world.n, **shared, bytes=size)
     exchange.leave()
 
 

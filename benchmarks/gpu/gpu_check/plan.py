@@ -1,10 +1,14 @@
-"""The sections in the order they run: correctness first, then speed."""
+"""The sections in the order they run: first what tells most in the first hour on a machine, speed last.
+
+Each has two times in seconds: a limit, and what the earlier sections leave for it, about twice what it should take.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -26,19 +30,34 @@ _NCCL_POOL = {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB": "4096"}
 def machine(root: Path) -> Section:
     """Records the machine with the Python that runs the check, before anything is built."""
     return Section(
-        "machine", "Machine", [sys.executable, "-m", "gpu_check.machine"], 60, _paths(_SOURCES, root / "python")
+        "machine",
+        "Machine",
+        [sys.executable, "-m", "gpu_check.machine"],
+        60,
+        _paths(_SOURCES, root / "python"),
+        kept_s=5,
     )
 
 
 def build(root: Path, work: Path, why_not: str) -> Section:
     """Builds and installs the checkout into an environment of its own."""
     command = [sys.executable, "-m", "gpu_check.build", str(root), str(work)]
-    return Section("build", "Build and install", command, 240, _paths(_SOURCES), why_not)
+    return Section("build", "Build and install", command, 240, _paths(_SOURCES), why_not, kept_s=60)
+
+
+def stretched(section: Section, factor: float) -> Section:
+    """Returns the section with longer times, for a machine that is slower than one with a GPU."""
+    return replace(section, limit_s=section.limit_s * factor, kept_s=section.kept_s * factor)
 
 
 def gpu_count(records: Sequence[Record]) -> int:
     """Returns the number of GPUs that CUDA shows."""
     return next((record["value"] for record in records if record["kind"] == "fact" and record["name"] == "GPUs"), 0)
+
+
+def is_emulated(records: Sequence[Record]) -> bool:
+    """Returns whether the GPUs are those of tests/gpu_emulator."""
+    return any(record["kind"] == "fact" and record["name"] == "emulated" for record in records)
 
 
 def no_gpu(records: Sequence[Record]) -> str:
@@ -58,13 +77,14 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
     shared = " sharing one GPU" if gpus == 1 else f" sharing {gpus} GPUs" if gpus else ""
     paths = _paths(_SOURCES)
 
-    def one(name: str, title: str, limit: float, module: str, *arguments: str) -> Section:
-        return Section(name, title, [python, "-m", module, *arguments], limit, paths, why_not)
+    def one(name: str, title: str, limit: float, kept: float, module: str, *arguments: str) -> Section:
+        return Section(name, title, [python, "-m", module, *arguments], limit, paths, why_not, kept_s=kept)
 
     def ranks(
         name: str,
         title: str,
         limit: float,
+        kept: float,
         count: int,
         module: str,
         *arguments: str,
@@ -79,60 +99,61 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         command += [f"--xla={setting}" for setting in flags]
         title = f"{title}, {count} PE{'' if count == 1 else 's'}{shared if count > gpus else ''}"
         return Section(
-            name, title, [*command, "--", module, *arguments], limit, paths | dict(environment), why_not, counts
+            name, title, [*command, "--", module, *arguments], limit, paths | dict(environment), why_not, counts, kept
         )
 
+    def transfers(count: int, limit: float, kept: float) -> Section:
+        return ranks(f"transfers-{count}", "Transfers without XLA", limit, kept, count, "gpu_check.transfers")
+
+    def jax(count: int, limit: float, kept: float) -> Section:
+        return ranks(f"jax-{count}", "JAX programs", limit, kept, count, "gpu_check.jax_programs", flag=True)
+
+    graphs = ["xla_gpu_graph_min_graph_size=1", "xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL"]
     alone = why_not or (
         "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one" if gpus < 2 else ""
     )
-    yield one("doctor", "xla-shmem doctor", 40, "gpu_check.doctor")
-    yield one("kernels", "Reduction kernels", 60, "gpu_check.kernels")
-    yield ranks("transfers-1", "Transfers without XLA", 45, 1, "gpu_check.transfers")
-    yield ranks("transfers-2", "Transfers without XLA", 60, 2, "gpu_check.transfers")
-    yield ranks("transfers-1-nvshmem", "Transfers by NVSHMEM's calls", 45, 1, "gpu_check.transfers", "--puts=nvshmem")
-    yield ranks("transfers-4", "Transfers without XLA", 60, 4, "gpu_check.transfers")
-    yield ranks("jax-1", "JAX programs", 60, 1, "gpu_check.jax_programs", flag=True)
-    yield ranks("jax-2", "JAX programs", 90, 2, "gpu_check.jax_programs", flag=True)
-    graphs = ["xla_gpu_graph_min_graph_size=1", "xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL"]
+    yield one("doctor", "xla-shmem doctor", 40, 6, "gpu_check.doctor")
+    yield one("kernels", "Reduction kernels", 60, 15, "gpu_check.kernels")
+    yield transfers(1, 45, 12)
+    yield transfers(2, 60, 20)
+    yield jax(2, 90, 40)
     yield ranks(
         "jax-2-graphs",
         "JAX programs in CUDA graphs",
         75,
+        30,
         2,
         "gpu_check.jax_programs",
         "--graphs",
         flags=graphs,
         flag=True,
     )
-    yield ranks("jax-4", "JAX programs", 90, 4, "gpu_check.jax_programs", flag=True)
-    yield ranks("transfer-speed", "Speed without XLA", 60, 2, "gpu_check.transfer_speed")
+    by_nvshmem = ("Transfers by NVSHMEM's calls", 45, 10)
+    yield ranks("transfers-1-nvshmem", *by_nvshmem, 1, "gpu_check.transfers", "--puts=nvshmem")
+    yield jax(1, 60, 25)
+    yield transfers(4, 60, 20)
+    yield jax(4, 90, 40)
+    yield ranks("transfer-speed", "Speed without XLA", 60, 20, 2, "gpu_check.transfer_speed")
     for count in (1, 2):
         name = "overlap" if count == 2 else "overlap-1"
-        yield ranks(name, "Overlap of a transfer with compute", 45, count, "gpu_check.overlap")
-    yield ranks("jax-speed", "Speed in JAX", 90, 2, "gpu_check.jax_speed", flag=True)
-    yield one("train", "Training job", 120, "gpu_check.training", f"--gpus={gpus}")
-    yield ranks("nccl", "Speed in JAX, NCCL", 60, 2, "gpu_check.jax_speed", why_not=alone)
+        yield ranks(name, "Overlap of a transfer with compute", 45, 12, count, "gpu_check.overlap")
+    yield ranks("jax-speed", "Speed in JAX", 90, 30, 2, "gpu_check.jax_speed", flag=True)
+    yield one("train", "Training job", 120, 50, "gpu_check.training", f"--gpus={gpus}")
+    yield ranks("nccl", "Speed in JAX, NCCL", 60, 25, 2, "gpu_check.jax_speed", why_not=alone)
     yield ranks(
         "nccl-fast",
         "Speed in JAX, NCCL's fast paths",
         60,
+        25,
         2,
         "gpu_check.jax_speed",
         flags=_NCCL_FAST,
         why_not=alone,
         environment=_NCCL_POOL,
     )
-    yield one("sanitizer", "compute-sanitizer", 75, "gpu_check.sanitizer")
+    yield one("sanitizer", "compute-sanitizer", 75, 30, "gpu_check.sanitizer")
     # Counts only if each PE has a GPU: NVSHMEM is known to refuse some of its calls on a shared one.
-    yield ranks(
-        "transfers-2-nvshmem",
-        "Transfers by NVSHMEM's calls",
-        45,
-        2,
-        "gpu_check.transfers",
-        "--puts=nvshmem",
-        counts=gpus >= 2,
-    )
+    yield ranks("transfers-2-nvshmem", *by_nvshmem, 2, "gpu_check.transfers", "--puts=nvshmem", counts=gpus >= 2)
 
 
 def _paths(*folders: Path) -> dict[str, str]:

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 #: Names the file.
 VARIABLE = "GPU_CHECK_RECORDS"
+
+#: "1" if the GPU is emulated (tests/gpu_emulator): then times mean nothing.
+EMULATED = "GPU_CHECK_EMULATED"
+NOT_MEASURED = "emulated: not measured"
 
 Record = dict[str, Any]
 
@@ -55,6 +60,24 @@ def left_out(name: str, reason: str) -> None:
 def row(table: str, **columns: Any) -> None:
     """Records one row of a table of measurements."""
     _write(kind="row", table=table, columns=columns)
+
+
+def emulated() -> bool:
+    """Returns whether the GPU of this machine is emulated."""
+    return os.environ.get(EMULATED) == "1"
+
+
+def sizes(all_sizes: Sequence[int]) -> Sequence[int]:
+    """Returns the sizes to measure; on an emulated GPU those up to 1 MiB or the smallest, only to run the program."""
+    if not emulated():
+        return all_sizes
+    return [size for size in all_sizes if size <= 1 << 20] or all_sizes[:1]
+
+
+def measured_row(table: str, times: Mapping[str, Any], **columns: Any) -> None:
+    """Records one row whose last columns, `times`, follow from measured times; on an emulated GPU they are left out."""
+    shown = dict.fromkeys(times, NOT_MEASURED) if emulated() else times
+    row(table, **columns, **shown)
 
 
 def read(path: Path) -> list[Record]:

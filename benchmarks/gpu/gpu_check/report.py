@@ -23,6 +23,7 @@ class Report:
       date: ISO 8601, UTC.
       commit: the tree's, "" if unknown.
       ended: how the check ended; "" while it runs.
+      emulated: whether the GPU is emulated; then no times are written.
     """
 
     date: str
@@ -30,6 +31,7 @@ class Report:
     outcomes: list[Outcome] = field(default_factory=list)
     seconds: float = 0.0
     ended: str = ""
+    emulated: bool = False
 
     @property
     def passed(self) -> bool:
@@ -43,6 +45,19 @@ class Report:
             )
             and not any(outcome.status == "failed" and outcome.section.counts for outcome in self.outcomes)
         )
+
+    def summary(self) -> list[str]:
+        """How many sections passed, and one line for each that failed, with its first error."""
+        counts = {
+            status: sum(outcome.status == status for outcome in self.outcomes)
+            for status in ("passed", "failed", "not run")
+        }
+        lines = [", ".join(f"{count} {status}" for status, count in counts.items())]
+        for outcome in self.outcomes:
+            if outcome.status == "failed":
+                error = f" -- {outcome.error}" if outcome.error and outcome.error not in outcome.reason else ""
+                lines.append(f"FAILED {outcome.section.name}: {outcome.reason}{error}")
+        return lines
 
     def facts(self) -> dict[str, Any]:
         """All facts; a later section's overwrites an earlier one's."""
@@ -58,14 +73,19 @@ class Report:
         _replace(folder / "report.json", json.dumps(self.to_json(), indent=1) + "\n")
         _replace(folder / "report.md", "\n".join(self.to_markdown()) + "\n")
 
+    def _seconds(self, value: float) -> float | None:
+        return None if self.emulated else round(value, 1)
+
     def to_json(self) -> dict[str, Any]:
         """The report as data."""
         return {
             "passed": self.passed,
+            "emulated": self.emulated,
             "ended": self.ended or "still running, or killed",
             "date": self.date,
             "commit": self.commit,
-            "seconds": round(self.seconds, 1),
+            "seconds": self._seconds(self.seconds),
+            "summary": self.summary(),
             "facts": self.facts(),
             "sections": [
                 {
@@ -74,7 +94,8 @@ class Report:
                     "status": outcome.status,
                     "counts": outcome.section.counts,
                     "reason": outcome.reason,
-                    "seconds": round(outcome.seconds, 1),
+                    "error": outcome.error,
+                    "seconds": self._seconds(outcome.seconds),
                     "exit_status": outcome.exit_status,
                     "records": list(outcome.records),
                     "output": list(outcome.output) if outcome.status == "failed" else [],
@@ -86,9 +107,20 @@ class Report:
     def to_markdown(self) -> Iterator[str]:
         """The report as lines of Markdown."""
         facts = self.facts()
-        yield f"# GPU check: {'passed' if self.passed else 'not passed'}"
+        yield f"# GPU check: {'passed' if self.passed else 'not passed'}{' (emulated GPU)' if self.emulated else ''}"
         yield ""
-        yield f"{self.date}, commit {self.commit or 'unknown'}, {self.seconds:.0f} s. {_ending(self.ended)}"
+        if self.emulated:
+            yield "**Emulated: this ran on tests/gpu_emulator, without hardware.** It shows that calls and values are"
+            yield "right there, and nothing about speed, memory ordering or NVIDIA's libraries. It has no times."
+            yield ""
+        took = "" if self.emulated else f", {self.seconds:.0f} s"
+        yield f"{self.date}, commit {self.commit or 'unknown'}{took}. {_ending(self.ended)}"
+        count, *failures = self.summary()
+        yield ""
+        yield f"Sections: {count}."
+        if failures:
+            yield ""
+            yield from (f"* {line}" for line in failures)
         if facts:
             yield ""
             yield from _table(["fact", "value"], [[name, _text(value)] for name, value in facts.items()])
@@ -97,9 +129,9 @@ class Report:
             ["section", "status", "s", "why"],
             [
                 [
-                    outcome.section.title,
+                    f"`{outcome.section.name}`: {outcome.section.title}",
                     _MARK[outcome.status] + ("" if outcome.section.counts else " (does not count)"),
-                    f"{outcome.seconds:.0f}" if outcome.seconds else "",
+                    f"{outcome.seconds:.0f}" if outcome.seconds and not self.emulated else "",
                     outcome.reason,
                 ]
                 for outcome in self.outcomes

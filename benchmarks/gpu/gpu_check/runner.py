@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import time
@@ -22,6 +23,13 @@ from gpu_check.records import Record
 GRACE_S = 8.0
 
 _LINES_KEPT = 40
+_ERROR_KEPT = 300
+
+#: The launcher puts the rank in front of a line.
+_ERROR = re.compile(
+    r"^(?:\[ *\d+\] )?(?:[\w.]+(?:Error|Exception)\b|Fatal Python error|terminate called|F\d{4} |xla_shmem: )"
+    r"|\berror: |CMake Error|undefined reference|ERROR: "
+)
 
 
 @dataclass(frozen=True)
@@ -32,10 +40,11 @@ class Section:
       name: short, unique.
       title: for the report.
       command: program and arguments.
-      limit_s: seconds it may take.
+      limit_s: seconds it may take at most.
       environment: added to the environment of the check.
       why_not: why it cannot run here, "" if it can.
       counts: whether its failure fails the check.
+      kept_s: seconds that earlier sections leave it, enough for it on a machine where it passes.
     """
 
     name: str
@@ -45,6 +54,7 @@ class Section:
     environment: Mapping[str, str] = field(default_factory=dict)
     why_not: str = ""
     counts: bool = True
+    kept_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +64,7 @@ class Outcome:
     Attributes:
       status: "passed", "failed" or "not run".
       reason: why it failed or was not run, "" if it passed.
+      error: the first message of an error if it failed, "" if there is none.
       exit_status: the command's; None if it was not started or was stopped.
       output: the last lines of its output.
     """
@@ -65,6 +76,7 @@ class Outcome:
     exit_status: int | None = None
     records: Sequence[Record] = ()
     output: Sequence[str] = ()
+    error: str = ""
 
 
 def not_run(section: Section, reason: str) -> Outcome:
@@ -72,19 +84,33 @@ def not_run(section: Section, reason: str) -> Outcome:
     return Outcome(section, "not run", reason)
 
 
-def run(section: Section, log: Path, seconds_left: float) -> Outcome:
+def limit_of(section: Section, seconds_left: float, kept: float) -> float:
+    """Returns the seconds that a section may take.
+
+    Args:
+      seconds_left: of the whole check.
+      kept: seconds that the later sections need; so a section that hangs does not take theirs. If time is short, all
+        get the same share of what they need.
+    """
+    needed = section.kept_s + kept
+    share = seconds_left * section.kept_s / needed if needed else seconds_left
+    return min(section.limit_s, max(seconds_left - kept, share))
+
+
+def run(section: Section, log: Path, seconds_left: float, kept: float = 0.0) -> Outcome:
     """Runs a section until it ends or its time is over.
 
     Args:
       log: file for the output; `log.with_suffix(".jsonl")` is for the records.
       seconds_left: of the whole check.
+      kept: seconds of these that the later sections need.
 
     Raises:
       KeyboardInterrupt: a signal came; the section's processes have been ended.
     """
     if section.why_not:
         return not_run(section, section.why_not)
-    limit = min(section.limit_s, seconds_left)
+    limit = limit_of(section, seconds_left, kept)
     if limit < 1:
         return not_run(section, "no time left (GPU_CHECK_SECONDS)")
     found = log.with_suffix(".jsonl")
@@ -116,14 +142,15 @@ def run(section: Section, log: Path, seconds_left: float) -> Outcome:
         finally:
             _end(process)
     seconds = time.monotonic() - began
-    output = log.read_text(errors="replace").splitlines()[-_LINES_KEPT:]
+    output = log.read_text(errors="replace").splitlines()
     lines = records.read(found)
     reason = judge(exit_status, limit, lines)
     status = "failed" if reason else "passed"
     if not reason and not any(record["kind"] in ("check", "same", "row", "fact") for record in lines):
         left = [record["reason"] for record in lines if record["kind"] == "left out"]
         status, reason = "not run", "; ".join(dict.fromkeys(left)) or "it recorded nothing"
-    return Outcome(section, status, reason, seconds, exit_status, lines, output)
+    error = first_error(output, lines) if status == "failed" else ""
+    return Outcome(section, status, reason, seconds, exit_status, lines, output[-_LINES_KEPT:], error)
 
 
 def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str:
@@ -140,6 +167,15 @@ def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str
     elif exit_status:
         problems.append(f"exit status {exit_status}")
     return "; ".join(problems)
+
+
+def first_error(output: Sequence[str], lines: Sequence[Record]) -> str:
+    """Returns the first message of an error in the output, else the detail of the first failed check, else ""."""
+    for line in output:
+        if _ERROR.search(line):
+            return line.strip()[:_ERROR_KEPT]
+    details = (record["detail"] for record in lines if record["kind"] == "check" and not record["ok"])
+    return next((detail for detail in details if detail), "")[:_ERROR_KEPT]
 
 
 def differing(lines: Sequence[Record]) -> list[str]:

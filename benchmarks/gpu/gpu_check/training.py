@@ -15,20 +15,20 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpu_check import records
+from gpu_check import packages, records
 from xla_shmem.compare.side_by_side import LOSS_TOLERANCE
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
-_STEPS = 12
+# An emulated GPU is slow, and four steps show that the values are right.
+_STEPS, _SEQUENCE, _LIMIT_S = (4, 64, 300) if records.emulated() else (12, 1024, 50)
 _FIRST_TIMED = 3
-_LIMIT_S = 50
 
 
 def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[StepRecord]:
     """Runs the trainer and prints its output. With `--nvshmem-flag` its collectives must run on SHMEM."""
     out = folder / f"{ranks}-{len(flags)}"
-    config = TrainConfig(steps=_STEPS, context=ranks, sequence=1024, out=str(out))
+    config = TrainConfig(steps=_STEPS, context=ranks, sequence=_SEQUENCE, out=str(out))
     trainer = ["xla_shmem.train.trainer", *config.arguments()]
     command = [sys.executable, "-m", "gpu_check.ranks", f"--ranks={ranks}", f"--gpus={gpus}", *flags, "--", *trainer]
     # TF32 would hide real differences.
@@ -59,24 +59,19 @@ def report(by: str, ranks: int, run: Sequence[StepRecord]) -> None:
     """Records a row of times."""
     timed = [record.seconds * 1e3 for record in run if record.step >= _FIRST_TIMED]
     if timed:
-        records.row(
-            "Training",
-            by=by,
-            ranks=ranks,
-            **{
-                "first loss": run[0].loss,
-                "last loss": run[-1].loss,
-                "first step s": run[0].seconds,
-                "ms a step": statistics.median(timed),
-            },
-        )
+        losses = {"first loss": run[0].loss, "last loss": run[-1].loss}
+        times = {"first step s": run[0].seconds, "ms a step": statistics.median(timed)}
+        records.measured_row("Training", times, by=by, ranks=ranks, **losses)
 
 
 def main() -> None:
-    """Trains and compares."""
+    """Trains and compares. Without the packages that training needs, it is left out."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gpus", type=int, required=True)
     gpus = parser.parse_args().gpus
+    if troubles := packages.troubles(Path(sys.executable), packages.FOR_TRAINING):
+        records.left_out("training", "; ".join(f"{wheel}: {trouble.error}" for wheel, trouble in troubles.items()))
+        return
     with tempfile.TemporaryDirectory(prefix="gpu-check-train-") as name:
         folder = Path(name)
         alone = train(1, gpus, folder, [])

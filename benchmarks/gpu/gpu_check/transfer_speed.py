@@ -14,7 +14,7 @@ from gpu_check.compute import Compute
 from gpu_check.world import World
 from xla_shmem import _core
 
-SIZES = tuple(1 << exponent for exponent in range(10, 29, 3))  # 1 KiB to 256 MiB
+SIZES = records.sizes([1 << exponent for exponent in range(10, 29, 3)])  # 1 KiB to 256 MiB
 _ROUNDS = 5
 _HOST_S = 150e-6  # for the host to enqueue one transfer
 _MARGIN = 4096  # before the data in the symmetric memory: signal words
@@ -65,8 +65,8 @@ def copy_limit(world: World, clock: Clock) -> float:
 def row(what: str, size: int, seconds: float, limit: float | None) -> None:
     """Records one row of the table."""
     share = {} if limit is None else {"% of the copy limit": 100 * size / seconds / limit}
-    columns = {"what": what, "bytes": size, "µs": seconds * 1e6, "GB/s": size / seconds / 1e9}
-    records.row("Speed without XLA", **columns, **share)
+    times = {"µs": seconds * 1e6, "GB/s": size / seconds / 1e9}
+    records.measured_row("Speed without XLA", times | share, what=what, bytes=size)
 
 
 class Puts:

@@ -61,6 +61,7 @@ class Diagnosis:
     Attributes:
       cpu: the CPU path.
       gpu: the GPU path.
+      emulated: whether the GPUs are emulated: there is no hardware.
       wants_gpu: whether the user wants the GPU path: JAX_PLATFORMS names it, or is not set and there is a driver or a
         CUDA plugin.
       first: the first thing to fix; None if there is nothing to fix.
@@ -68,6 +69,7 @@ class Diagnosis:
 
     cpu: PathVerdict
     gpu: PathVerdict
+    emulated: bool
     wants_gpu: bool
     first: Finding | None
 
@@ -92,7 +94,7 @@ def diagnose(facts: Facts) -> Diagnosis:
     in_order += [finding for path in paths for finding in path.notes]
     # A finding without a fix must not hide one that has a fix.
     first = next((finding for finding in in_order if finding.fix), next(iter(in_order), None))
-    return Diagnosis(cpu, gpu, wants_gpu, first)
+    return Diagnosis(cpu, gpu, any(gpu.emulated for gpu in facts.driver.gpus), wants_gpu, first)
 
 
 def _common(facts: Facts) -> Iterator[Finding]:

@@ -19,6 +19,11 @@ from xla_shmem.gpu.nvml import Gpu
 from xla_shmem.quantities import format_bytes
 from xla_shmem.xla_flags import FLAG
 
+_EMULATED = (
+    "EMULATED: these GPUs are no hardware. tests/gpu_emulator runs their programs on the processor; that says nothing"
+    " about a real GPU's speed or driver."
+)
+
 
 def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
     """Prints one object with the keys ``works``, ``first``, ``cpu``, ``gpu`` and ``facts``."""
@@ -26,7 +31,12 @@ def print_json(facts: Facts, diagnosis: Diagnosis) -> None:
         "works": diagnosis.works,
         "first": None if diagnosis.first is None else dataclasses.asdict(diagnosis.first),
         "cpu": {"works": diagnosis.cpu.works, **dataclasses.asdict(diagnosis.cpu)},
-        "gpu": {"works": diagnosis.gpu.works, "wanted": diagnosis.wants_gpu, **dataclasses.asdict(diagnosis.gpu)},
+        "gpu": {
+            "works": diagnosis.gpu.works,
+            "emulated": diagnosis.emulated,
+            "wanted": diagnosis.wants_gpu,
+            **dataclasses.asdict(diagnosis.gpu),
+        },
         "facts": dataclasses.asdict(facts),
     }
     click.echo(json.dumps(value, indent=2))
@@ -42,7 +52,7 @@ def print_report(facts: Facts, diagnosis: Diagnosis) -> None:
     console.print(table)
     _print_verdict(console, "CPU", diagnosis.cpu)
     if diagnosis.wants_gpu:
-        _print_verdict(console, "GPU", diagnosis.gpu)
+        _print_verdict(console, "GPU", diagnosis.gpu, _EMULATED if diagnosis.emulated else "")
     else:
         console.print(Text("GPU  not examined: no NVIDIA GPU and no CUDA plugin of JAX"))
     console.print()
@@ -84,16 +94,19 @@ def _gpu_text(gpu: Gpu) -> str:
         fabric += f", cluster {gpu.fabric.cluster}, clique {gpu.fabric.clique}"
     mig = ", split by MIG" if gpu.mig else ""
     size = format_bytes(gpu.memory)
-    return f"{gpu.name}, {gpu.bus_id}, sm_{major}{minor}, {size}{mig}; {links}; fabric: {fabric}"
+    name = f"EMULATED, {gpu.name}" if gpu.emulated else gpu.name
+    return f"{name}, {gpu.bus_id}, sm_{major}{minor}, {size}{mig}; {links}; fabric: {fabric}"
 
 
 def _library_text(library: Library) -> str:
     return library.error or f"{library.version}, {library.path}"
 
 
-def _print_verdict(console: Console, name: str, path: PathVerdict) -> None:
+def _print_verdict(console: Console, name: str, path: PathVerdict, remark: str = "") -> None:
     verdict = Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
     console.print(Text(f"{name}  ") + verdict)
+    if remark:
+        console.print(Text(f"     {remark}", style="yellow"))
     for finding in (*path.blockers, *path.notes):
         _print_finding(console, "     - ", finding)
 

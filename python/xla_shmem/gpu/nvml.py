@@ -17,6 +17,9 @@ T = TypeVar("T")
 #: State of a GPU's registration with the NVLink fabric manager, in NVML's order.
 FABRIC_STATES = ("not supported", "not started", "in progress", "completed")
 
+#: The name of a device of tests/gpu_emulator, which runs GPU programs on the processor.
+EMULATED_GPU = "Emulated GPU (no hardware)"
+
 #: NVML_NVLINK_MAX_LINKS.
 _MAX_LINKS = 36
 
@@ -86,6 +89,11 @@ class Gpu:
     peer_links: tuple[str, ...]
     peers: dict[str, Link | None]
     fabric: Fabric | None
+
+    @property
+    def emulated(self) -> bool:
+        """Whether there is no hardware behind it."""
+        return self.name == EMULATED_GPU
 
 
 @dataclass(frozen=True)

@@ -116,6 +116,16 @@ def test_gpus_of_a_process_follow_the_launcher(double: Path) -> None:
     assert per_process(CUDA_DOUBLE_VISIBLE="1") == 1
 
 
+def test_an_emulated_gpu_is_told_from_a_real_one(double: Path) -> None:
+    assert answer(double, "emulated")["gpu"]["emulated"] is True
+    assert answer(double, "pcie")["gpu"]["emulated"] is False
+    words = "EMULATED: these GPUs are no hardware. tests/gpu_emulator runs their programs on the processor"
+    report = doctor(LD_LIBRARY_PATH=str(double), DRIVER_DOUBLE="emulated").stdout
+    assert words in report
+    assert "EMULATED, Emulated GPU (no hardware), 00000000:1B:00.0" in report
+    assert "EMULATED" not in doctor(LD_LIBRARY_PATH=str(double), DRIVER_DOUBLE="pcie").stdout
+
+
 def test_lone_gpus_are_a_blocker(double: Path) -> None:
     blockers = [finding["what"] for finding in answer(double, "lone")["gpu"]["blockers"]]
     assert any("no two of the 2 GPUs are in one NVLink domain" in what for what in blockers)

@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
 
-from gpu_check import records, runner  # noqa: E402
+from gpu_check import __main__ as check_program  # noqa: E402
+from gpu_check import packages, plan, records, runner  # noqa: E402
 from gpu_check.report import Report  # noqa: E402
 from gpu_check.runner import Outcome, Section  # noqa: E402
 
@@ -100,7 +101,7 @@ def report_of(*outcomes: Outcome, ended: str = "complete") -> Report:
 
 
 GOOD = Outcome(section(""), "passed", "", 1.0, 0, [{"kind": "check", "name": "sum", "ok": True, "detail": ""}])
-BAD = Outcome(section(""), "failed", "exit status 3", 1.0, 3, [], ["Traceback", "boom"])
+BAD = Outcome(section(""), "failed", "exit status 3", 1.0, 3, [], ["Traceback", "boom"], "ValueError: boom")
 HALF = Outcome(
     section(""),
     "failed",
@@ -129,7 +130,7 @@ def test_the_report_names_what_failed_and_shows_its_output(tmp_path: Path) -> No
     report_of(GOOD, BAD, rows, HALF).write(tmp_path)
     text = (tmp_path / "report.md").read_text()
     assert text.startswith("# GPU check: not passed")
-    assert "| A part | **failed** | 1 | exit status 3 |" in text
+    assert "| `part`: A part | **failed** | 1 | exit status 3 |" in text
     assert "Traceback\nboom" in text
     assert "1 checks ok: sum." in text
     assert "| ring | 1 of 2 | 3\\|4 wrong |" in text
@@ -138,6 +139,80 @@ def test_the_report_names_what_failed_and_shows_its_output(tmp_path: Path) -> No
     assert not value["passed"]
     assert [part["status"] for part in value["sections"]] == ["passed", "failed", "passed", "failed"]
     assert value["sections"][1]["output"] == ["Traceback", "boom"]
+
+
+def test_the_summary_names_each_failure_with_its_first_error() -> None:
+    assert report_of(GOOD, BAD, HALF).summary() == [
+        "1 passed, 2 failed, 0 not run",
+        "FAILED part: exit status 3 -- ValueError: boom",
+        "FAILED part: failed: ring",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("output", "error"),
+    [
+        (["fine", "[1] xla_shmem: no peer", "[0] RuntimeError: later"], "[1] xla_shmem: no peer"),
+        (["Traceback (most recent call last):", "  File", "jax.errors.JaxRuntimeError: INTERNAL"], "jax.errors.Jax"),
+        (["a.cc:3:5: error: expected ';'"], "a.cc:3:5: error: expected"),
+        (["no error here"], "3 wrong"),
+    ],
+)
+def test_the_first_error_is_found_in_the_output_or_among_the_checks(output: list[str], error: str) -> None:
+    failed = {"kind": "check", "name": "ring", "ok": False, "detail": "3 wrong"}
+    assert runner.first_error(output, [failed]).startswith(error)
+
+
+def test_a_section_that_hangs_leaves_the_later_ones_their_time() -> None:
+    part = section("", limit=60, kept_s=10)
+    assert runner.limit_of(part, seconds_left=450, kept=100) == 60
+    assert runner.limit_of(part, seconds_left=130, kept=100) == 30
+    assert runner.limit_of(part, seconds_left=55, kept=100) == pytest.approx(5)
+
+
+def test_every_section_on_a_gpu_keeps_time_and_has_a_larger_limit() -> None:
+    sections = list(plan.on_gpu("python", 1, ""))
+    assert [part.name for part in sections[:6]] == [
+        "doctor", "kernels", "transfers-1", "transfers-2", "jax-2", "jax-2-graphs",
+    ]  # fmt: skip
+    assert all(0 < part.kept_s < part.limit_s for part in sections)
+    build = plan.build(ROOT, ROOT, "")
+    needed = sum(part.kept_s for part in sections if not part.why_not)
+    assert needed + build.kept_s + plan.machine(ROOT).kept_s <= check_program.TOTAL_S
+
+
+def test_an_emulated_gpu_is_named_first_and_has_no_times(tmp_path: Path) -> None:
+    program = RECORD + "records.measured_row('Speed', {'µs': 1.5}, bytes=4)\nrecords.check('sum', True)"
+    environment = {"PYTHONPATH": str(ROOT / "benchmarks" / "gpu"), records.EMULATED: "1"}
+    part = Section("part", "A part", [sys.executable, "-c", program], 20, environment)
+    report = report_of(runner.run(part, tmp_path / "part.log", 100))
+    report.emulated = True
+    report.write(tmp_path)
+    head, _, rest = (tmp_path / "report.md").read_text().partition("**Emulated: this ran on tests/gpu_emulator")
+    assert head == "# GPU check: passed (emulated GPU)\n\n"
+    assert "| 4 | emulated: not measured |" in rest
+    value = json.loads((tmp_path / "report.json").read_text())
+    assert value["emulated"]
+    assert value["seconds"] is None
+    assert value["sections"][0]["seconds"] is None
+
+
+def test_a_missing_package_and_what_it_brings_are_named_with_the_way_to_carry_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "half.py").write_text("import neither_here")
+    known = packages.Package("half-wheel", "half", {"neither_here": "neither-here-wheel"})
+    unknown = packages.Package("whole-wheel", "nowhere_at_all", {"json": "json"})
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = packages.troubles(Path(sys.executable), [known, unknown, packages.Package("json", "json")])
+    assert found["half-wheel"].error == "ModuleNotFoundError: No module named 'neither_here'"
+    assert found["half-wheel"].absent == ("neither-here-wheel",)
+    assert found["whole-wheel"].absent == ("whole-wheel",)
+    assert set(found) == {"half-wheel", "whole-wheel"}
+    line = packages.how_to_carry(["half-wheel"])
+    version = f"--python-version {sys.version_info[0]}.{sys.version_info[1]} "
+    assert version in line
+    assert "-d wheels half-wheel" in line
 
 
 def gone(pid: int) -> bool:
