@@ -55,7 +55,7 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
     TRACE("kernel %s <<<%u,%u>>> %.3f ms", function->name.c_str(), grid.x, block.x,
           std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
     if (!error.empty()) {
-      fprintf(stderr, "gpu_emulator: kernel %s: %s\n", function->name.c_str(), error.c_str());
+      fprintf(stderr, "gpu_emulator: %s\n", error.c_str());
       failed = true;
     }
   };

@@ -1,6 +1,14 @@
-// A small interpreter of PTX: what XLA:GPU and NVRTC emit for sm_90 without tensor cores.
+// An interpreter of PTX for the emulated driver: what XLA's LLVM emits, apart from tensor cores and asynchronous
+// copies.
+//
+// A kernel that holds anything that is not understood cannot be launched: Launch names the instruction before a thread
+// runs. It is stricter than a GPU: misaligned and out-of-bounds accesses, barriers that not all threads reach and
+// shuffles of lanes that are not there end the kernel with an error; registers, shared and local memory start as
+// garbage; blocks and warps run in an order that the seed GPU_EMULATOR_SEED determines.
 #pragma once
+
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,13 +21,37 @@ struct Dim {
 struct Module;
 struct Kernel;
 
-// Null with an error, or a module with kernels; what could not be decoded is an error once a thread comes to it.
+// Null with `*error` set if `text` has no structure of PTX. Otherwise a module; `*error` lists what its kernels hold
+// that is not understood, if anything.
 std::shared_ptr<Module> Parse(const char* text, std::string* error);
+
+// Null if there is none of this name.
 const Kernel* FindKernel(const Module& module, const std::string& name);
 void* FindGlobal(Module& module, const std::string& name, size_t* bytes);
+
+// Bytes of shared memory that the kernel declares itself.
+size_t SharedBytes(const Kernel& kernel);
+
+// The values behind `parameters`, laid out as the kernel expects them.
 std::vector<char> PackArguments(const Kernel& kernel, void** parameters);
-// "" or what went wrong.
+
+// Runs all threads. Returns "", or what went wrong, with the kernel's name, the threads and the instruction.
 std::string Launch(const Kernel& kernel, Dim grid, Dim block, unsigned dynamic_shared,
                    const std::vector<char>& arguments);
+
+// Memory that kernels may access.
+struct AccessibleRange {
+  uint64_t begin, end;
+};
+
+// Returns false if a kernel may not read or write these bytes; otherwise sets `*range` to bytes around them that it may
+// access in the same way. The interpreter asks only for what lies outside the ranges that it has been given.
+using AccessCheck = bool (*)(uint64_t address, size_t bytes, bool write, AccessibleRange* range);
+
+// Null, which is the default, accepts every address.
+void SetAccessCheck(AccessCheck check);
+
+// Has every range asked for again: to be called after memory has been freed or unmapped.
+void ForgetAccessibleRanges();
 
 }  // namespace ptx

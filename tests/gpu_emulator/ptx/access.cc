@@ -1,0 +1,191 @@
+#include "ptx/access.h"
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+
+#include "driver/device_view.h"
+#include "ptx/kernel.h"
+
+namespace ptx {
+namespace {
+
+std::atomic<AccessCheck> access_check{nullptr};
+std::atomic<uint64_t> forgotten{0};
+
+// The ranges that a thread of the host was allowed last, for reads and for writes.
+struct KnownRanges {
+  static constexpr int kSize = 8;
+  uint64_t generation = 0;
+  AccessibleRange ranges[2][kSize] = {};
+  unsigned next = 0;
+};
+
+bool Contains(const AccessibleRange& range, uint64_t first, uint64_t end) {
+  return range.begin <= first && end <= range.end;
+}
+
+// Variables of the kernel's module.
+bool InGlobals(const Kernel& kernel, uint64_t first, uint64_t end, AccessibleRange* range) {
+  for (const auto& [name, global] : kernel.module->globals) {
+    const auto begin = reinterpret_cast<uint64_t>(global.memory);
+    *range = {begin, begin + global.bytes};
+    if (Contains(*range, first, end)) return true;
+  }
+  return false;
+}
+
+bool IsKnown(const Kernel& kernel, uint64_t first, uint64_t end, bool write) {
+  thread_local KnownRanges known;
+  const uint64_t generation = forgotten.load(std::memory_order_acquire);
+  if (known.generation != generation) {
+    known = KnownRanges();
+    known.generation = generation;
+  }
+  for (const AccessibleRange& range : known.ranges[write]) {
+    if (Contains(range, first, end)) return true;
+  }
+  const AccessCheck check = access_check.load(std::memory_order_acquire);
+  if (check == nullptr) return true;
+  AccessibleRange range;
+  if (InGlobals(kernel, first, end, &range)) return true;  // it may be unloaded: not remembered
+  if (!check(first, end - first, write, &range)) return false;
+  known.ranges[write][known.next++ % KnownRanges::kSize] = range;
+  return true;
+}
+
+const char* NameOf(Space space) {
+  switch (space) {
+    case Space::kShared:
+      return "shared memory";
+    case Space::kLocal:
+      return "local memory";
+    case Space::kParameter:
+      return "the parameters";
+    default:
+      return "device memory";
+  }
+}
+
+bool Refuse(Warp& warp, const char* what, Space space, uint64_t address, size_t bytes, bool write, int lane) {
+  char text[200];
+  snprintf(text, sizeof(text), "%s of %zu bytes at 0x%" PRIx64 " in %s %s (lane %d)", write ? "a write" : "a read",
+           bytes, address, NameOf(space), what, lane);
+  Fail(warp, text);
+  return false;
+}
+
+struct Window {
+  char* begin;
+  size_t bytes;
+};
+
+Window WindowOf(const Warp& warp, Space space, int lane) {
+  if (space == Space::kShared) return {warp.block->shared, warp.block->shared_bytes};
+  if (space == Space::kLocal) return {warp.local + static_cast<size_t>(lane) * warp.local_bytes, warp.local_bytes};
+  return {warp.grid->arguments, warp.grid->argument_bytes};
+}
+
+// Addresses that count from 0.
+bool ResolveWindow(Warp& warp, const Instruction& i, size_t bytes, bool write, const uint64_t* addresses, char** host) {
+  bool inside = true;
+  ForActiveLanes(warp, [&](int lane) {
+    const Window window = WindowOf(warp, i.space, lane);
+    if (inside && (addresses[lane] > window.bytes || bytes > window.bytes - addresses[lane])) {
+      inside = Refuse(warp, "is out of bounds", i.space, addresses[lane], bytes, write, lane);
+    }
+    host[lane] = window.begin + addresses[lane];
+  });
+  if (i.space != Space::kParameter || !write) return inside;
+  return Refuse(warp, "is not allowed", i.space, 0, bytes, write, 0);
+}
+
+// True if a generic address lies in a window.
+bool InWindow(const Warp& warp, uint64_t address, size_t bytes, bool write, int lane) {
+  for (const Space space : {Space::kShared, Space::kLocal, Space::kParameter}) {
+    if (write && space == Space::kParameter) continue;
+    const Window window = WindowOf(warp, space, lane);
+    const auto begin = reinterpret_cast<uint64_t>(window.begin);
+    if (begin <= address && address + bytes <= begin + window.bytes) return true;
+  }
+  return false;
+}
+
+bool CheckAddresses(Warp& warp, const Instruction& i, size_t bytes, bool write, const uint64_t* addresses) {
+  const Kernel& kernel = *warp.grid->kernel;
+  uint64_t lowest = addresses[0], highest = addresses[0];
+  for (int lane = 1; lane < kLanes; ++lane) {
+    lowest = addresses[lane] < lowest ? addresses[lane] : lowest;
+    highest = addresses[lane] > highest ? addresses[lane] : highest;
+  }
+  if (highest - lowest < (1 << 16) && i.space == Space::kGlobal && IsKnown(kernel, lowest, highest + bytes, write))
+    return true;
+  bool allowed = true;
+  ForActiveLanes(warp, [&](int lane) {
+    const uint64_t address = addresses[lane];
+    if (!allowed || (i.space == Space::kGeneric && InWindow(warp, address, bytes, write, lane))) return;
+    if (IsKnown(kernel, address, address + bytes, write)) return;
+    allowed = Refuse(warp, "is not in an allocation that the device can access", i.space, address, bytes, write, lane);
+  });
+  return allowed;
+}
+
+}  // namespace
+
+void SetAccessCheck(AccessCheck check) {
+  access_check.store(check, std::memory_order_release);
+  ForgetAccessibleRanges();
+}
+
+void ForgetAccessibleRanges() { forgotten.fetch_add(1, std::memory_order_acq_rel); }
+
+bool Resolve(Warp& warp, const Instruction& i, size_t bytes, bool write, char** host) {
+  uint64_t addresses[kLanes];
+  const auto offset = static_cast<uint64_t>(i.number);
+  if (i.wide_address) {
+    const uint64_t* const base = Lane<uint64_t>(warp, i.a);
+    for (int lane = 0; lane < kLanes; ++lane) addresses[lane] = base[lane] + offset;
+  } else {
+    const uint32_t* const base = Lane<uint32_t>(warp, i.a);
+    for (int lane = 0; lane < kLanes; ++lane) addresses[lane] = base[lane] + offset;
+  }
+  const int first = __builtin_ctz(warp.active);
+  if (warp.active != kAllLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if ((warp.active >> lane & 1) == 0) addresses[lane] = addresses[first];
+    }
+  }
+  uint64_t low_bits = 0;
+  for (int lane = 0; lane < kLanes; ++lane) low_bits |= addresses[lane];
+  if ((low_bits & (bytes - 1)) != 0) {
+    int lane = first;
+    while ((addresses[lane] & (bytes - 1)) == 0) ++lane;
+    return Refuse(warp, "is misaligned", i.space, addresses[lane], bytes, write, lane);
+  }
+  if (i.space != Space::kGlobal && i.space != Space::kGeneric) {
+    if (!ResolveWindow(warp, i, bytes, write, addresses, host)) return false;
+    for (int lane = 0; lane < kLanes; ++lane) {
+      if ((warp.active >> lane & 1) == 0) host[lane] = host[first];
+    }
+    return true;
+  }
+  for (int lane = 0; lane < kLanes; ++lane) host[lane] = emulator::DeviceView<char>(addresses[lane]);
+  return CheckAddresses(warp, i, bytes, write, addresses);
+}
+
+Space TakeAddressSpace(Decoding& decoding) {
+  if (decoding.TakeOneOf({"global", "const"}) >= 0) return Space::kGlobal;
+  if (decoding.TakeOneOf({"shared", "shared::cta"}) >= 0) return Space::kShared;
+  if (decoding.Take("local")) return Space::kLocal;
+  if (decoding.TakeOneOf({"param", "param::entry"}) >= 0) return Space::kParameter;
+  return Space::kGeneric;
+}
+
+bool TakeOrdering(Decoding& decoding) {
+  decoding.Take("weak");
+  const bool ordered = decoding.TakeOneOf({"relaxed", "acquire", "release", "acq_rel", "volatile"}) >= 0;
+  decoding.TakeOneOf({"cta", "cluster", "gpu", "sys"});
+  return ordered;
+}
+
+}  // namespace ptx

@@ -1,0 +1,22 @@
+// Where the memory behind an address is, and whether a kernel may access it.
+#pragma once
+
+#include <cstddef>
+
+#include "ptx/decoder.h"
+#include "ptx/warp.h"
+
+namespace ptx {
+
+// Sets host[lane] to the host's address of `bytes` bytes for every active lane, and for the other lanes to one of
+// those. Otherwise sets warp.error: the address is misaligned, out of bounds or not accessible.
+bool Resolve(Warp& warp, const Instruction& instruction, size_t bytes, bool write, char** host);
+
+// The state space that the modifiers name, which are taken; generic if they name none.
+Space TakeAddressSpace(Decoding& decoding);
+
+// Takes the modifiers of memory ordering and scope. Every access here is atomic, of the widest scope, and at least as
+// ordered as the strongest of them. True if there is one.
+bool TakeOrdering(Decoding& decoding);
+
+}  // namespace ptx
