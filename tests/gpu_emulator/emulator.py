@@ -79,7 +79,7 @@ class Emulator:
             release = importlib.metadata.version("jax")
             fetched = ROOT / f".venv-gpu-{release}"
             _compile(folder, fetched, sanitizers)
-            wheels = _view(fetched, folder / f"wheels-{release}")
+            wheels = _view(fetched, folder / f"wheels-{release}", folder / "libdevice")
         sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
         return Emulator(folder / "lib", wheels, sanitizer)
 
@@ -168,8 +168,8 @@ def _sanitizer_runtime() -> Path:
     return Path(_run([compiler, "-print-file-name=libasan.so"]).strip()).resolve()
 
 
-def _view(fetched: Path, view: Path) -> Path:
-    """Returns a folder that has the fetched packages, but our ptxas, and none of NVIDIA's libraries.
+def _view(fetched: Path, view: Path, device_math: Path) -> Path:
+    """Returns a folder that has the fetched packages, but our ptxas and device math, and none of NVIDIA's libraries.
 
     XLA takes ptxas from beside its own library, so that library must lie in the view. Large files are links.
     """
@@ -187,9 +187,11 @@ def _view(fetched: Path, view: Path) -> Path:
     (toolkit / "bin").mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "toolkit/ptxas", toolkit / "bin/ptxas")
     libdevice = toolkit / "nvvm/libdevice"
-    if not libdevice.is_symlink():
-        libdevice.parent.mkdir(parents=True, exist_ok=True)
-        libdevice.symlink_to((fetched / "nvidia/cu13/nvvm/libdevice").resolve())
+    libdevice.unlink(missing_ok=True)
+    libdevice.parent.mkdir(parents=True, exist_ok=True)
+    libdevice.symlink_to(device_math)
+    if foreign := [path for path in toolkit.rglob("*") if fetched.resolve() in path.resolve().parents]:
+        raise BuildError(f"{foreign[0]} is NVIDIA's, and must not run on the emulator")
     return view
 
 
