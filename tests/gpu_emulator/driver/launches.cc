@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/log.h"
@@ -34,16 +35,18 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
       arguments.assign(static_cast<const char*>(buffer), static_cast<const char*>(buffer) + bytes);
     }
   }
-  if (const Native* native = function->module == nullptr ? FindNative(function->name) : nullptr) {
+  if (const Native* native = FindNative(function->name, function->module != nullptr)) {
+    if (parameters == nullptr) Complain("refused: kernel %s without an array of parameters", native->name);
+    if (parameters == nullptr) return nullptr;
     std::vector<uint64_t> values(native->bytes.size());
     for (size_t i = 0; i < values.size(); ++i) memcpy(&values[i], parameters[i], native->bytes[i]);
     return [=] { native->run(values); };
   }
+  if (function->kernel == nullptr) {
+    Complain("refused: kernel %s is machine code, and has no twin in named_kernels.cc", function->name.c_str());
+    return nullptr;
+  }
   return [=] {
-    if (function->kernel == nullptr) {
-      Log("SKIPPED kernel %s: no PTX", function->name.c_str());
-      return;
-    }
     if (function->name == "busy") {  // gpu_check's delay: time passes, nothing is computed
       int64_t turns = 0;
       memcpy(&turns, arguments.data() + 8, 8);
@@ -65,8 +68,9 @@ extern "C" {
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                         unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
   TRACE("cuLaunchKernel %s <<<(%u,%u,%u),(%u,%u,%u),%u>>>", function->name.c_str(), gx, gy, gz, bx, by, bz, shared);
-  return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL,
-                 KernelWork(function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra));
+  auto work = KernelWork(function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra);
+  if (work == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
 }
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
   return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,

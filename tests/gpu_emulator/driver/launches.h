@@ -9,7 +9,7 @@
 
 namespace emulator {
 
-// Reads the parameters now, as a launch does.
+// Reads the parameters now, as a launch does. Null, with a message, if the emulator cannot run the kernel.
 std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigned shared, void** parameters,
                                  void** extra);
 

@@ -1,4 +1,3 @@
-// Kernels that XLA links as machine code: written again here, and found by a part of their (mangled) names.
 #include "driver/named_kernels.h"
 
 #include <cuda.h>
@@ -8,30 +7,71 @@
 #include <string>
 #include <vector>
 
+#include "driver/conditionals.h"
+#include "driver/device_view.h"
 #include "driver/log.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
 
 namespace emulator {
 
-extern "C" {
+namespace {
 
-static const std::vector<Native>& Natives() {
-  static const auto* natives = new std::vector<Native>{
-      {"RepeatBufferKernel",
-       {8, 8, 8},
-       [](const std::vector<uint64_t>& a) {
-         char* buffer = reinterpret_cast<char*>(a[0]);
-         for (uint64_t i = a[1]; i < a[2]; ++i) buffer[i] = buffer[i - a[1]];
-       }},
-  };
-  return *natives;
+// Fills a buffer with copies of what it begins with.
+void RepeatBuffer(const std::vector<uint64_t>& p) {
+  char* buffer = DeviceView<char>(p[0]);
+  for (uint64_t i = p[1]; i < p[2]; ++i) buffer[i] = buffer[i - p[1]];
 }
-}  // extern "C"
 
-const Native* FindNative(const std::string& name) {
-  for (const Native& native : Natives()) {
-    if (name.find(native.part) != std::string::npos) return &native;
+// Counts the bytes that are not the pattern.
+void CheckRedzone(const std::vector<uint64_t>& p) {
+  const uint8_t* buffer = DeviceView<uint8_t>(p[0]);
+  uint32_t* mismatches = DeviceView<uint32_t>(p[3]);
+  for (uint64_t i = 0; i < p[2]; ++i) *mismatches += buffer[i] != static_cast<uint8_t>(p[1]) ? 1 : 0;
+}
+
+void MakeBatchPointers(const std::vector<uint64_t>& p) {
+  uint64_t* pointers = DeviceView<uint64_t>(p[3]);
+  for (uint64_t i = 0; i < p[2]; ++i) pointers[i] = p[0] + i * p[1];
+}
+
+// The index, or the predicate, says which of up to eight conditional handles is 1; the others become 0. An index
+// without a branch takes the last one of the last batch.
+void SetCaseCondition(const std::vector<uint64_t>& p) {
+  const bool is_predicate = p[9] != 0, takes_default = p[12] != 0;
+  const auto first = static_cast<int32_t>(p[10]), count = static_cast<int32_t>(p[11]);
+  const int32_t index = is_predicate ? *DeviceView<int8_t>(p[8]) : *DeviceView<int32_t>(p[8]);
+  int32_t chosen = index - first;
+  if (takes_default && (index < 0 || chosen >= count)) chosen = count - 1;
+  for (int32_t i = 0; i < count; ++i) SetConditional(p[static_cast<size_t>(i)], i == chosen ? 1 : 0);
+}
+
+void SetWhileCondition(const std::vector<uint64_t>& p) {
+  SetConditional(p[0], *DeviceView<uint8_t>(p[1]) != 0 ? 1 : 0);
+}
+
+const std::vector<Native>& LinkedKernels() {
+  static const auto* kernels = new std::vector<Native>{
+      {"RepeatBufferKernel", {8, 8, 8}, RepeatBuffer},
+      {"RedzoneAllocatorKernel", {8, 1, 8, 8}, CheckRedzone},
+      {"MakeBatchPointers", {8, 8, 8, 8}, MakeBatchPointers},
+  };
+  return *kernels;
+}
+
+const std::vector<Native>& ModuleKernels() {
+  static const auto* kernels = new std::vector<Native>{
+      {"set_case_condition", {8, 8, 8, 8, 8, 8, 8, 8, 8, 1, 4, 4, 1}, SetCaseCondition},
+      {"set_while_condition", {8, 8}, SetWhileCondition},
+  };
+  return *kernels;
+}
+
+}  // namespace
+
+const Native* FindNative(const std::string& name, bool in_module) {
+  for (const Native& native : in_module ? ModuleKernels() : LinkedKernels()) {
+    if (in_module ? name == native.name : name.find(native.name) != std::string::npos) return &native;
   }
   return nullptr;
 }
@@ -46,7 +86,7 @@ CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name) {
     slot = std::make_unique<CUfunc_st>();
     slot->name = name;
   }
-  Log("native kernel %s: %s", name, FindNative(name) != nullptr ? "known" : "UNKNOWN");
+  Log("native kernel %s: %s", name, FindNative(name, false) != nullptr ? "known" : "without a twin");
   *function = slot.get();
   return CUDA_SUCCESS;
 }

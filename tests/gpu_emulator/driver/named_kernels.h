@@ -1,4 +1,5 @@
-// Kernels that XLA links as machine code, which the emulator cannot run: native twins by name.
+// Kernels that XLA brings as what NVIDIA's compiler made of them, which the emulator does not run: native twins by
+// name.
 #pragma once
 
 #include <cuda.h>
@@ -11,13 +12,13 @@
 namespace emulator {
 
 struct Native {
-  const char* part;           // of the name
+  const char* name;           // of the function in XLA's sources, a part of the kernel's mangled name
   std::vector<size_t> bytes;  // of each parameter
   void (*run)(const std::vector<uint64_t>& parameters);
 };
 
-// The twin of a kernel, or null.
-const Native* FindNative(const std::string& name);
+// The twin of a kernel, or null. `in_module`: the kernel is part of a module that was loaded, else of a program.
+const Native* FindNative(const std::string& name, bool in_module);
 
 }  // namespace emulator
 

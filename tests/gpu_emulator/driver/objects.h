@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/graph_objects.h"
 #include "ptx/ptx.h"
 
 namespace emulator {
@@ -31,21 +32,6 @@ struct CUevent_st {
   std::shared_ptr<emulator::Record> record;  // the last one
   CUgraph capture = nullptr;                 // recorded inside a capture: the nodes it stands for
   std::vector<CUgraphNode> capture_nodes;
-};
-struct CUgraphNode_st {
-  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
-  std::vector<CUgraphNode> dependencies;
-  std::function<void()> run;
-  CUgraph owner = nullptr;
-  CUDA_KERNEL_NODE_PARAMS kernel{};
-  std::vector<std::vector<char>> arguments;
-  CUgraph child = nullptr;
-};
-struct CUgraph_st {
-  std::vector<std::unique_ptr<CUgraphNode_st>> nodes;  // creation order is a topological one
-};
-struct CUgraphExec_st {
-  CUgraph graph = nullptr;
 };
 struct CUstream_st {
   int device = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "driver/contexts.h"
+#include "driver/graph_actions.h"
 #include "driver/graphs.h"
 #include "driver/log.h"
 #include "driver/objects.h"
@@ -64,7 +65,7 @@ CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> wo
   {
     const Lock lock(Global());
     if (stream->capture != nullptr) {
-      stream->tail = {AddNode(stream->capture, type, stream->tail, std::move(work))};
+      stream->tail = {AddNode(stream->capture, PlainAction(type, std::move(work)), stream->tail)};
       return CUDA_SUCCESS;
     }
     stream->Start();
