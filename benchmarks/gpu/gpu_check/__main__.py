@@ -98,7 +98,7 @@ def _run_all(check: Check, chosen: Sequence[str], work: Path) -> None:
     def sections(gpus: int, why_not: str) -> list[Section]:
         return [
             plan.stretched(section, check.stretch)
-            for section in plan.on_gpu(python, gpus, why_not)
+            for section in plan.on_gpu(python, gpus, why_not, check.report.emulated)
             if not chosen or section.name in chosen
         ]
 

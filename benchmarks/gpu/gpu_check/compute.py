@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from gpu_check import device_code
+from gpu_check import device_code, records
 from gpu_check.cuda import Cuda
 from xla_shmem.gpu import kernels as product_kernels
 
@@ -31,7 +31,10 @@ class Compute:
 
     def __init__(self, cuda: Cuda) -> None:
         self._cuda = cuda
-        self._grid = cuda.multiprocessors * _BLOCKS_A_MULTIPROCESSOR
+        # An emulated GPU has no multiprocessors to keep busy: one thread takes time.
+        self._grid, self._block = (
+            (1, 1) if records.emulated() else (cuda.multiprocessors * _BLOCKS_A_MULTIPROCESSOR, _BLOCK)
+        )
         image = product_kernels.compile_source(_SOURCE, cuda.compute_capability, device_code.nvrtc_candidates())
         self._function = cuda.function(cuda.load(image), "busy")
         self._out = cuda.allocate(16)
@@ -40,7 +43,7 @@ class Compute:
     def enqueue(self, stream: int, turns: int) -> None:
         """Enqueues one run."""
         self._cuda.launch(
-            self._function, self._grid, _BLOCK, stream, ctypes.c_uint64(self._out), ctypes.c_longlong(turns)
+            self._function, self._grid, self._block, stream, ctypes.c_uint64(self._out), ctypes.c_longlong(turns)
         )
 
     def turns_of(self, seconds: float) -> int:
@@ -48,7 +51,7 @@ class Compute:
         return max(1, int(seconds * self._turns_a_second))
 
     def _calibrate(self) -> float:
-        stream, turns = self._cuda.stream(), 200_000
+        stream, turns = self._cuda.stream(), 1_000 if records.emulated() else 200_000
         for _ in range(2):  # the first run raises the GPU's clocks
             begin = self._cuda.event(stream)
             self.enqueue(stream, turns)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from gpu_check.records import Record
+from gpu_check.records import NOT_MEASURED, Record
 from gpu_check.runner import Section
 
 _SOURCES = Path(__file__).resolve().parents[1]
@@ -66,13 +66,14 @@ def no_gpu(records: Sequence[Record]) -> str:
     return f"no GPU: {reasons[0] if reasons else 'the section machine failed'}"
 
 
-def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
+def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iterator[Section]:
     """Returns the sections that need the installed package and a GPU, in order.
 
     Args:
       python: the Python of the environment with the package.
       gpus: number of GPUs that CUDA shows.
       why_not: why the sections cannot run, "" if they can.
+      emulated: whether the GPUs are emulated.
     """
     shared = " sharing one GPU" if gpus == 1 else f" sharing {gpus} GPUs" if gpus else ""
     paths = _paths(_SOURCES)
@@ -109,9 +110,10 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         return ranks(f"jax-{count}", "JAX programs", limit, kept, count, "gpu_check.jax_programs", flag=True)
 
     graphs = ["xla_gpu_graph_min_graph_size=1", "xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL"]
-    alone = why_not or (
-        "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one" if gpus < 2 else ""
-    )
+    if gpus < 2:
+        no_nccl = "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one"
+    else:
+        no_nccl = f"{NOT_MEASURED}; NCCL does not run on emulated GPUs" if emulated else ""
     yield one("doctor", "xla-shmem doctor", 40, 6, "gpu_check.doctor")
     yield one("kernels", "Reduction kernels", 60, 15, "gpu_check.kernels")
     yield transfers(1, 45, 12)
@@ -139,7 +141,7 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         yield ranks(name, "Overlap of a transfer with compute", 45, 12, count, "gpu_check.overlap")
     yield ranks("jax-speed", "Speed in JAX", 90, 30, 2, "gpu_check.jax_speed", flag=True)
     yield one("train", "Training job", 120, 50, "gpu_check.training", f"--gpus={gpus}")
-    yield ranks("nccl", "Speed in JAX, NCCL", 60, 25, 2, "gpu_check.jax_speed", why_not=alone)
+    yield ranks("nccl", "Speed in JAX, NCCL", 60, 25, 2, "gpu_check.jax_speed", why_not=why_not or no_nccl)
     yield ranks(
         "nccl-fast",
         "Speed in JAX, NCCL's fast paths",
@@ -148,7 +150,7 @@ def on_gpu(python: str, gpus: int, why_not: str) -> Iterator[Section]:
         2,
         "gpu_check.jax_speed",
         flags=_NCCL_FAST,
-        why_not=alone,
+        why_not=why_not or no_nccl,
         environment=_NCCL_POOL,
     )
     yield one("sanitizer", "compute-sanitizer", 75, 30, "gpu_check.sanitizer")

@@ -22,6 +22,9 @@ from gpu_check.records import Record
 #: Seconds between SIGTERM and SIGKILL: `xla_shmem.launch.launcher` needs five to stop its ranks.
 GRACE_S = 8.0
 
+#: Names the section in the environment of its processes.
+SECTION = "GPU_CHECK_SECTION"
+
 _LINES_KEPT = 40
 _ERROR_KEPT = 300
 
@@ -120,6 +123,7 @@ def run(section: Section, log: Path, seconds_left: float, kept: float = 0.0) -> 
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         **section.environment,
+        SECTION: section.name,
         records.VARIABLE: str(found),
     }
     began = time.monotonic()
