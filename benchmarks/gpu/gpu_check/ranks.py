@@ -15,6 +15,9 @@ from gpu_check import exchange, records, xla_flag_names
 #: Seconds after which a transfer that waits for a peer fails: less than any section's limit, so that the log shows it.
 DEADLINE_S = "20"
 
+#: The emulator has no tensor cores, and timing candidates on it means nothing.
+_FOR_EMULATED_GPUS = ("xla_gpu_enable_triton_gemm=false", "xla_gpu_autotune_level=0")
+
 
 def environment(ranks: int, gpus: int) -> dict[str, str]:
     """Returns the environment of all ranks, except their rank numbers."""
@@ -57,7 +60,8 @@ def main() -> int:
     arguments = parser.parse_args()
     os.environ.update(environment(arguments.ranks, arguments.gpus))
     # Not the caller's flags, so that reports are comparable.
-    os.environ["XLA_FLAGS"] = xla_flags(arguments.xla, arguments.nvshmem_flag)
+    needed = _FOR_EMULATED_GPUS if records.emulated() else ()
+    os.environ["XLA_FLAGS"] = xla_flags([*needed, *arguments.xla], arguments.nvshmem_flag)
     os.environ.pop("XLA_SHMEM_ENABLED", None)
     from xla_shmem.launch.launcher import launch
 

@@ -21,14 +21,14 @@ from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
 # An emulated GPU is slow, and four steps show that the values are right.
-_STEPS, _SEQUENCE, _LIMIT_S = (4, 64, 300) if records.emulated() else (12, 1024, 50)
+_STEPS, _SEQUENCE, _LAYERS, _LIMIT_S = (4, 64, 1, 300) if records.emulated() else (12, 1024, None, 50)
 _FIRST_TIMED = 3
 
 
 def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[StepRecord]:
     """Runs the trainer and prints its output. With `--nvshmem-flag` its collectives must run on SHMEM."""
     out = folder / f"{ranks}-{len(flags)}"
-    config = TrainConfig(steps=_STEPS, context=ranks, sequence=_SEQUENCE, out=str(out))
+    config = TrainConfig(steps=_STEPS, context=ranks, sequence=_SEQUENCE, layers=_LAYERS, output=str(out))
     trainer = ["xla_shmem.train.trainer", *config.arguments()]
     command = [sys.executable, "-m", "gpu_check.ranks", f"--ranks={ranks}", f"--gpus={gpus}", *flags, "--", *trainer]
     # TF32 would hide real differences.
