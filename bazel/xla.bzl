@@ -159,7 +159,7 @@ def _source(ctx):
     # The patched targets depend on the overlay, and the overlay on the shared core, which is one package in XLA's tree.
     overlay = ours.get_child("overlay")
     _link_tree(ctx, overlay.get_child("xla"), overlay)
-    for folder in ["assigner", "nvshmem", "thunks", "types"]:
+    for folder in ["assigner", "nvshmem", "options", "thunks", "types"]:
         _link_tree(ctx, ours.get_child(folder), root)
     ctx.symlink(overlay.get_child("core.BUILD.overlay"), "xla_patch/BUILD")
     stages = workspace_stages(ctx.read("WORKSPACE"))

@@ -25,7 +25,7 @@ install_file() {
   while read -r file; do install_file "overlay/xla/$file" "xla/${file%.overlay}"; done
 install_file overlay/core.BUILD.overlay xla_patch/BUILD
 # The CPU path and its reductions stay out too.
-(cd "$source_root" && find assigner nvshmem thunks types -path thunks/cpu -prune -o \
+(cd "$source_root" && find assigner nvshmem options thunks types -path thunks/cpu -prune -o \
   \( -path 'thunks/reduction.*' -o -path thunks/narrow_floats.h \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done

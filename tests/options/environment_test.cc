@@ -1,0 +1,70 @@
+#include "xla_patch/options/environment.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <string>
+
+namespace xla_shmem {
+namespace {
+
+Result<EnvironmentOptions> Read(const std::map<std::string, std::string>& variables) {
+  return ReadEnvironment([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  });
+}
+
+// "A=1 ; B=2"
+std::map<std::string, std::string> Variables(std::string text) {
+  std::map<std::string, std::string> variables;
+  while (!text.empty()) {
+    const size_t end = text.find(" ; ");
+    const std::string one = text.substr(0, end);
+    variables[one.substr(0, one.find('='))] = one.substr(one.find('=') + 1);
+    text = end == std::string::npos ? "" : text.substr(end + 3);
+  }
+  return variables;
+}
+
+std::string Text(const Result<EnvironmentOptions>& read) {
+  if (!read.ok()) {
+    return "error: " + read.message();
+  }
+  std::ostringstream text;
+  text << read->Agreement() << " deadline=" << std::chrono::duration<double>(read->deadline).count()
+       << " puts=" << (read->nvshmem_puts ? "nvshmem" : "driver") << " library=" << read->nvshmem_library;
+  return text.str();
+}
+
+TEST_CASE("options and errors are those of the table") {
+  std::ifstream cases(XLA_SHMEM_ENVIRONMENT_CASES);
+  REQUIRE(cases.is_open());
+  int count = 0;
+  for (std::string line; std::getline(cases, line);) {
+    const size_t arrow = line.find(" => ");
+    if (line.empty() || line[0] == '#') {
+      continue;
+    }
+    REQUIRE(arrow != std::string::npos);
+    CAPTURE(line);
+    CHECK(Text(Read(Variables(line.substr(0, arrow)))) == line.substr(arrow + 4));
+    ++count;
+  }
+  CHECK(count > 30);
+}
+
+TEST_CASE("the profile tuned is refused with the reason") {
+  CHECK(Read({{"XLA_SHMEM_PROFILE", "tuned"}}).message() ==
+        "XLA_SHMEM_PROFILE='tuned': must be 'upstream' or 'domain' in a patched jaxlib, because `xla-shmem tune` "
+        "measures on CPUs only.");
+}
+
+TEST_CASE("options of the CPU path are not read") {
+  CHECK(Read({{"XLA_SHMEM_SPIN_US", "no number"}, {"XLA_SHMEM_TUNING", "/no/such/file"}}).ok());
+}
+
+}  // namespace
+}  // namespace xla_shmem

@@ -1,0 +1,40 @@
+// The options of a process without Python: a patched jaxlib reads the same variables as the plugin (docs/options.md),
+// with the same words in its errors. tests/options/environment_cases.txt holds both readers to one table.
+#ifndef XLA_SHMEM_OPTIONS_ENVIRONMENT_H_
+#define XLA_SHMEM_OPTIONS_ENVIRONMENT_H_
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "xla_patch/assigner/assigner.h"
+#include "xla_patch/types/status.h"
+
+namespace xla_shmem {
+
+struct EnvironmentOptions {
+  Options rules;  // of XLA_SHMEM_PROFILE, _THRESHOLD and _OPS
+  // Devices of an NVLink domain; 0: those of a host. None: as the transport finds them.
+  std::optional<int64_t> nvlink_domain;
+  std::optional<int64_t> heap_bytes;
+  std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+  bool nvshmem_puts = false;  // puts and signals by NVSHMEM's calls, not the driver's
+  bool team_reductions = false;
+  std::string nvshmem_library;  // "" to search for it
+
+  // What must be equal in all processes of a job. The plugin's processes compare the same text.
+  std::string Agreement() const;
+};
+
+// The value of a variable; "" if it is not set.
+using ReadVariable = std::function<std::string(const char* name)>;
+
+// An error names the variable, the value and the allowed values. Options of the CPU path are not read. The profile
+// "tuned" is an error: `xla-shmem tune` measures on CPUs only.
+Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read);
+
+}  // namespace xla_shmem
+
+#endif  // XLA_SHMEM_OPTIONS_ENVIRONMENT_H_
