@@ -18,12 +18,14 @@ _STAGES = 20
 
 # Every label of XLA in our BUILD files.
 _PREBUILT_TARGETS = {
-    "xla": ["shape_util", "xla_data_proto_cc", "xla_proto_cc"],
+    "xla": ["debug_options_flags", "shape_util", "xla_data_proto_cc", "xla_proto_cc"],
     "xla/hlo/ir": ["hlo"],
     "xla/hlo/parser": ["hlo_parser"],
     "xla/hlo/pass": ["hlo_pass", "hlo_pass_pipeline"],
     "xla/hlo/transforms/collectives": ["all_reduce_combiner"],
-    "xla/service": ["computation_placer", "hlo_module_config", "hlo_verifier"],
+    "xla/pjrt/distributed": ["in_memory_key_value_store", "key_value_store_interface"],
+    "xla/runtime": ["device_id", "process_id"],
+    "xla/service": ["compilation_stats", "computation_placer", "gpu_topology", "hlo_module_config", "hlo_verifier"],
     "xla/service/gpu": ["backend_configs_cc"],
     "xla/tsl/platform": ["status_macros"],
 }

@@ -567,6 +567,18 @@ GPU_TEAM_STAGING_BYTES: int
 def gpu_team_forms(n_pes: int) -> int:
     """Returns how many teams each of ``n_pes`` PEs belongs to with ``reduce="teams"``, besides the world."""
 
+def nvshmem_world_settings(symmetric_bytes: int, hosts: int, team_forms: int | None) -> dict[str, str]:
+    """Returns NVSHMEM's variables for a world, by name.
+
+    Args:
+      symmetric_bytes: bytes that xla-shmem allocates on each PE.
+      hosts: hosts of the world.
+      team_forms: :func:`gpu_team_forms`; None without team reductions.
+    """
+
+def nvshmem_variables_that_must_agree() -> list[str]:
+    """Returns the names of NVSHMEM's variables that must be equal in all processes if a user sets them, sorted."""
+
 def kernel_source() -> str:
     """Returns the CUDA source of the device code."""
 

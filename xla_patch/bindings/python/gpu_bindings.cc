@@ -1,5 +1,7 @@
 #include "xla_patch/bindings/python/gpu_bindings.h"
 
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +16,7 @@
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
+#include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -144,6 +147,10 @@ void BindGpuRuntime(nb::module_& m) {
   m.attr("GPU_TEAM_STAGING_BYTES") = gpu::kTeamStagingBytes;
   m.def("gpu_team_forms", &gpu::Teams::CountOfPe, nb::arg("n_pes"),
         "How many teams each of `n_pes` PEs belongs to, besides the world.");
+  m.def("nvshmem_world_settings", &gpu::WorldSettings, nb::arg("symmetric_bytes"), nb::arg("hosts"),
+        nb::arg("team_forms").none(), "NVSHMEM's variables for a world, by name.");
+  m.def("nvshmem_variables_that_must_agree", &gpu::VariablesThatMustAgree,
+        "Names of NVSHMEM's variables that must be equal in all processes if a user sets them.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
         "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");

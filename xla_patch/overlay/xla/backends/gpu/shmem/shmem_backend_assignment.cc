@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,8 @@
 #include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
+#include "xla_patch/options/environment.h"
+#include "xla_patch/types/status.h"
 
 namespace xla::gpu {
 namespace {
@@ -27,13 +30,15 @@ namespace {
 // The GpuTopology of a JIT compilation counts every GPU that the driver shows as one of this process, even if JAX gives
 // each process one of them. So the devices of this job come from the runtime.
 absl::StatusOr<xla_shmem::Topology> TopologyFor(const HloModule& module, const GpuTopology& described,
-                                                int64_t slice_size) {
-  const std::vector<std::pair<int64_t, int32_t>> running = ShmemRuntime::Get().Devices();
+                                                int64_t slice_size, std::optional<int64_t> nvlink_domain) {
+  const std::vector<RunningDevice> running = ShmemRuntime::Get().Devices();
   const int64_t num_devices = NumJobDevices(module);
-  if (num_devices <= static_cast<int64_t>(running.size())) return RunningTopology(running);
+  if (num_devices <= static_cast<int64_t>(running.size())) return RunningTopology(running, nvlink_domain);
   // Both counts are -1 if hosts differ.
-  return UniformTopology(std::max<int64_t>(described.number_of_devices(), num_devices),
-                         std::max(described.num_devices_per_host(), 0), slice_size);
+  const int64_t per_host = std::max(described.num_devices_per_host(), 0);
+  const int64_t per_domain = nvlink_domain.value_or(slice_size);
+  return UniformTopology(std::max<int64_t>(described.number_of_devices(), num_devices), per_host,
+                         nvlink_domain == 0 ? per_host : per_domain);
 }
 
 }  // namespace
@@ -43,11 +48,14 @@ absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology,
   const HloModuleConfig& config = module->config();
   if (!config.debug_options().xla_gpu_experimental_enable_nvshmem()) return absl::OkStatus();
   RETURN_IF_ERROR(RefuseMosaicWithNvshmem(*module));
+  const xla_shmem::Result<xla_shmem::EnvironmentOptions>& options = ShmemOptions();
+  if (!options.ok()) return absl::InvalidArgumentError(options.message());
   if (!ShmemRuntime::Get().failure().empty()) return absl::OkStatus();
   // No other PE; in a job of one GPU NVSHMEM does not run either.
   if (config.replica_count() * config.num_partitions() < 2) return absl::OkStatus();
   ShmemJob job;
-  ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size));
+  job.rules = options->rules;
+  ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size, options->nvlink_domain));
   // The runtime does not start unless every PE reaches every other.
   job.transport = xla_shmem::GpuTransport({});
   job.transport.reach.reset();

@@ -1,8 +1,13 @@
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,17 +15,22 @@
 #include "absl/log/log.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/debug_options_flags.h"
 #include "xla/runtime/device_id.h"
 #include "xla/tsl/platform/status_macros.h"
 #include "xla/xla.pb.h"
+#include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
+#include "xla_patch/nvshmem/gpu/teams.h"
+#include "xla_patch/nvshmem/gpu/world_settings.h"
+#include "xla_patch/options/environment.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/types/status.h"
@@ -28,23 +38,23 @@
 namespace xla::gpu {
 namespace {
 
+using ::xla_shmem::EnvironmentOptions;
 using ::xla_shmem::Result;
 using ::xla_shmem::Status;
 
 constexpr absl::string_view kPrefix = "xla_shmem/1/";
 // Processes of a job may be minutes apart in loading data and libraries.
 constexpr absl::Duration kStoreTimeout = absl::Minutes(10);
-constexpr absl::string_view kReady = "ready";
+constexpr absl::string_view kReady = "ready ";
+constexpr absl::string_view kFailed = "failed ";
 
-// The plugin's options that apply here have the same names (docs/patched-jaxlib.md).
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
 
-std::vector<std::string> NvshmemCandidates() {
-  const std::string chosen = Environment("XLA_SHMEM_NVSHMEM_LIBRARY");
-  if (!chosen.empty()) return {chosen};
+std::vector<std::string> NvshmemCandidates(const EnvironmentOptions& options) {
+  if (!options.nvshmem_library.empty()) return {options.nvshmem_library};
   return {"libnvshmem_host.so.3"};
 }
 
@@ -54,18 +64,63 @@ std::vector<std::string> NvrtcCandidates(int driver_version) {
   return {"libnvrtc.so.12"};
 }
 
-Result<int64_t> ReadHeapSize(int num_processes) {
-  const std::string text = Environment("XLA_SHMEM_HEAP_SIZE");
-  int64_t bytes = static_cast<int64_t>(xla_shmem::gpu::PairLayout::RecommendedBytes(num_processes));
-  if (text.empty() || (absl::SimpleAtoi(text, &bytes) && bytes > 0)) return bytes;
-  return Status::Error(absl::StrCat("XLA_SHMEM_HEAP_SIZE is \"", text, "\"; a patched jaxlib takes a number of bytes"));
+size_t ArenaBytes(const EnvironmentOptions& options, int num_processes) {
+  const size_t recommended = xla_shmem::gpu::PairLayout::RecommendedBytes(num_processes);
+  return static_cast<size_t>(options.heap_bytes.value_or(static_cast<int64_t>(recommended)));
+}
+
+// Unless the user has set them.
+void SetNvshmemVariables(const EnvironmentOptions& options, int num_processes, int hosts) {
+  size_t bytes = ArenaBytes(options, num_processes);
+  std::optional<int> team_forms;
+  if (options.team_reductions) {
+    bytes += xla_shmem::gpu::kTeamStagingBytes;
+    team_forms = xla_shmem::gpu::Teams::CountOfPe(num_processes);
+  }
+  for (const auto& [name, value] : xla_shmem::gpu::WorldSettings(bytes, hosts, team_forms)) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+  }
+}
+
+// The same for processes that are on one host for NVSHMEM: same kernel and same host name.
+std::string HostIdentity() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return absl::StrCat(boot_id, "/", name);
+}
+
+// What all processes must have alike: the options, and variables of NVSHMEM's that the user has set.
+std::string Agreement(const EnvironmentOptions& options) {
+  std::string agreement = options.Agreement();
+  for (const std::string& name : xla_shmem::gpu::VariablesThatMustAgree()) {
+    const std::string value = Environment(name.c_str());
+    if (!value.empty()) absl::StrAppend(&agreement, " ", name, "=", value);
+  }
+  return agreement;
 }
 
 Status ToShmemStatus(const absl::Status& status) {
   return status.ok() ? Status() : Status::Error(std::string(status.message()));
 }
 
+// A process's part in a round, as text for the store; and back.
+std::string Encode(const Result<std::string>& own) {
+  return own.ok() ? absl::StrCat(kReady, *own) : absl::StrCat(kFailed, own.message());
+}
+
+Result<std::string> Decode(absl::string_view text) {
+  if (absl::ConsumePrefix(&text, kReady)) return std::string(text);
+  return Status::Error(std::string(absl::StripPrefix(text, kFailed)));
+}
+
 }  // namespace
+
+const Result<EnvironmentOptions>& ShmemOptions() {
+  static const auto* const options = new Result<EnvironmentOptions>(xla_shmem::ReadEnvironment(Environment));
+  return *options;
+}
 
 ShmemRuntime& ShmemRuntime::Get() {
   static auto* const runtime = new ShmemRuntime;
@@ -94,75 +149,110 @@ Status ShmemRuntime::StartTogether(const Job& job) {
     return Status::Error(
         absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
   }
+  const absl::Status set = job.kv_store->Set(absl::StrCat(kPrefix, "host/", job.process), HostIdentity());
+  if (!set.ok()) return ToShmemStatus(set);
   // NVSHMEM's start is collective: no process may call it unless all will.
-  Result<std::string> kernels = Open(job);
-  XLA_SHMEM_RETURN_IF_ERROR(Agree(job, "open", kernels.status()));
-  return Agree(job, "start", StartWorld(job, *std::move(kernels)));
-}
-
-Status ShmemRuntime::StartWorld(const Job& job, std::string kernels) {
-  absl::StatusOr<std::string> unique_id = job.kv_store->Get(absl::StrCat(kPrefix, "unique_id"), kStoreTimeout);
-  if (!unique_id.ok()) return ToShmemStatus(unique_id.status());
-  const Result<int64_t> arena_bytes = ReadHeapSize(job.num_processes);
-  if (!arena_bytes.ok()) return arena_bytes.status();
-  xla_shmem::GpuStartOptions options;
-  options.pe = job.process;
-  options.n_pes = job.num_processes;
-  options.unique_id = *std::move(unique_id);
-  options.arena_bytes = static_cast<size_t>(*arena_bytes);
-  options.kernels = std::move(kernels);
-  return gpu().Start(options);
+  XLA_SHMEM_RETURN_IF_ERROR(Agree(job, "open", Open(job)));
+  return Agree(job, "start", StartWorld(job));
 }
 
 Result<std::string> ShmemRuntime::Open(const Job& job) {
+  const Result<EnvironmentOptions>& options = ShmemOptions();
+  if (!options.ok()) return options.status();
   if (job.device_ordinals.size() != 1) {
     return Status::Error(
         absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
   }
-  const Result<int64_t> heap_size = ReadHeapSize(job.num_processes);
-  if (!heap_size.ok()) return heap_size.status();
-  xla_shmem::GpuOpenOptions options;
-  options.nvshmem_candidates = NvshmemCandidates();
-  options.device = job.device_ordinals.front();
-  const Result<xla_shmem::GpuFacts> facts = gpu().Open(options);
+  xla_shmem::GpuOpenOptions open;
+  open.nvshmem_candidates = NvshmemCandidates(*options);
+  open.device = job.device_ordinals.front();
+  const Result<xla_shmem::GpuFacts> facts = gpu().Open(open);
   if (!facts.ok()) return facts.status();
-  VLOG(1) << "NVSHMEM " << facts->nvshmem_version << " from " << facts->nvshmem_path;
-  Result<std::string> kernels =
+  const std::string library = absl::StrCat("NVSHMEM ", facts->nvshmem_version, " from ", facts->nvshmem_path);
+  VLOG(1) << library;
+  if (options->team_reductions && !facts->missing_reductions.empty()) {
+    return Status::Error(absl::StrCat(library, " lacks ", facts->missing_reductions.front(),
+                                      ", which XLA_SHMEM_GPU_REDUCE=teams calls: set it to rings"));
+  }
+  const Result<std::string> kernels =
       xla_shmem::gpu::CompileKernels(NvrtcCandidates(facts->driver_version), xla_shmem::gpu::kKernelSource,
                                      facts->compute_major * 10 + facts->compute_minor);
-  if (!kernels.ok() || job.process != 0) return kernels;
-  const Result<std::string> unique_id = gpu().UniqueId();
+  if (!kernels.ok()) return kernels.status();
+  XLA_SHMEM_RETURN_IF_ERROR(gpu().LoadKernels(*kernels));
+  return Agreement(*options);
+}
+
+Result<std::string> ShmemRuntime::StartWorld(const Job& job) {
+  const Result<int> hosts = FindHosts(job);
+  if (!hosts.ok()) return hosts.status();
+  const EnvironmentOptions& options = *ShmemOptions();
+  // Before the unique id is made: NVSHMEM reads its environment then.
+  SetNvshmemVariables(options, job.num_processes, *hosts);
+  Result<std::string> unique_id = ShareUniqueId(job);
   if (!unique_id.ok()) return unique_id.status();
-  const absl::Status set = job.kv_store->Set(absl::StrCat(kPrefix, "unique_id"), *unique_id);
-  if (!set.ok()) return ToShmemStatus(set);
-  return kernels;
+  xla_shmem::GpuStartOptions start;
+  start.pe = job.process;
+  start.n_pes = job.num_processes;
+  start.unique_id = *std::move(unique_id);
+  start.arena_bytes = ArenaBytes(options, job.num_processes);
+  start.puts = options.nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
+  start.team_reductions = options.team_reductions;
+  start.deadline = options.deadline;
+  const Result<size_t> offset = gpu().Start(start);
+  if (!offset.ok()) return offset.status();
+  return absl::StrCat("its arena at offset ", *offset, " of NVSHMEM's heap");
 }
 
-Status ShmemRuntime::Agree(const Job& job, const std::string& round, const Status& own) {
-  const absl::StatusOr<std::string> verdict = Verdict(job, round, own);
-  if (!verdict.ok()) return ToShmemStatus(verdict.status());
-  return *verdict == kReady ? Status() : Status::Error(*verdict);
-}
-
-absl::StatusOr<std::string> ShmemRuntime::Verdict(const Job& job, const std::string& round, const Status& own) {
-  const std::string prefix = absl::StrCat(kPrefix, round, "/");
-  // The store does not take empty values.
-  RETURN_IF_ERROR(
-      job.kv_store->Set(absl::StrCat(prefix, job.process), own.ok() ? kReady : absl::string_view(own.message())));
+Result<std::string> ShmemRuntime::ShareUniqueId(const Job& job) {
+  const std::string key = absl::StrCat(kPrefix, "unique_id");
   if (job.process == 0) {
-    std::string verdict(kReady);
-    for (int process = 0; process < job.num_processes && verdict == kReady; ++process) {
-      absl::StatusOr<std::string> answer = job.kv_store->Get(absl::StrCat(prefix, process), kStoreTimeout);
-      if (!answer.ok()) {
-        verdict = absl::StrCat("process ", process, " did not answer: ", answer.status().message());
-      } else if (*answer != kReady) {
-        verdict = absl::StrCat("process ", process, ": ", *answer);
-      }
-    }
-    RETURN_IF_ERROR(job.kv_store->Set(absl::StrCat(prefix, "verdict"), verdict));
+    const absl::Status set = job.kv_store->Set(key, Encode(gpu().UniqueId()));
+    if (!set.ok()) return ToShmemStatus(set);
+  }
+  const absl::StatusOr<std::string> text = job.kv_store->Get(key, kStoreTimeout);
+  return text.ok() ? Decode(*text) : ToShmemStatus(text.status());
+}
+
+Result<int> ShmemRuntime::FindHosts(const Job& job) {
+  std::map<std::string, int32_t> numbers;
+  hosts_.clear();
+  for (int process = 0; process < job.num_processes; ++process) {
+    const absl::StatusOr<std::string> host = job.kv_store->Get(absl::StrCat(kPrefix, "host/", process), kStoreTimeout);
+    if (!host.ok()) return ToShmemStatus(host.status());
+    hosts_.push_back(numbers.emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
+  }
+  return static_cast<int>(numbers.size());
+}
+
+Status ShmemRuntime::Agree(const Job& job, const std::string& round, const Result<std::string>& own) {
+  const absl::StatusOr<std::string> verdict = Verdict(job, round, Encode(own));
+  return verdict.ok() ? Decode(*verdict).status() : ToShmemStatus(verdict.status());
+}
+
+absl::StatusOr<std::string> ShmemRuntime::Verdict(const Job& job, const std::string& round, const std::string& own) {
+  const std::string prefix = absl::StrCat(kPrefix, round, "/");
+  RETURN_IF_ERROR(job.kv_store->Set(absl::StrCat(prefix, job.process), own));
+  if (job.process == 0) {
+    RETURN_IF_ERROR(job.kv_store->Set(absl::StrCat(prefix, "verdict"), Encode(Judge(job, prefix, own))));
   }
   // Process 0 may itself wait that long for each of the others.
   return job.kv_store->Get(absl::StrCat(prefix, "verdict"), 2 * kStoreTimeout);
+}
+
+Result<std::string> ShmemRuntime::Judge(const Job& job, const std::string& prefix, const std::string& own) {
+  for (int process = 0; process < job.num_processes; ++process) {
+    const absl::StatusOr<std::string> answer = job.kv_store->Get(absl::StrCat(prefix, process), kStoreTimeout);
+    if (!answer.ok()) {
+      return Status::Error(absl::StrCat("process ", process, " did not answer: ", answer.status().message()));
+    }
+    const Result<std::string> ready = Decode(*answer);
+    if (!ready.ok()) return Status::Error(absl::StrCat("process ", process, ": ", ready.message()));
+    if (*answer != own) {
+      return Status::Error(absl::StrCat("process ", process, " has ", *ready, " and process 0 has ",
+                                        absl::StripPrefix(own, kReady), ": they must be equal"));
+    }
+  }
+  return std::string();
 }
 
 std::string ShmemRuntime::failure() const {
@@ -179,14 +269,15 @@ absl::Status ShmemRuntime::CheckRunning() const {
       "client starts, or compile this program again without it");
 }
 
-std::vector<std::pair<int64_t, int32_t>> ShmemRuntime::Devices() const {
-  std::vector<std::pair<int64_t, int32_t>> devices;
+std::vector<RunningDevice> ShmemRuntime::Devices() const {
+  std::vector<RunningDevice> devices;
   absl::MutexLock lock(&mutex_);
   if (!running_) return devices;
   for (const auto& [device, process] : device_to_process_) {
-    devices.emplace_back(device.value(), static_cast<int32_t>(process.value()));
+    const auto number = static_cast<int32_t>(process.value());
+    devices.push_back({device.value(), number, hosts_[number]});
   }
-  std::sort(devices.begin(), devices.end());
+  std::sort(devices.begin(), devices.end(), [](const auto& a, const auto& b) { return a.id < b.id; });
   return devices;
 }
 

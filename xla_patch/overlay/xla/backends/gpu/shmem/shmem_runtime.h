@@ -18,13 +18,18 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/pjrt/distributed/key_value_store_interface.h"
 #include "xla/runtime/device_id.h"
 #include "xla/runtime/process_id.h"
+#include "xla_patch/options/environment.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
 namespace xla::gpu {
+
+// The options of this process, read once; or which of them is wrong.
+const xla_shmem::Result<xla_shmem::EnvironmentOptions>& ShmemOptions();
 
 class ShmemRuntime {
  public:
@@ -36,7 +41,9 @@ class ShmemRuntime {
     absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process;
   };
 
+  // That of this process. Tests make others.
   static ShmemRuntime& Get();
+  ShmemRuntime() = default;
 
   // Starts NVSHMEM if --xla_gpu_experimental_enable_nvshmem is set. Collective over the job's processes. Only the first
   // call of a process has an effect. Never fails: see `failure`.
@@ -49,8 +56,8 @@ class ShmemRuntime {
   // Ok if collectives can run on this process's GPU.
   absl::Status CheckRunning() const;
 
-  // Id and process of every device of the job, sorted by id; none unless NVSHMEM runs.
-  std::vector<std::pair<int64_t, int32_t>> Devices() const;
+  // Every device of the job, sorted by id; none unless NVSHMEM runs.
+  std::vector<RunningDevice> Devices() const;
 
   // PE of a device of the job.
   absl::StatusOr<int> PeOf(GlobalDeviceId device) const;
@@ -59,21 +66,27 @@ class ShmemRuntime {
   xla_shmem::GpuRuntime& gpu() const { return xla_shmem::GpuRuntime::Get(); }
 
  private:
-  ShmemRuntime() = default;
   // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.
-  xla_shmem::Status StartTogether(const Job& job);
-  // Opens the libraries and compiles the kernels.
+  xla_shmem::Status StartTogether(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Opens the libraries and loads the kernels. Returns the options on which all processes must agree.
   xla_shmem::Result<std::string> Open(const Job& job);
-  xla_shmem::Status StartWorld(const Job& job, std::string kernels);
-  // Ok if `own` is ok in every process; otherwise the error of one of them, the same in all.
-  xla_shmem::Status Agree(const Job& job, const std::string& round, const xla_shmem::Status& own);
-  absl::StatusOr<std::string> Verdict(const Job& job, const std::string& round, const xla_shmem::Status& own);
+  // Returns the arena's offset in NVSHMEM's heap, which must be the same in all processes.
+  xla_shmem::Result<std::string> StartWorld(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  xla_shmem::Result<std::string> ShareUniqueId(const Job& job);
+  // Numbers the hosts of the processes. Returns how many there are.
+  xla_shmem::Result<int> FindHosts(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Ok if `own` is ok and equal in all processes; otherwise the reason, the same in all.
+  xla_shmem::Status Agree(const Job& job, const std::string& round, const xla_shmem::Result<std::string>& own);
+  absl::StatusOr<std::string> Verdict(const Job& job, const std::string& round, const std::string& own);
+  // Of process 0, about the answers of all.
+  static xla_shmem::Result<std::string> Judge(const Job& job, const std::string& prefix, const std::string& own);
 
   mutable absl::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
   std::string failure_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process_ ABSL_GUARDED_BY(mutex_);
+  std::vector<int32_t> hosts_ ABSL_GUARDED_BY(mutex_);  // by process
 };
 
 // For the PJRT client: `Start` with the client's own variables. The keys of `local_devices` are CUDA ordinals.

@@ -1,6 +1,7 @@
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -52,11 +53,16 @@ absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t
   return CreateTopology(std::move(devices));
 }
 
-absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<std::pair<int64_t, int32_t>>& devices) {
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<RunningDevice>& devices,
+                                                    std::optional<int64_t> nvlink_domain) {
   std::vector<xla_shmem::DeviceLocation> locations;
   locations.reserve(devices.size());
-  for (const auto& [id, process] : devices) {
-    locations.push_back({id, process, /*host=*/process, /*nvlink_domain=*/0, /*pe=*/process});
+  for (const RunningDevice& device : devices) {
+    int32_t domain = 0;
+    if (nvlink_domain.has_value()) {
+      domain = *nvlink_domain == 0 ? device.host : static_cast<int32_t>(device.process / *nvlink_domain);
+    }
+    locations.push_back({device.id, device.process, device.host, domain, /*pe=*/device.process});
   }
   return CreateTopology(std::move(locations));
 }

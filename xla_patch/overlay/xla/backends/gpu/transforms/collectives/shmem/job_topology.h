@@ -2,7 +2,7 @@
 #define XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_JOB_TOPOLOGY_H_
 
 #include <cstdint>
-#include <utility>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,9 +21,18 @@ int64_t NumJobDevices(const HloModule& module);
 absl::StatusOr<xla_shmem::Topology> UniformTopology(int64_t num_devices, int64_t devices_per_process,
                                                     int64_t devices_per_domain);
 
-// A job in which NVSHMEM runs: each device's id and process, one device in a process. All reach one another, so they
-// form one NVLink domain. A device's PE is its process. InvalidArgument if two devices share a process.
-absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<std::pair<int64_t, int32_t>>& devices);
+// A device of a job in which NVSHMEM runs.
+struct RunningDevice {
+  int64_t id = 0;
+  int32_t process = 0;  // its PE too
+  int32_t host = 0;
+};
+
+// A job in which NVSHMEM runs, with one device in a process. `nvlink_domain` as in xla_shmem::EnvironmentOptions,
+// counted in the order of processes; none: all devices reach one another, so they form one domain. InvalidArgument if
+// two devices share a process.
+absl::StatusOr<xla_shmem::Topology> RunningTopology(const std::vector<RunningDevice>& devices,
+                                                    std::optional<int64_t> nvlink_domain);
 
 }  // namespace xla::gpu
 

@@ -3,13 +3,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 
 namespace xla::gpu {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(JobTopologyTest, ConsecutiveDevicesShareProcessesAndDomains) {
@@ -41,7 +45,7 @@ TEST(JobTopologyTest, ANegativeCountIsAnError) {
 
 TEST(JobTopologyTest, ARunningJobIsOneDomainWithTheProcessesItHas) {
   // XLA numbers devices by network proximity, which need not be the order of processes.
-  const auto topology = RunningTopology({{0, 2}, {1, 0}, {2, 1}});
+  const auto topology = RunningTopology({{0, 2, 0}, {1, 0, 0}, {2, 1, 1}}, std::nullopt);
   ASSERT_TRUE(topology.ok()) << topology.status();
   EXPECT_EQ(topology->num_processes(), 3);
   EXPECT_EQ(topology->max_devices_per_process(), 1);
@@ -50,8 +54,24 @@ TEST(JobTopologyTest, ARunningJobIsOneDomainWithTheProcessesItHas) {
   EXPECT_EQ(xla_shmem::PlaceModule({0, 1, 2}, *topology).num_nvlink_domains, 1);
 }
 
+TEST(JobTopologyTest, AnOptionDividesARunningJobIntoDomainsByProcessOrHost) {
+  const std::vector<RunningDevice> devices = {{10, 3, 1}, {11, 0, 0}, {12, 1, 0}, {13, 2, 0}};
+  const auto domains = [&](int64_t option) {
+    const auto topology = RunningTopology(devices, option);
+    EXPECT_TRUE(topology.ok()) << topology.status();
+    std::vector<int32_t> of_processes;
+    for (const int64_t id : {11, 12, 13, 10}) {
+      of_processes.push_back(topology->Find(id)->nvlink_domain);
+    }
+    return of_processes;
+  };
+  EXPECT_THAT(domains(2), ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(domains(0), ElementsAre(0, 0, 0, 1));
+}
+
 TEST(JobTopologyTest, TwoDevicesOfOneProcessCannotBothBeItsPe) {
-  EXPECT_THAT(std::string(RunningTopology({{0, 0}, {1, 0}}).status().message()), HasSubstr("PE 0 is given to"));
+  EXPECT_THAT(std::string(RunningTopology({{0, 0}, {1, 0}}, std::nullopt).status().message()),
+              HasSubstr("PE 0 is given to"));
 }
 
 TEST(JobTopologyTest, AModuleOnHighDevicesNeedsAJobThatHasThem) {

@@ -1,0 +1,27 @@
+// The settings with which NVSHMEM starts.
+//
+// NVSHMEM reads its environment once: PE 0 in nvshmemx_get_uniqueid, the other PEs in their init. PEs with different
+// settings lay out their heaps differently, and no error tells. So every process sets the same values before the unique
+// id is made. A value that the user has set stays; one that differs between processes is refused before any start.
+#ifndef XLA_SHMEM_NVSHMEM_GPU_WORLD_SETTINGS_H_
+#define XLA_SHMEM_NVSHMEM_GPU_WORLD_SETTINGS_H_
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace xla_shmem::gpu {
+
+// Variables by name. `symmetric_bytes`: what this runtime allocates on each PE. `hosts`: of the world. `team_forms`:
+// Teams::CountOfPe; none without team reductions. Equal arguments give equal settings.
+std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, std::optional<int> team_forms);
+
+// Names of the variables that must be equal in all processes if a user sets them, sorted: those of WorldSettings, and
+// others that decide where NVSHMEM puts its memory or how PEs work together.
+std::vector<std::string> VariablesThatMustAgree();
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_WORLD_SETTINGS_H_

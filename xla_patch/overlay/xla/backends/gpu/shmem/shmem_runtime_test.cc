@@ -1,0 +1,86 @@
+// The start of a job whose processes are threads here, as far as it goes without a GPU.
+#include "xla/backends/gpu/shmem/shmem_runtime.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "xla/backends/gpu/shmem/shmem_backend_assignment.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/hlo/ir/hlo_module.h"
+#include "xla/pjrt/distributed/in_memory_key_value_store.h"
+#include "xla/runtime/device_id.h"
+#include "xla/runtime/process_id.h"
+#include "xla/service/compilation_stats.h"
+#include "xla/service/gpu_topology.h"
+#include "xla_patch/nvshmem/gpu/kernel_source.h"
+
+// No device code is compiled here.
+const char xla_shmem::gpu::kKernelSource[] = "";
+
+namespace xla::gpu {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// Both are read once in a process.
+const bool kEnvironmentIsSet = setenv("XLA_FLAGS", "--xla_gpu_experimental_enable_nvshmem=true", 1) == 0 &&
+                               setenv("XLA_SHMEM_PROFILE", "fast", 1) == 0;
+
+// Starts a job, with so many devices in each process, and returns why it failed in each of them.
+std::vector<std::string> Failures(const std::vector<int>& devices) {
+  const auto store = std::make_shared<InMemoryKeyValueStore>();
+  std::vector<std::unique_ptr<ShmemRuntime>> runtimes;
+  std::vector<std::thread> processes;
+  for (int process = 0; process < static_cast<int>(devices.size()); ++process) {
+    ShmemRuntime::Job job;
+    job.process = process;
+    job.num_processes = static_cast<int>(devices.size());
+    job.kv_store = store;
+    for (int ordinal = 0; ordinal < devices[process]; ++ordinal) {
+      job.device_ordinals.push_back(ordinal);
+      job.device_to_process[GlobalDeviceId(process)] = ProcessId(process);
+    }
+    runtimes.push_back(std::make_unique<ShmemRuntime>());
+    processes.emplace_back([runtime = runtimes.back().get(), job = std::move(job)] { runtime->Start(job); });
+  }
+  std::vector<std::string> failures;
+  for (size_t process = 0; process < processes.size(); ++process) {
+    processes[process].join();
+    EXPECT_THAT(runtimes[process]->Devices(), IsEmpty());
+    EXPECT_FALSE(runtimes[process]->CheckRunning().ok());
+    failures.push_back(runtimes[process]->failure());
+  }
+  return failures;
+}
+
+TEST(ShmemRuntimeTest, AWrongOptionKeepsAllProcessesFromStarting) {
+  ASSERT_TRUE(kEnvironmentIsSet);
+  EXPECT_THAT(Failures({1, 1, 1}),
+              Each("process 0: XLA_SHMEM_PROFILE='fast': must be 'upstream', 'domain' or 'tuned'."));
+}
+
+TEST(ShmemRuntimeTest, AProcessWithoutPeersIsNotStarted) { EXPECT_THAT(Failures({1}), Each(IsEmpty())); }
+
+TEST(ShmemRuntimeTest, AWrongOptionIsAnErrorOfEveryCompilation) {
+  const auto module = ParseEntry("ROOT c = f32[4] all-reduce(p), channel_id=1, to_apply=sum, replica_groups={}", 2);
+  module->mutable_config().mutable_debug_options().set_xla_gpu_experimental_enable_nvshmem(true);
+  const absl::Status status = AssignShmemBackends(
+      module.get(), GpuTopology("", /*num_partitions=*/1, /*num_hosts_per_partition=*/2, /*num_devices_per_host=*/1),
+      /*slice_size=*/0, CompilationStats::MakeNoopStats().get());
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), StartsWith("XLA_SHMEM_PROFILE='fast'"));
+  module->mutable_config().mutable_debug_options().set_xla_gpu_experimental_enable_nvshmem(false);
+}
+
+}  // namespace
+}  // namespace xla::gpu
