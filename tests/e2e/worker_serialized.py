@@ -31,13 +31,13 @@ def main() -> None:
         return
     try:
         compiled = serialize_executable.deserialize_and_load(*pickle.loads(file.read_bytes()))
+        # A rank that loaded the executable exchanges messages with one that compiled it.
+        program = compiled if world.rank % 2 == 0 or "all" in sys.argv[3:] else function
+        for _ in range(3):
+            world.equals(program(operand), expected)
     except Exception as error:
         report({"error": str(error)})
         return
-    # A rank that loaded the executable exchanges messages with one that compiled it.
-    program = compiled if world.rank % 2 == 0 or "all" in sys.argv[3:] else function
-    for _ in range(3):
-        world.equals(program(operand), expected)
     report({"loaded": True})
 
 

@@ -9,7 +9,8 @@ ffi::Error ToFfiError(const Status& status) { return status.ok() ? ffi::Error::S
 Result<CallIdentity> ReadRunnableCall(ffi::Dictionary attributes) {
   Result<CallIdentity> call = ReadIdentity(attributes);
   if (!call.ok()) return call;
-  if (!GpuRuntime::Get().admitted()) {
+  // XLA:GPU instantiates no handler for an executable that it has deserialised, so this may be the first call of ours.
+  if (!GpuRuntime::Get().EnsureAdmitted()) {
     return Status::Error(call->name + " cannot run here: the xla-shmem runtime is not running on this process's GPU");
   }
   XLA_SHMEM_RETURN_IF_ERROR(
