@@ -1,9 +1,10 @@
-"""The cases of tests/e2e on emulated GPUs, against NumPy. One job a world size runs all of them."""
+"""Cases of tests/e2e and of cases_gpu.py on emulated GPUs, against NumPy. One job a setting runs all its cases."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -11,24 +12,93 @@ from _pytest.mark import ParameterSet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
+import cases_gpu  # noqa: F401
 from all_cases import CASES
 from case_world import OPS
 from cases_not_on_gpus import END_THE_PROCESS, NO_COLLECTIVE_RUNS, NOT_ON_GPUS
 from emulated_jobs import run_emulated
-from emulator import NO_GRAPH_FLAGS, Emulator
+from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from job_runs import JobRun
 
-SHAPES = {"2x1": 2, "4x1": 4}
 Reports = dict[int, dict[str, object]]
+
+# Loops, branches, several programs and threads, donation, all of which XLA captures.
+CONTROL_FLOW = (
+    "90_independent_collectives_in_one_program",
+    "branch_not_taken_leaves_no_gap",
+    "branches_inside_a_loop_take_turns_between_collectives_and_none",
+    "donated_operand_may_hold_the_result",
+    "matmuls_between_start_and_done_do_not_disturb_the_transfer",
+    "one_program_in_flight_many_times_does_not_mix",
+    "operand_used_again_is_not_overwritten",
+    "ring_in_fori_loop_comes_back_after_n_steps",
+    "same_program_compiled_twice_is_two_programs",
+    "sum_carried_by_scan_stays_right_for_hundreds_of_steps",
+    "switch_picks_one_of_three_collectives",
+    "two_programs_in_flight_do_not_mix",
+    "two_threads_run_two_programs",
+    "while_loop_runs_as_often_as_the_data_says",
+)
+
+# What a double that delays and reorders work can bring to light: many transfers in flight, ranks at different speeds.
+TIMING = (
+    "90_independent_collectives_in_one_program",
+    "donated_operand_may_hold_the_result",
+    "matmuls_between_start_and_done_do_not_disturb_the_transfer",
+    "ranks_at_different_speeds_still_meet",
+    "ring_attention_equals_attention_on_the_cpu_forward_and_backward",
+    "steps_of_an_unrolled_ring_do_not_mix",
+    "sum_is_right_at_sizes_around_every_limit",
+    "two_programs_in_flight_do_not_mix",
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A job.
+
+    Attributes:
+      ranks: processes, with one GPU each.
+      names: the only cases it runs; all of its number of ranks if empty.
+      flags: XLA_FLAGS. Without CUDA graphs each run of a collective calls a handler, so they can be counted.
+      environ: more variables.
+      quick: whether `make test` runs its fast cases.
+    """
+
+    ranks: int
+    names: Collection[str] = ()
+    flags: tuple[str, ...] = NO_GRAPH_FLAGS
+    environ: dict[str, str] = field(default_factory=dict)
+    quick: bool = False
+
+    @property
+    def graphs(self) -> bool:
+        return self.flags == GRAPH_FLAGS
+
+
+SETTINGS = {
+    "2": Setting(2, quick=True),
+    "2-graphs": Setting(2, CONTROL_FLOW, GRAPH_FLAGS, quick=True),
+    "2-default": Setting(2, CONTROL_FLOW, ()),
+    "4": Setting(4),
+    "4-graphs": Setting(4, CONTROL_FLOW, GRAPH_FLAGS),
+    "4-seed-1": Setting(4, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, quick=True),
+    **{f"2-seed-{seed}": Setting(2, TIMING, environ={"GPU_EMULATOR_SEED": str(seed)}) for seed in range(2, 7)},
+    "2-graphs-seed-7": Setting(2, CONTROL_FLOW, GRAPH_FLAGS, {"GPU_EMULATOR_SEED": "7"}),
+}
 
 
 def _parameters() -> list[ParameterSet]:
     found = []
-    for shape in SHAPES:
+    for key, setting in SETTINGS.items():
+        shape = f"{setting.ranks}x1"
         for name, case in CASES.items():
-            if shape in case.fast + case.slow and name not in END_THE_PROCESS:
-                quick = shape == "2x1" and shape in case.fast
-                found.append(pytest.param(shape, name, id=f"{shape}-{name}", marks=() if quick else pytest.mark.slow))
+            if name in END_THE_PROCESS or shape not in case.fast + case.slow:
+                continue
+            if setting.names and name not in setting.names:
+                continue
+            quick = setting.quick and (bool(setting.names) or shape in case.fast)
+            found.append(pytest.param(key, name, id=f"{key}-{name}", marks=() if quick else pytest.mark.slow))
     return found
 
 
@@ -36,29 +106,34 @@ def _parameters() -> list[ParameterSet]:
 def reports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, emulator: Emulator
 ) -> Callable[[str, str], tuple[JobRun, Reports]]:
-    """Runs the job of a world size once, with the selected cases."""
+    """Runs the job of a setting once, with the selected cases."""
     jobs: dict[str, JobRun] = {}
 
-    def reports_of(shape: str, name: str) -> tuple[JobRun, Reports]:
-        if shape not in jobs:
+    def reports_of(key: str, name: str) -> tuple[JobRun, Reports]:
+        if key not in jobs:
             calls = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-            names = [call["name"] for call in calls if call.get("shape") == shape]
-            results = tmp_path_factory.mktemp(shape)
+            names = [call["name"] for call in calls if call.get("key") == key]
+            results = tmp_path_factory.mktemp(key)
             (results / "cases.txt").write_text("\n".join(names))
-            jobs[shape] = run_emulated(
+            setting = SETTINGS[key]
+            log = {"GPU_EMULATOR_LOG": str(results / "emulator.log"), "GPU_EMULATOR_TRACE": "1"}
+            environ = {
+                "JAX_ENABLE_X64": "1",
+                "XLA_SHMEM_THRESHOLD": "2MiB",
+                "XLA_SHMEM_OPS": OPS,
+                "XLA_SHMEM_DEADLINE": "60",
+            }
+            jobs[key] = run_emulated(
                 emulator,
                 "worker_gpu_cases.py",
                 [str(results / "cases.txt")],
-                ranks=SHAPES[shape],
+                ranks=setting.ranks,
                 results=results,
-                timeout=500,
-                flags=NO_GRAPH_FLAGS,  # a graph that is launched again calls no handler, so its runs are not counted
-                JAX_ENABLE_X64="1",
-                XLA_SHMEM_THRESHOLD="2MiB",
-                XLA_SHMEM_OPS=OPS,
-                XLA_SHMEM_DEADLINE="60",
+                flags=setting.flags,
+                timeout=800,
+                **(environ | setting.environ | (log if setting.graphs else {})),
             )
-        job = jobs[shape]
+        job = jobs[key]
         of_rank = {
             rank: next((report for report in reports if report["case"] == name), {})
             for rank, reports in job.results.items()
@@ -68,11 +143,12 @@ def reports(
     return reports_of
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(("shape", "name"), _parameters())
-def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]) -> None:
-    job, of_rank = reports(shape, name)
-    for rank in range(SHAPES[shape]):
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("key", "name"), _parameters())
+def test_result(key: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]) -> None:
+    job, of_rank = reports(key, name)
+    setting = SETTINGS[key]
+    for rank in range(setting.ranks):
         assert of_rank.get(rank), f"rank {rank} did not get to this case:\n{job.output[-6000:]}"
         result = of_rank[rank]
         assert not result["error"], f"rank {rank}: {result['error']}"
@@ -81,6 +157,36 @@ def test_result(shape: str, name: str, reports: Callable[[str, str], tuple[JobRu
             continue
         assert result["digests"] == of_rank[0]["digests"], f"ranks 0 and {rank} have other bits"
         ran, announced = result["ran"], result["expected"]
-        counted = ran == announced if result["exact"] else ran >= announced
-        assert counted, f"rank {rank}: {ran} collectives ran on NVSHMEM, the modules announce {announced}"
         assert (ran > 0) == (name not in NO_COLLECTIVE_RUNS), f"rank {rank}: {ran} collectives ran on NVSHMEM"
+        if setting.flags == NO_GRAPH_FLAGS:
+            counted = ran == announced if result["exact"] else ran >= announced
+            assert counted, f"rank {rank}: {ran} collectives ran on NVSHMEM, the modules announce {announced}"
+        elif setting.graphs and result["exact"] and ran < announced:
+            # The collectives that called no handler ran in graphs, each of which was launched more than once.
+            assert result["launches"] > 1, f"rank {rank}: {ran} of {announced} collectives ran, and no graph"
+
+
+def _in_graphs(reports: Reports) -> int:
+    return sum(int(str(report["expected"])) - int(str(report["ran"])) for report in reports.values() if report["exact"])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        pytest.param(key, name, id=f"{key}-{name}")
+        for key in ("2-graphs",)
+        for name in (
+            "90_independent_collectives_in_one_program",
+            "sum_carried_by_scan_stays_right_for_hundreds_of_steps",
+            "two_programs_in_flight_do_not_mix",
+        )
+    ],
+)
+def test_collectives_run_inside_graphs(
+    key: str, name: str, reports: Callable[[str, str], tuple[JobRun, Reports]]
+) -> None:
+    _, of_rank = reports(key, name)
+    assert _in_graphs(of_rank) > 0, f"XLA captured no collective: {of_rank}"
+    for rank, report in of_rank.items():
+        assert int(str(report["launches"])) > 1, f"rank {rank} launched {report['launches']} graphs"

@@ -1,7 +1,8 @@
 """Runs the cases in a file, one a line, on emulated GPUs.
 
 For each it reports the error, or why the case cannot run on GPUs; the digests that must be equal on all ranks; how many
-collectives ran on NVSHMEM and how many the compiled modules announce.
+collectives called a handler of xla-shmem, and how many the compiled modules announce; and how many CUDA graphs were
+launched, if the emulator writes a trace.
 """
 
 from __future__ import annotations
@@ -12,11 +13,22 @@ import time
 import traceback
 from pathlib import Path
 
+import cases_gpu  # noqa: F401
 import jax
 from all_cases import CASES
 from executed_collectives import NOTHING, Executions, LeftOnNccl
 from gpu_world import GpuWorld, Ledger, NeedsStock
 from job_runs import report
+
+
+def graph_launches() -> int:
+    """Launches of this process in the emulator's trace, 0 without one."""
+    log = os.environ.get("GPU_EMULATOR_LOG")
+    if log is None:
+        return 0
+    own = f"[{os.getpid()}]: cuGraphLaunch"
+    with open(log, errors="replace") as lines:
+        return sum(own in line for line in lines)
 
 
 def main() -> None:
@@ -30,7 +42,7 @@ def main() -> None:
         assert {device.platform for device in world.devices} == {"gpu"}
         error = unsupported = ""
         ledger.expected, executions.count = NOTHING, 0
-        begin = time.monotonic()
+        begin, launched = time.monotonic(), graph_launches()
         try:
             CASES[name].run(world)
         except LeftOnNccl as left:
@@ -48,6 +60,7 @@ def main() -> None:
                 "ran": executions.count,
                 "expected": ledger.expected.least,
                 "exact": ledger.expected.exact,
+                "launches": graph_launches() - launched,
                 "seconds": time.monotonic() - begin,
             }
         )

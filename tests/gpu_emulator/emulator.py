@@ -37,6 +37,8 @@ GRAPH_FLAGS = (
 #: Puts nothing into CUDA graphs.
 NO_GRAPH_FLAGS = ("--xla_gpu_enable_command_buffer=",)
 
+_XLA_SHMEM = "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
+
 # Packages of the CUDA plugin that the emulated process imports.
 _PACKAGES = ("jax_plugins", "jax_cuda13_plugin")
 
@@ -218,7 +220,7 @@ def main(arguments: Sequence[str]) -> int:
     if given := os.environ.get("XLA_FLAGS"):
         flags.append(given)
     environ = Emulator.build(chosen.sanitizers).environment(chosen.num_ranks, flags) | kept
-    launch = [sys.executable, "-m", "xla_shmem.cli.main", "launch", "-n", str(chosen.num_ranks), "--", *chosen.command]
+    launch = [sys.executable, "-c", _XLA_SHMEM, "launch", "-n", str(chosen.num_ranks), "--", *chosen.command]
     return subprocess.run(launch, env=environ, check=False).returncode
 
 

@@ -1,0 +1,71 @@
+"""Peers that do not come, are killed or are stopped: the watchdog names them after the deadline, and the job ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from emulated_jobs import run_emulated
+from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
+from job_runs import JobRun
+
+pytestmark = pytest.mark.timeout(240)
+
+DEADLINE_S = 3
+
+# The worker gives up by itself long before this limit, so a job that reaches it hung.
+LIMIT_S = 120
+
+
+def _fail(emulator: Emulator, way: str, results: Path, ranks: int = 2, flags: Sequence[str] = NO_GRAPH_FLAGS) -> JobRun:
+    job = run_emulated(
+        emulator,
+        "../e2e/worker_failures.py",
+        [way],
+        ranks=ranks,
+        results=results,
+        flags=flags,
+        timeout=LIMIT_S,
+        grace=60,  # the survivors get their error first
+        XLA_SHMEM_DEADLINE=str(DEADLINE_S),
+    )
+    assert "stopped after" not in job.output, f"the job hung:\n{job.output[-6000:]}"
+    assert job.exit_code != 0
+    assert job.segments == []
+    return job
+
+
+@pytest.mark.parametrize(
+    ("way", "op"),
+    [
+        ("absent_from_a_permute", "collective-permute"),
+        pytest.param("absent_from_a_sum", "all-reduce", marks=pytest.mark.slow),
+        ("killed_in_a_collective", "all-reduce"),
+        ("stopped_in_a_collective", "all-reduce"),
+    ],
+)
+def test_the_message_names_the_operation_and_the_peer(emulator: Emulator, tmp_path: Path, way: str, op: str) -> None:
+    job = _fail(emulator, way, tmp_path)
+    message = job.line_with("has not finished within the deadline")
+    assert message.startswith("[0] xla_shmem: jit_")
+    assert op in message
+    assert "on PE 0" in message
+    assert "PE 1" in message
+    assert job.result(0)["error"], "JAX has not reported the failure"
+    assert float(str(job.result(0)["seconds"])) >= DEADLINE_S
+
+
+@pytest.mark.slow
+def test_both_others_name_the_third_that_does_not_come(emulator: Emulator, tmp_path: Path) -> None:
+    job = _fail(emulator, "absent_from_a_sum", tmp_path, ranks=3)
+    for rank in (0, 1):
+        lines = [line for line in job.output.splitlines() if line.startswith(f"[{rank}] xla_shmem:")]
+        assert any("PE 2" in line for line in lines), f"rank {rank} does not name PE 2:\n{job.output[-6000:]}"
+
+
+def test_a_graph_that_waits_ends_with_the_names_of_its_operations(emulator: Emulator, tmp_path: Path) -> None:
+    job = _fail(emulator, "stopped_in_a_collective", tmp_path, flags=GRAPH_FLAGS)
+    message = job.line_with("within the deadline")
+    assert "all-reduce" in message
+    assert job.result(0)["error"]
