@@ -155,7 +155,7 @@ void Decoder::DecodeInstruction(const Statement& statement) {
     decoding.Refuse("instruction " + statement.opcode + " is not understood");
   } else {
     instruction.run = opcode->second(decoding);
-    if (instruction.run == nullptr) decoding.Refuse("type is not understood");
+    if (instruction.run == nullptr) decoding.Refuse("its type or modifiers are not understood");
     decoding.CheckAllTaken();
   }
   if (!statement.guard.empty()) {

@@ -82,7 +82,10 @@ void Decoding::Refuse(const std::string& reason) {
 }
 
 void Decoding::CheckAllTaken() {
-  for (const std::string& modifier : modifiers_) Refuse("modifier ." + modifier + " is not understood");
+  // Other reasons may only be consequences of it.
+  if (!modifiers_.empty() && instruction_->run != nullptr) {
+    refusal_ = "modifier ." + modifiers_.front() + " is not understood";
+  }
   for (size_t i = 0; i < taken_.size(); ++i) {
     if (!taken_[i]) Refuse("operand " + std::to_string(i + 1) + " is not understood");
   }
@@ -95,6 +98,7 @@ uint32_t Decoding::Register(const std::string& name, Type type, bool destination
     Refuse("unknown register " + name);
     return kSink;
   }
+  if (type == Type::kNone) Refuse("the last modifier is not a type that is understood");
   const size_t bytes = BytesOf(info->type), wanted = BytesOf(type);
   const bool special = info->reg < kSink;
   if (destination && special) Refuse("register " + name + " cannot be written");

@@ -76,7 +76,7 @@ class Launcher {
         arguments_(arguments.size(), 256),
         shared_(kernel.shared_bytes + dynamic_shared, 1024),
         local_(AlignUp(kernel.local_bytes, 16) * AlignUp(threads_, kLanes), 256) {
-    memcpy(arguments_.data(), arguments.data(), arguments.size());
+    std::copy(arguments.begin(), arguments.end(), arguments_.data());
     grid_ = {&kernel, grid, block, arguments_.data(), arguments.size()};
     block_.shared = shared_.data();
     block_.shared_bytes = kernel.shared_bytes + dynamic_shared;

@@ -265,6 +265,7 @@ class Parser {
       Fail("unknown directive '" + word + "' in a function");
     }
     statement->text = TextFrom(first);
+    if (statement->kind == Statement::Kind::kInstruction) Expect(";");
     return true;
   }
 
@@ -285,7 +286,7 @@ class Parser {
     std::vector<std::string> parts = SplitAtDots(word);
     statement->opcode = parts[0];
     statement->modifiers.assign(parts.begin() + 1, parts.end());
-    while (!AtEnd() && !Accept(";")) {
+    while (!AtEnd() && Peek() != ";") {
       statement->operands.push_back(OneOperand());
       if (Peek() != ";") Expect(",");
     }
