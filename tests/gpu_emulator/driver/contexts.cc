@@ -1,20 +1,28 @@
-// Primary contexts and the stack of current ones.
+// Primary contexts and the stack of current ones. Other contexts (cuCtxCreate) are refused.
 #include "driver/contexts.h"
 
 #include <cuda.h>
 
 #include <cstdlib>
 #include <deque>
-#include <set>
 #include <vector>
 
+#include "driver/faults.h"
+#include "driver/handles.h"
+#include "driver/log.h"
 #include "driver/objects.h"
+#include "driver/scheduler.h"
 #include "driver/settings.h"
 
 namespace emulator {
+namespace {
 
-// Physical number of a visible device (CUDA_VISIBLE_DEVICES as a list of ordinals).
-int Physical(int device) {
+constexpr int kMostDevices = 64;
+constexpr unsigned kKnownFlags = CU_CTX_FLAGS_MASK;
+
+thread_local std::vector<CUcontext> current;
+
+const std::vector<int>& VisibleDevices() {
   static const std::vector<int> visible = [] {
     std::vector<int> list;
     const char* text = getenv("CUDA_VISIBLE_DEVICES");
@@ -24,95 +32,221 @@ int Physical(int device) {
     }
     for (const char* at = text; *at != '\0';) {
       char* end = nullptr;
-      list.push_back(static_cast<int>(strtol(at, &end, 10)));
-      if (end == at) break;
+      const long device = strtol(at, &end, 10);
+      if (end == at || device < 0 || device >= DeviceCount()) break;  // as the real driver: what follows is not visible
+      list.push_back(static_cast<int>(device));
       at = *end == ',' ? end + 1 : end;
     }
     return list;
   }();
-  if (device < 0) return static_cast<int>(visible.size());
-  return visible[device];
+  return visible;
 }
-int Visible() { return Physical(-1); }
+
+bool IsContext(CUcontext context) {
+  for (int device = 0; device < Visible(); ++device) {
+    if (context == &DeviceOf(device).primary) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+int Physical(int device) { return VisibleDevices().at(static_cast<size_t>(device)); }
+int Visible() { return static_cast<int>(VisibleDevices().size()); }
+bool IsDevice(CUdevice device) { return device >= 0 && device < Visible(); }
+
 Device& DeviceOf(int device) {
   static auto* devices = [] {
-    auto* list = new std::deque<Device>(64);
-    for (int i = 0; i < 64; ++i) (*list)[i].primary.device = i;
+    auto* list = new std::deque<Device>(kMostDevices);
+    for (int i = 0; i < kMostDevices; ++i) {
+      CUctx_st& context = (*list)[static_cast<size_t>(i)].primary;
+      context.device = i;
+      context.null_stream.context = &context;
+      context.null_stream.device = i;
+      context.null_stream.id = static_cast<unsigned long long>(i) * 1000000;
+    }
     return list;
   }();
-  return (*devices)[device];
+  return devices->at(static_cast<size_t>(device));
 }
-namespace {
-thread_local std::vector<CUcontext> current;
-}  // namespace
+
 CUcontext Current() { return current.empty() ? nullptr : current.back(); }
 int CurrentDevice() { return Current() == nullptr ? 0 : Current()->device; }
+
+void WaitForDevice(int device) {
+  CUctx_st& context = DeviceOf(device).primary;
+  std::vector<CUstream> streams;
+  {
+    const Lock lock(Global());
+    streams.assign(context.streams.begin(), context.streams.end());
+  }
+  for (CUstream stream : streams) stream->Wait();
+  context.null_stream.Wait();
+}
+
+CUresult RequireContext(const char* call) {
+  if (Current() == nullptr) {
+    Complain("%s: no context is current in this thread", call);
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  const Lock lock(Global());
+  if (Current()->retained > 0) return CUDA_SUCCESS;
+  Complain("%s: the primary context of device %d was released", call, Current()->device);
+  return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
 
 extern "C" {
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  InstallFaultHandler();
   const Lock lock(Global());
-  ++DeviceOf(device).primary.retained;
-  *context = &DeviceOf(device).primary;
+  CUctx_st& primary = DeviceOf(device).primary;
+  ++primary.retained;
+  *context = &primary;
   return CUDA_SUCCESS;
 }
-CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return --DeviceOf(device).primary.retained, CUDA_SUCCESS; }
-CUresult cuDevicePrimaryCtxSetFlags(CUdevice, unsigned) { return CUDA_SUCCESS; }
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {
+  if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  const Lock lock(Global());
+  CUctx_st& primary = DeviceOf(device).primary;
+  if (primary.retained == 0) {
+    Complain("%s: the primary context of device %d is not retained", __func__, device);
+    return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (--primary.retained == 0) primary.flags = 0;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) {
+  if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if ((flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(Global());
+  DeviceOf(device).primary.flags = flags;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
-  *flags = 0;
-  *active = DeviceOf(device).primary.retained > 0;
+  if (!IsDevice(device)) return CUDA_ERROR_INVALID_DEVICE;
+  const Lock lock(Global());
+  *flags = DeviceOf(device).primary.flags;
+  *active = DeviceOf(device).primary.retained > 0 ? 1 : 0;
   return CUDA_SUCCESS;
 }
+
+CUresult cuDevicePrimaryCtxReset(CUdevice device) {
+  Complain("refused: %s of device %d: the emulator keeps primary contexts", __func__, device);
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+
 CUresult cuCtxSetCurrent(CUcontext context) {
+  if (context != nullptr && !IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
   if (!current.empty()) current.pop_back();
   if (context != nullptr) current.push_back(context);
   return CUDA_SUCCESS;
 }
-CUresult cuCtxGetCurrent(CUcontext* context) { return *context = Current(), CUDA_SUCCESS; }
-CUresult cuCtxPushCurrent(CUcontext context) { return current.push_back(context), CUDA_SUCCESS; }
+
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = Current();
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext context) {
+  if (!IsContext(context)) return CUDA_ERROR_INVALID_CONTEXT;
+  current.push_back(context);
+  return CUDA_SUCCESS;
+}
+
 CUresult cuCtxPopCurrent(CUcontext* context) {
   if (current.empty()) return CUDA_ERROR_INVALID_CONTEXT;
   if (context != nullptr) *context = current.back();
   current.pop_back();
   return CUDA_SUCCESS;
 }
+
 CUresult cuCtxGetDevice(CUdevice* device) {
   if (Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
   *device = Current()->device;
   return CUDA_SUCCESS;
 }
+
 CUresult cuCtxGetDevice_v2(CUdevice* device, CUcontext context) {
-  *device = context != nullptr ? context->device : CurrentDevice();
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
-  *id = 1 + (context != nullptr ? context->device : CurrentDevice());
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) { return *version = 3020, CUDA_SUCCESS; }
-CUresult cuCtxGetFlags(unsigned* flags) { return *flags = 0, CUDA_SUCCESS; }
-CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  if (least != nullptr) *least = 0;
-  if (greatest != nullptr) *greatest = -5;
-  return CUDA_SUCCESS;
-}
-CUresult cuCtxSynchronize() {
-  CUcontext context = Current();
+  if (context == nullptr) context = Current();
   if (context == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
-  std::set<CUstream> streams;
+  *device = context->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetId(CUcontext context, unsigned long long* id) {
+  if (context == nullptr) context = Current();
+  if (context == nullptr) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+  *id = static_cast<unsigned long long>(context->device) + 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetApiVersion(CUcontext, unsigned* version) {
+  *version = 3020;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetFlags(unsigned* flags) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  const Lock lock(Global());
+  *flags = Current()->flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetFlags(unsigned flags) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if ((flags & ~kKnownFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
+  const Lock lock(Global());
+  Current()->flags = flags;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetStreamPriorityRange(int* least, int* greatest) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = kGreatestPriority;
+  return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize() {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
   {
     const Lock lock(Global());
-    streams = context->streams;
+    for (CUstream stream : Current()->streams) {
+      if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
   }
-  for (CUstream stream : streams) stream->Wait();
-  context->null_stream.Wait();
+  WaitForDevice(CurrentDevice());
   return failed ? kFailed : CUDA_SUCCESS;
 }
-CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) { return CUDA_SUCCESS; }
-CUresult cuCtxSetLimit(CUlimit, size_t) { return CUDA_SUCCESS; }
-CUresult cuCtxGetLimit(size_t* value, CUlimit) { return *value = 0, CUDA_SUCCESS; }
-CUresult cuCtxGetCacheConfig(CUfunc_cache* config) { return *config = CU_FUNC_CACHE_PREFER_NONE, CUDA_SUCCESS; }
-CUresult cuCtxSetCacheConfig(CUfunc_cache) { return CUDA_SUCCESS; }
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  return peer == nullptr || peer == Current() || flags != 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+CUresult cuCtxSetLimit(CUlimit, size_t) { return RequireContext(__func__); }
+
+CUresult cuCtxGetLimit(size_t* value, CUlimit) {
+  *value = 0;
+  return RequireContext(__func__);
+}
+
+CUresult cuCtxGetCacheConfig(CUfunc_cache* config) {
+  *config = CU_FUNC_CACHE_PREFER_NONE;
+  return RequireContext(__func__);
+}
+
+CUresult cuCtxSetCacheConfig(CUfunc_cache) { return RequireContext(__func__); }
 
 }  // extern "C"
 

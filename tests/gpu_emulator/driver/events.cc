@@ -1,27 +1,69 @@
 // Events.
 #include <cuda.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "driver/contexts.h"
+#include "driver/handles.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
 
 namespace emulator {
 
+void Record::Reach() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  when_ = std::chrono::steady_clock::now();
+  reached_ = true;
+  changed_.notify_all();
+}
+
+void Record::Wait() {
+  // A failure wakes nobody here, so waits look for one now and then.
+  constexpr std::chrono::milliseconds kLookForFailure(20);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!reached_ && !failed) changed_.wait_for(lock, kLookForFailure);
+}
+
+namespace {
+
+std::shared_ptr<Record> RecordOf(CUevent event) {
+  const std::lock_guard<std::mutex> lock(event->mutex);
+  return event->record;
+}
+
+}  // namespace
+
 extern "C" {
 
 CUresult cuEventCreate(CUevent* event, unsigned flags) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  constexpr unsigned kFlags = CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING;
+  if ((flags & CU_EVENT_INTERPROCESS) != 0) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   *event = new CUevent_st;
   (*event)->flags = flags;
+  (*event)->device = CurrentDevice();
+  HandleCreated(HandleKind::kEvent, *event);
   return CUDA_SUCCESS;
 }
-CUresult cuEventDestroy(CUevent event) { return delete event, CUDA_SUCCESS; }
+
+// Work that waits for the event keeps the record.
+CUresult cuEventDestroy(CUevent event) {
+  if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  HandleDestroyed(HandleKind::kEvent, event, __func__);
+  delete event;
+  return CUDA_SUCCESS;
+}
+
 CUresult cuEventRecord(CUevent event, CUstream handle) {
-  CUstream stream = Resolve(handle);
+  if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (stream->device != event->device) return CUDA_ERROR_INVALID_HANDLE;
   {
     const Lock lock(Global());
     if (stream->capture != nullptr) {
@@ -36,38 +78,45 @@ CUresult cuEventRecord(CUevent event, CUstream handle) {
     event->capture = nullptr;
     event->record = record;
   }
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] {
-    record->when = std::chrono::steady_clock::now();
-    record->reached.store(true);
-  });
+  return Enqueue(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
 }
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) { return cuEventRecord(event, stream); }
-static std::shared_ptr<Record> RecordOf(CUevent event) {
-  const std::lock_guard<std::mutex> lock(event->mutex);
-  return event->record;
+
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
+  return flags == CU_EVENT_RECORD_DEFAULT ? cuEventRecord(event, stream) : CUDA_ERROR_NOT_SUPPORTED;
 }
+
 CUresult cuEventQuery(CUevent event) {
+  if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  if (failed) return kFailed;
   const auto record = RecordOf(event);
-  return failed ? kFailed : record == nullptr || record->reached.load() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  return record == nullptr || record->reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-static void WaitFor(const std::shared_ptr<Record>& record) {
-  for (int i = 0; record != nullptr && !record->reached.load() && !failed; ++i) {
-    if (i < 100)
-      std::this_thread::yield();
-    else
-      usleep(20);
+
+CUresult cuEventSynchronize(CUevent event) {
+  if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  const auto record = RecordOf(event);
+  if (record != nullptr) record->Wait();
+  return failed ? kFailed : CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+  for (CUevent event : {from, to}) {
+    if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+    if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
   }
-}
-CUresult cuEventSynchronize(CUevent event) { return WaitFor(RecordOf(event)), failed ? kFailed : CUDA_SUCCESS; }
-CUresult cuEventElapsedTime(float* ms, CUevent from, CUevent to) {
-  const auto a = RecordOf(from), b = RecordOf(to);
-  if (a == nullptr || b == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (!a->reached || !b->reached) return CUDA_ERROR_NOT_READY;
-  *ms = std::chrono::duration<float, std::milli>(b->when - a->when).count();
+  const auto begin = RecordOf(from), end = RecordOf(to);
+  if (begin == nullptr || end == nullptr || from->device != to->device) return CUDA_ERROR_INVALID_HANDLE;
+  if (!begin->reached() || !end->reached()) return failed ? kFailed : CUDA_ERROR_NOT_READY;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->when() - begin->when()).count();
   return CUDA_SUCCESS;
 }
-CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
-  CUstream stream = Resolve(handle);
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
+  if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
   {
     const Lock lock(Global());
     if (event->capture != nullptr) {  // the stream joins the capture
@@ -81,7 +130,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned) {
   }
   auto record = RecordOf(event);
   if (record == nullptr) return CUDA_SUCCESS;
-  return Enqueue(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { WaitFor(record); });
+  return Enqueue(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });
 }
 
 }  // extern "C"

@@ -1,9 +1,7 @@
 #include "driver/graph_actions.h"
 
 #include <cuda.h>
-#include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -12,7 +10,7 @@
 #include <vector>
 
 #include "driver/contexts.h"
-#include "driver/device_view.h"
+#include "driver/copies.h"
 #include "driver/launches.h"
 #include "driver/memory_operations.h"
 #include "driver/objects.h"
@@ -44,6 +42,8 @@ std::shared_ptr<Action> NewAction(CUgraphNodeType type) {
   action->context = Current();
   return action;
 }
+
+CUdeviceptr Address(const void* pointer) { return reinterpret_cast<CUdeviceptr>(pointer); }
 
 // One side of a copy.
 struct Side {
@@ -99,7 +99,7 @@ ActionPointer CopyAction(const CUDA_MEMCPY3D& p) {
   action->run = [=] {
     for (size_t slice = 0; slice < slices; ++slice) {
       for (size_t row = 0; row < rows; ++row) {
-        memmove(DeviceView(to.Row(row, slice)), DeviceView(from.Row(row, slice)), bytes);
+        CopyWork(Address(to.Row(row, slice)), Address(from.Row(row, slice)), bytes, "a copy of a graph")();
       }
     }
   };
@@ -116,8 +116,7 @@ ActionPointer FillAction(const CUDA_MEMSET_NODE_PARAMS& p) {
   action->destination = PlaceOf(CU_MEMORYTYPE_DEVICE, p.dst, nullptr);
   action->run = [p] {
     for (size_t row = 0; row < p.height; ++row) {
-      char* at = DeviceView<char>(p.dst + row * p.pitch);
-      for (size_t i = 0; i < p.width; ++i) memcpy(at + i * p.elementSize, &p.value, p.elementSize);
+      FillWork(p.dst + row * p.pitch, p.value, p.elementSize, p.width, "a memset of a graph")();
     }
   };
   return action;
@@ -142,8 +141,7 @@ ActionPointer RecordAction(CUevent event) {
   if (event == nullptr) return nullptr;
   return PlainAction(CU_GRAPH_NODE_TYPE_EVENT_RECORD, [event] {
     auto record = std::make_shared<Record>();
-    record->when = std::chrono::steady_clock::now();
-    record->reached = true;
+    record->Reach();
     const std::lock_guard<std::mutex> lock(event->mutex);
     event->record = std::move(record);
   });
@@ -157,7 +155,7 @@ ActionPointer WaitAction(CUevent event) {
       const std::lock_guard<std::mutex> lock(event->mutex);
       record = event->record;
     }
-    while (record != nullptr && !record->reached && !failed) usleep(20);
+    if (record != nullptr) record->Wait();
   });
 }
 

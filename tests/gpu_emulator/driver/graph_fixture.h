@@ -20,6 +20,7 @@ class GraphFixture {
     REQUIRE(cuModuleLoadData(&module_, kPtx) == CUDA_SUCCESS);
     REQUIRE(cuMemAlloc(&words, kWords * 4) == CUDA_SUCCESS);
     REQUIRE(cuMemsetD32(words, 0, kWords) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);  // the stream does not wait for the null stream
     REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
   }
   ~GraphFixture() {
@@ -45,7 +46,10 @@ class GraphFixture {
     REQUIRE(cuMemcpyDtoH(&value, Word(index), 4) == CUDA_SUCCESS);
     return value;
   }
-  void Write(size_t index, uint32_t value) { REQUIRE(cuMemcpyHtoD(Word(index), &value, 4) == CUDA_SUCCESS); }
+  void Write(size_t index, uint32_t value) {
+    REQUIRE(cuMemcpyHtoD(Word(index), &value, 4) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+  }
 
   // Parameters of a memset of one word.
   static CUDA_MEMSET_NODE_PARAMS Fill(CUdeviceptr word, uint32_t value) { return {word, 0, value, 4, 1, 1}; }

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "driver/conditionals.h"
+#include "driver/counts.h"
 #include "driver/objects.h"
+#include "driver/scheduler.h"
 
 namespace emulator {
 namespace {
@@ -50,7 +52,10 @@ class Run {
       ready_.pop_back();
       // Another thread for the next node that could run: this one may wait for it.
       if (!ready_.empty() && idle_ == 0 && threads_.size() + 1 < kGraphQueues) {
-        threads_.emplace_back([this] { Work(); });
+        threads_.emplace_back([this] {
+          const RunAs run_as(operation_);
+          Work();
+        });
       }
       const uint64_t seed = random_();
       lock.unlock();
@@ -68,7 +73,9 @@ class Run {
     if (!node.enabled) return;
     if (node.child != nullptr) return RunGraph(*node.child, seed);
     if (node.action->type == CU_GRAPH_NODE_TYPE_CONDITIONAL) return RunConditional(node, seed);
-    if (node.action->run != nullptr) node.action->run();
+    if (node.action->run == nullptr) return;
+    node.action->run();
+    if (RunningStream() != nullptr) Count(RunningStream()->id, node.action->type, 1, 0);
   }
 
   static void RunConditional(const ExecutableNode& node, uint64_t seed) {
@@ -93,6 +100,7 @@ class Run {
   }
 
   const ExecutableGraph& graph_;
+  const RunningOperation operation_ = CurrentOperation();
   std::mutex mutex_;
   std::condition_variable changed_;
   std::mt19937_64 random_;

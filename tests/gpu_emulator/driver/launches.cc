@@ -4,20 +4,31 @@
 #include <cuda.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cstdio>
+#include <cstdint>
 #include <cstring>
 #include <functional>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "driver/handles.h"
 #include "driver/log.h"
+#include "driver/memory.h"
 #include "driver/named_kernels.h"
 #include "driver/objects.h"
+#include "driver/scheduler.h"
 #include "driver/streams.h"
 
 namespace emulator {
+
+namespace {
+
+bool MayKernelAccess(uint64_t address, size_t bytes, bool write, ptx::AccessibleRange* range) {
+  return MayAccess(address, bytes, write ? Use::kWrite : Use::kRead, WorkingDevice(), &range->begin, &range->end);
+}
+
+}  // namespace
 
 std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigned shared, void** parameters,
                                  void** extra) {
@@ -47,36 +58,80 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
     return nullptr;
   }
   return [=] {
+    const std::string name = "kernel " + function->name;
+    const WorkName work(name.c_str());
     if (function->name == "busy") {  // gpu_check's delay: time passes, nothing is computed
       int64_t turns = 0;
       memcpy(&turns, arguments.data() + 8, 8);
       usleep(static_cast<useconds_t>(turns / 200));
       return;
     }
-    const auto start = std::chrono::steady_clock::now();
+    static std::once_flag once;
+    std::call_once(once, [] { ptx::SetAccessCheck(MayKernelAccess); });
     const std::string error = ptx::Launch(*function->kernel, grid, block, shared, arguments);
-    TRACE("kernel %s <<<%u,%u>>> %.3f ms", function->name.c_str(), grid.x, block.x,
-          std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-    if (!error.empty()) {
-      fprintf(stderr, "gpu_emulator: %s\n", error.c_str());
-      failed = true;
-    }
+    if (!error.empty()) FailContext(error);
   };
 }
 
+namespace {
+
+constexpr unsigned kSharedBytes = 48 << 10;  // without the attribute for more
+
+// What a launch is refused for before it is enqueued.
+CUresult CheckLaunch(CUfunction function, ptx::Dim grid, ptx::Dim block, unsigned shared, CUstream handle) {
+  if (!IsLive(HandleKind::kFunction, function, "cuLaunchKernel")) return CUDA_ERROR_INVALID_HANDLE;
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor("cuLaunchKernel", handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  if (function->module != nullptr && function->module->device != stream->device) {
+    Complain("kernel %s is loaded on device %d; its stream is one of device %d", function->name.c_str(),
+             function->module->device, stream->device);
+    return CUDA_ERROR_INVALID_HANDLE;
+  }
+  const uint64_t threads = uint64_t{block.x} * block.y * block.z;
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 || threads == 0 || threads > 1024) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  const auto allowed = function->attributes.find(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
+  if (shared > kSharedBytes && (allowed == function->attributes.end() || static_cast<int>(shared) > allowed->second)) {
+    Complain(
+        "kernel %s: %u bytes of dynamic shared memory, without "
+        "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES for so much",
+        function->name.c_str(), shared);
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
 extern "C" {
+
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                         unsigned bz, unsigned shared, CUstream stream, void** parameters, void** extra) {
-  TRACE("cuLaunchKernel %s <<<(%u,%u,%u),(%u,%u,%u),%u>>>", function->name.c_str(), gx, gy, gz, bx, by, bz, shared);
-  auto work = KernelWork(function, {gx, gy, gz}, {bx, by, bz}, shared, parameters, extra);
+  const ptx::Dim grid{gx, gy, gz}, block{bx, by, bz};
+  const CUresult result = CheckLaunch(function, grid, block, shared, stream);
+  if (result != CUDA_SUCCESS) return result;
+  TRACE("%s %s <<<(%u,%u,%u),(%u,%u,%u),%u>>>", __func__, function->name.c_str(), gx, gy, gz, bx, by, bz, shared);
+  auto work = KernelWork(function, grid, block, shared, parameters, extra);
   if (work == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, std::move(work));
 }
+
 CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, void** parameters, void** extra) {
+  for (unsigned i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION &&
+        (config->attrs[i].value.clusterDim.x > 1 || config->attrs[i].value.clusterDim.y > 1 ||
+         config->attrs[i].value.clusterDim.z > 1)) {
+      Complain("refused: kernel %s launched in clusters", function->name.c_str());
+      return CUDA_ERROR_NOT_SUPPORTED;
+    }
+  }
   return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX,
                         config->blockDimY, config->blockDimZ, config->sharedMemBytes, config->hStream, parameters,
                         extra);
 }
+
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                    unsigned bz, unsigned shared, CUstream stream, void** parameters) {
   return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, nullptr);

@@ -1,4 +1,4 @@
-// Device memory by cuMemAlloc, and pinned host memory.
+// Physical memory, ranges of addresses, and the rights of GPU work to them.
 #include "driver/memory.h"
 
 #include <cuda.h>
@@ -6,22 +6,64 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <utility>
+
 #include "driver/contexts.h"
+#include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/objects.h"
+#include "driver/scheduler.h"
 #include "driver/settings.h"
-#include "driver/streams.h"
+#include "ptx/ptx.h"
 
 namespace emulator {
+namespace {
+
+constexpr size_t kPage = 4096;
+// Larger allocations are filled to here only, so that a pool of most of the GPU does not take the host's memory.
+constexpr size_t kMostFilled = size_t{1} << 30;
+
+size_t RoundedUp(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+struct Freed {
+  size_t bytes = 0;
+  std::string made_by, freed_by;
+};
+
+// By first address. Requires Global().
+std::map<uintptr_t, Freed>& FreedRanges() {
+  static auto* freed = new std::map<uintptr_t, Freed>;
+  return *freed;
+}
+
+std::string Hex(uint64_t value) {
+  char text[32];
+  snprintf(text, sizeof(text), "0x%lx", value);
+  return text;
+}
+
+const char* NameOf(Use use) { return use == Use::kRead ? "reads" : "writes"; }
+
+}  // namespace
 
 Backing::~Backing() {
   if (fd >= 0) close(fd);
+  if (!counted) return;
+  const Lock lock(Global());
+  DeviceOf(device).used -= bytes;
 }
 
 std::map<uintptr_t, Range>& Ranges() {
   static auto* ranges = new std::map<uintptr_t, Range>;
   return *ranges;
 }
+
 std::map<uintptr_t, Range>::iterator Find(uintptr_t address) {
   auto at = Ranges().upper_bound(address);
   if (at == Ranges().begin()) return Ranges().end();
@@ -29,105 +71,191 @@ std::map<uintptr_t, Range>::iterator Find(uintptr_t address) {
   return address < at->first + at->second.bytes ? at : Ranges().end();
 }
 
-void* MapBacking(const std::shared_ptr<Backing>& backing, size_t bytes, size_t offset, void* at) {
-  void* memory = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE | (at != nullptr ? MAP_FIXED : 0),
-                      backing->fd, static_cast<off_t>(offset));
-  return memory == MAP_FAILED ? nullptr : memory;
+bool IsDeviceMemory(const Range& range) { return range.kind != Kind::kHost && range.kind != Kind::kRegistered; }
+
+void Forget(std::map<uintptr_t, Range>::iterator range, const char* call) {
+  FreedRanges()[range->first] = {range->second.bytes, range->second.call, call};
+  Ranges().erase(range);
+  ptx::ForgetAccessibleRanges();
 }
+
+void ForgetFreed(uintptr_t first) { FreedRanges().erase(first); }
+
+std::string Describe(uintptr_t address) {
+  const std::string hex = Hex(address);
+  const auto live = Find(address);
+  if (live != Ranges().end()) {
+    return hex + " lies " + std::to_string(address - live->first) + " bytes into " +
+           std::to_string(live->second.bytes) + " bytes by " + live->second.call;
+  }
+  const auto after = FreedRanges().upper_bound(address);
+  if (after != FreedRanges().begin()) {
+    const auto& [first, freed] = *std::prev(after);
+    if (address < first + freed.bytes) {
+      return hex + " lies " + std::to_string(address - first) + " bytes into " + std::to_string(freed.bytes) +
+             " bytes by " + freed.made_by + " that " + freed.freed_by + " freed";
+    }
+  }
+  const auto next = Ranges().upper_bound(address);
+  if (IsDeviceAddress(address) && next != Ranges().begin()) {
+    const auto& [first, range] = *std::prev(next);
+    return hex + " belongs to no memory; it is " + std::to_string(address - first - range.bytes) + " bytes behind " +
+           std::to_string(range.bytes) + " bytes by " + range.call;
+  }
+  return hex + " belongs to no memory of the driver";
+}
+
+void CheckAccess(uint64_t address, size_t bytes, Use use, int device, const char* operation) {
+  const Lock lock(Global());
+  const uint64_t end = address + bytes;
+  for (uint64_t at = address; at < end;) {
+    const auto found = Find(at);
+    if (found == Ranges().end()) {
+      const bool freed = Describe(at).find(" freed") != std::string::npos;
+      if (!IsDeviceAddress(at) && !freed && at == address) return;  // pageable
+      Die("%s %s %zu bytes at 0x%lx, but %s", operation, NameOf(use), bytes, address, Describe(at).c_str());
+    }
+    const Range& range = found->second;
+    if (range.kind == Kind::kVirtual) {
+      const auto access = range.access.find(device);
+      const int needed = use == Use::kRead ? PROT_READ : PROT_WRITE;
+      if (access == range.access.end() || (access->second & needed) == 0) {
+        Die("%s %s %zu bytes at 0x%lx, but cuMemSetAccess gave device %d no right to it: %s", operation, NameOf(use),
+            bytes, address, device, Describe(at).c_str());
+      }
+      at = found->first + range.bytes;  // neighbouring mappings may be used as one
+      continue;
+    }
+    if (end > found->first + range.bytes) {
+      Die("%s %s %zu bytes at 0x%lx, %lu bytes beyond the end: %s", operation, NameOf(use), bytes, address,
+          end - found->first - range.bytes, Describe(at).c_str());
+    }
+    return;
+  }
+}
+
+bool MayAccess(uint64_t address, size_t bytes, Use use, int device, uint64_t* begin, uint64_t* end) {
+  const Lock lock(Global());
+  const int needed = use == Use::kRead ? PROT_READ : PROT_WRITE;
+  *begin = *end = 0;
+  // Neighbouring mappings may be used as one.
+  for (auto at = Find(address); at != Ranges().end(); at = Ranges().find(*end)) {
+    const Range& range = at->second;
+    if (range.kind == Kind::kVirtual) {
+      const auto access = range.access.find(device);
+      if (access == range.access.end() || (access->second & needed) == 0) return false;
+    }
+    if (*begin == 0) *begin = at->first;
+    *end = at->first + range.bytes;
+    if (address + bytes <= *end) return true;
+    if (range.kind != Kind::kVirtual) return false;
+  }
+  return false;
+}
+
+int WorkingDevice() { return RunningStream() != nullptr ? RunningStream()->device : CurrentDevice(); }
+
 std::shared_ptr<Backing> NewBacking(size_t bytes, int device) {
   auto backing = std::make_shared<Backing>();
-  backing->bytes = (bytes + 4095) / 4096 * 4096;
+  backing->bytes = RoundedUp(bytes, kPage);
   backing->device = device;
+  if (DeviceOf(device).used + backing->bytes > TotalMemory()) return nullptr;
   backing->fd = static_cast<int>(syscall(SYS_memfd_create, "gpu_emulator", MFD_CLOEXEC));
-  if (backing->fd < 0 || ftruncate(backing->fd, static_cast<off_t>(backing->bytes)) != 0) return nullptr;
+  if (backing->fd < 0 || ftruncate(backing->fd, static_cast<off_t>(backing->bytes)) != 0) {
+    Complain("no file in memory of %zu bytes: %s", bytes, strerror(errno));
+    return nullptr;
+  }
+  DeviceOf(device).used += backing->bytes;
+  backing->counted = true;
   return backing;
 }
-CUresult Allocate(CUdeviceptr* pointer, size_t bytes, int device) {
-  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+
+uint64_t NewAddresses(size_t bytes, size_t alignment) {
+  // Processes start at different addresses, so an address of a peer is none of this process.
+  static uint64_t next = kDeviceWindow + (static_cast<uint64_t>(getpid()) % 1024 << 32);
+  next = RoundedUp(next, alignment);
+  const uint64_t address = next;
+  next += RoundedUp(bytes, kPage) + kPage;  // with a page between neighbours
+  if (next > kDeviceWindow + kDeviceWindowBytes) Die("out of device addresses");
+  return address;
+}
+
+bool MapView(uint64_t address, const Backing& backing, size_t bytes, int protection) {
+  void* view = mmap(DeviceView(address), RoundedUp(bytes, kPage), protection, MAP_SHARED | MAP_NORESERVE | MAP_FIXED,
+                    backing.fd, 0);
+  return view != MAP_FAILED;
+}
+
+void UnmapView(uint64_t address, size_t bytes) { munmap(DeviceView(address), RoundedUp(bytes, kPage)); }
+
+void FillFresh(uint64_t address, size_t bytes) {
+  static constexpr unsigned char kBytes[] = {0xa5, 0x5a, 0xff, 0xcb};
+  memset(DeviceView(address), kBytes[Decision(address >> 12) % 4], std::min(bytes, kMostFilled));
+}
+
+CUresult Allocate(CUdeviceptr* pointer, size_t bytes, int device, Kind kind, const char* call) {
+  if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(Global());
-  if (DeviceOf(device).used + bytes > TotalMemory()) return CUDA_ERROR_OUT_OF_MEMORY;
   auto backing = NewBacking(bytes, device);
   if (backing == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  void* memory = MapBacking(backing, backing->bytes, 0, nullptr);
-  if (memory == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
-  DeviceOf(device).used += backing->bytes;
-  *pointer = reinterpret_cast<CUdeviceptr>(memory);
-  Ranges()[*pointer] = Range{bytes, Kind::kDevice, device, backing, 0, false, NextId()};
+  const uint64_t address = NewAddresses(bytes, kPage);
+  if (!MapView(address, *backing, bytes, PROT_READ | PROT_WRITE)) return CUDA_ERROR_OUT_OF_MEMORY;
+  FillFresh(address, RoundedUp(bytes, kPage));
+  Ranges()[address] = Range{bytes, kind, device, std::move(backing), NextId(), call};
+  *pointer = address;
+  TRACE("%s of %zu bytes: 0x%lx", call, bytes, address);
   return CUDA_SUCCESS;
 }
-CUresult Free(CUdeviceptr pointer) {
-  if (pointer == 0) return CUDA_SUCCESS;
+
+void Free(CUdeviceptr pointer, const char* call) {
   const Lock lock(Global());
   const auto at = Ranges().find(pointer);
-  if (at == Ranges().end()) return CUDA_ERROR_INVALID_VALUE;
-  if (at->second.backing != nullptr) {
-    munmap(reinterpret_cast<void*>(pointer), at->second.backing->bytes);
-    DeviceOf(at->second.device).used -= at->second.backing->bytes;
+  if (at == Ranges().end()) Die("%s: this is no allocation: %s", call, Describe(pointer).c_str());
+  if (at->second.kind != Kind::kDevice && at->second.kind != Kind::kPool) {
+    Die("%s: this is not memory to free so: %s", call, Describe(pointer).c_str());
   }
-  Ranges().erase(at);
-  return CUDA_SUCCESS;
+  UnmapView(pointer, at->second.bytes);
+  Forget(at, call);
 }
 
 extern "C" {
 
 CUresult cuMemGetInfo(size_t* free, size_t* total) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
   const Lock lock(Global());
   *total = TotalMemory();
   *free = TotalMemory() - DeviceOf(CurrentDevice()).used;
   return CUDA_SUCCESS;
 }
+
 CUresult cuMemAlloc(CUdeviceptr* pointer, size_t bytes) {
-  const CUresult result = Allocate(pointer, bytes, CurrentDevice());
-  TRACE("cuMemAlloc %zu -> %p (%d)", bytes, reinterpret_cast<void*>(*pointer), result);
-  return result;
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (failed) return kFailed;
+  return Allocate(pointer, bytes, CurrentDevice(), Kind::kDevice, __func__);
 }
-CUresult cuMemFree(CUdeviceptr pointer) { return Free(pointer); }
-CUresult cuMemAllocManaged(CUdeviceptr* pointer, size_t bytes, unsigned) {
-  return Allocate(pointer, bytes, CurrentDevice());
-}
-CUresult cuMemAllocAsync(CUdeviceptr* pointer, size_t bytes, CUstream) {
-  return Allocate(pointer, bytes, CurrentDevice());
-}
-CUresult cuMemFreeAsync(CUdeviceptr pointer, CUstream stream) {
-  return Enqueue(stream, CU_GRAPH_NODE_TYPE_MEM_FREE, [=] { Free(pointer); });
-}
-CUresult cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
-  const Lock lock(Global());
-  *memory = mmap(nullptr, (bytes + 4095) / 4096 * 4096, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (*memory == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
-  Ranges()[reinterpret_cast<uintptr_t>(*memory)] =
-      Range{bytes, Kind::kHost, CurrentDevice(), nullptr, 0, false, NextId()};
+
+// Waits for the device's work, except for memory of a pool: CUDA's documentation says that there is no implicit
+// synchronization for that.
+CUresult cuMemFree(CUdeviceptr pointer) {
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS || pointer == 0) return result;
+  int device = -1;
+  {
+    const Lock lock(Global());
+    const auto at = Ranges().find(pointer);
+    if (at != Ranges().end() && at->second.kind == Kind::kDevice) device = at->second.device;
+  }
+  if (device >= 0) WaitForDevice(device);
+  Free(pointer, __func__);
   return CUDA_SUCCESS;
 }
-CUresult cuMemAllocHost(void** memory, size_t bytes) { return cuMemHostAlloc(memory, bytes, 0); }
-CUresult cuMemFreeHost(void* memory) {
-  const Lock lock(Global());
-  const auto at = Ranges().find(reinterpret_cast<uintptr_t>(memory));
-  if (at == Ranges().end()) return CUDA_ERROR_INVALID_VALUE;
-  munmap(memory, (at->second.bytes + 4095) / 4096 * 4096);
-  Ranges().erase(at);
-  return CUDA_SUCCESS;
-}
-CUresult cuMemHostRegister(void* memory, size_t bytes, unsigned) {
-  const Lock lock(Global());
-  Ranges()[reinterpret_cast<uintptr_t>(memory)] =
-      Range{bytes, Kind::kRegistered, CurrentDevice(), nullptr, 0, false, NextId()};
-  return CUDA_SUCCESS;
-}
-CUresult cuMemHostUnregister(void* memory) {
-  const Lock lock(Global());
-  Ranges().erase(reinterpret_cast<uintptr_t>(memory));
-  return CUDA_SUCCESS;
-}
-CUresult cuMemHostGetDevicePointer(CUdeviceptr* pointer, void* memory, unsigned) {
-  return *pointer = reinterpret_cast<CUdeviceptr>(memory), CUDA_SUCCESS;
-}
-CUresult cuMemHostGetFlags(unsigned* flags, void*) { return *flags = 0, CUDA_SUCCESS; }
+
 CUresult cuMemGetAddressRange(CUdeviceptr* base, size_t* bytes, CUdeviceptr pointer) {
   const Lock lock(Global());
   const auto at = Find(pointer);
-  if (at == Ranges().end()) return CUDA_ERROR_NOT_FOUND;
+  if (at == Ranges().end() || !IsDeviceMemory(at->second)) return CUDA_ERROR_NOT_FOUND;
   if (base != nullptr) *base = at->first;
   if (bytes != nullptr) *bytes = at->second.bytes;
   return CUDA_SUCCESS;

@@ -3,53 +3,89 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "driver/contexts.h"
+#include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/memory.h"
 #include "driver/objects.h"
 
 namespace emulator {
 
+namespace {
+
+// Writes the image to the folder that GPU_EMULATOR_DUMP names.
+void Dump(const char* text) {
+  const char* folder = getenv("GPU_EMULATOR_DUMP");
+  if (folder == nullptr) return;
+  static std::atomic<int> number{0};
+  const std::string path =
+      std::string(folder) + "/" + std::to_string(getpid()) + "." + std::to_string(number++) + ".ptx";
+  FILE* file = fopen(path.c_str(), "w");
+  if (file == nullptr) return;
+  fputs(text, file);
+  fclose(file);
+}
+
+bool IsMachineCode(const void* image) {
+  constexpr uint32_t kFatBinary = 0xBA55ED50;
+  uint32_t first = 0;
+  memcpy(&first, image, sizeof(first));
+  return memcmp(image, "\177ELF", 4) == 0 || first == kFatBinary;
+}
+
+}  // namespace
+
 extern "C" {
 
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
-  *module = new CUmod_st;
-  const char* text = static_cast<const char*>(image);
-  const bool elf = memcmp(text, "\177ELF", 4) == 0;
-  const bool fatbin = !elf && *static_cast<const uint32_t*>(image) == 0xBA55ED50;
-  Log("cuModuleLoadData: %s", elf ? "ELF" : fatbin ? "fatbin" : "PTX");
-  if (!elf && !fatbin) {
-    if (const char* folder = getenv("GPU_EMULATOR_DUMP")) {
-      static std::atomic<int> number{0};
-      const std::string path =
-          std::string(folder) + "/" + std::to_string(getpid()) + "." + std::to_string(number++) + ".ptx";
-      if (FILE* file = fopen(path.c_str(), "w")) {
-        fputs(text, file);
-        fclose(file);
-      }
-    }
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (module == nullptr || image == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  auto loaded = std::make_unique<CUmod_st>();
+  loaded->device = CurrentDevice();
+  if (!IsMachineCode(image)) {
+    const char* text = static_cast<const char*>(image);
+    Dump(text);
     std::string error;
-    (*module)->ptx = ptx::Parse(text, &error);
-    if ((*module)->ptx == nullptr) {
-      Log("PTX: %s", error.c_str());
-      return CUDA_ERROR_INVALID_PTX;
-    }
-    if (!error.empty()) Log("PTX: %s", error.c_str());
+    loaded->ptx = ptx::Parse(text, &error);
+    if (!error.empty()) Complain("PTX: %s", error.c_str());
+    if (loaded->ptx == nullptr) return CUDA_ERROR_INVALID_PTX;
   }
+  *module = loaded.release();
+  HandleCreated(HandleKind::kModule, *module);
   return CUDA_SUCCESS;
 }
 CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned, CUjit_option*, void**) {
   return cuModuleLoadData(module, image);
 }
 CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) { return cuModuleLoadData(module, image); }
-CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+// Launches that are under way keep the module's memory, so it is kept altogether; its handle is no longer valid.
+CUresult cuModuleUnload(CUmodule module) {
+  if (!IsLive(HandleKind::kModule, module, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  const Lock lock(Global());
+  static auto* unloaded = new std::vector<CUmodule>;
+  unloaded->push_back(module);
+  for (const auto& [name, function] : module->functions) {
+    HandleDestroyed(HandleKind::kFunction, function.get(), __func__);
+  }
+  for (const auto& [name, address] : module->globals) {
+    const auto range = Ranges().find(address);
+    if (range != Ranges().end()) Ranges().erase(range);
+  }
+  HandleDestroyed(HandleKind::kModule, module, __func__);
+  return CUDA_SUCCESS;
+}
 CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode* mode) { return *mode = CU_MODULE_LAZY_LOADING, CUDA_SUCCESS; }
 CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* name) {
+  if (!IsLive(HandleKind::kModule, module, __func__)) return CUDA_ERROR_INVALID_HANDLE;
   const Lock lock(Global());
   auto& slot = module->functions[name];
   if (slot == nullptr) {
@@ -60,23 +96,24 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
       slot->kernel = ptx::FindKernel(*module->ptx, name);
       if (slot->kernel == nullptr) return module->functions.erase(name), CUDA_ERROR_NOT_FOUND;
     } else {
-      Log("kernel without PTX: %s", name);
+      Log("a kernel of machine code, which cannot be launched: %s", name);
     }
+    HandleCreated(HandleKind::kFunction, slot.get());
   }
   *function = slot.get();
   return CUDA_SUCCESS;
 }
 CUresult cuModuleGetGlobal(CUdeviceptr* pointer, size_t* bytes, CUmodule module, const char* name) {
+  if (!IsLive(HandleKind::kModule, module, __func__)) return CUDA_ERROR_INVALID_HANDLE;
   size_t size = 0;
   void* memory = module->ptx == nullptr ? nullptr : ptx::FindGlobal(*module->ptx, name, &size);
-  TRACE("cuModuleGetGlobal %s: %p %zu", name, memory, size);
   if (memory == nullptr) return CUDA_ERROR_NOT_FOUND;
-  {
-    const Lock lock(Global());
-    Ranges()[reinterpret_cast<uintptr_t>(memory)] =
-        Range{size, Kind::kDevice, CurrentDevice(), nullptr, 0, false, NextId()};
+  const auto address = reinterpret_cast<CUdeviceptr>(memory);
+  const Lock lock(Global());
+  if (module->globals.emplace(name, address).second) {
+    Ranges()[address] = Range{size, Kind::kGlobal, module->device, nullptr, NextId(), __func__};
   }
-  if (pointer != nullptr) *pointer = reinterpret_cast<CUdeviceptr>(memory);
+  if (pointer != nullptr) *pointer = address;
   if (bytes != nullptr) *bytes = size;
   return CUDA_SUCCESS;
 }

@@ -9,6 +9,7 @@
 
 #include "driver/conditionals.h"
 #include "driver/device_view.h"
+#include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/objects.h"
 #include "driver/streams.h"
@@ -85,6 +86,7 @@ CUresult gpu_emulator_named_kernel(CUfunction* function, const char* name) {
   if (slot == nullptr) {
     slot = std::make_unique<CUfunc_st>();
     slot->name = name;
+    HandleCreated(HandleKind::kFunction, slot.get());
   }
   Log("native kernel %s: %s", name, FindNative(name, false) != nullptr ? "known" : "without a twin");
   *function = slot.get();

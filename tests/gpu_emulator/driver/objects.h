@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -13,6 +14,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/graph_objects.h"
@@ -20,48 +22,75 @@
 
 namespace emulator {
 
-struct Record {  // one cuEventRecord
-  std::atomic<bool> reached{false};
-  std::chrono::steady_clock::time_point when;
+// One cuEventRecord: reached once the stream has come to it.
+class Record {
+ public:
+  void Reach();
+  bool reached() const { return reached_.load(); }
+  void Wait();  // until it is reached or the context has failed
+  std::chrono::steady_clock::time_point when() const { return when_; }
+
+ private:
+  std::atomic<bool> reached_{false};
+  std::chrono::steady_clock::time_point when_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
 };
+
+// Work in the queue of a stream.
+struct Operation {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  std::function<void()> run;
+  // Work of other streams that must be done before: that stream's operations up to a number.
+  std::vector<std::pair<CUstream, uint64_t>> after;
+};
+
 }  // namespace emulator
 
 struct CUevent_st {
   unsigned flags = 0;
+  int device = 0;
   std::mutex mutex;
   std::shared_ptr<emulator::Record> record;  // the last one
   CUgraph capture = nullptr;                 // recorded inside a capture: the nodes it stands for
   std::vector<CUgraphNode> capture_nodes;
 };
+
 struct CUstream_st {
+  CUcontext context = nullptr;
   int device = 0;
   unsigned flags = 0;
   int priority = 0;
   unsigned long long id = 0;
-  std::mutex mutex;
+  int hardware_queue = 0;
+
+  // Guarded by the scheduler's mutex (scheduler.cc).
+  std::deque<emulator::Operation> queue;
+  uint64_t submitted = 0;  // operations so far
+  uint64_t completed = 0;
+  bool started = false;  // has a thread
+  bool closing = false;  // destroyed: the thread ends once the queue is empty
   std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool busy = false;
+
+  // Guarded by Global().
   CUgraph capture = nullptr;
   bool capture_origin = false;
   unsigned long long capture_id = 0;
   std::vector<CUgraphNode> tail;
 
-  bool started = false;
-
-  void Run();
-  void Start();  // starts the thread that runs the queue
   bool Idle();
-  void Wait();
+  void Wait();  // for the work that is there now
 };
-
 struct CUctx_st {
   int device = 0;
   int retained = 0;
+  unsigned flags = 0;
   CUstream_st null_stream;
   std::set<CUstream> streams;
+  int created_streams = 0;
 };
 struct CUmod_st {
+  int device = 0;
   std::shared_ptr<ptx::Module> ptx;  // null: an image that is no PTX
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
   std::map<std::string, CUdeviceptr> globals;

@@ -13,7 +13,7 @@ extern "C" {
 CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr pointer) {
   const Lock lock(Global());
   const auto at = Find(pointer);
-  const bool known = at != Ranges().end() && at->second.kind != Kind::kReserved;
+  const bool known = at != Ranges().end();
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
       if (!known) return CUDA_ERROR_INVALID_VALUE;
@@ -21,16 +21,22 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
       if (!known) return CUDA_ERROR_INVALID_VALUE;
-      *static_cast<unsigned*>(data) = at->second.kind == Kind::kDevice ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      *static_cast<unsigned*>(data) = IsDeviceMemory(at->second) ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      // The host cannot read device memory.
+      if (!known || IsDeviceAddress(pointer)) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<CUdeviceptr*>(data) = pointer;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
       if (!known) return CUDA_ERROR_INVALID_VALUE;
       *static_cast<CUdeviceptr*>(data) = pointer;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
       *static_cast<unsigned*>(data) = 0;
+      return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      *static_cast<unsigned*>(data) = known && at->second.kind == Kind::kManaged ? 1 : 0;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_BUFFER_ID:
       if (!known) return CUDA_ERROR_INVALID_VALUE;
@@ -41,7 +47,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       *static_cast<int*>(data) = at->second.device;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-      *static_cast<bool*>(data) = true;
+      *static_cast<bool*>(data) = known && at->second.kind == Kind::kDevice;
       return CUDA_SUCCESS;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
       if (!known) return CUDA_ERROR_INVALID_VALUE;
@@ -55,7 +61,7 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
       *static_cast<bool*>(data) = known;
       return CUDA_SUCCESS;
     default:
-      Log("pointer attribute %d", static_cast<int>(attribute));
+      Complain("refused: pointer attribute %d", static_cast<int>(attribute));
       return CUDA_ERROR_NOT_SUPPORTED;
   }
 }

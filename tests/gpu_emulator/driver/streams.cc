@@ -1,120 +1,184 @@
-// Streams: queues of work, each with a thread.
+// Streams: queues of work. scheduler.h says when the work runs.
 #include "driver/streams.h"
 
 #include <cuda.h>
-#include <unistd.h>
 
-#include <cstdint>
-#include <cstdlib>
-#include <thread>
 #include <utility>
 
 #include "driver/contexts.h"
 #include "driver/graph_actions.h"
 #include "driver/graphs.h"
+#include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/objects.h"
-#include "driver/settings.h"
-
-void CUstream_st::Start() {
-  if (started) return;
-  started = true;
-  std::thread([this] { Run(); }).detach();
-}
-
-bool CUstream_st::Idle() {
-  const std::lock_guard<std::mutex> lock(mutex);
-  return queue.empty() && !busy;
-}
-
-void CUstream_st::Wait() {
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait(lock, [&] { return queue.empty() && !busy; });
-}
-
-void CUstream_st::Run() {
-  std::unique_lock<std::mutex> lock(mutex);
-  for (;;) {
-    changed.wait(lock, [&] { return !queue.empty(); });
-    auto work = std::move(queue.front());
-    queue.pop_front();
-    busy = true;
-    lock.unlock();
-    // GPU_EMULATOR_JITTER: the most microseconds before a piece of work, by which streams get ahead of each other.
-    static const int64_t jitter = emulator::Setting("JITTER", 0);
-    if (jitter > 0) usleep(static_cast<useconds_t>(random() % jitter));
-    if (!emulator::failed) work();
-    lock.lock();
-    busy = false;
-    changed.notify_all();
-  }
-}
+#include "driver/scheduler.h"
 
 namespace emulator {
+namespace {
 
-CUstream Resolve(CUstream stream) {
-  if (stream != nullptr && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD) return stream;
-  CUcontext context = Current() != nullptr ? Current() : &DeviceOf(0).primary;
-  context->null_stream.device = context->device;
-  return &context->null_stream;
+bool IsSpecial(CUstream stream) {
+  return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> work) {
-  if (failed) return kFailed;
-  CUstream stream = Resolve(handle);
-  {
-    const Lock lock(Global());
-    if (stream->capture != nullptr) {
-      stream->tail = {AddNode(stream->capture, PlainAction(type, std::move(work)), stream->tail)};
-      return CUDA_SUCCESS;
+// The legacy default stream waits for all blocking streams, and they for it. Requires Global().
+void AddLegacyDependencies(CUstream stream, Operation* operation) {
+  CUstream null_stream = &stream->context->null_stream;
+  if (stream == null_stream) {
+    for (CUstream other : stream->context->streams) {
+      if ((other->flags & CU_STREAM_NON_BLOCKING) != 0 || !IsBusy(other)) continue;
+      operation->after.emplace_back(other, Submitted(other));
     }
-    stream->Start();
+  } else if ((stream->flags & CU_STREAM_NON_BLOCKING) == 0 && IsBusy(null_stream)) {
+    operation->after.emplace_back(null_stream, Submitted(null_stream));
   }
-  const std::lock_guard<std::mutex> lock(stream->mutex);
-  stream->queue.push_back(std::move(work));
-  stream->changed.notify_all();
+}
+
+}  // namespace
+
+CUresult ResolveFor(const char* call, CUstream handle, CUstream* stream) {
+  if (failed) return kFailed;
+  if (IsSpecial(handle)) {
+    const CUresult result = RequireContext(call);
+    if (result != CUDA_SUCCESS) return result;
+    *stream = &Current()->null_stream;
+    return CUDA_SUCCESS;
+  }
+  if (!IsLive(HandleKind::kStream, handle, call)) return CUDA_ERROR_INVALID_HANDLE;
+  *stream = handle;
+  return CUDA_SUCCESS;
+}
+
+CUstream Resolve(CUstream handle) {
+  CUstream stream = nullptr;
+  if (IsSpecial(handle)) {
+    if (Current() == nullptr) Die("the null stream was used in a thread without a current context");
+    stream = &Current()->null_stream;
+  } else {
+    if (!IsLive(HandleKind::kStream, handle, "a call on a stream")) Die("a stream that is not live was used");
+    stream = handle;
+  }
+  return stream;
+}
+
+CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> work, uint64_t* number) {
+  if (number != nullptr) *number = 0;
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor("work on a stream", handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  const Lock lock(Global());
+  if (stream->capture != nullptr) {
+    stream->tail = {AddNode(stream->capture, PlainAction(type, std::move(work)), stream->tail)};
+    return CUDA_SUCCESS;
+  }
+  Operation operation;
+  operation.type = type;
+  operation.run = std::move(work);
+  AddLegacyDependencies(stream, &operation);
+  const uint64_t submitted = Submit(stream, std::move(operation));
+  if (number != nullptr) *number = submitted;
   return CUDA_SUCCESS;
 }
 
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
-  if (Current() == nullptr) return CUDA_ERROR_INVALID_CONTEXT;
+  const CUresult result = RequireContext(__func__);
+  if (result != CUDA_SUCCESS) return result;
+  if (stream == nullptr || (flags & ~static_cast<unsigned>(CU_STREAM_NON_BLOCKING)) != 0) {
+    return CUDA_ERROR_INVALID_VALUE;
+  }
+  CUcontext context = Current();
   const Lock lock(Global());
   *stream = new CUstream_st;
-  (*stream)->device = CurrentDevice();
+  (*stream)->context = context;
+  (*stream)->device = context->device;
   (*stream)->flags = flags;
-  (*stream)->priority = priority;
-  (*stream)->id = NextId();
-  Current()->streams.insert(*stream);
+  (*stream)->priority = priority > 0 ? 0 : priority < kGreatestPriority ? kGreatestPriority : priority;
+  (*stream)->id = static_cast<unsigned long long>(++context->created_streams) +
+                  static_cast<unsigned long long>(context->device) * 1000000;
+  (*stream)->hardware_queue = context->created_streams % HardwareQueues();
+  context->streams.insert(*stream);
+  HandleCreated(HandleKind::kStream, *stream);
+  TRACE("%s %p: hardware queue %d", __func__, static_cast<void*>(*stream), (*stream)->hardware_queue);
   return CUDA_SUCCESS;
 }
+
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
+
+// Returns at once; the work that is there is still done.
 CUresult cuStreamDestroy(CUstream stream) {
   const Lock lock(Global());
-  DeviceOf(stream->device).primary.streams.erase(stream);  // its thread drains and stays: a leak of the prototype
+  if (!IsLive(HandleKind::kStream, stream, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  stream->context->streams.erase(stream);
+  HandleDestroyed(HandleKind::kStream, stream, __func__);
+  CloseStream(stream);
   return CUDA_SUCCESS;
 }
-CUresult cuStreamSynchronize(CUstream stream) { return Resolve(stream)->Wait(), failed ? kFailed : CUDA_SUCCESS; }
-CUresult cuStreamQuery(CUstream stream) {
-  return failed ? kFailed : Resolve(stream)->Idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+
+CUresult cuStreamSynchronize(CUstream handle) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  {
+    const Lock lock(Global());
+    if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  stream->Wait();
+  return failed ? kFailed : CUDA_SUCCESS;
 }
-CUresult cuStreamGetPriority(CUstream stream, int* priority) {
-  return *priority = Resolve(stream)->priority, CUDA_SUCCESS;
+
+CUresult cuStreamQuery(CUstream handle) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result != CUDA_SUCCESS) return result;
+  const Lock lock(Global());
+  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  return stream->Idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
-CUresult cuStreamGetFlags(CUstream stream, unsigned* flags) { return *flags = Resolve(stream)->flags, CUDA_SUCCESS; }
-CUresult cuStreamGetId(CUstream stream, unsigned long long* id) { return *id = Resolve(stream)->id, CUDA_SUCCESS; }
-CUresult cuStreamGetCtx(CUstream stream, CUcontext* context) {
-  return *context = &DeviceOf(Resolve(stream)->device).primary, CUDA_SUCCESS;
+
+CUresult cuStreamGetPriority(CUstream handle, int* priority) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result == CUDA_SUCCESS) *priority = stream->priority;
+  return result;
 }
-CUresult cuStreamGetDevice(CUstream stream, CUdevice* device) {
-  return *device = Resolve(stream)->device, CUDA_SUCCESS;
+
+CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result == CUDA_SUCCESS) *flags = stream->flags;
+  return result;
 }
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result == CUDA_SUCCESS) *id = stream->id;
+  return result;
+}
+
+CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result == CUDA_SUCCESS) *context = stream->context;
+  return result;
+}
+
+CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(__func__, handle, &stream);
+  if (result == CUDA_SUCCESS) *device = stream->device;
+  return result;
+}
+
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
-  TRACE("cuLaunchHostFunc");
+  TRACE("%s", __func__);
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_HOST, [=] { function(data); });
 }
-CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned) {
+
+CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned flags) {
+  if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_HOST, [=] { function(stream, CUDA_SUCCESS, data); });
 }
 

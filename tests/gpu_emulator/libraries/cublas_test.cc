@@ -64,6 +64,7 @@ class Gpu {
     CUdeviceptr pointer = 0;
     REQUIRE(cuMemAlloc(&pointer, values.size() * sizeof(T)) == CUDA_SUCCESS);
     REQUIRE(cuMemcpyHtoD(pointer, values.data(), values.size() * sizeof(T)) == CUDA_SUCCESS);
+    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);  // the values are staged, not yet on the device
     pointers_.push_back(pointer);
     return pointer;
   }
