@@ -33,8 +33,10 @@ def listed(compiler: Compiler) -> Run:
 @pytest.fixture(scope="session")
 def captured(compiler: Compiler) -> Run:
     """Some programs with the flag; XLA puts everything it can into command buffers."""
-    flags = ["--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE", "--xla_gpu_graph_min_graph_size=1"]
-    return compiler.run("captured", ["permute_alone", "psum_alone", "permute_overlap", "permute_scan"], [FLAG, *flags])
+    types = "FUSION,CUSTOM_CALL,COLLECTIVES,WHILE,CONDITIONAL"
+    flags = [f"--xla_gpu_enable_command_buffer={types}", "--xla_gpu_graph_min_graph_size=1"]
+    programs = ["permute_alone", "psum_alone", "permute_overlap", "permute_scan", "collectives_in_a_branch"]
+    return compiler.run("captured", programs, [FLAG, *flags])
 
 
 @pytest.fixture(scope="session")

@@ -110,6 +110,18 @@ def cpu_only_ops(devices: Sequence[Any]) -> Program:
 
 
 @program
+def collectives_in_a_branch(devices: Sequence[Any]) -> Program:
+    def moved(x: Any) -> Any:
+        return lax.psum(lax.ppermute(x, "x", RING) * 2, "x")
+
+    def body(flag: Any, x: Any) -> Any:
+        return lax.cond(flag[0], moved, lambda x: x + 1, x) * 3
+
+    shapes = [((1,), jnp.bool_, P()), X]
+    return on_devices("collectives_in_a_branch", line(devices), body, shapes, P("x"))
+
+
+@program
 def permutes_both_ways(devices: Sequence[Any]) -> Program:
     """Two transfers at once without compute: they can only overlap with each other."""
 

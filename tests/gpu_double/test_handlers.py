@@ -32,7 +32,7 @@ def test_only_whole_operations_may_be_captured_into_graphs(caller: ModuleType) -
 
 def test_all_handlers_are_built_for_the_oldest_ffi(caller: ModuleType) -> None:
     handlers = _core.cuda_handlers()
-    assert len(handlers) == 6
+    assert len(handlers) == 8
     for target, stages in handlers.items():
         for stage, handler in stages.items():
             assert caller.metadata(handler)[:2] == OLDEST_FFI, (target, stage)

@@ -81,7 +81,7 @@ class Emulator:
             release = importlib.metadata.version("jax")
             fetched = ROOT / f".venv-gpu-{release}"
             _compile(folder, fetched, sanitizers)
-            wheels = _view(fetched, folder / f"wheels-{release}", folder / "libdevice")
+            wheels = _view(fetched, folder / f"wheels-{release}", folder)
         sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
         return Emulator(folder / "lib", wheels, sanitizer)
 
@@ -170,8 +170,8 @@ def _sanitizer_runtime() -> Path:
     return Path(_run([compiler, "-print-file-name=libasan.so"]).strip()).resolve()
 
 
-def _view(fetched: Path, view: Path, device_math: Path) -> Path:
-    """Returns a folder that has the fetched packages, but our ptxas and device math, and none of NVIDIA's libraries.
+def _view(fetched: Path, view: Path, built: Path) -> Path:
+    """Returns a folder that has the fetched packages, but our ptxas, device math and NVRTC instead of NVIDIA's.
 
     XLA takes ptxas from beside its own library, so that library must lie in the view. Large files are links.
     """
@@ -188,13 +188,24 @@ def _view(fetched: Path, view: Path, device_math: Path) -> Path:
     toolkit = view / "nvidia/cu13"
     (toolkit / "bin").mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "toolkit/ptxas", toolkit / "bin/ptxas")
-    libdevice = toolkit / "nvvm/libdevice"
-    libdevice.unlink(missing_ok=True)
-    libdevice.parent.mkdir(parents=True, exist_ok=True)
-    libdevice.symlink_to(device_math)
+    _link(toolkit / "nvvm/libdevice", built / "libdevice")
+    _link(toolkit / "lib/libnvrtc.so.13", built / "lib/libnvrtc.so.13")
+    # Found before a wheel of NVIDIA's compiler in site-packages.
+    metadata = view / "nvidia_cuda_nvrtc-13.0+emulated.dist-info"
+    metadata.mkdir(exist_ok=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-cuda-nvrtc\nVersion: 13.0+emulated\n")
+    (metadata / "RECORD").write_text("nvidia/cu13/lib/libnvrtc.so.13,,\n")
     if foreign := [path for path in toolkit.rglob("*") if fetched.resolve() in path.resolve().parents]:
         raise BuildError(f"{foreign[0]} is NVIDIA's, and must not run on the emulator")
     return view
+
+
+def _link(link: Path, target: Path) -> None:
+    if link.is_symlink() and link.readlink() == target:
+        return  # other processes may be reading through it
+    link.unlink(missing_ok=True)
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(target)
 
 
 def _place(source: Path, target: Path) -> None:

@@ -27,7 +27,7 @@ inline constexpr uint32_t kStartAndDone = 4;     // HLO has the opcodes <name>-s
 inline constexpr uint32_t kGlobalDeviceIds = 8;  // HLO lets its groups list global device ids
 inline constexpr uint32_t kEqualGroups = 16;     // its shapes follow from the number of members
 inline constexpr uint32_t kOnCpu = 32;           // lowered for XLA:CPU, to `target`
-inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all three targets
+inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all four targets
 }  // namespace op_trait
 
 struct CollectiveOpInfo {
@@ -40,6 +40,8 @@ struct CollectiveOpInfo {
   const char* target;
   const char* start_target;
   const char* done_target;
+  // Does the whole transfer too, but XLA:GPU may not capture it into a CUDA graph.
+  const char* uncaptured_target;
 
   constexpr bool Has(uint32_t trait) const { return (traits & trait) != 0; }
 };
@@ -48,21 +50,22 @@ struct CollectiveOpInfo {
 inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kAllReduce,
      op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
-     "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done"},
+     "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done",
+     "xla_shmem.all_reduce_uncaptured"},
     {CollectiveOp::kCollectivePermute, op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu,
      "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
-     "xla_shmem.permute_done"},
+     "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
     {CollectiveOp::kAllGather,
      op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "all-gather", "",
-     "xla_shmem.all_gather", "", ""},
+     "xla_shmem.all_gather", "", "", ""},
     {CollectiveOp::kReduceScatter,
      op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "reduce-scatter", "",
-     "xla_shmem.reduce_scatter", "", ""},
+     "xla_shmem.reduce_scatter", "", "", ""},
     {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu, "all-to-all", "", "xla_shmem.all_to_all", "",
-     ""},
+     "", ""},
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu, "collective-broadcast", "broadcast",
-     "xla_shmem.collective_broadcast", "", ""},
-    {CollectiveOp::kRaggedAllToAll, 0, "ragged-all-to-all", "", "", "", ""},
+     "xla_shmem.collective_broadcast", "", "", ""},
+    {CollectiveOp::kRaggedAllToAll, 0, "ragged-all-to-all", "", "", "", "", ""},
 };
 
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) { return kCollectiveOps[static_cast<size_t>(op)]; }

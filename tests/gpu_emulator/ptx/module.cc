@@ -65,6 +65,11 @@ void AddKernel(Module* module, FunctionSyntax syntax) {
 
 std::shared_ptr<Module> Parse(const char* text, std::string* error) {
   error->clear();
+  // The licence of NVIDIA's compilers may not allow to run their output elsewhere, and nothing here needs it.
+  if (strstr(text, "NVIDIA NVVM Compiler") != nullptr) {
+    *error = "line 1: compiled by NVIDIA's compiler, which the emulator does not run";
+    return nullptr;
+  }
   ModuleSyntax syntax;
   if (!ParseSyntax(text, &syntax, error)) return nullptr;
   auto module = std::make_shared<Module>();

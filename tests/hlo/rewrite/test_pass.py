@@ -309,3 +309,85 @@ def test_custom_calls_of_the_user_are_left_alone() -> None:
     call = module_with('f32[8]{0} custom-call(p), custom_call_target="xla_shmem.something"')
     assert inspect(call) == []
     assert not run_pass(call).changed
+
+
+# A branch with a permute, in a loop's body and at the top; and a loop with an all-reduce of its own.
+CONTROL_FLOW = """
+HloModule jit_f, is_scheduled=true, num_partitions=4
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+moved {
+  m = f32[8]{0} parameter(0)
+  ROOT in-branch = f32[8]{0} collective-permute(m), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+}
+kept { ROOT k = f32[8]{0} parameter(0) }
+moved2 {
+  m2 = f32[8]{0} parameter(0)
+  ROOT in-loop-branch = f32[8]{0} collective-permute(m2), channel_id=2, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+}
+kept2 { ROOT k2 = f32[8]{0} parameter(0) }
+body {
+  state = (s32[], f32[8]{0}) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  x = f32[8]{0} get-tuple-element(state), index=1
+  zero = s32[] constant(0)
+  even = pred[] compare(i, zero), direction=EQ
+  chosen = f32[8]{0} conditional(even, x, x), true_computation=moved2, false_computation=kept2
+  in-loop = f32[8]{0} all-reduce(chosen), channel_id=3, replica_groups={{0,1,2,3}}, use_global_device_ids=true,
+    to_apply=add
+  ROOT next = (s32[], f32[8]{0}) tuple(i, in-loop)
+}
+condition {
+  c = (s32[], f32[8]{0}) parameter(0)
+  ci = s32[] get-tuple-element(c), index=0
+  limit = s32[] constant(3)
+  ROOT less = pred[] compare(ci, limit), direction=LT
+}
+ENTRY main {
+  flag = pred[] parameter(0)
+  p = f32[8]{0} parameter(1)
+  branch = f32[8]{0} conditional(flag, p, p), true_computation=moved, false_computation=kept
+  start = s32[] constant(0)
+  initial = (s32[], f32[8]{0}) tuple(start, branch)
+  loop = (s32[], f32[8]{0}) while(initial), condition=condition, body=body
+  after = f32[8]{0} get-tuple-element(loop), index=1
+  ROOT at-top = f32[8]{0} collective-permute(after), channel_id=4, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+}
+"""
+
+
+def test_whole_calls_in_branches_and_loops_are_not_captured_on_gpu() -> None:
+    run = run_pass(CONTROL_FLOW, "gpu")
+    names = ("in-branch", "in-loop-branch", "in-loop", "at-top")
+    assert {name: run.after.target(name) for name in names} == {
+        "in-branch": "xla_shmem.permute_uncaptured",
+        "in-loop-branch": "xla_shmem.permute_uncaptured",
+        "in-loop": "xla_shmem.all_reduce_uncaptured",
+        "at-top": "xla_shmem.collective_permute",
+    }
+
+
+def test_on_cpu_a_branch_has_the_usual_calls() -> None:
+    run = run_pass(CONTROL_FLOW, "cpu")
+    assert run.after.target("in-branch") == "xla_shmem.collective_permute"
+    assert run.after.target("in-loop") == "xla_shmem.all_reduce"
+
+
+def test_a_collective_in_a_fusion_is_recorded_and_stays() -> None:
+    run = run_pass(
+        """
+HloModule jit_f, is_scheduled=true, num_partitions=4
+fused {
+  f = f32[8]{0} parameter(0)
+  hidden = f32[8]{0} collective-permute(f), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}
+  ROOT n = f32[8]{0} negate(hidden)
+}
+ENTRY main {
+  p = f32[8]{0} parameter(0)
+  ROOT fusion = f32[8]{0} fusion(p), kind=kCustom, calls=fused
+}
+""",
+        "gpu",
+    )
+    assert run.records["hidden"]["lowered"] == "DEFAULT"
+    assert "it is part of a fusion" in run.records["hidden"]["veto"]
+    assert run.after.instruction("hidden") == run.before.instruction("hidden")

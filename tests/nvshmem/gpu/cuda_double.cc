@@ -38,7 +38,7 @@ struct Event {
 }  // namespace
 
 struct CudaDouble::Device {
-  explicit Device(unsigned seed) : random(seed), thread([this] { Run(); }) {}
+  Device(unsigned seed, bool shares_queue) : one_queue(shares_queue), random(seed), thread([this] { Run(); }) {}
 
   struct Stream : nvshmem_double::Stream {
     explicit Stream(Device* of) : nvshmem_double::Stream(/*eager=*/false), device(of) {}
@@ -48,8 +48,13 @@ struct CudaDouble::Device {
   };
 
   void Run();
+  // Each runs at most one command of each stream; true if something ran.
+  bool RunInRandomOrder();
+  bool RunQueue();
 
+  const bool one_queue;
   std::mutex mutex;
+  std::deque<Stream*> queue;  // with one_queue: the stream of each command
   std::deque<Stream> streams;
   std::deque<Event> events;
   std::deque<uint64_t> records;
@@ -62,6 +67,24 @@ struct CudaDouble::Device {
   std::thread thread;
 };
 
+bool CudaDouble::Device::RunInRandomOrder() {
+  bool moved = false;
+  const size_t first = random() % streams.size();
+  // One stream stands still for a while, so that the others get ahead of it as far as they may.
+  if (random() % 256 == 0) slow = random() % streams.size();
+  for (size_t i = 0; i < streams.size() && !trapped; ++i) {
+    const size_t chosen = (first + i) % streams.size();
+    if (chosen != slow || random() % 64 == 0) moved |= streams[chosen].Step();
+  }
+  return moved;
+}
+
+bool CudaDouble::Device::RunQueue() {
+  if (queue.empty() || !queue.front()->Step()) return false;
+  queue.pop_front();
+  return true;
+}
+
 void CudaDouble::Device::Run() {
   for (;;) {
     bool moved = false;
@@ -70,17 +93,12 @@ void CudaDouble::Device::Run() {
       std::lock_guard<std::mutex> lock(mutex);
       if (stop) return;
       if (!paused && !streams.empty()) {
-        const size_t first = random() % streams.size();
-        // One stream stands still for a while, so that the others get ahead of it as far as they may.
-        if (random() % 256 == 0) slow = random() % streams.size();
-        for (size_t i = 0; i < streams.size() && !trapped; ++i) {
-          const size_t chosen = (first + i) % streams.size();
-          if (chosen != slow || random() % 64 == 0) moved |= streams[chosen].Step();
-          idle &= streams[chosen].Idle();
-        }
+        moved = one_queue ? RunQueue() : RunInRandomOrder();
+        for (const Stream& stream : streams) idle &= stream.Idle();
       }
       if (trapped) {
         for (Stream& stream : streams) stream.Abandon();
+        queue.clear();
       }
     }
     // Several processes may have a double each, most of the time with nothing to do.
@@ -113,6 +131,7 @@ struct DoubleCalls {
     std::lock_guard<std::mutex> lock(stream.device->mutex);
     if (stream.device->trapped) return kLaunchFailed;
     stream.Append(command);
+    if (stream.device->one_queue && !stream.capturing) stream.device->queue.push_back(&stream);
     return 0;
   }
 
@@ -241,7 +260,7 @@ struct DoubleCalls {
   }
 };
 
-CudaDouble::CudaDouble(unsigned seed) : device_(std::make_unique<Device>(seed)) {}
+CudaDouble::CudaDouble(unsigned seed, bool one_queue) : device_(std::make_unique<Device>(seed, one_queue)) {}
 
 CudaDouble::~CudaDouble() {
   {
@@ -339,7 +358,9 @@ std::vector<Command> CudaDouble::EndCaptureOn(gpu::CudaStream handle) {
 
 void CudaDouble::LaunchOn(gpu::CudaStream handle, const std::vector<Command>& graph) {
   const auto lock = Lock(handle);
-  DoubleCalls::StreamOf(handle).Launch(graph);
+  Device::Stream& stream = DoubleCalls::StreamOf(handle);
+  stream.Launch(graph);
+  if (stream.device->one_queue) stream.device->queue.insert(stream.device->queue.end(), graph.size(), &stream);
 }
 
 bool CudaDouble::SynchronizeStream(gpu::CudaStream handle, double seconds) {

@@ -20,7 +20,9 @@ namespace xla_shmem::testing {
 
 class CudaDouble {
  public:
-  explicit CudaDouble(unsigned seed = 1);
+  // `one_queue`: the device runs all commands in the order in which they were enqueued, whatever their streams, as a
+  // GPU does whose streams share one hardware queue. Then only calls of Driver() may enqueue.
+  explicit CudaDouble(unsigned seed = 1, bool one_queue = false);
   ~CudaDouble();
 
   static const gpu::CudaDriver& Driver();

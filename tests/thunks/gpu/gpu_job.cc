@@ -21,15 +21,16 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
   if (arena == SIZE_MAX || staging == SIZE_MAX) abort();
   for (int number = 0; number < options.n_pes; ++number) {
     auto pe = std::make_unique<Pe>();
-    pe->cuda = std::make_unique<CudaDouble>(number + 1);
+    pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
     pe->device =
         std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
     if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);
     Pe* raw = pe.get();
     pe->watchdog = std::make_unique<gpu::Watchdog>(
-        pe->device.get(), options.deadline,
-        [raw](const std::string& reason, bool stuck) { raw->failures.push_back((stuck ? "stuck: " : "") + reason); });
+        pe->device.get(), options.deadline, [raw](gpu::Watchdog::Event event, const std::string& reason) {
+          raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
+        });
     pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
     gpu::TeamReductions reductions;
     if (options.team_staging_bytes > 0) {

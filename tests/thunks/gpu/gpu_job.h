@@ -18,6 +18,7 @@ struct GpuJobOptions {
   gpu::Puts puts = gpu::Puts::kDriver;
   size_t arena_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
+  bool one_queue = false;         // all streams of a GPU share one hardware queue
   size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
 };
 

@@ -101,5 +101,18 @@ TEST_CASE("Operations of all kinds may be in flight at once, in random programs"
   }
 }
 
+// Streams share hardware queues, so a wait may hold up commands of other streams. No put may be behind a wait for
+// something that depends on it.
+TEST_CASE("Operations of all kinds end although all streams of a GPU share one hardware queue") {
+  for (unsigned seed = 0; seed < 8; ++seed) {
+    GpuJobOptions options;
+    options.n_pes = 2 + static_cast<int>(seed % 3);
+    options.one_queue = true;
+    GpuJob job(options);
+    CAPTURE(seed);
+    RunProgram(job, RandomProgram(seed + 100, options.n_pes));
+  }
+}
+
 }  // namespace
 }  // namespace xla_shmem::testing

@@ -98,7 +98,7 @@ nb::list CollectiveOps() {
     op["short_name"] = info.short_name;
     op["on_cpu"] = info.Has(op_trait::kOnCpu);
     op["on_gpu"] = info.Has(op_trait::kOnGpu);
-    op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target);
+    op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target, info.uncaptured_target);
     ops.append(op);
   }
   return ops;

@@ -65,7 +65,7 @@ class Finder {
 
   Result<std::vector<Collective>> Run() {
     for (size_t i = 0; i < module_.computations.size(); ++i) {
-      if (!module_.computations[i].is_fusion && module_.computations[i].is_reachable) {
+      if (module_.computations[i].is_reachable) {
         Collect(i);
       }
     }
@@ -92,7 +92,10 @@ class Finder {
       Collective collective;
       collective.computation = collective.op_computation = computation_index;
       collective.instruction = collective.op = i;
-      if (instruction.is_lowered) {
+      if (computation.is_fusion) {
+        // XLA runs the fusion as a whole, and a pair's halves may be in different ones.
+        collective.unsupported_form = "it is part of a fusion";
+      } else if (instruction.is_lowered) {
         collective.form = CollectiveForm::kLowered;
       } else if (op_class == OpClass::kCollectiveStart) {
         collective.form = CollectiveForm::kStartDone;

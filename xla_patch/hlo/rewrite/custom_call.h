@@ -5,6 +5,7 @@
 #include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/hlo/rewrite/pass_options.h"
 
 namespace xla_shmem::hlo {
 
@@ -18,8 +19,10 @@ namespace xla_shmem::hlo {
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
 
-// Does the whole transfer. For a pair it replaces the start.
-CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology);
+// Does the whole transfer. For a pair it replaces the start. Of a loop or a branch XLA:GPU may make a conditional node
+// of a CUDA graph, whose body cannot hold our signals (stream memory operations). So there it gets the target that is
+// not captured.
+CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology, Lowering lowering);
 
 // The start's result is the final result, in its own buffer or in its operand's, as XLA had chosen.
 CustomCall StartCall(const Module& module, const Collective& collective, const Topology& topology);

@@ -98,7 +98,7 @@ class Pass {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
     };
     if (const auto whole = whole_arrays_.Find(collective); whole.has_value()) {
-      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology);
+      CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology, options_.lowering);
       whole_call.operands = whole->operands;
       if (whole->place != collective.instruction) {
         whole_call.id = module_.instructions[whole->place].id;
@@ -110,9 +110,9 @@ class Pass {
       }
       removed_computations_.insert(whole->removed_computations.begin(), whole->removed_computations.end());
     } else if (!hlo::IsPair(collective)) {
-      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology, options_.lowering));
     } else if (!collective.has_work_between) {
-      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology));
+      call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology, options_.lowering));
       replace(collective.done, hlo::AsBarrier(body(collective.done), attributes));
     } else {
       call(collective.instruction, hlo::StartCall(module_, collective, options_.topology));

@@ -25,6 +25,8 @@ using DeviceAddress = uint64_t;
 inline constexpr int kCudaSuccess = 0;
 inline constexpr int kCudaNotReady = 600;           // CUDA_ERROR_NOT_READY
 inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
+inline constexpr unsigned kHostAllocPortable = 1;   // CU_MEMHOSTALLOC_PORTABLE
+inline constexpr unsigned kHostAllocDeviceMap = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
 inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -136,6 +135,10 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
   Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
 }
 
+void Device::WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream) {
+  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, 0), "cuStreamWriteValue64");
+}
+
 void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
   struct {
     uint64_t* busy;
@@ -212,26 +215,34 @@ Device::Progress Device::ToProgress(int result) const {
 
 Device::Progress Device::Query(CudaEvent event) const { return ToProgress(cuda_->event_query(event)); }
 
+uint64_t* Device::AllocateHostWords(size_t count) {
+  void* memory = nullptr;
+  Check(cuda_->mem_host_alloc(&memory, count * sizeof(uint64_t), kHostAllocPortable | kHostAllocDeviceMap),
+        "cuMemHostAlloc");
+  if (memory != nullptr) std::fill_n(static_cast<uint64_t*>(memory), count, 0);
+  return static_cast<uint64_t*>(memory);
+}
+
+void Device::PrepareReads() {
+  read_stream_ = CreateStream();
+  landing_ = AllocateHostWords(1);
+}
+
 bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
-  const CudaStream stream = CreateStream();
-  auto landing = std::make_unique<uint64_t>(0);
-  if (cuda_->memcpy_async(AddressOf(landing.get()), AddressOf(word), sizeof(*landing), stream) != kCudaSuccess) {
+  if (landing_ == nullptr) return false;
+  if (unfinished_read_ != nullptr && Query(unfinished_read_) == Progress::kRunning) return false;
+  Recycle(std::exchange(unfinished_read_, nullptr));
+  if (cuda_->memcpy_async(AddressOf(landing_), AddressOf(word), sizeof(*landing_), read_stream_) != kCudaSuccess) {
     return false;
   }
-  const CudaEvent event = Mark(stream);
+  unfinished_read_ = Mark(read_stream_);
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  while (Query(event) == Progress::kRunning && std::chrono::steady_clock::now() < give_up) {
+  while (Query(unfinished_read_) == Progress::kRunning) {
+    if (std::chrono::steady_clock::now() > give_up) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  const bool done = Query(event) == Progress::kDone;
-  Recycle(event);
-  if (!done) {
-    // The copy may still run later, so its memory is not freed.
-    landing.release();  // NOLINT(bugprone-unused-return-value)
-    return false;
-  }
-  *value = *landing;
-  cuda_->stream_destroy(stream);
+  if (Query(unfinished_read_) != Progress::kDone) return false;
+  *value = *static_cast<volatile uint64_t*>(landing_);
   return true;
 }
 

@@ -59,7 +59,11 @@ class Device {
               void* output, CudaStream stream);
   static constexpr int kMaxReduceInputs = 128;
 
-  // Runs kernel tick: `ended` grows by one and `busy` becomes 0, both words of device memory.
+  // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
+  // kept, on failure.
+  uint64_t* AllocateHostWords(size_t count);
+  void WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream);
+  // Runs kernel tick: `ended` grows by one and `busy` becomes 0, both words of pinned memory.
   void Tick(uint64_t* busy, uint64_t* ended, CudaStream stream);
 
   // An event behind everything that `stream` has now. Recycle it after the last query.
@@ -72,8 +76,11 @@ class Device {
   bool Capturing(CudaStream stream);
   enum class Progress { kRunning, kDone, kFailed };
   Progress Query(CudaEvent event) const;
-  // Reads a word of device memory from the host on a stream of its own. False if the copy has not run after a second.
-  // The copy goes to pageable memory, so the driver may also block the call itself.
+  // Before the first ReadWord.
+  void PrepareReads();
+  // Reads a word of device memory from the host, through pinned memory and on a stream of its own. False if the copy
+  // has not run after a second: the stream may share a hardware queue with one that waits. It is then false at once
+  // until that copy has run. One thread at a time may call it.
   bool ReadWord(const uint64_t* word, uint64_t* value);
   // Ends all streams of the context with an error, also those that wait.
   void Trap(CudaStream stream);
@@ -99,6 +106,9 @@ class Device {
   const CudaContext context_;
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on
+  CudaStream read_stream_ = nullptr;
+  uint64_t* landing_ = nullptr;          // of ReadWord
+  CudaEvent unfinished_read_ = nullptr;  // behind a copy to `landing_` that has not run
 
   mutable std::mutex mutex_;  // guards the members below
   std::string error_;

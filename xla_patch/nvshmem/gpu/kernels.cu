@@ -193,7 +193,8 @@ XLA_SHMEM_KERNELS(u16, u16)
 XLA_SHMEM_KERNELS(u32, u32)
 XLA_SHMEM_KERNELS(u64, u64)
 
-// Counts the operations that have ended: the only progress of a CUDA graph that a watchdog can see from outside.
+// Counts the operations that have ended: the only progress of a CUDA graph that a watchdog can see from outside. Both
+// words are pinned memory of the host.
 struct TickArguments {
   u64* busy;
   u64* ended;

@@ -3,21 +3,24 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <utility>
 
 namespace xla_shmem::gpu {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
+// For the counters of a late transfer: Device::ReadWord gives up after one second.
+constexpr std::chrono::seconds kDescribeTime{2};
 
-void PrintAndExit(const std::string& reason, bool stuck) {
-  if (!stuck) {
-    fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
-  } else {
-    fprintf(stderr, "xla_shmem: the GPU's streams do not end after this error; the process exits\n");
-    fflush(stderr);
-    std::_Exit(70);
-  }
+void PrintOrExit(Watchdog::Event event, const std::string& reason) {
+  fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
+  fflush(stderr);
+  if (event == Watchdog::Event::kStuck) std::_Exit(70);
+}
+
+std::string Seconds(std::chrono::nanoseconds time) {
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 }  // namespace
@@ -26,14 +29,19 @@ EventRef MarkShared(Device& device, CudaStream stream) {
   return EventRef(device.Mark(stream), [&device](CudaEvent event) { device.Recycle(event); });
 }
 
-Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnFailure on_failure,
-                   std::chrono::milliseconds grace)
+Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event, std::chrono::milliseconds grace)
     : device_(device),
       deadline_(deadline),
-      on_failure_(on_failure ? std::move(on_failure) : PrintAndExit),
+      on_event_(on_event ? std::move(on_event) : PrintOrExit),
       grace_(grace),
-      trap_stream_(device->CreateStream()),
-      thread_([this] { Run(); }) {}
+      trap_stream_(device->CreateStream()) {
+  device->PrepareReads();
+  uint64_t* words = device->AllocateHostWords(2);
+  graph_words_ = {words, words + 1};
+  ExpectNoAnswer();
+  thread_ = std::thread([this] { Run(); });
+  guard_ = std::thread([this] { Guard(); });
+}
 
 Watchdog::~Watchdog() {
   {
@@ -42,18 +50,17 @@ Watchdog::~Watchdog() {
   }
   wake_.notify_all();
   thread_.join();
+  guard_.join();
 }
 
-void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, Describe describe) {
+void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, LateTransfer late) {
   std::lock_guard<std::mutex> lock(mutex_);
-  entries_.push_back({std::move(begun), std::move(events), {}, std::move(describe)});
+  entries_.push_back({std::move(begun), std::move(events), {}, std::move(late)});
   if (entries_.size() == 1) wake_.notify_all();
 }
 
-void Watchdog::WatchGraphs(const uint64_t* busy, const uint64_t* ended, const std::string& name) {
+void Watchdog::WatchGraphs(const std::string& name) {
   std::lock_guard<std::mutex> lock(mutex_);
-  graph_busy_ = busy;
-  graph_ended_ = ended;
   if (std::find(graph_names_.begin(), graph_names_.end(), name) == graph_names_.end()) graph_names_.push_back(name);
   wake_.notify_all();
 }
@@ -63,13 +70,23 @@ Status Watchdog::Check() const {
   return failure_.empty() ? Status() : Status::Error(failure_);
 }
 
-void Watchdog::Fail(const std::string& reason) {
+void Watchdog::Fail(const std::string& reason) { Report({reason, {}}); }
+
+void Watchdog::Report(const Failure& failure) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!failure_.empty()) return;
-    failure_ = reason;
+    failure_ = failure.reason;
   }
-  on_failure_(reason, /*stuck=*/false);
+  on_event_(Event::kLate, failure.reason);
+  if (failure.describe) {
+    const std::string described = failure.describe();
+    if (described != failure.reason) {
+      on_event_(Event::kDescribed, described);
+      std::lock_guard<std::mutex> lock(mutex_);
+      failure_ = described;
+    }
+  }
   device_->Trap(trap_stream_);
 }
 
@@ -90,55 +107,74 @@ Device::Progress Watchdog::ProgressOf(const Entry& entry) const {
 }
 
 // Drops finished entries from the front: later transfers are enqueued behind earlier ones.
-Status Watchdog::CheckTransfers(std::list<Entry>& entries) {
+std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entries) {
   for (; !entries.empty(); entries.pop_front()) {
     Entry& entry = entries.front();
     if (entry.begun != nullptr) {
-      if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return {};
+      if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return std::nullopt;
       entry.begun.reset();
       entry.deadline = Clock::now() + deadline_;
     }
     const Device::Progress progress = ProgressOf(entry);
-    if (progress == Device::Progress::kFailed) {
-      return Status::Error("the GPU reports an error on the streams of xla-shmem");
-    }
+    if (progress == Device::Progress::kFailed)
+      return Failure{"the GPU reports an error on the streams of xla-shmem", {}};
     if (progress == Device::Progress::kDone) continue;
-    if (Clock::now() < entry.deadline) return {};
-    return Status::Error(entry.describe());
+    if (Clock::now() < entry.deadline) return std::nullopt;
+    return Failure{entry.late.waits_for, entry.late.describe};
   }
-  return {};
+  return std::nullopt;
 }
 
-// Error if an operation of a graph is running and none has ended for as long as the deadline. It reads
-// the GPU's memory, so it runs at most every second or quarter of the deadline, whichever is shorter.
-Status Watchdog::CheckGraphs() {
+// Fails if an operation of a graph is running and none has ended for as long as the deadline.
+std::optional<Watchdog::Failure> Watchdog::CheckGraphs() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (graph_names_.empty()) return std::nullopt;
+  const uint64_t ended = __atomic_load_n(graph_words_.ended, __ATOMIC_ACQUIRE);
+  const uint64_t busy = __atomic_load_n(graph_words_.busy, __ATOMIC_ACQUIRE);
   const Clock::time_point now = Clock::now();
-  if (graph_busy_ == nullptr || now < next_graph_check_) return {};
-  next_graph_check_ = now + std::min<Clock::duration>(deadline_ / 4, std::chrono::seconds(1));
-  uint64_t busy = 0;
-  uint64_t ended = 0;
-  if (!device_->ReadWord(graph_ended_, &ended) || !device_->ReadWord(graph_busy_, &busy)) return {};
   if (busy == 0 || ended != ended_seen_ || graph_deadline_ == Clock::time_point()) {
     ended_seen_ = ended;
     graph_deadline_ = now + deadline_;
-    return {};
+    return std::nullopt;
   }
-  if (now < graph_deadline_) return {};
+  if (now < graph_deadline_) return std::nullopt;
   constexpr size_t kNamed = 8;
   std::string text =
       "an operation of a CUDA graph has not finished within the deadline (XLA_SHMEM_DEADLINE); it is one of ";
-  std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < std::min(kNamed, graph_names_.size()); ++i) text += (i == 0 ? "" : ", ") + graph_names_[i];
-  return Status::Error(text + (graph_names_.size() > kNamed ? ", ..." : ""));
+  return Failure{text + (graph_names_.size() > kNamed ? ", ..." : ""), {}};
 }
 
 // Waits for the streams to end after the trap.
-void Watchdog::End(const std::string& reason, std::list<Entry>& entries) {
+void Watchdog::End(std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
   const auto running = [&](const Entry& entry) { return ProgressOf(entry) == Device::Progress::kRunning; };
   while (std::any_of(entries.begin(), entries.end(), running)) {
-    if (Clock::now() >= give_up) return on_failure_(reason, /*stuck=*/true);
+    if (Clock::now() >= give_up) {
+      return on_event_(Event::kStuck, "the GPU's streams do not end after this error; the process exits");
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+void Watchdog::ExpectAnswerWithin(std::chrono::nanoseconds time) {
+  answer_by_.store((Clock::now() + time).time_since_epoch().count());
+}
+
+void Watchdog::ExpectNoAnswer() { answer_by_.store(std::numeric_limits<Clock::rep>::max()); }
+
+void Watchdog::Guard() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    wake_.wait_for(lock, kPoll);
+    if (Clock::now().time_since_epoch().count() < answer_by_.load()) continue;
+    ExpectNoAnswer();
+    const std::string after = failure_.empty()
+                                  ? "has not answered for " + Seconds(deadline_) + "; unfinished: " + oldest_
+                                  : "does not answer after this error: " + failure_;
+    lock.unlock();
+    on_event_(Event::kStuck, "the CUDA driver " + after + "; the process exits");
+    lock.lock();
   }
 }
 
@@ -146,7 +182,7 @@ void Watchdog::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    if (entries_.empty() && graph_busy_ == nullptr) {
+    if (entries_.empty() && graph_names_.empty()) {
       wake_.wait(lock);
     } else {
       wake_.wait_for(lock, kPoll);
@@ -158,14 +194,18 @@ void Watchdog::Run() {
     }
     std::list<Entry> checked = std::move(entries_);
     entries_.clear();
+    oldest_ = checked.empty() ? "" : checked.front().late.waits_for;
     lock.unlock();
-    Status status = CheckTransfers(checked);
-    if (status.ok()) status = CheckGraphs();
-    if (!status.ok()) {
-      Fail(status.message());
-      End(status.message(), checked);
+    ExpectAnswerWithin(deadline_);
+    std::optional<Failure> failure = CheckTransfers(checked);
+    if (!failure.has_value()) failure = CheckGraphs();
+    if (failure.has_value()) {
+      ExpectAnswerWithin(grace_ + kDescribeTime);
+      Report(*failure);
+      End(checked);
       checked.clear();
     }
+    ExpectNoAnswer();
     lock.lock();
     entries_.splice(entries_.begin(), checked);
   }

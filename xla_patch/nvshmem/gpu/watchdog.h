@@ -3,15 +3,21 @@
 // A host thread queries an event behind each transfer. A late transfer fails the job: the reason is printed and kept
 // for later calls, and a trap ends all streams of the context, so that no program can read a result computed from data
 // that did not arrive. If the streams do not end after the trap, the process exits.
+//
+// Nothing that the GPU or the driver must answer stands between a deadline and its report. The operation and its peers
+// are printed before their counters are read. A second thread, which makes no driver call, ends the process if a driver
+// call of the first does not return: a call blocks if another thread waits for room in a full queue.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 #define XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,16 +31,31 @@ namespace xla_shmem::gpu {
 using EventRef = std::shared_ptr<void>;
 EventRef MarkShared(Device& device, CudaStream stream);
 
+// What is known of a transfer that is late.
+struct LateTransfer {
+  std::string waits_for;  // the operation, and its peers
+  // The same with the counters seen and expected, which it reads from the GPU; `waits_for` if it cannot.
+  std::function<std::string()> describe;
+};
+
+// Two words of pinned memory: 1 while an operation of a graph runs, and how many have ended.
+struct GraphWords {
+  uint64_t* busy;
+  uint64_t* ended;
+};
+
 class Watchdog {
  public:
-  // Describes a late transfer: what it waits for, with the counters seen and expected.
-  using Describe = std::function<std::string()>;
-  // Called once with the reason when the job fails, on the watchdog's thread, and again with the same reason if the
-  // streams have not ended `kGrace` later. By default the first call prints and the second exits with status 70.
-  using OnFailure = std::function<void(const std::string& reason, bool stuck)>;
+  enum class Event {
+    kLate,       // the job fails
+    kDescribed,  // the same in other words, with what was read from the GPU
+    kStuck,      // the streams have not ended a while after the trap, or the driver does not answer
+  };
+  // By default the reason is printed; with kStuck the process then exits with status 70.
+  using OnEvent = std::function<void(Event event, const std::string& reason)>;
   static constexpr std::chrono::seconds kGrace{10};
 
-  Watchdog(Device* device, std::chrono::nanoseconds deadline, OnFailure on_failure = {},
+  Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event = {},
            std::chrono::milliseconds grace = kGrace);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -42,10 +63,11 @@ class Watchdog {
 
   // `begun`: reached when the GPU comes to the transfer. The deadline starts then, because a host may enqueue hours of
   // compute ahead of it.
-  void Watch(EventRef begun, std::vector<EventRef> events, Describe describe);
-  // From now on also watches CUDA graphs. `busy` is 1 while an operation of a graph runs, `ended` counts those that
-  // have ended; both words must be the same at every call. `name`: a captured operation, for the error.
-  void WatchGraphs(const uint64_t* busy, const uint64_t* ended, const std::string& name);
+  void Watch(EventRef begun, std::vector<EventRef> events, LateTransfer late);
+  // The words that captured operations write.
+  const GraphWords& graph_words() const { return graph_words_; }
+  // From now on also watches CUDA graphs. `name`: a captured operation, for the error.
+  void WatchGraphs(const std::string& name);
   // Ok, or why the job has failed. A failed job stays failed.
   Status Check() const;
   // Fails the job.
@@ -57,35 +79,45 @@ class Watchdog {
     EventRef begun;  // null once it was seen reached
     std::vector<EventRef> events;
     Clock::time_point deadline;
-    Describe describe;
+    LateTransfer late;
+  };
+  struct Failure {
+    std::string reason;
+    std::function<std::string()> describe;  // may be empty
   };
 
   void Run();
+  // Ends the process if Run makes driver calls for longer than it says in `answer_by_`.
+  void Guard();
+  void ExpectAnswerWithin(std::chrono::nanoseconds time);
+  void ExpectNoAnswer();
   // kDone once all events of the entry are reached, kFailed if one has failed.
   Device::Progress ProgressOf(const Entry& entry) const;
-  Status CheckTransfers(std::list<Entry>& entries);
-  Status CheckGraphs();
-  void End(const std::string& reason, std::list<Entry>& entries);
+  std::optional<Failure> CheckTransfers(std::list<Entry>& entries);
+  std::optional<Failure> CheckGraphs();
+  void Report(const Failure& failure);
+  void End(std::list<Entry>& entries);
 
   Device* const device_;
   const std::chrono::nanoseconds deadline_;
-  const OnFailure on_failure_;
+  const OnEvent on_event_;
   const std::chrono::milliseconds grace_;
   CudaStream trap_stream_;
+  GraphWords graph_words_{};
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Entry> entries_;  // newest at the back
   std::string failure_;
-  const uint64_t* graph_busy_ = nullptr;
-  const uint64_t* graph_ended_ = nullptr;
+  std::string oldest_;  // what the first unfinished transfer waits for
   std::vector<std::string> graph_names_;
   bool stop_ = false;
+  std::atomic<Clock::rep> answer_by_;
   // Only the watchdog's thread uses these.
   uint64_t ended_seen_ = 0;
   Clock::time_point graph_deadline_;
-  Clock::time_point next_graph_check_;
   std::thread thread_;
+  std::thread guard_;
 };
 
 }  // namespace xla_shmem::gpu

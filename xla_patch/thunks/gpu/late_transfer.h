@@ -10,14 +10,13 @@
 
 namespace xla_shmem::gpu {
 
-// Takes the waits that `rings` has enqueued since the last call. The returned function reads their words from the GPU
-// and names the operation, the peers, and the counters seen and expected.
-Watchdog::Describe DescribeLateTransfer(PairRings& rings, const std::string& name);
+// Takes the waits that `rings` has enqueued since the last call.
+LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name);
 
 // The same for a replay (replay.h). Its words only say whether something is there now, so the text names every peer
 // that it may wait for.
-Watchdog::Describe DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
-                                      std::vector<int> sources);
+LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
+                                std::vector<int> sources);
 
 }  // namespace xla_shmem::gpu
 

@@ -32,7 +32,7 @@ Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
   PairLayout layout;
   layout.n_pes_ = n_pes;
   const size_t peers = std::max(n_pes - 1, 1);
-  const size_t words = (n_pes + 1) * kWordsPerPeer * kLine;
+  const size_t words = n_pes * kWordsPerPeer * kLine;
   const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
   // Each peer has one more slot, for replays.
   layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / (kMinSlots + 1) / kMinSlotBytes * kMinSlotBytes);
@@ -50,13 +50,13 @@ size_t PairLayout::RecommendedBytes(int n_pes) {
   const size_t peers = std::max(n_pes - 1, 1);
   // Twice the slots for up to eight PEs; in larger jobs the memory should not grow as fast.
   const size_t slots = n_pes <= 8 ? 2 * kMinSlots : kMinSlots;
-  return (n_pes + 1) * kWordsPerPeer * kLine + peers * (slots + 1) * kMaxSlotBytes;
+  return n_pes * kWordsPerPeer * kLine + peers * (slots + 1) * kMaxSlotBytes;
 }
 
 size_t PairLayout::PeerRegion(int me, int peer) const {
   // A PE does not put to itself, so there are n - 1 regions.
   const size_t index = peer < me ? peer : peer - 1;
-  return WordOffset(n_pes_ + 1, 0) + index * (num_slots_ + 1) * slot_bytes_;
+  return WordOffset(n_pes_, 0) + index * (num_slots_ + 1) * slot_bytes_;
 }
 
 size_t PairLayout::Slot(int me, int peer, uint64_t message) const {

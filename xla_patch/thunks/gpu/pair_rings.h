@@ -44,9 +44,6 @@ class PairLayout {
   size_t Credit(int peer) const { return WordOffset(peer, 1); }
   size_t ReplayGrant(int peer) const { return WordOffset(peer, 2); }
   size_t ReplayArrived(int peer) const { return WordOffset(peer, 3); }
-  // Words of this PE alone, for the watchdog: whether an operation of a graph is running, and how many have ended.
-  size_t GraphBusy() const { return WordOffset(n_pes_, 0); }
-  size_t GraphEnded() const { return WordOffset(n_pes_, 1); }
   // Memory at `me` that `peer` puts into.
   size_t Slot(int me, int peer, uint64_t message) const;
   size_t ReplaySlot(int me, int peer) const;
@@ -98,9 +95,6 @@ class PairRings {
   ReplayWords PeerReplayWords() const;
   const char* OwnReplaySlot(int peer) const { return arena_ + layout_.ReplaySlot(pe_, peer); }
   char* PeerReplaySlot(int peer) const { return arena_ + layout_.ReplaySlot(peer, pe_); }
-
-  uint64_t* graph_busy() const { return Word(layout_.GraphBusy()); }
-  uint64_t* graph_ended() const { return Word(layout_.GraphEnded()); }
 
   // The waits enqueued since the last call: for each word the highest value.
   std::vector<Expectation> TakeExpectations();

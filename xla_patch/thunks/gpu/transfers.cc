@@ -55,7 +55,7 @@ Status Transfers::BeginReplay(CudaStream stream) {
   capturing_ = device_->Capturing(stream);
   if (capturing_) {
     // Events would belong to the capture. The words in memory serve every launch.
-    device_->Signal(rings_->graph_busy(), 1, rings_->pe(), stream);
+    if (watchdog_ != nullptr) device_->WriteHostWord(watchdog_->graph_words().busy, 1, stream);
   } else if (watchdog_ != nullptr) {
     begun_ = MarkShared(*device_, stream);
   }
@@ -64,9 +64,9 @@ Status Transfers::BeginReplay(CudaStream stream) {
 
 Status Transfers::EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources,
                             CudaStream stream) {
-  if (capturing_) {
-    device_->Tick(rings_->graph_busy(), rings_->graph_ended(), stream);
-    if (watchdog_ != nullptr) watchdog_->WatchGraphs(rings_->graph_busy(), rings_->graph_ended(), name);
+  if (capturing_ && watchdog_ != nullptr) {
+    device_->Tick(watchdog_->graph_words().busy, watchdog_->graph_words().ended, stream);
+    watchdog_->WatchGraphs(name);
   } else if (begun_ != nullptr) {
     watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)},
                      DescribeLateReplay(*rings_, name, std::move(targets), std::move(sources)));

@@ -61,6 +61,10 @@ GpuHandlerRegistration RegisterGpuHandlers() noexcept {
                     .To(ReplayCall<Arguments, Read, Replay>, {::xla::ffi::Traits::kCmdBufferCompatible})
                     .release();
             return handler->Call(frame);
+          },
+          [](XLA_FFI_CallFrame* frame) {
+            static auto* const handler = GpuCallBinding().To(ReplayCall<Arguments, Read, Replay>).release();
+            return handler->Call(frame);
           }};
 }
 

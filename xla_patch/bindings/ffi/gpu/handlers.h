@@ -19,12 +19,13 @@ struct GpuHandler {
 const std::vector<GpuHandler>& GpuHandlers();
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 
-// Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation. The
-// file of each op has one such object at namespace scope.
+// Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation with and
+// without the trait by which XLA captures it. The file of each op has one such object at namespace scope.
 class GpuHandlerRegistration {
  public:
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
-                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*)) noexcept;
+                         XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*),
+                         XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept;
 };
 
 }  // namespace xla_shmem

@@ -1,0 +1,127 @@
+#include "xla_patch/nvshmem/gpu/watchdog.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/nvshmem/gpu/cuda_double.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using gpu::Watchdog;
+
+std::atomic<bool> driver_hangs{false};
+std::atomic<bool> copies_hang{false};
+
+void HangWhile(const std::atomic<bool>& hangs) {
+  while (hangs.load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+// The double, whose calls return only while the flags above are not set.
+const gpu::CudaDriver& HangingDriver() {
+  static const gpu::CudaDriver driver = [] {
+    gpu::CudaDriver table = CudaDouble::Driver();
+    table.event_query = [](gpu::CudaEvent event) {
+      HangWhile(driver_hangs);
+      return CudaDouble::Driver().event_query(event);
+    };
+    table.memcpy_async = [](gpu::DeviceAddress destination, gpu::DeviceAddress source, size_t bytes,
+                            gpu::CudaStream stream) {
+      HangWhile(copies_hang);
+      return CudaDouble::Driver().memcpy_async(destination, source, bytes, stream);
+    };
+    return table;
+  }();
+  return driver;
+}
+
+// A watchdog with a transfer that waits for a word which nobody writes.
+class LateJob {
+ public:
+  LateJob() : device_(&HangingDriver(), &CudaDouble::Shmem(), gpu::Puts::kDriver, cuda_.context()) {
+    const gpu::ScopedContext context(device_);
+    REQUIRE(device_.LoadKernels("kernels.cu").ok());
+    watchdog_ = std::make_unique<Watchdog>(
+        &device_, std::chrono::milliseconds(100),
+        [this](Watchdog::Event event, const std::string& reason) { Note(event, reason); },
+        std::chrono::milliseconds(300));
+  }
+  ~LateJob() {
+    driver_hangs = copies_hang = false;
+    watchdog_.reset();
+  }
+
+  void Start() {
+    const gpu::ScopedContext context(device_);
+    const gpu::CudaStream stream = device_.CreateStream();
+    gpu::EventRef begun = MarkShared(device_, stream);
+    device_.WaitAtLeast(&word_, 1, stream);
+    const auto read = [this] {
+      uint64_t seen = 0;
+      return device_.ReadWord(&word_, &seen) ? "op waits, seen " + std::to_string(seen) : std::string("op waits");
+    };
+    watchdog_->Watch(std::move(begun), {MarkShared(device_, stream)}, {"op waits", read});
+  }
+
+  // The events so far, once there are at least `count` of them.
+  std::vector<std::pair<Watchdog::Event, std::string>> WaitForEvents(size_t count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    REQUIRE(changed_.wait_for(lock, std::chrono::seconds(20), [&] { return events_.size() >= count; }));
+    return events_;
+  }
+  Status Check() const { return watchdog_->Check(); }
+
+ private:
+  void Note(Watchdog::Event event, const std::string& reason) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    events_.emplace_back(event, reason);
+    changed_.notify_all();
+  }
+
+  CudaDouble cuda_;
+  gpu::Device device_;
+  uint64_t word_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::pair<Watchdog::Event, std::string>> events_;
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+TEST_CASE("A late transfer is reported, then described with what was read from the GPU") {
+  LateJob job;
+  job.Start();
+  const auto events = job.WaitForEvents(2);
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op waits")));
+  CHECK(events[1] == std::make_pair(Watchdog::Event::kDescribed, std::string("op waits, seen 0")));
+}
+
+TEST_CASE("A copy that the driver does not take stands behind the report and ends the process") {
+  LateJob job;
+  copies_hang = true;
+  job.Start();
+  const auto events = job.WaitForEvents(2);
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op waits")));
+  CHECK(events[1].first == Watchdog::Event::kStuck);
+  CHECK(events[1].second == "the CUDA driver does not answer after this error: op waits; the process exits");
+  CHECK(job.Check().message() == "op waits");
+}
+
+TEST_CASE("A driver that does not answer ends the process with the transfer that is unfinished") {
+  LateJob job;
+  driver_hangs = true;
+  job.Start();
+  const auto events = job.WaitForEvents(1);
+  CHECK(events[0].first == Watchdog::Event::kStuck);
+  CHECK(events[0].second == "the CUDA driver has not answered for 0 s; unfinished: op waits; the process exits");
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing
