@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "driver/capture.h"
 #include "driver/faults.h"
 #include "driver/handles.h"
 #include "driver/log.h"
@@ -220,9 +221,8 @@ CUresult cuCtxSynchronize() {
   if (result != CUDA_SUCCESS) return result;
   {
     const Lock lock(Global());
-    for (CUstream stream : Current()->streams) {
-      if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-    }
+    const CUresult captured = CheckNothingCaptured(Current(), __func__);
+    if (captured != CUDA_SUCCESS) return captured;
   }
   WaitForDevice(CurrentDevice());
   return failed ? kFailed : CUDA_SUCCESS;

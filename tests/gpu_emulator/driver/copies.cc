@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/counts.h"
 #include "driver/handles.h"
@@ -157,6 +158,11 @@ CUresult CopyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream hand
 
 // The host waits for the work if `waits`, or if the context's flags say that memory operations are synchronous.
 CUresult OnNullStream(CUgraphNodeType type, std::function<void()> work, bool waits) {
+  {
+    const Lock lock(Global());
+    const CUresult safe = CheckSafe("a copy or memset of the host");
+    if (safe != CUDA_SUCCESS) return safe;
+  }
   uint64_t number = 0;
   const CUresult result = Enqueue(nullptr, type, std::move(work), &number);
   if (result != CUDA_SUCCESS) return result;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 
+#include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
 #include "driver/objects.h"
@@ -58,35 +59,37 @@ CUresult cuEventDestroy(CUevent event) {
   return CUDA_SUCCESS;
 }
 
-CUresult cuEventRecord(CUevent event, CUstream handle) {
+CUresult cuEventRecordWithFlags(CUevent event, CUstream handle, unsigned flags) {
   if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_RECORD_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
+  CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   if (stream->device != event->device) return CUDA_ERROR_INVALID_HANDLE;
-  {
-    const Lock lock(Global());
-    if (stream->capture != nullptr) {
-      event->capture = stream->capture;
-      event->capture_nodes = stream->tail;
-      return CUDA_SUCCESS;
-    }
-  }
+  const Lock lock(Global());
+  bool captured = false;
+  result = CaptureRecord(stream, event, flags, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   auto record = std::make_shared<Record>();
   {
-    const std::lock_guard<std::mutex> lock(event->mutex);
-    event->capture = nullptr;
+    const std::lock_guard<std::mutex> event_lock(event->mutex);
     event->record = record;
   }
   return Enqueue(handle, CU_GRAPH_NODE_TYPE_EVENT_RECORD, [record] { record->Reach(); });
 }
 
-CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
-  return flags == CU_EVENT_RECORD_DEFAULT ? cuEventRecord(event, stream) : CUDA_ERROR_NOT_SUPPORTED;
+CUresult cuEventRecord(CUevent event, CUstream stream) {
+  return cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_DEFAULT);
 }
 
 CUresult cuEventQuery(CUevent event) {
   if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const Lock lock(Global());
+    CUresult result = CheckNotCaptured(event, __func__);
+    if (result == CUDA_SUCCESS) result = CheckSafe(__func__);
+    if (result != CUDA_SUCCESS) return result;
+  }
   if (failed) return kFailed;
   const auto record = RecordOf(event);
   return record == nullptr || record->reached() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -94,6 +97,12 @@ CUresult cuEventQuery(CUevent event) {
 
 CUresult cuEventSynchronize(CUevent event) {
   if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  {
+    const Lock lock(Global());
+    CUresult result = CheckNotCaptured(event, __func__);
+    if (result == CUDA_SUCCESS) result = CheckSafe(__func__);
+    if (result != CUDA_SUCCESS) return result;
+  }
   const auto record = RecordOf(event);
   if (record != nullptr) record->Wait();
   return failed ? kFailed : CUDA_SUCCESS;
@@ -103,6 +112,9 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
   for (CUevent event : {from, to}) {
     if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
     if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
+    const Lock lock(Global());
+    const CUresult result = CheckNotCaptured(event, __func__);
+    if (result != CUDA_SUCCESS) return result;
   }
   const auto begin = RecordOf(from), end = RecordOf(to);
   if (begin == nullptr || end == nullptr || from->device != to->device) return CUDA_ERROR_INVALID_HANDLE;
@@ -113,21 +125,14 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {
   if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
-  if (flags != CU_EVENT_WAIT_DEFAULT) return CUDA_ERROR_NOT_SUPPORTED;
+  if ((flags & ~static_cast<unsigned>(CU_EVENT_WAIT_EXTERNAL)) != 0) return CUDA_ERROR_INVALID_VALUE;
   CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
+  CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  {
-    const Lock lock(Global());
-    if (event->capture != nullptr) {  // the stream joins the capture
-      if (stream->capture == nullptr) {
-        stream->capture = event->capture;
-        stream->capture_origin = false;
-      }
-      stream->tail.insert(stream->tail.end(), event->capture_nodes.begin(), event->capture_nodes.end());
-      return CUDA_SUCCESS;
-    }
-  }
+  const Lock lock(Global());
+  bool captured = false;
+  result = CaptureWait(stream, event, flags, &captured);
+  if (result != CUDA_SUCCESS || captured) return result;
   auto record = RecordOf(event);
   if (record == nullptr) return CUDA_SUCCESS;
   return Enqueue(handle, CU_GRAPH_NODE_TYPE_WAIT_EVENT, [record] { record->Wait(); });

@@ -11,6 +11,7 @@
 
 #include "driver/contexts.h"
 #include "driver/copies.h"
+#include "driver/handles.h"
 #include "driver/launches.h"
 #include "driver/memory_operations.h"
 #include "driver/objects.h"
@@ -140,6 +141,7 @@ ActionPointer MemoryOperationsAction(const CUDA_BATCH_MEM_OP_NODE_PARAMS& p) {
 ActionPointer RecordAction(CUevent event) {
   if (event == nullptr) return nullptr;
   return PlainAction(CU_GRAPH_NODE_TYPE_EVENT_RECORD, [event] {
+    if (!IsLive(HandleKind::kEvent, event, "an event record node")) Die("a graph uses an event that was destroyed");
     auto record = std::make_shared<Record>();
     record->Reach();
     const std::lock_guard<std::mutex> lock(event->mutex);
@@ -150,6 +152,7 @@ ActionPointer RecordAction(CUevent event) {
 ActionPointer WaitAction(CUevent event) {
   if (event == nullptr) return nullptr;
   return PlainAction(CU_GRAPH_NODE_TYPE_WAIT_EVENT, [event] {
+    if (!IsLive(HandleKind::kEvent, event, "an event wait node")) Die("a graph uses an event that was destroyed");
     std::shared_ptr<Record> record;
     {
       const std::lock_guard<std::mutex> lock(event->mutex);

@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include "driver/capture.h"
 #include "driver/conditionals.h"
 #include "driver/graph_actions.h"
 #include "driver/graph_launch.h"
 #include "driver/graphs.h"
 #include "driver/log.h"
 #include "driver/objects.h"
-#include "driver/settings.h"
+#include "driver/scheduler.h"
 #include "driver/streams.h"
 
 namespace emulator {
@@ -260,17 +261,21 @@ CUresult cuGraphUpload(CUgraphExec exec, CUstream) {
   return IsExecutable(exec, "cuGraphUpload") ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult cuGraphLaunch(CUgraphExec exec, CUstream stream) {
+CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   const Lock lock(Global());
   if (!IsExecutable(exec, "cuGraphLaunch")) return CUDA_ERROR_INVALID_VALUE;
+  CUstream stream = nullptr;
+  const CUresult resolved = ResolveFor("cuGraphLaunch", handle, &stream);
+  if (resolved != CUDA_SUCCESS) return resolved;
+  if (stream->capture != nullptr) return CaptureChildGraph(stream, *exec->graph);
   const std::shared_ptr<ExecutableGraph> runs = CopyOf(*exec->graph);
   const std::shared_ptr<LaunchOrder> order = exec->order;
   const uint64_t turn = order->given;
-  const uint64_t seed = static_cast<uint64_t>(Setting("SEED", 0)) * 1000003 + NextId();
-  const CUresult result = Enqueue(stream, CU_GRAPH_NODE_TYPE_GRAPH, [runs, order, turn, seed] {
+  constexpr uint64_t kOrderOfNodes = 2;  // a salt of its own
+  const CUresult result = Enqueue(handle, CU_GRAPH_NODE_TYPE_GRAPH, [runs, order, turn] {
     order->Await(turn);
     BeginConditionals(*runs);
-    RunGraph(*runs, seed);
+    RunGraph(*runs, Decision(kOrderOfNodes));
     EndConditionals(*runs);
     order->Done(turn);
   });

@@ -20,7 +20,7 @@ class GraphFixture {
     REQUIRE(cuModuleLoadData(&module_, kPtx) == CUDA_SUCCESS);
     REQUIRE(cuMemAlloc(&words, kWords * 4) == CUDA_SUCCESS);
     REQUIRE(cuMemsetD32(words, 0, kWords) == CUDA_SUCCESS);
-    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);  // the stream does not wait for the null stream
+    REQUIRE(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);
     REQUIRE(cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
   }
   ~GraphFixture() {
@@ -48,7 +48,7 @@ class GraphFixture {
   }
   void Write(size_t index, uint32_t value) {
     REQUIRE(cuMemcpyHtoD(Word(index), &value, 4) == CUDA_SUCCESS);
-    REQUIRE(cuCtxSynchronize() == CUDA_SUCCESS);
+    REQUIRE(cuStreamSynchronize(nullptr) == CUDA_SUCCESS);  // the call has only staged the value
   }
 
   // Parameters of a memset of one word.

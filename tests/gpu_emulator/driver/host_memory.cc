@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
 #include "driver/memory.h"
@@ -32,6 +33,8 @@ CUresult AllocateHost(void** memory, size_t bytes, Kind kind, const char* call) 
   if (pages == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   memset(pages, kFreshByte, bytes);
   const Lock lock(Global());
+  const CUresult safe = CheckSafe(call);
+  if (safe != CUDA_SUCCESS) return safe;
   Ranges()[reinterpret_cast<uintptr_t>(pages)] = Range{bytes, kind, CurrentDevice(), nullptr, NextId(), call};
   *memory = pages;
   return CUDA_SUCCESS;
@@ -69,6 +72,8 @@ CUresult cuMemFreeHost(void* memory) {
   if (result != CUDA_SUCCESS) return result;
   if (memory == nullptr) return CUDA_SUCCESS;
   const Lock lock(Global());
+  const CUresult safe = CheckSafe(__func__);
+  if (safe != CUDA_SUCCESS) return safe;
   const auto at = Ranges().find(reinterpret_cast<uintptr_t>(memory));
   if (at == Ranges().end() || at->second.kind != Kind::kHost) {
     Die("%s: this is no pinned memory: %s", __func__, Describe(reinterpret_cast<uintptr_t>(memory)).c_str());
@@ -92,6 +97,8 @@ CUresult cuMemHostRegister(void* memory, size_t bytes, unsigned flags) {
   if (memory == nullptr || bytes == 0 || (flags & ~kFlags) != 0) return CUDA_ERROR_INVALID_VALUE;
   const auto first = reinterpret_cast<uintptr_t>(memory);
   const Lock lock(Global());
+  const CUresult safe = CheckSafe(__func__);
+  if (safe != CUDA_SUCCESS) return safe;
   if (Overlaps(first, bytes)) return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   Ranges()[first] = Range{bytes, Kind::kRegistered, CurrentDevice(), nullptr, NextId(), __func__};
   return CUDA_SUCCESS;
@@ -101,6 +108,8 @@ CUresult cuMemHostUnregister(void* memory) {
   const CUresult result = RequireContext(__func__);
   if (result != CUDA_SUCCESS) return result;
   const Lock lock(Global());
+  const CUresult safe = CheckSafe(__func__);
+  if (safe != CUDA_SUCCESS) return safe;
   const auto at = Ranges().find(reinterpret_cast<uintptr_t>(memory));
   if (at == Ranges().end() || at->second.kind != Kind::kRegistered) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
   Ranges().erase(at);  // the memory itself lives on

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/handles.h"
 #include "driver/log.h"
@@ -196,6 +197,8 @@ void FillFresh(uint64_t address, size_t bytes) {
 CUresult Allocate(CUdeviceptr* pointer, size_t bytes, int device, Kind kind, const char* call) {
   if (pointer == nullptr || bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   const Lock lock(Global());
+  const CUresult safe = CheckSafe(call);
+  if (safe != CUDA_SUCCESS) return safe;
   auto backing = NewBacking(bytes, device);
   if (backing == nullptr) return CUDA_ERROR_OUT_OF_MEMORY;
   const uint64_t address = NewAddresses(bytes, kPage);
@@ -244,6 +247,8 @@ CUresult cuMemFree(CUdeviceptr pointer) {
   int device = -1;
   {
     const Lock lock(Global());
+    const CUresult safe = CheckSafe(__func__);
+    if (safe != CUDA_SUCCESS) return safe;
     const auto at = Ranges().find(pointer);
     if (at != Ranges().end() && at->second.kind == Kind::kDevice) device = at->second.device;
   }

@@ -22,6 +22,8 @@
 
 namespace emulator {
 
+struct Capture;
+
 // One cuEventRecord: reached once the stream has come to it.
 class Record {
  public:
@@ -51,8 +53,9 @@ struct CUevent_st {
   unsigned flags = 0;
   int device = 0;
   std::mutex mutex;
-  std::shared_ptr<emulator::Record> record;  // the last one
-  CUgraph capture = nullptr;                 // recorded inside a capture: the nodes it stands for
+  std::shared_ptr<emulator::Record> record;   // the last one
+  // Guarded by Global(). Recorded in a capture: the nodes that it stands for.
+  std::shared_ptr<emulator::Capture> capture;
   std::vector<CUgraphNode> capture_nodes;
 };
 
@@ -73,10 +76,8 @@ struct CUstream_st {
   std::condition_variable changed;
 
   // Guarded by Global().
-  CUgraph capture = nullptr;
-  bool capture_origin = false;
-  unsigned long long capture_id = 0;
-  std::vector<CUgraphNode> tail;
+  std::shared_ptr<emulator::Capture> capture;
+  std::vector<CUgraphNode> tail;  // on which the next captured node depends
 
   bool Idle();
   void Wait();  // for the work that is there now

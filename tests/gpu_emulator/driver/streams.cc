@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "driver/capture.h"
 #include "driver/contexts.h"
 #include "driver/graph_actions.h"
 #include "driver/graphs.h"
@@ -66,10 +67,9 @@ CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> wo
   const CUresult result = ResolveFor("work on a stream", handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   const Lock lock(Global());
-  if (stream->capture != nullptr) {
-    stream->tail = {AddNode(stream->capture, PlainAction(type, std::move(work)), stream->tail)};
-    return CUDA_SUCCESS;
-  }
+  if (stream->capture != nullptr) return CaptureAction(stream, PlainAction(type, std::move(work)));
+  const CUresult legacy = CheckLegacyStream(stream, "work on a stream");
+  if (legacy != CUDA_SUCCESS) return legacy;
   Operation operation;
   operation.type = type;
   operation.run = std::move(work);
@@ -109,6 +109,7 @@ CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return cuStreamCreat
 CUresult cuStreamDestroy(CUstream stream) {
   const Lock lock(Global());
   if (!IsLive(HandleKind::kStream, stream, __func__)) return CUDA_ERROR_INVALID_HANDLE;
+  LeaveCapture(stream);
   stream->context->streams.erase(stream);
   HandleDestroyed(HandleKind::kStream, stream, __func__);
   CloseStream(stream);
@@ -117,11 +118,12 @@ CUresult cuStreamDestroy(CUstream stream) {
 
 CUresult cuStreamSynchronize(CUstream handle) {
   CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
+  CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   {
     const Lock lock(Global());
-    if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    result = CheckNotCapturing(stream, __func__);
+    if (result != CUDA_SUCCESS) return result;
   }
   stream->Wait();
   return failed ? kFailed : CUDA_SUCCESS;
@@ -129,10 +131,11 @@ CUresult cuStreamSynchronize(CUstream handle) {
 
 CUresult cuStreamQuery(CUstream handle) {
   CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
+  CUresult result = ResolveFor(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
   const Lock lock(Global());
-  if (stream->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  result = CheckNotCapturing(stream, __func__);
+  if (result != CUDA_SUCCESS) return result;
   return stream->Idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -179,6 +182,14 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
 
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned flags) {
   if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  CUstream resolved = nullptr;
+  CUresult result = ResolveFor(__func__, stream, &resolved);
+  if (result != CUDA_SUCCESS) return result;
+  {
+    const Lock lock(Global());
+    result = CheckNotCapturing(resolved, __func__);
+    if (result != CUDA_SUCCESS) return result;
+  }
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_HOST, [=] { function(stream, CUDA_SUCCESS, data); });
 }
 
