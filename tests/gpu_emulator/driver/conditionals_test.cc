@@ -71,6 +71,34 @@ TEST_CASE("WHILE runs its body until a kernel in it sets zero, in each launch") 
   CHECK(cuGraphExecDestroy(exec) == CUDA_SUCCESS);
 }
 
+TEST_CASE("XLA's set-condition kernels are found in PTX that nothing else could run, and only there") {
+  GraphFixture gpu;
+  CUmodule module = nullptr;
+  // As XLA has it: the declaration lacks its semicolon.
+  REQUIRE(cuModuleLoadData(&module, R"(
+.version 4.0
+.target sm_50
+.address_size 64
+.extern .func cudaGraphSetConditional
+(
+  .param .b64 cudaGraphSetConditional_param_0,
+  .param .b32 cudaGraphSetConditional_param_1
+)
+.visible .entry set_while_condition(
+  .param .u64 set_while_condition_param_0,
+  .param .u64 set_while_condition_param_1
+)
+{
+  ret;
+}
+)") == CUDA_SUCCESS);
+  CUfunction function = nullptr;
+  CHECK(cuModuleGetFunction(&function, module, "set_while_condition") == CUDA_SUCCESS);
+  CHECK(function != nullptr);
+  CHECK(cuModuleGetFunction(&function, module, "set_case_condition") == CUDA_ERROR_NOT_FOUND);
+  CHECK(cuModuleUnload(module) == CUDA_SUCCESS);
+}
+
 TEST_CASE("XLA's set_case_condition chooses one of several IF nodes; the last for an index out of range") {
   for (const uint32_t index : {0u, 1u, 2u, 9u, ~0u}) {
     GraphFixture gpu;

@@ -15,6 +15,7 @@
 #include "driver/handles.h"
 #include "driver/log.h"
 #include "driver/memory.h"
+#include "driver/named_kernels.h"
 #include "driver/objects.h"
 
 namespace emulator {
@@ -55,9 +56,12 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
     const char* text = static_cast<const char*>(image);
     Dump(text);
     std::string error;
+    loaded->twins = TwinsIn(text);
     loaded->ptx = ptx::Parse(text, &error);
-    if (!error.empty()) Complain("PTX: %s", error.c_str());
-    if (loaded->ptx == nullptr) return CUDA_ERROR_INVALID_PTX;
+    if (loaded->twins.empty()) {
+      if (!error.empty()) Complain("PTX: %s", error.c_str());
+      if (loaded->ptx == nullptr) return CUDA_ERROR_INVALID_PTX;
+    }
   }
   *module = loaded.release();
   HandleCreated(HandleKind::kModule, *module);
@@ -92,9 +96,12 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
     slot = std::make_unique<CUfunc_st>();
     slot->module = module;
     slot->name = name;
-    if (module->ptx != nullptr) {
-      slot->kernel = ptx::FindKernel(*module->ptx, name);
-      if (slot->kernel == nullptr) return module->functions.erase(name), CUDA_ERROR_NOT_FOUND;
+    if (module->ptx != nullptr || !module->twins.empty()) {
+      if (module->ptx != nullptr) slot->kernel = ptx::FindKernel(*module->ptx, name);
+      if (slot->kernel == nullptr && module->twins.count(name) == 0) {
+        module->functions.erase(name);
+        return CUDA_ERROR_NOT_FOUND;
+      }
     } else {
       Log("a kernel of machine code, which cannot be launched: %s", name);
     }

@@ -70,6 +70,14 @@ const std::vector<Native>& ModuleKernels() {
 
 }  // namespace
 
+std::set<std::string> TwinsIn(const std::string& ptx) {
+  std::set<std::string> found;
+  for (const Native& native : ModuleKernels()) {
+    if (ptx.find(std::string(".entry ") + native.name + "(") != std::string::npos) found.insert(native.name);
+  }
+  return found;
+}
+
 const Native* FindNative(const std::string& name, bool in_module) {
   for (const Native& native : in_module ? ModuleKernels() : LinkedKernels()) {
     if (in_module ? name == native.name : name.find(native.name) != std::string::npos) return &native;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,9 @@ struct Native {
   std::vector<size_t> bytes;  // of each parameter
   void (*run)(const std::vector<uint64_t>& parameters);
 };
+
+// The kernels with a twin that a module's PTX defines.
+std::set<std::string> TwinsIn(const std::string& ptx);
 
 // The twin of a kernel, or null. `in_module`: the kernel is part of a module that was loaded, else of a program.
 const Native* FindNative(const std::string& name, bool in_module);

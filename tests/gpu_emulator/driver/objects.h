@@ -53,7 +53,7 @@ struct CUevent_st {
   unsigned flags = 0;
   int device = 0;
   std::mutex mutex;
-  std::shared_ptr<emulator::Record> record;   // the last one
+  std::shared_ptr<emulator::Record> record;  // the last one
   // Guarded by Global(). Recorded in a capture: the nodes that it stands for.
   std::shared_ptr<emulator::Capture> capture;
   std::vector<CUgraphNode> capture_nodes;
@@ -93,6 +93,7 @@ struct CUctx_st {
 struct CUmod_st {
   int device = 0;
   std::shared_ptr<ptx::Module> ptx;  // null: an image that is no PTX
+  std::set<std::string> twins;       // its kernels that run as native twins, whatever their PTX
   std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
   std::map<std::string, CUdeviceptr> globals;
 };
