@@ -148,10 +148,12 @@ Handler DecodeAccess(Decoding& decoding) {
   decoding.Address(address, space);
   const int vector = decoding.TakeOneOf({"v2", "v4", "v8"});
   uint8_t register_bytes = 0;
-  if (vector >= 0) {
-    if (!decoding.IsVector(value)) return nullptr;
+  if (vector >= 0 && !decoding.IsVector(value)) return nullptr;
+  if (decoding.IsVector(value)) {
+    // Triton writes one element in braces as well.
+    const size_t elements = vector < 0 ? 1 : size_t{2} << vector;
     i.vector = decoding.VectorOf(value, type, !kWrite);
-    if (i.vector.size() != size_t{2} << vector) decoding.Refuse("the vector has another size than the instruction");
+    if (i.vector.size() != elements) decoding.Refuse("the vector has another size than the instruction");
     register_bytes = BytesOf(type) == 1 ? i.result_bytes : static_cast<uint8_t>(BytesOf(type));
   } else if (kWrite) {
     i.b = decoding.WideSource(value, type, &register_bytes);

@@ -40,6 +40,13 @@ TEST_CASE("Vectors") {
   CHECK(out[1] == 1);
 }
 
+TEST_CASE("One element in braces") {
+  uint32_t out = 0;
+  const std::string body = ".reg .b32 %x;\nmov.b32 %x, 9;\nst.global.b32 [ %p0 + 0 ], { %x };";
+  REQUIRE(LaunchText(KernelText(1, body), 1, {&out}) == "");
+  CHECK(out == 9);
+}
+
 TEST_CASE("Shared memory is of the block, and starts as garbage") {
   std::vector<uint32_t> out(64);
   const std::string body =
