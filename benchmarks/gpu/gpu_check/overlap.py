@@ -35,7 +35,7 @@ def seconds(world: World, enqueue: Callable[[], None]) -> float:
 
 def main() -> None:
     """Measures; PE 0 records."""
-    world = World("auto")
+    world = World()
     compute = Compute(world.cuda)
     computes = world.pe == 0 or not world.shared
     operand, result = world.cuda.allocate(_SIZES[-1]), world.cuda.allocate(_SIZES[-1])

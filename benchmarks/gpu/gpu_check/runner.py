@@ -27,6 +27,7 @@ SECTION = "GPU_CHECK_SECTION"
 
 _LINES_KEPT = 40
 _ERROR_KEPT = 300
+_NAMES_KEPT = 4
 
 #: The launcher puts the rank in front of a line.
 _ERROR = re.compile(
@@ -163,7 +164,8 @@ def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str
     failed += differing(lines)
     problems = []
     if failed:
-        problems.append(f"failed: {', '.join(failed)}")
+        more = f" and {len(failed) - _NAMES_KEPT} more" if len(failed) > _NAMES_KEPT else ""
+        problems.append(f"failed: {', '.join(failed[:_NAMES_KEPT])}{more}")
     if exit_status is None:
         problems.append(f"stopped after {limit:.0f} s")
     elif exit_status < 0:

@@ -125,7 +125,7 @@ def transfers(world: World, clock: Clock, limit: float) -> None:
 
 def main() -> None:
     """Measures; rank 0 records."""
-    world = World("auto", symmetric=_MARGIN + SIZES[-1])
+    world = World(symmetric=_MARGIN + SIZES[-1])
     clock = Clock(world)
     limit = copy_limit(world, clock)
     if world.n == 2:

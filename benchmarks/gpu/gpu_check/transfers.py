@@ -190,7 +190,7 @@ def refused_capture(world: World) -> None:
 def main() -> None:
     """Runs all parts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--puts", choices=("auto", "driver", "nvshmem"), default="auto")
+    parser.add_argument("--puts", choices=("driver", "nvshmem"), default="driver")
     world = World(parser.parse_args().puts, symmetric=_WORDS + _PUTS * _PUT)
     parts: list[Callable[[World], None]] = [permutes, all_reduces, stream_order, many_in_flight, put_and_signal, graphs]
     for part in [*parts, refused_capture]:

@@ -23,8 +23,13 @@ class World:
       stream: in the place of the stream on which XLA computes.
     """
 
-    def __init__(self, puts: str, symmetric: int = 0) -> None:
-        """Starts the runtime; `symmetric` bytes can be allocated besides the arena."""
+    def __init__(self, puts: str = "driver", symmetric: int = 0) -> None:
+        """Starts the runtime.
+
+        Args:
+          puts: "driver", the default of XLA_SHMEM_GPU_PUTS, or "nvshmem".
+          symmetric: bytes that can be allocated besides the arena.
+        """
         self.pe, self.n = exchange.rank(), exchange.ranks()
         self.shared = os.environ.get("GPU_CHECK_SHARED") == "1"
         ordinal = 0 if self.shared else self.pe
@@ -43,20 +48,16 @@ class World:
             n_pes=self.n,
             unique_id=exchange.get("unique-id"),
             arena_bytes=arena,
-            puts=self._puts(puts),
+            puts=puts,
             reduce="rings",
             deadline_s=_DEADLINE_S,
         )
+        if self.pe == 0:
+            records.row("World", PEs=self.n, puts=puts, **{"shared GPU": "yes" if self.shared else "no"})
         self.stream = self.cuda.stream()
         self._operations = 0
         # No PE may put before all have started.
         exchange.barrier()
-
-    def _puts(self, puts: str) -> str:
-        chosen = puts if puts != "auto" else "driver" if self.shared or self.n == 1 else "nvshmem"
-        if self.pe == 0:
-            records.row("World", PEs=self.n, puts=chosen, **{"shared GPU": "yes" if self.shared else "no"})
-        return chosen
 
     def operation(self) -> int:
         """Returns a new operation number: PEs that have called this equally often get equal numbers."""

@@ -43,6 +43,11 @@ def test_a_failed_check_fails_the_section_and_is_named(tmp_path: Path) -> None:
     assert (outcome.status, outcome.reason) == ("failed", "failed: sum")
 
 
+def test_of_many_failed_checks_the_first_are_named() -> None:
+    lines = [{"kind": "check", "name": f"check {number}", "ok": False, "detail": ""} for number in range(9)]
+    assert runner.judge(0, 10, lines) == "failed: check 0, check 1, check 2, check 3 and 5 more"
+
+
 def test_a_crash_keeps_earlier_findings_and_the_last_lines(tmp_path: Path) -> None:
     crash = "import os, signal\nprint('about to crash', flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)"
     outcome = outcome_of(RECORD + "records.check('sum', True)\n" + crash, tmp_path)
