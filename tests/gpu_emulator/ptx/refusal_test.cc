@@ -123,6 +123,13 @@ TEST_CASE("Variables without a known content refuse the kernels that use them") 
   CHECK(LaunchText(KernelText(1, use, address), 1, {&out}).find("value 'other' of variable v") != std::string::npos);
 }
 
+TEST_CASE("Declarations of functions, with and without a semicolon") {
+  for (const std::string end : {"", ";"}) {
+    const std::string function = ".extern .func (.param .b32 result) f\n(\n.param .b32 f_param_0\n)\n" + end + "\n";
+    CHECK(LaunchText(KernelText(0, "mov.u32 %t, 1;", function), 1, {}) == "");
+  }
+}
+
 TEST_CASE("Comments, scopes and several names in a declaration") {
   const std::string text =
       "/* a\ncomment */ .reg .b32 %x, %y<3>; // another\n{\n.reg .b32 %x;\nmov.b32 %x, 5;\nmov.b32 %y2, "

@@ -111,7 +111,7 @@ class Parser {
     while (Peek() == ".visible" || Peek() == ".extern" || Peek() == ".weak" || Peek() == ".common") {
       external |= Next() == ".extern";
     }
-    if (Peek() == ".entry" || Peek() == ".func") return Function(module);
+    if (Peek() == ".entry" || Peek() == ".func") return Function(module, external);
     if (!IsVariableSpace(Peek())) return Fail("unknown directive '" + Peek() + "'");
     for (Declaration& declared : Variables()) {
       declared.external = external;
@@ -119,12 +119,16 @@ class Parser {
     }
   }
 
-  void Function(ModuleSyntax* module) {
+  void Function(ModuleSyntax* module, bool external) {
     FunctionSyntax function;
     function.entry = Next() == ".entry";
     if (!function.entry && Accept("(")) Parameters();  // what it returns
     function.name = Next();
     if (Accept("(")) function.parameters = Parameters();
+    if (external) {
+      Accept(";");  // which a text of XLA's lacks
+      return;
+    }
     while (!AtEnd() && Peek() != "{" && Peek() != ";") FunctionDirective(&function);
     if (Accept(";")) return;  // a declaration
     Expect("{");
