@@ -74,6 +74,8 @@ class Cuda:
             ctypes.c_void_p(values.ctypes.data),
             ctypes.c_size_t(values.nbytes),
         )
+        # The call returns when pageable memory has been staged; streams that do not block must not read before.
+        self("cuStreamSynchronize", ctypes.c_void_p(None))
         return address
 
     def download(self, address: int, shape: Sequence[int] | int, dtype: Any) -> np.ndarray:
