@@ -32,8 +32,10 @@ _NAMES_KEPT = 4
 #: The launcher puts the rank in front of a line.
 _ERROR = re.compile(
     r"^(?:\[ *\d+\] )?(?:[\w.]+(?:Error|Exception)\b|Fatal Python error|terminate called|F\d{4} |xla_shmem: )"
-    r"|\berror: |CMake Error|undefined reference|ERROR: "
+    r"|(?:^|[\w\])]: )(?:fatal )?error: |CMake Error|undefined reference|ERROR: "
 )
+#: A line of XLA's log below an error.
+_WARNING = re.compile(r"^(?:\[ *\d+\] )?[WI]\d{4} ")
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ def judge(exit_status: int | None, limit: float, lines: Sequence[Record]) -> str
 def first_error(output: Sequence[str], lines: Sequence[Record]) -> str:
     """Returns the first message of an error in the output, else the detail of the first failed check, else ""."""
     for line in output:
-        if _ERROR.search(line):
+        if _ERROR.search(line) and not _WARNING.match(line):
             return line.strip()[:_ERROR_KEPT]
     details = (record["detail"] for record in lines if record["kind"] == "check" and not record["ok"])
     return next((detail for detail in details if detail), "")[:_ERROR_KEPT]

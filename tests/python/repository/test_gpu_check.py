@@ -160,7 +160,7 @@ def test_the_summary_names_each_failure_with_its_first_error() -> None:
         (["fine", "[1] xla_shmem: no peer", "[0] RuntimeError: later"], "[1] xla_shmem: no peer"),
         (["Traceback (most recent call last):", "  File", "jax.errors.JaxRuntimeError: INTERNAL"], "jax.errors.Jax"),
         (["a.cc:3:5: error: expected ';'"], "a.cc:3:5: error: expected"),
-        (["no error here"], "3 wrong"),
+        (["no error here", "[0] W1123 12:28 x.cc:1] failed; ERROR: late", "last error: UNKNOWN"], "3 wrong"),
     ],
 )
 def test_the_first_error_is_found_in_the_output_or_among_the_checks(output: list[str], error: str) -> None:
