@@ -267,6 +267,7 @@ CUresult cuGraphLaunch(CUgraphExec exec, CUstream handle) {
   CUstream stream = nullptr;
   const CUresult resolved = ResolveFor("cuGraphLaunch", handle, &stream);
   if (resolved != CUDA_SUCCESS) return resolved;
+  TRACE("cuGraphLaunch of executable %p in stream %llu", static_cast<void*>(exec), stream->id);
   if (stream->capture != nullptr) return CaptureChildGraph(stream, *exec->graph);
   const std::shared_ptr<ExecutableGraph> runs = CopyOf(*exec->graph);
   const std::shared_ptr<LaunchOrder> order = exec->order;
