@@ -1,0 +1,266 @@
+// One of two PEs, without JAX: transfers of the GPU path on an emulated GPU, compared with what they must give.
+//
+//   mutants_worker PE FOLDER SEED     FOLDER: where the PEs leave notes for each other
+//
+// Exit status: 0 all right, 1 wrong elements, 2 an error of the GPU path (the watchdog's too), 3 an error of the
+// driver. No host waits between the commands of a round, so only streams, events, signals and credits keep values
+// apart.
+#include <cuda.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/kernel_source.h"
+#include "xla_patch/nvshmem/gpu/nvrtc.h"
+#include "xla_patch/thunks/gpu/gpu_runtime.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+constexpr int kPes = 2;
+constexpr size_t kArenaBytes = 256 << 10;  // slots of some 20 KiB: large transfers go round the ring
+constexpr int kRounds = 24;
+constexpr int kLaunches = 6;
+
+int me = 0;
+std::string folder;
+
+[[noreturn]] void End(int status, const std::string& why) {
+  fprintf(stderr, "PE %d: %s\n", me, why.c_str());
+  fflush(stderr);
+  _exit(status);
+}
+
+void Check(CUresult result, const char* call) {
+  if (result == CUDA_SUCCESS) return;
+  // The watchdog's words come first, if it has any.
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  End(3, std::string(call) + " returns " + std::to_string(result));
+}
+
+void Check(const Status& status) {
+  if (!status.ok()) End(2, status.message());
+}
+
+void LeaveNote(const std::string& name, const std::string& text) {
+  const std::string path = folder + "/" + name;
+  std::ofstream(path + ".draft", std::ios::binary) << text;
+  rename((path + ".draft").c_str(), path.c_str());
+}
+
+std::string WaitForNote(const std::string& name) {
+  for (int i = 0; i < 20000; ++i) {
+    std::ifstream file(folder + "/" + name, std::ios::binary);
+    std::stringstream text;
+    if (file && text << file.rdbuf()) return text.str();
+    usleep(1000);
+  }
+  End(2, "the other PE left no note " + name);
+}
+
+void Meet(const std::string& where) {
+  LeaveNote(where + std::to_string(me), "here");
+  WaitForNote(where + std::to_string(1 - me));
+}
+
+int32_t Value(int pe, int round, size_t element) {
+  return static_cast<int32_t>(1000003 * pe + 7919 * round + element + 1);
+}
+
+// Memory of the GPU, and pinned memory from which rounds copy to it.
+struct Buffer {
+  explicit Buffer(size_t count) : bytes(count * sizeof(int32_t)) {
+    CUdeviceptr address = 0;
+    Check(cuMemAlloc(&address, bytes), "cuMemAlloc");
+    device = reinterpret_cast<char*>(address);
+  }
+  CUdeviceptr address() const { return reinterpret_cast<CUdeviceptr>(device); }
+  size_t bytes;
+  char* device;
+};
+
+int32_t* Pinned(size_t count) {
+  void* memory = nullptr;
+  Check(cuMemHostAlloc(&memory, count * sizeof(int32_t), 0), "cuMemHostAlloc");
+  return static_cast<int32_t*>(memory);
+}
+
+class Run {
+ public:
+  explicit Run(unsigned seed) : transfers_(GpuRuntime::Get().transfers()), random_(seed) {
+    Check(cuStreamCreate(&stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  }
+
+  // Many transfers in flight, joined in random order. Each operand is written by the stream right before the start, and
+  // overwritten right behind the done. The PEs are ahead of each other in turns.
+  void ManyInFlight() {
+    std::vector<Transfer> started;
+    std::vector<int> unfinished;
+    for (int round = 0; round < kRounds; ++round) {
+      const size_t count = random_() % 3 == 0 ? 20000 + random_() % 150000 : 1 + random_() % 2000;
+      constexpr Kind kKinds[] = {Kind::kRing, Kind::kChain, Kind::kSum};
+      started.push_back(Make(count, round, kKinds[random_() % 3]));
+      if (random_() % kPes == static_cast<unsigned>(me)) usleep(3000);
+      const Transfer& transfer = started.back();
+      WriteOperand(transfer);
+      if (transfer.kind == Kind::kSum) {
+        Check(transfers_.StartAllReduce({static_cast<uint64_t>(round), 1}, AllReduce(transfer), stream_));
+      } else {
+        Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(transfer), stream_));
+      }
+      unfinished.push_back(round);
+      while (unfinished.size() > random_() % 6) Join(started, &unfinished);
+    }
+    while (!unfinished.empty()) Join(started, &unfinished);
+    Compare(started);
+  }
+
+  // A permute and a sum in a CUDA graph that is launched again and again on other operands.
+  void Graph() {
+    Transfer permute = Make(30000, 100, Kind::kRing), sum = Make(30000, 100, Kind::kSum);
+    Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+    Check(transfers_.ReplayPermute(Permute(permute), stream_));
+    Check(transfers_.ReplayAllReduce(AllReduce(sum), stream_));
+    CUgraph graph = nullptr;
+    Check(cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
+    CUgraphExec executable = nullptr;
+    Check(cuGraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
+    std::vector<Transfer> launched;
+    for (int launch = 0; launch < kLaunches; ++launch) {
+      for (Transfer* transfer : {&permute, &sum}) {
+        transfer->round = 100 + launch;
+        transfer->written = Pinned(transfer->count);
+        transfer->seen = Pinned(transfer->count);
+        WriteOperand(*transfer);
+      }
+      Check(cuGraphLaunch(executable, stream_), "cuGraphLaunch");
+      for (Transfer* transfer : {&permute, &sum}) {
+        ReadResult(*transfer);
+        launched.push_back(*transfer);
+      }
+    }
+    Compare(launched);
+  }
+
+ private:
+  enum class Kind {
+    kRing,   // to each other
+    kChain,  // from PE 0 to PE 1; PE 0 gets zeros
+    kSum,
+  };
+  struct Transfer {
+    size_t count;
+    int round;
+    Kind kind;
+    Buffer operand, result;
+    int32_t* written;
+    int32_t* seen;
+  };
+
+  static Transfer Make(size_t count, int round, Kind kind) {
+    return {count, round, kind, Buffer(count), Buffer(count), Pinned(count), Pinned(count)};
+  }
+
+  static gpu::Buffers BuffersOf(const Transfer& transfer) {
+    return {{transfer.operand.device}, {transfer.result.device}, {transfer.operand.bytes}};
+  }
+  static gpu::PermuteArguments Permute(const Transfer& transfer) {
+    const bool is_ring = transfer.kind == Kind::kRing;
+    return {"permute", is_ring || me == 1 ? 1 - me : -1, is_ring || me == 0 ? 1 - me : -1, BuffersOf(transfer)};
+  }
+  static gpu::AllReduceArguments AllReduce(const Transfer& transfer) {
+    return {"sum", ReductionKind::kSum, {0, 1}, {ElementType::kS32}, BuffersOf(transfer)};
+  }
+
+  void Join(const std::vector<Transfer>& started, std::vector<int>* unfinished) {
+    const auto chosen = unfinished->begin() + static_cast<ptrdiff_t>(random_() % unfinished->size());
+    const Transfer& transfer = started[*chosen];
+    unfinished->erase(chosen);
+    Check(transfers_.Finish({static_cast<uint64_t>(transfer.round), 1}, "op", stream_));
+    ReadResult(transfer);
+    Check(cuMemsetD8Async(transfer.operand.address(), 0xEE, transfer.operand.bytes, stream_), "cuMemsetD8Async");
+  }
+
+  void WriteOperand(const Transfer& transfer) {
+    for (size_t i = 0; i < transfer.count; ++i) transfer.written[i] = Value(me, transfer.round, i);
+    Check(cuMemcpyAsync(transfer.operand.address(), reinterpret_cast<CUdeviceptr>(transfer.written),
+                        transfer.operand.bytes, stream_),
+          "cuMemcpyAsync");
+  }
+  void ReadResult(const Transfer& transfer) {
+    Check(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(transfer.seen), transfer.result.address(), transfer.result.bytes,
+                        stream_),
+          "cuMemcpyAsync");
+  }
+
+  void Compare(const std::vector<Transfer>& transfers) {
+    Check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
+    for (const Transfer& transfer : transfers) {
+      size_t wrong = 0;
+      for (size_t i = 0; i < transfer.count; ++i) {
+        const int32_t theirs = transfer.kind == Kind::kChain && me == 0 ? 0 : Value(1 - me, transfer.round, i);
+        const int32_t own = transfer.kind == Kind::kSum ? Value(me, transfer.round, i) : 0;
+        wrong += transfer.seen[i] != own + theirs;
+      }
+      if (wrong == 0) continue;
+      End(1, std::to_string(wrong) + " of " + std::to_string(transfer.count) + " elements are wrong in round " +
+                 std::to_string(transfer.round));
+    }
+  }
+
+  gpu::Transfers& transfers_;
+  std::mt19937 random_;
+  CUstream stream_ = nullptr;
+};
+
+void StartRuntime() {
+  GpuRuntime& runtime = GpuRuntime::Get();
+  GpuOpenOptions open;
+  open.nvshmem_candidates = {"libnvshmem_host.so.3"};
+  open.device = me;
+  const Result<GpuFacts> facts = runtime.Open(open);
+  Check(facts.status());
+  const Result<std::string> kernels =
+      gpu::CompileKernels({"libnvrtc.so.13"}, gpu::kKernelSource, facts->compute_major * 10 + facts->compute_minor);
+  Check(kernels.status());
+  Check(runtime.LoadKernels(*kernels));
+  if (me == 0) {
+    const Result<std::string> id = runtime.UniqueId();
+    Check(id.status());
+    LeaveNote("id", *id);
+  }
+  GpuStartOptions start;
+  start.pe = me;
+  start.n_pes = kPes;
+  start.unique_id = WaitForNote("id");
+  start.arena_bytes = kArenaBytes;
+  start.puts = gpu::Puts::kDriver;
+  start.deadline = std::chrono::seconds(5);
+  Check(runtime.Start(start).status());
+  Meet("started");
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing
+
+int main(int, char** arguments) {
+  using namespace xla_shmem::testing;  // NOLINT(google-build-using-namespace)
+  me = atoi(arguments[1]);
+  folder = arguments[2];
+  StartRuntime();
+  const xla_shmem::gpu::ScopedContext context(xla_shmem::GpuRuntime::Get().device());
+  Run run(static_cast<unsigned>(atoi(arguments[3])));
+  run.ManyInFlight();
+  run.Graph();
+  // No PE may go while the other still puts to it.
+  Meet("done");
+  _exit(0);
+}

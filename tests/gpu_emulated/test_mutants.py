@@ -1,0 +1,182 @@
+"""Mistakes planted in a copy of our sources are found on the emulator, and the sources as they are pass the same runs.
+
+A mistake is a text that stands once in a file, and its replacement. A run is a job of two PEs without JAX
+(mutants/worker.cc) with a seed, which orders the emulator's work and chooses the sizes. A mistake counts as found if a
+run ends with wrong elements, with an error of the GPU path or its watchdog, or with the emulator's own abort.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from emulator import Emulator
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = Path(__file__).resolve().parent / "mutants"
+
+SEEDS = range(1, 7)
+PES = 2
+
+#: Exit codes of the worker that mean a mistake was found.
+WRONG_ELEMENTS, GPU_ERROR, DRIVER_ERROR, STUCK = 1, 2, 3, 70
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A mistake.
+
+    Attributes:
+      file: under xla_patch/.
+      original: stands in it once.
+      replacement: what is written instead.
+    """
+
+    file: str
+    original: str
+    replacement: str
+
+
+MUTANTS = {
+    "a receiver does not wait for the signal": Mutant(
+        "thunks/gpu/pair_rings.cc", "  device_->WaitAtLeast(arrived, message + 1, stream);\n", "  (void)arrived;\n"
+    ),
+    "a signal is set before its data": Mutant(
+        "nvshmem/gpu/device.cc",
+        "    Put(dest, source, bytes, pe, stream);\n    Signal(word, value, pe, stream);\n",
+        "    Signal(word, value, pe, stream);\n    Put(dest, source, bytes, pe, stream);\n",
+    ),
+    "a send does not wait for the stream that writes its operand": Mutant(
+        "thunks/gpu/transfers.cc", "  device_->WaitFor(begun_.get(), send_stream_);\n", ""
+    ),
+    "a done does not wait for what was received": Mutant(
+        "thunks/gpu/transfers.cc", "  device_->WaitFor(received.get(), stream);\n", ""
+    ),
+    "a done does not wait until the operand is sent": Mutant(
+        "thunks/gpu/transfers.cc", "  device_->WaitFor(sent.get(), stream);\n", ""
+    ),
+    "slots are smaller than what is put into them": Mutant(
+        "thunks/gpu/pair_rings.cc",
+        "(1 + message % num_slots_) * slot_bytes_;",
+        "slot_bytes_ + message % num_slots_ * (slot_bytes_ / 2);",
+    ),
+    "a slot is used again before its credit": Mutant(
+        "thunks/gpu/pair_rings.cc", "    device_->WaitAtLeast(credit, value, stream);\n", ""
+    ),
+    "a credit comes before the slot was read": Mutant(
+        "thunks/gpu/collective_permute.cc",
+        "    EnqueueResults(device, permute, pieces, arrived, receive_stream);\n"
+        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receive_stream);\n",
+        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receive_stream);\n"
+        "    EnqueueResults(device, permute, pieces, arrived, receive_stream);\n",
+    ),
+    "a graph does not reset the word that says data has arrived": Mutant(
+        "thunks/gpu/replay.cc", "    device_.Signal(arrived, 0, rings_->pe(), stream_);\n", ""
+    ),
+    "a graph does not reset the word that grants a slot": Mutant(
+        "thunks/gpu/replay.cc", "    device_.Signal(grant, 0, rings_->pe(), stream_);\n", ""
+    ),
+}
+
+
+class Sources:
+    """A copy of xla_patch/ and a build of the worker from it."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._folder = ROOT / "build" / "gpu_mutants"
+        self._copy = self._folder / "sources"
+        # Only changed files, so that the others are not compiled again.
+        self._copy.mkdir(parents=True, exist_ok=True)
+        for source in (ROOT / "xla_patch").rglob("*"):
+            if source.is_file():
+                self._write(source.relative_to(ROOT), source.read_bytes())
+        include = next(ROOT.glob(".venv-gpu-*/nvidia/cu13/include"))
+        launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
+        self._run(
+            *("cmake", "-S", str(PROJECT), "-B", str(self._folder / "build"), "-G", "Ninja", *launcher),
+            *(f"-DSOURCES={self._copy}", f"-DCUDA_INCLUDE_DIR={include}"),
+            f"-DCUDA_LIBRARY={emulator.libraries / 'libcuda.so.1'}",
+        )
+
+    def plant(self, mutant: Mutant) -> None:
+        """Writes a mistake into the copy. Its original must stand there once."""
+        path = Path("xla_patch") / mutant.file
+        text = (ROOT / path).read_text()
+        assert text.count(mutant.original) == 1, f"{path} does not have this text once: {mutant.original!r}"
+        self._write(path, text.replace(mutant.original, mutant.replacement).encode())
+
+    def restore(self, mutant: Mutant) -> None:
+        path = Path("xla_patch") / mutant.file
+        self._write(path, (ROOT / path).read_bytes())
+
+    def build(self) -> None:
+        """Builds what has changed."""
+        self._run("cmake", "--build", str(self._folder / "build"))
+
+    def run(self, seed: int) -> list[tuple[int, str]]:
+        """Runs a job; returns exit code and stderr of each PE."""
+        settings = {
+            "NVSHMEM_SYMMETRIC_SIZE": str(64 << 20),
+            "NVSHMEM_MAX_TEAMS": "16",
+            "NVSHMEM_DISABLE_NCCL": "1",
+            "NVSHMEM_REMOTE_TRANSPORT": "none",
+            "NVSHMEM_DISABLE_NVLS": "1",
+        }
+        environ = self._emulator.environment(PES, [], GPU_EMULATOR_SEED=str(seed), **settings)
+        with tempfile.TemporaryDirectory() as notes:
+            command = [str(self._folder / "build" / "mutants_worker")]
+            pes = [
+                subprocess.Popen([*command, str(pe), notes, str(seed)], env=environ, stderr=subprocess.PIPE, text=True)
+                for pe in range(PES)
+            ]
+            # A PE whose peer has ended waits for its deadline of five seconds, and ends.
+            ended = [pe.communicate(timeout=100)[1] for pe in pes]
+        return [(pe.returncode, errors) for pe, errors in zip(pes, ended, strict=True)]
+
+    def _write(self, path: Path, content: bytes) -> None:
+        target = self._copy / path
+        if not target.exists() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+
+    @staticmethod
+    def _run(*command: str) -> None:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
+
+
+@pytest.fixture(scope="module")
+def sources(emulator: Emulator) -> Sources:
+    return Sources(emulator)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_sources_as_they_are_pass_with_all_seeds(sources: Sources) -> None:
+    sources.build()
+    for seed in SEEDS:
+        for pe, (code, errors) in enumerate(sources.run(seed)):
+            assert code == 0, f"seed {seed}, PE {pe} ended with {code}:\n{errors}"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_planted_mistake_is_found(sources: Sources, name: str) -> None:
+    mutant = MUTANTS[name]
+    sources.plant(mutant)
+    try:
+        sources.build()
+        for seed in SEEDS:
+            codes = [code for code, _ in sources.run(seed)]
+            # A signal is the emulator's abort.
+            if any(code < 0 or code in (WRONG_ELEMENTS, GPU_ERROR, DRIVER_ERROR, STUCK) for code in codes):
+                return
+    finally:
+        sources.restore(mutant)
+    pytest.fail(f"not found with seeds {list(SEEDS)}")
