@@ -2,7 +2,8 @@
 
     python tests/gpu_emulator/emulator.py -n 2 -- python program.py
 
-runs a program as two local ranks with one emulated GPU each (README.md). Tests import `Emulator`.
+runs a program as two local ranks with one emulated GPU each (README.md), and `--test` the emulator's own tests. Tests
+import `Emulator`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,12 @@ GRAPH_FLAGS = (
 
 #: Puts nothing into CUDA graphs.
 NO_GRAPH_FLAGS = ("--xla_gpu_enable_command_buffer=",)
+
+# Python, XLA and the emulator keep memory until the end. XLA's allocations are not ours to judge.
+_SANITIZER_OPTIONS = {
+    "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:abort_on_error=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+}
 
 _XLA_SHMEM = "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
 
@@ -74,14 +81,11 @@ class Emulator:
         Raises:
           BuildError: a step failed.
         """
-        folder = ROOT / "build" / ("gpu_emulator" + "".join(f"-{name}" for name in sanitizers.split(",") if name))
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _folder(sanitizers)
         with _alone(folder / "lock"):
-            _run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)])
-            release = importlib.metadata.version("jax")
-            fetched = ROOT / f".venv-gpu-{release}"
+            fetched = _fetch()
             _compile(folder, fetched, sanitizers)
-            wheels = _view(fetched, folder / f"wheels-{release}", folder)
+            wheels = _view(fetched, folder / "wheels", folder / "libdevice")
         sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
         return Emulator(folder / "lib", wheels, sanitizer)
 
@@ -123,13 +127,25 @@ class Emulator:
             "GPU_EMULATOR_DEVICES": str(devices),
         }
         if self.sanitizer is not None:
-            result |= {
-                "LD_PRELOAD": str(self.sanitizer),
-                # Python and XLA keep memory until the end; XLA's allocations are not ours to judge.
-                "ASAN_OPTIONS": "detect_leaks=0:alloc_dealloc_mismatch=0:abort_on_error=1",
-                "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
-            }
+            result |= {"LD_PRELOAD": str(self.sanitizer)} | _SANITIZER_OPTIONS
         return result
+
+
+def run_own_tests(sanitizers: str) -> int:
+    """Builds and runs the C++ tests of the emulator; returns ctest's exit code.
+
+    Args:
+      sanitizers: as of :meth:`Emulator.build`.
+
+    Raises:
+      BuildError: a step failed.
+    """
+    folder = _folder(sanitizers)
+    doctest = _run([str(ROOT / "scripts/find_doctest.sh")]).strip()
+    with _alone(folder / "lock"):
+        _compile(folder, _fetch(), sanitizers, "-DGPU_EMULATOR_BUILD_TESTS=ON", f"-DDOCTEST_INCLUDE_DIR={doctest}")
+    ctest = ["ctest", "--test-dir", str(folder), "--output-on-failure", "--parallel", "2", "--timeout", "300"]
+    return subprocess.run(ctest, env=_tool_environment() | _SANITIZER_OPTIONS, check=False).returncode
 
 
 def _joined(*folders: Path | str | None) -> str:
@@ -144,22 +160,42 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
+def _release() -> str:
+    return importlib.metadata.version("jax")
+
+
+def _folder(sanitizers: str) -> Path:
+    # Of each release, because stubs are made from the names that its plugin asks for.
+    folder = ROOT / "build" / "-".join([f"gpu_emulator-{_release()}", *filter(None, sanitizers.split(","))])
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _fetch() -> Path:
+    """Returns the folder with the CUDA plugin of this Python's jax; fetches it if it is missing."""
+    _run([str(ROOT / "scripts/setup_gpu_aot.sh"), str(Path(sys.executable).parent)])
+    return ROOT / f".venv-gpu-{_release()}"
+
+
+def _tool_environment() -> dict[str, str]:
+    return {**os.environ, "PATH": _joined(Path(sys.executable).parent, os.environ["PATH"])}
+
+
 def _run(command: Sequence[str]) -> str:
-    environ = {**os.environ, "PATH": _joined(Path(sys.executable).parent, os.environ["PATH"])}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=_tool_environment(), capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise BuildError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout
 
 
-def _compile(folder: Path, fetched: Path, sanitizers: str) -> None:
+def _compile(folder: Path, fetched: Path, sanitizers: str, *options: str) -> None:
     plugin = fetched / "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
     include = fetched / "nvidia/cu13/include"
     _run(
         [
             *("cmake", "-S", str(HERE), "-B", str(folder), "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}"),
             *(f"-DCUDA_PLUGIN={plugin}", f"-DCUDA_INCLUDE_DIR={include}", f"-DCUDA_RUNTIME_INCLUDE_DIR={include}"),
-            f"-DGPU_EMULATOR_SANITIZE={sanitizers.replace(',', ';')}",
+            *(f"-DGPU_EMULATOR_SANITIZE={sanitizers.replace(',', ';')}", *options),
         ]
     )
     _run(["cmake", "--build", str(folder)])
@@ -224,8 +260,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sanitizers", default="", help="build the emulator with them: address,undefined")
     parser.add_argument("--stock", action="store_true", help="leave the flag that turns xla-shmem on away")
     parser.add_argument("--graphs", action="store_true", help="put all that can be captured into CUDA graphs")
-    parser.add_argument("command", nargs="+")
+    parser.add_argument("--test", action="store_true", help="run the emulator's own tests instead of a program")
+    parser.add_argument("command", nargs="*")
     chosen = parser.parse_args(arguments)
+    if chosen.test:
+        return run_own_tests(chosen.sanitizers)
+    if not chosen.command:
+        parser.error("which program? python tests/gpu_emulator/emulator.py -n 2 -- python program.py")
     flags = [*([] if chosen.stock else [FLAG]), *(GRAPH_FLAGS if chosen.graphs else ())]
     kept = {name: value for name, value in os.environ.items() if name.startswith(("GPU_EMULATOR_", "XLA_SHMEM_"))}
     if given := os.environ.get("XLA_FLAGS"):
