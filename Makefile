@@ -3,15 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-browser test-e2e test-e2e-full test-compat \
-  test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
+  test-e2e-full test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
 	$(BIN)/xla-shmem demo
 
 # The tests that every change must pass.
-test: install test-cpp test-tsan test-python test-gpu-aot test-e2e
+test: install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-e2e
 
 # C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer; modules with threads under ThreadSanitizer too.
 test-cpp: install
@@ -28,6 +28,16 @@ test-python: install
 test-gpu-aot: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python -m pytest -q tests/gpu_aot
+
+# JAX's own GPU client on an emulated CUDA driver (tests/gpu_emulator): jobs of two and four processes, without a GPU.
+test-gpu-quick: install
+	$(BIN)/python -m pytest -q tests/gpu_emulated -m "not slow"
+
+# The rest of that: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
+# and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.
+test-gpu-emulated: install
+	$(BIN)/python tests/gpu_emulator/emulator.py --test --sanitizers=address,undefined
+	$(BIN)/python -m pytest -q tests/gpu_emulated -m slow
 
 # The page of `xla-shmem inspect --html` in headless Chromium; Chromium must be installed.
 test-browser: install
