@@ -561,8 +561,8 @@ def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
 def gpu_arena_bytes(n_pes: int) -> int:
     """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs."""
 
-GPU_TEAM_STAGING_BYTES: int
-"""Symmetric memory of each PE for reductions on teams."""
+def gpu_team_staging_bytes() -> int:
+    """Returns the symmetric memory of each PE for reductions on teams, in bytes."""
 
 def gpu_team_forms(n_pes: int) -> int:
     """Returns how many teams each of ``n_pes`` PEs belongs to with ``reduce="teams"``, besides the world."""

@@ -282,7 +282,7 @@ class GpuJob:
         """Returns NVSHMEM's variables for a world, the same in all its processes."""
         teams = self._options.gpu_reduce == "teams"
         return nvshmem_settings.world_settings(
-            arena_bytes + (_core.GPU_TEAM_STAGING_BYTES if teams else 0),
+            arena_bytes + (_core.gpu_team_staging_bytes() if teams else 0),
             hosts=len({facts[process].host for process in world.processes}),
             team_forms=_core.gpu_team_forms(len(world.processes)) if teams else None,
         )

@@ -144,7 +144,9 @@ void BindGpuRuntime(nb::module_& m) {
       "may be for GPUs that this machine lacks, and reports that when it runs.");
   m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
         "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
-  m.attr("GPU_TEAM_STAGING_BYTES") = gpu::kTeamStagingBytes;
+  m.def(
+      "gpu_team_staging_bytes", [] { return gpu::kTeamStagingBytes; },
+      "Bytes of symmetric memory of each PE for reductions on teams.");
   m.def("gpu_team_forms", &gpu::Teams::CountOfPe, nb::arg("n_pes"),
         "How many teams each of `n_pes` PEs belongs to, besides the world.");
   m.def("nvshmem_world_settings", &gpu::WorldSettings, nb::arg("symmetric_bytes"), nb::arg("hosts"),
