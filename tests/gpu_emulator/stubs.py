@@ -36,13 +36,19 @@ def newest_names(cuda_header: pathlib.Path) -> dict[str, str]:
     return {base: re.sub(r"_pt[sd][sz]$", "", target) for base, target in defined}
 
 
+def error_names(cuda_header: pathlib.Path) -> dict[int, str]:
+    """Returns the names of the driver's results by their numbers."""
+    pairs = re.findall(r"^ *(CUDA_SUCCESS|CUDA_ERROR_\w+) *= *(\d+)", cuda_header.read_text(), re.M)
+    return {int(number): name for name, number in pairs}
+
+
 def names_in(binary: pathlib.Path, prefix: str) -> set[str]:
     """Returns the names with `prefix` that a program can ask the dynamic linker for: strings of the file."""
     return {name.decode() for name in re.findall(rf"(?<![\w])({prefix}\w+)\0".encode(), binary.read_bytes())}
 
 
-def stub_source(names: set[str], newest: dict[str, str] | None) -> str:
-    """Returns the C++ source of the stubs and, for the driver, of the table of newest names."""
+def stub_source(names: set[str], newest: dict[str, str] | None, errors: dict[int, str]) -> str:
+    """Returns the C++ source of the stubs and, for the driver, of the tables of newest names and of errors."""
     refused = '__attribute__((visibility("hidden"))) int gpu_emulator_refused(const char* name);'
     lines = ['extern "C" {', refused]
     for name in sorted(names):
@@ -52,6 +58,9 @@ def stub_source(names: set[str], newest: dict[str, str] | None) -> str:
         lines += ['#include "driver/entry_points.h"', "const NewestName gpu_emulator_newest_names[] = {"]
         lines += [f'    {{"{base}", "{target}"}},' for base, target in sorted(newest.items())]
         lines.append("    {nullptr, nullptr}};")
+        lines.append("const ErrorName gpu_emulator_error_names[] = {")
+        lines += [f'    {{{number}, "{name}"}},' for number, name in sorted(errors.items())]
+        lines.append("    {0, nullptr}};")
     return "\n".join(lines) + "\n"
 
 
@@ -66,15 +75,17 @@ def main() -> None:
     options = parser.parse_args()
     names: set[str] = set()
     newest = None
+    errors: dict[int, str] = {}
     if options.header:
         names |= declared_names(options.header, options.prefix)
     if options.binary:
         names |= names_in(options.binary, options.prefix)
     if options.driver:
         newest = newest_names(options.header)
+        errors = error_names(options.header)
         names |= set(newest) | set(newest.values()) | set(_CUDA_EXTRA)
         names |= {re.sub(r"_pt[sd][sz]$", "", name) for name in names}
-    options.output.write_text(stub_source(names, newest))
+    options.output.write_text(stub_source(names, newest, errors))
 
 
 if __name__ == "__main__":

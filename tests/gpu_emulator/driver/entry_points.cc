@@ -58,11 +58,13 @@ CUresult cuGetExportTable(const void** table, const CUuuid* id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 CUresult cuGetErrorName(CUresult error, const char** name) {
-  static thread_local char text[64];
-  snprintf(text, sizeof(text), error == CUDA_SUCCESS ? "CUDA_SUCCESS" : "CUDA_ERROR_%d", static_cast<int>(error));
-  *name = text;
-  return CUDA_SUCCESS;
+  *name = nullptr;
+  for (const ErrorName* entry = gpu_emulator_error_names; entry->name != nullptr; ++entry) {
+    if (entry->number == static_cast<int>(error)) *name = entry->name;
+  }
+  return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
+
 CUresult cuGetErrorString(CUresult error, const char** text) { return cuGetErrorName(error, text); }
 
 }  // extern "C"

@@ -1,4 +1,4 @@
-// The newest version of each call of the driver (stubs.py writes the table from cuda.h).
+// Tables that stubs.py writes from cuda.h: the newest version of each call of the driver.
 #pragma once
 
 struct NewestName {
@@ -6,3 +6,10 @@ struct NewestName {
   const char* newest;
 };
 extern "C" const NewestName gpu_emulator_newest_names[];  // ends with nulls
+
+// The names of the driver's results, also by stubs.py.
+struct ErrorName {
+  int number;
+  const char* name;
+};
+extern "C" const ErrorName gpu_emulator_error_names[];  // ends with a null
