@@ -13,14 +13,6 @@ namespace {
 std::atomic<AccessCheck> access_check{nullptr};
 std::atomic<uint64_t> forgotten{0};
 
-// The ranges that a thread of the host was allowed last, for reads and for writes.
-struct KnownRanges {
-  static constexpr int kSize = 8;
-  uint64_t generation = 0;
-  AccessibleRange ranges[2][kSize] = {};
-  unsigned next = 0;
-};
-
 bool Contains(const AccessibleRange& range, uint64_t first, uint64_t end) {
   return range.begin <= first && end <= range.end;
 }
@@ -35,21 +27,18 @@ bool InGlobals(const Kernel& kernel, uint64_t first, uint64_t end, AccessibleRan
   return false;
 }
 
-bool IsKnown(const Kernel& kernel, uint64_t first, uint64_t end, bool write) {
-  thread_local KnownRanges known;
+// Whether the kernel may access [first, end), by the ranges that it was allowed before or by the driver.
+bool IsAllowed(const Grid& grid, uint64_t first, uint64_t end, bool write) {
+  KnownRanges& known = *grid.known;
   const uint64_t generation = forgotten.load(std::memory_order_acquire);
-  if (known.generation != generation) {
-    known = KnownRanges();
-    known.generation = generation;
-  }
+  if (known.generation != generation) known = KnownRanges{generation, {}, 0};
   for (const AccessibleRange& range : known.ranges[write]) {
     if (Contains(range, first, end)) return true;
   }
   const AccessCheck check = access_check.load(std::memory_order_acquire);
   if (check == nullptr) return true;
   AccessibleRange range;
-  if (InGlobals(kernel, first, end, &range)) return true;  // it may be unloaded: not remembered
-  if (!check(first, end - first, write, &range)) return false;
+  if (!InGlobals(*grid.kernel, first, end, &range) && !check(first, end - first, write, &range)) return false;
   known.ranges[write][known.next++ % KnownRanges::kSize] = range;
   return true;
 }
@@ -112,19 +101,19 @@ bool InWindow(const Warp& warp, uint64_t address, size_t bytes, bool write, int 
 }
 
 bool CheckAddresses(Warp& warp, const Instruction& i, size_t bytes, bool write, const uint64_t* addresses) {
-  const Kernel& kernel = *warp.grid->kernel;
+  const Grid& grid = *warp.grid;
   uint64_t lowest = addresses[0], highest = addresses[0];
   for (int lane = 1; lane < kLanes; ++lane) {
     lowest = addresses[lane] < lowest ? addresses[lane] : lowest;
     highest = addresses[lane] > highest ? addresses[lane] : highest;
   }
-  if (highest - lowest < (1 << 16) && i.space == Space::kGlobal && IsKnown(kernel, lowest, highest + bytes, write))
+  if (highest - lowest < (1 << 16) && i.space == Space::kGlobal && IsAllowed(grid, lowest, highest + bytes, write))
     return true;
   bool allowed = true;
   ForActiveLanes(warp, [&](int lane) {
     const uint64_t address = addresses[lane];
     if (!allowed || (i.space == Space::kGeneric && InWindow(warp, address, bytes, write, lane))) return;
-    if (IsKnown(kernel, address, address + bytes, write)) return;
+    if (IsAllowed(grid, address, address + bytes, write)) return;
     allowed = Refuse(warp, "is not in an allocation that the device can access", i.space, address, bytes, write, lane);
   });
   return allowed;

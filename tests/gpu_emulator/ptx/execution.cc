@@ -77,7 +77,7 @@ class Launcher {
         shared_(kernel.shared_bytes + dynamic_shared, 1024),
         local_(AlignUp(kernel.local_bytes, 16) * AlignUp(threads_, kLanes), 256) {
     std::copy(arguments.begin(), arguments.end(), arguments_.data());
-    grid_ = {&kernel, grid, block, arguments_.data(), arguments.size()};
+    grid_ = {&kernel, grid, block, arguments_.data(), arguments.size(), &known_};
     block_.shared = shared_.data();
     block_.shared_bytes = kernel.shared_bytes + dynamic_shared;
     const unsigned count = (threads_ + kLanes - 1) / kLanes;
@@ -338,6 +338,7 @@ class Launcher {
   Garbage arguments_;
   Garbage shared_;
   Garbage local_;
+  KnownRanges known_;
   Grid grid_;
   Block block_;
   std::vector<Garbage> registers_;  // of each warp

@@ -110,10 +110,7 @@ TEST_CASE("The driver judges accesses to device memory") {
   });
   const std::string read = ".reg .b64 %a;\n.reg .b32 %x;\nmad.wide.u32 %a, %t, 4, %p0;\nld.global.b32 %x, [%a];";
   CHECK(LaunchText(KernelText(1, read), 64, {allowed.data()}, 1) == "");
-  CHECK(asked == 1);  // the range is remembered
-  ForgetAccessibleRanges();
-  CHECK(LaunchText(KernelText(1, read), 64, {allowed.data()}, 1) == "");
-  CHECK(asked == 2);
+  CHECK(asked == 1);  // of two warps: the range is remembered
   CHECK(Contains(LaunchText(KernelText(1, read), 65, {allowed.data()}), "is not in an allocation"));
   CHECK(Contains(LaunchText(KernelText(1, read), 64, {forbidden.data()}), "a read of 4 bytes"));
   CHECK(Contains(LaunchText(KernelText(1, "st.global.b32 [%p0], 1;"), 1, {allowed.data()}), "a write of 4 bytes"));
@@ -122,6 +119,23 @@ TEST_CASE("The driver judges accesses to device memory") {
   const std::string variable = ".reg .b32 %x;\nld.global.b32 %x, [v+4];\nst.global.b32 [v], %x;";
   CHECK(LaunchText(KernelText(1, variable, ".visible .global .align 4 .b32 v[2] = {1, 2};\n"), 1, {allowed.data()}) ==
         "");
+  SetAccessCheck(nullptr);
+}
+
+TEST_CASE("Ranges are asked for again when they were forgotten, and in each launch") {
+  static int asked = 0;
+  asked = 0;
+  std::vector<uint32_t> memory(2);
+  const std::string reads = ".reg .b32 %x, %y;\nld.global.b32 %x, [%p0];\nld.global.b32 %y, [%p0+4];";
+  SetAccessCheck([](uint64_t address, size_t, bool, AccessibleRange* range) {
+    if (++asked == 2) ForgetAccessibleRanges();
+    *range = {address, address + 8};
+    return true;
+  });
+  REQUIRE(LaunchText(KernelText(1, reads), 1, {memory.data()}) == "");
+  CHECK(asked == 1);
+  REQUIRE(LaunchText(KernelText(1, reads), 1, {memory.data()}) == "");  // forgotten within the launch
+  CHECK(asked == 3);
   SetAccessCheck(nullptr);
 }
 

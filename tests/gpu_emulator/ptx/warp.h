@@ -51,12 +51,21 @@ struct Block {
   size_t shared_bytes = 0;
 };
 
+// Device memory that a launch was allowed to access last, for reads and for writes.
+struct KnownRanges {
+  static constexpr int kSize = 8;
+  uint64_t generation = 0;
+  AccessibleRange ranges[2][kSize] = {};
+  unsigned next = 0;
+};
+
 // What all threads of a launch share.
 struct Grid {
   const Kernel* kernel = nullptr;
   Dim blocks{}, threads{};
   char* arguments = nullptr;  // aligned to 256 bytes
   size_t argument_bytes = 0;
+  KnownRanges* known = nullptr;
 };
 
 // Lanes that have taken the same branches.
