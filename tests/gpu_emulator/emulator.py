@@ -85,7 +85,7 @@ class Emulator:
         with _alone(folder / "lock"):
             fetched = _fetch()
             _compile(folder, fetched, sanitizers)
-            wheels = _view(fetched, folder / "wheels", folder / "libdevice")
+            wheels = _view(fetched, folder / "wheels", folder)
         sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
         return Emulator(folder / "lib", wheels, sanitizer)
 
@@ -237,6 +237,8 @@ def _view(fetched: Path, view: Path, built: Path) -> Path:
 
 
 def _link(link: Path, target: Path) -> None:
+    if not target.exists():
+        raise BuildError(f"{target} was not built")  # NVIDIA's would be found instead
     if link.is_symlink() and link.readlink() == target:
         return  # other processes may be reading through it
     link.unlink(missing_ok=True)
