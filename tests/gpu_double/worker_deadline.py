@@ -13,7 +13,7 @@ from operations import Operation
 
 def main() -> None:
     form, puts = sys.argv[3:]
-    topology = job_topology(start_job(deadline=1.0, gpu_puts=puts)).topology.fingerprint
+    topology = job_topology(start_job(deadline=3.0, gpu_puts=puts)).topology.fingerprint
     meet("up")
     if PROCESS == PROCESSES - 1:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -31,7 +31,7 @@ def main() -> None:
         xla.done(operation, [operand], [result])
     told = {"synchronize": "", "next": ""}
     try:
-        gpu.synchronize(10)
+        gpu.synchronize(20)
     except GpuError as error:
         told["synchronize"] = str(error)
         try:
