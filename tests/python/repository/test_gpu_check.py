@@ -251,6 +251,29 @@ def test_a_machine_without_a_gpu_gets_a_report_that_says_so(tmp_path: Path) -> N
     assert "GPU check: not passed" in (tmp_path / "out" / "report.md").read_text()
 
 
+NOT_INSTALLED = """
+import importlib.metadata, runpy
+distribution = importlib.metadata.distribution
+
+def without_the_package(name):
+    if name == "xla-shmem":
+        raise importlib.metadata.PackageNotFoundError(name)
+    return distribution(name)
+
+importlib.metadata.distribution = without_the_package
+runpy.run_module("gpu_check.machine", run_name="__main__")
+"""
+
+
+def test_the_machine_is_read_before_the_package_is_installed(tmp_path: Path) -> None:
+    found = tmp_path / "records.jsonl"
+    environment = {**os.environ, **plan.machine(ROOT).environment, records.VARIABLE: str(found)}
+    command = [sys.executable, "-c", NOT_INSTALLED]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "GPUs" in {record["name"] for record in records.read(found)}
+
+
 def test_an_unknown_section_is_refused(tmp_path: Path) -> None:
     command = ["bash", str(ROOT / "scripts" / "gpu_check.sh"), str(tmp_path / "out"), "kernals"]
     environment = {**os.environ, "GPU_CHECK_BASE_PYTHON": sys.executable}
