@@ -52,6 +52,18 @@ TEST_CASE("A lane that waits for another one of its warp does not stop it") {
   CHECK(LaunchText(KernelText(1, body), 32, {&flag}) == "");
 }
 
+TEST_CASE("Lanes go on while some wait for all and others for a lane") {
+  // Lanes 0 to 9 wait at the vote, 10 to 19 for the word, which the others set after a long way.
+  uint32_t flag = 0;
+  const std::string body =
+      ".reg .pred %q;\n.reg .b32 %x, %n;\nmov.b32 %n, 9000;\nsetp.lt.u32 %q, %t, 10;\n@%q bra $vote;\n"
+      "setp.ge.u32 %q, %t, 20;\n@%q bra $way;\n$wait:\nld.volatile.global.b32 %x, [%p0];\nsetp.eq.u32 %q, %x, 0;\n"
+      "@%q bra $wait;\nbra $vote;\n$way:\nsub.u32 %n, %n, 1;\nsetp.ne.u32 %q, %n, 0;\n@%q bra $way;\n"
+      "st.volatile.global.b32 [%p0], 1;\n$vote:\nvote.sync.all.pred %q, %q, 0xffffffff;";
+  CHECK(LaunchText(KernelText(1, body), 32, {&flag}) == "");
+  CHECK(flag == 1);
+}
+
 TEST_CASE("A barrier separates what warps do") {
   std::vector<uint32_t> out(256);
   // Each thread reads what the thread opposite to it has written.

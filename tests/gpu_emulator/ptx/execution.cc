@@ -267,14 +267,18 @@ class Launcher {
     return ChoosePath(warp);
   }
 
-  static void TakeAnotherPath(Warp* warp) {
-    Path& other = warp->others.front();
-    if (other.waiting || warp->path == 0) return;
-    const Path mine{warp->pc, warp->path, false};
-    warp->pc = other.pc;
-    warp->path = other.lanes;
-    warp->others.erase(warp->others.begin());
-    warp->others.push_back(mine);
+  // Changes to a path that can go on, if there is one.
+  void TakeAnotherPath(Warp* warp) {
+    const size_t count = warp->others.size(), first = random_.Below(count);
+    for (size_t k = 0; k < count && warp->path != 0; ++k) {
+      Path& other = warp->others[(first + k) % count];
+      if (other.waiting) continue;
+      const Path mine{warp->pc, warp->path, false};
+      warp->pc = other.pc;
+      warp->path = other.lanes;
+      other = mine;
+      return;
+    }
   }
 
   // Joins paths that have met, and goes on with the earliest.
