@@ -166,7 +166,7 @@ Space TakeAddressSpace(Decoding& decoding) {
   if (decoding.TakeOneOf({"global", "const"}) >= 0) return Space::kGlobal;
   if (decoding.TakeOneOf({"shared", "shared::cta"}) >= 0) return Space::kShared;
   if (decoding.Take("local")) return Space::kLocal;
-  if (decoding.TakeOneOf({"param", "param::entry"}) >= 0) return Space::kParameter;
+  if (decoding.TakeOneOf({"param", "param::entry", "param::func"}) >= 0) return Space::kParameter;
   return Space::kGeneric;
 }
 
