@@ -22,7 +22,7 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
              (expectation.credit ? " to consume " : " to put ") + std::to_string(expectation.value) + " messages";
   }
   const std::string late = IsLate(name, rings.pe());
-  const std::string waits_for = late + waits + kOption;
+  std::string waits_for = late + waits + kOption;
   Device* device = &rings.device();
   return {waits_for, [device, late, waits_for, expectations] {
             std::string counters;
