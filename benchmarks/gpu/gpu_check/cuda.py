@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -64,18 +65,18 @@ class Cuda:
         self("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
         return address.value
 
+    @functools.cached_property
+    def _upload_stream(self) -> int:
+        return self.stream()
+
     def upload(self, values: np.ndarray, address: int | None = None) -> int:
         """Copies an array to the GPU, to new memory if `address` is None; waits for the copy."""
         values = np.ascontiguousarray(values)
         address = self.allocate(max(values.nbytes, 16)) if address is None else address
-        self(
-            "cuMemcpyHtoD_v2",
-            ctypes.c_uint64(address),
-            ctypes.c_void_p(values.ctypes.data),
-            ctypes.c_size_t(values.nbytes),
-        )
-        # The call returns when pageable memory has been staged; streams that do not block must not read before.
-        self("cuStreamSynchronize", ctypes.c_void_p(None))
+        # On a stream of its own: a call without one returns when pageable memory has been staged, and streams that do not
+        # block would read before the copy has run.
+        self.copy(address, values.ctypes.data, values.nbytes, self._upload_stream)
+        self.synchronize(self._upload_stream)
         return address
 
     def download(self, address: int, shape: Sequence[int] | int, dtype: Any) -> np.ndarray:

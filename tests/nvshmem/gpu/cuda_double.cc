@@ -9,10 +9,12 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <random>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "tests/doubles/cuda_stream.h"
 #include "tests/doubles/nvshmem_host_api.h"
@@ -211,8 +213,13 @@ struct DoubleCalls {
   }
   static int HostAlloc(void** memory, size_t bytes, unsigned) {
     if (current.empty()) return kInvalidContext;
-    *memory = calloc(1, bytes);
-    return *memory == nullptr ? kInvalidValue : 0;
+    // Pinned memory lives as long as the process: the product frees none, because a late copy may still write to it.
+    static std::mutex mutex;
+    static auto* pinned = new std::vector<std::unique_ptr<char[]>>;
+    const std::lock_guard<std::mutex> lock(mutex);
+    pinned->push_back(std::make_unique<char[]>(bytes));
+    *memory = pinned->back().get();
+    return 0;
   }
   static int Memcpy(DeviceAddress destination, DeviceAddress source, size_t bytes, CudaStream stream) {
     Command command{Command::Kind::kCopy};
