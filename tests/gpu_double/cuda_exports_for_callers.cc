@@ -59,6 +59,7 @@ int cuMemAlloc_v2(DeviceAddress* address, size_t bytes) {
   *address = reinterpret_cast<DeviceAddress>(memory);
   return memory == nullptr ? kInvalidValue : 0;
 }
+
 int cuMemcpyDtoH_v2(void* destination, DeviceAddress source, size_t bytes) {
   memcpy(destination, reinterpret_cast<const void*>(source), bytes);
   return 0;

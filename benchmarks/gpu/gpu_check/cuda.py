@@ -73,8 +73,8 @@ class Cuda:
         """Copies an array to the GPU, to new memory if `address` is None; waits for the copy."""
         values = np.ascontiguousarray(values)
         address = self.allocate(max(values.nbytes, 16)) if address is None else address
-        # On a stream of its own: a call without one returns when pageable memory has been staged, and streams that do not
-        # block would read before the copy has run.
+        # On a stream of its own: a call without one returns when pageable memory has been staged, and streams that do
+        # not block would read before the copy has run.
         self.copy(address, values.ctypes.data, values.nbytes, self._upload_stream)
         self.synchronize(self._upload_stream)
         return address
