@@ -200,9 +200,18 @@ struct TickArguments {
   u64* ended;
 };
 
+// Stores a word that the host may read at the same time.
+__device__ inline void StoreForHost(u64* word, u64 value) {
+#ifdef __CUDA_ARCH__
+  *static_cast<volatile u64*>(word) = value;
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELAXED);
+#endif
+}
+
 extern "C" __global__ void tick(const TickArguments arguments) {
-  *arguments.ended += 1;
-  *arguments.busy = 0;
+  StoreForHost(arguments.ended, *arguments.ended + 1);
+  StoreForHost(arguments.busy, 0);
 }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.
