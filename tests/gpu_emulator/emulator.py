@@ -64,12 +64,12 @@ class Emulator:
     Attributes:
       libraries: folder with libcuda.so.1 and the libraries that XLA opens beside it.
       wheels: folder with the CUDA plugin of this Python's jax, to be put on PYTHONPATH.
-      sanitizer: shared library to load before all others, None without sanitizers.
+      preloaded: shared libraries to load before all others; none without sanitizers.
     """
 
     libraries: Path
     wheels: Path
-    sanitizer: Path | None = None
+    preloaded: tuple[Path, ...] = ()
 
     @staticmethod
     def build(sanitizers: str = "") -> Emulator:
@@ -86,8 +86,8 @@ class Emulator:
             fetched = _fetch()
             _compile(folder, fetched, sanitizers)
             wheels = _view(fetched, folder / "wheels", folder)
-        sanitizer = _sanitizer_runtime() if "address" in sanitizers else None
-        return Emulator(folder / "lib", wheels, sanitizer)
+        preloaded = _sanitizer_runtime() if "address" in sanitizers else ()
+        return Emulator(folder / "lib", wheels, preloaded)
 
     def environment(
         self,
@@ -126,8 +126,8 @@ class Emulator:
             "XLA_SHMEM_NVSHMEM_LIBRARY": str(self.libraries / "libnvshmem_host.so.3"),
             "GPU_EMULATOR_DEVICES": str(devices),
         }
-        if self.sanitizer is not None:
-            result |= {"LD_PRELOAD": str(self.sanitizer)} | _SANITIZER_OPTIONS
+        if self.preloaded:
+            result |= {"LD_PRELOAD": _joined(*self.preloaded)} | _SANITIZER_OPTIONS
         return result
 
 
@@ -201,9 +201,11 @@ def _compile(folder: Path, fetched: Path, sanitizers: str, *options: str) -> Non
     _run(["cmake", "--build", str(folder)])
 
 
-def _sanitizer_runtime() -> Path:
+def _sanitizer_runtime() -> tuple[Path, ...]:
+    """Returns what must be loaded first: AddressSanitizer, and libstdc++, whose `__cxa_throw` it looks up at start."""
     compiler = shutil.which("c++") or "c++"
-    return Path(_run([compiler, "-print-file-name=libasan.so"]).strip()).resolve()
+    names = ("libasan.so", "libstdc++.so.6")
+    return tuple(Path(_run([compiler, f"-print-file-name={name}"]).strip()).resolve() for name in names)
 
 
 def _view(fetched: Path, view: Path, built: Path) -> Path:
