@@ -60,12 +60,6 @@ std::function<void()> KernelWork(CUfunction function, ptx::Dim grid, ptx::Dim bl
   return [=] {
     const std::string name = "kernel " + function->name;
     const WorkName work(name.c_str());
-    if (function->name == "busy") {  // gpu_check's delay: time passes, nothing is computed
-      int64_t turns = 0;
-      memcpy(&turns, arguments.data() + 8, 8);
-      usleep(static_cast<useconds_t>(turns / 200));
-      return;
-    }
     static std::once_flag once;
     std::call_once(once, [] { ptx::SetAccessCheck(MayKernelAccess); });
     const std::string error = ptx::Launch(*function->kernel, grid, block, shared, arguments);
@@ -135,22 +129,6 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
 CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                    unsigned bz, unsigned shared, CUstream stream, void** parameters) {
   return cuLaunchKernel(function, gx, gy, gz, bx, by, bz, shared, stream, parameters, nullptr);
-}
-
-// Libraries (what cudart uses for its own kernels).
-CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned, CUlibraryOption*,
-                           void**, unsigned) {
-  return cuModuleLoadData(reinterpret_cast<CUmodule*>(library), image);
-}
-CUresult cuLibraryGetModule(CUmodule* module, CUlibrary library) {
-  return *module = reinterpret_cast<CUmodule>(library), CUDA_SUCCESS;
-}
-CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
-  return cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
-}
-CUresult cuLibraryUnload(CUlibrary) { return CUDA_SUCCESS; }
-CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
-  return *function = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS;
 }
 
 }  // extern "C"
