@@ -79,6 +79,26 @@ CUresult Enqueue(CUstream handle, CUgraphNodeType type, std::function<void()> wo
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+// As ResolveFor; refused while the stream is being captured.
+CUresult ResolveOutsideCapture(const char* call, CUstream handle, CUstream* stream) {
+  const CUresult result = ResolveFor(call, handle, stream);
+  if (result != CUDA_SUCCESS) return result;
+  const Lock lock(Global());
+  return CheckNotCapturing(*stream, call);
+}
+
+template <typename T>
+CUresult Read(const char* call, CUstream handle, T CUstream_st::* member, T* value) {
+  CUstream stream = nullptr;
+  const CUresult result = ResolveFor(call, handle, &stream);
+  if (result == CUDA_SUCCESS) *value = stream->*member;
+  return result;
+}
+
+}  // namespace
+
 extern "C" {
 
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
@@ -118,60 +138,36 @@ CUresult cuStreamDestroy(CUstream stream) {
 
 CUresult cuStreamSynchronize(CUstream handle) {
   CUstream stream = nullptr;
-  CUresult result = ResolveFor(__func__, handle, &stream);
+  const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  {
-    const Lock lock(Global());
-    result = CheckNotCapturing(stream, __func__);
-    if (result != CUDA_SUCCESS) return result;
-  }
   stream->Wait();
   return failed ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream handle) {
   CUstream stream = nullptr;
-  CUresult result = ResolveFor(__func__, handle, &stream);
+  const CUresult result = ResolveOutsideCapture(__func__, handle, &stream);
   if (result != CUDA_SUCCESS) return result;
-  const Lock lock(Global());
-  result = CheckNotCapturing(stream, __func__);
-  if (result != CUDA_SUCCESS) return result;
-  return stream->Idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+  if (!stream->Idle()) return CUDA_ERROR_NOT_READY;
+  return failed ? kFailed : CUDA_SUCCESS;
 }
 
 CUresult cuStreamGetPriority(CUstream handle, int* priority) {
-  CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
-  if (result == CUDA_SUCCESS) *priority = stream->priority;
-  return result;
+  return Read(__func__, handle, &CUstream_st::priority, priority);
 }
 
 CUresult cuStreamGetFlags(CUstream handle, unsigned* flags) {
-  CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
-  if (result == CUDA_SUCCESS) *flags = stream->flags;
-  return result;
+  return Read(__func__, handle, &CUstream_st::flags, flags);
 }
 
-CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
-  CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
-  if (result == CUDA_SUCCESS) *id = stream->id;
-  return result;
-}
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) { return Read(__func__, handle, &CUstream_st::id, id); }
 
 CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
-  CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
-  if (result == CUDA_SUCCESS) *context = stream->context;
-  return result;
+  return Read(__func__, handle, &CUstream_st::context, context);
 }
 
 CUresult cuStreamGetDevice(CUstream handle, CUdevice* device) {
-  CUstream stream = nullptr;
-  const CUresult result = ResolveFor(__func__, handle, &stream);
-  if (result == CUDA_SUCCESS) *device = stream->device;
-  return result;
+  return Read(__func__, handle, &CUstream_st::device, device);
 }
 
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
@@ -183,13 +179,8 @@ CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void* data) {
 CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback function, void* data, unsigned flags) {
   if (function == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   CUstream resolved = nullptr;
-  CUresult result = ResolveFor(__func__, stream, &resolved);
+  const CUresult result = ResolveOutsideCapture(__func__, stream, &resolved);
   if (result != CUDA_SUCCESS) return result;
-  {
-    const Lock lock(Global());
-    result = CheckNotCapturing(resolved, __func__);
-    if (result != CUDA_SUCCESS) return result;
-  }
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_HOST, [=] { function(stream, CUDA_SUCCESS, data); });
 }
 
