@@ -118,16 +118,10 @@ Handler ForAny(Type type, Function function) {
       return function(Tag<uint8_t>());
     case Type::kS8:
       return function(Tag<int8_t>());
-    case Type::kF32:
-      return function(Tag<float>());
-    case Type::kF64:
-      return function(Tag<double>());
-    case Type::kF16:
-      return function(Tag<F16>());
-    case Type::kBf16:
-      return function(Tag<Bf16>());
-    default:
-      return ForInteger(type, function);
+    default: {
+      const Handler handler = ForInteger(type, function);
+      return handler != nullptr ? handler : ForScalarFloat(type, function);
+    }
   }
 }
 

@@ -96,7 +96,7 @@ Handler ForUnsigned(Type type, Function function) {
 }
 
 template <typename Function>
-Handler ForFloat(Type type, Function function) {
+Handler ForScalarFloat(Type type, Function function) {
   switch (type) {
     case Type::kF32:
       return function(Tag<float>());
@@ -106,12 +106,20 @@ Handler ForFloat(Type type, Function function) {
       return function(Tag<F16>());
     case Type::kBf16:
       return function(Tag<Bf16>());
+    default:
+      return nullptr;
+  }
+}
+
+template <typename Function>
+Handler ForFloat(Type type, Function function) {
+  switch (type) {
     case Type::kF16x2:
       return function(Tag<Pair<F16>>());
     case Type::kBf16x2:
       return function(Tag<Pair<Bf16>>());
     default:
-      return nullptr;
+      return ForScalarFloat(type, function);
   }
 }
 
