@@ -21,6 +21,10 @@ _LAUNCH = (
     "import sys; from xla_shmem.launch.launcher import launch; "
     "sys.exit(launch(sys.argv[4:], int(sys.argv[1]), devices_per_process=int(sys.argv[2]), grace=float(sys.argv[3])))"
 )
+
+#: What each rank wrote about one case.
+Reports = dict[int, dict[str, object]]
+
 # Lines of gloo and gRPC, which come between those of the job.
 _NOISE = re.compile(r"\[Gloo\]|gloo/|^\s*$")
 
@@ -48,6 +52,13 @@ class JobRun:
         assert rank in self.results, f"rank {rank} reported nothing:\n{self.output}"
         (only,) = self.results[rank]
         return only
+
+    def reports_of(self, case: str) -> Reports:
+        """What each rank reported of a case, {} if it did not get to it."""
+        return {
+            rank: next((report for report in reports if report["case"] == case), {})
+            for rank, reports in self.results.items()
+        }
 
     def line_with(self, words: str) -> str:
         """The first line of output with these words in it."""

@@ -9,9 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from all_cases import CASES
 from case_world import OPS, SHAPES
-from job_runs import JobRun, run_job
-
-Reports = dict[int, dict[str, object]]
+from job_runs import JobRun, Reports, run_job
 
 
 def _parameters() -> list[ParameterSet]:
@@ -54,12 +52,7 @@ def reports(
                 # stock jobs also hang as soon as several runs are in flight.
                 NPROC="64" if devices > 1 else "",
             )
-        job = jobs[shape]
-        of_rank = {
-            rank: next((report for report in reports if report["case"] == name), {})
-            for rank, reports in job.results.items()
-        }
-        return job, of_rank
+        return jobs[shape], jobs[shape].reports_of(name)
 
     return reports_of
 

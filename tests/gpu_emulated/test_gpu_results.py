@@ -18,9 +18,7 @@ from case_world import OPS
 from cases_not_on_gpus import END_THE_PROCESS, NO_COLLECTIVE_RUNS, NOT_ON_GPUS
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
-from job_runs import JobRun
-
-Reports = dict[int, dict[str, object]]
+from job_runs import JobRun, Reports
 
 # Loops, branches, several programs and threads, donation, all of which XLA captures.
 CONTROL_FLOW = (
@@ -133,12 +131,7 @@ def reports(
                 timeout=800,
                 **(environ | setting.environ | (log if setting.graphs else {})),
             )
-        job = jobs[key]
-        of_rank = {
-            rank: next((report for report in reports if report["case"] == name), {})
-            for rank, reports in job.results.items()
-        }
-        return job, of_rank
+        return jobs[key], jobs[key].reports_of(name)
 
     return reports_of
 
