@@ -28,6 +28,7 @@
 #include <vector>
 
 #include "tests/doubles/nvshmem_host_api.h"
+#include "tests/doubles/nvshmem_init_arguments.h"
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/segment.h"
@@ -37,37 +38,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kInternalError = 7;  // NVSHMEMX_ERROR_INTERNAL
-constexpr unsigned kInitWithUniqueId = 1U << 3;
+using nvshmem_double::InitAttributes;
+using nvshmem_double::kInitWithUniqueId;
+using nvshmem_double::kInternalError;
+using nvshmem_double::UniqueId;
+using nvshmem_double::UniqueIdArguments;
+
 constexpr unsigned kSyncMemops = 0x80;                                               // CU_CTX_SYNC_MEMOPS
 enum InitStatus : int { kNotInitialized = 0, kBootstrapped = 1, kInitialized = 2 };  // nvshmemx_init_status_t
-
-// nvshmem_uniqueid.h and nvshmem_types.h of NVSHMEM 3: a version is its number << 16 plus the size of the struct.
-struct UniqueId {
-  int32_t version;
-  char internal[124];
-};
-static_assert(sizeof(UniqueId) == 128);
-struct UniqueIdArguments {
-  int32_t version;
-  const UniqueId* id;
-  int32_t rank;
-  int32_t ranks;
-};
-static_assert(sizeof(UniqueIdArguments) == 24 && offsetof(UniqueIdArguments, rank) == 16);
-struct InitArguments {
-  int32_t version;
-  UniqueIdArguments unique_id;
-  int32_t cuda_device;  // from version 2
-  char content[92];
-};
-static_assert(sizeof(InitArguments) == 128 && offsetof(InitArguments, unique_id) == 8);
-struct InitAttributes {
-  int32_t version;
-  void* mpi_communicator;
-  InitArguments arguments;
-};
-static_assert(sizeof(InitAttributes) == 144 && offsetof(InitAttributes, arguments) == 16);
 
 struct IdContent {
   uint64_t magic;
@@ -129,26 +107,11 @@ World& TheWorld() {
   return *world;
 }
 
-void CheckVersion(int32_t version, int newest, size_t bytes, const char* what) {
-  const int number = version >> 16;
-  Demand(number >= 1 && number <= newest && static_cast<size_t>(version & 0xffff) == bytes,
-         std::string(what) + " has version " + std::to_string(number) + " with " + std::to_string(version & 0xffff) +
-             " bytes");
-}
-
-void CheckAttributes(const InitAttributes& attributes) {
-  CheckVersion(attributes.version, 2, sizeof(InitAttributes), "nvshmemx_init_attr_t");
-  CheckVersion(attributes.arguments.version, 2, sizeof(InitArguments), "nvshmemx_init_args_t");
-  CheckVersion(attributes.arguments.unique_id.version, 1, sizeof(UniqueIdArguments), "nvshmemx_uniqueid_args_t");
-  Demand(attributes.mpi_communicator == nullptr, "an MPI communicator beside a unique id");
-  if (attributes.arguments.version >> 16 >= 2) {
-    Demand(attributes.arguments.cuda_device == -1, "init is to choose a device, and the context of one is current");
-  }
-}
+// Ends the process unless `wrong` is "".
+void DemandRight(const std::string& wrong) { Demand(wrong.empty(), wrong); }
 
 IdContent ReadId(const UniqueId* id) {
-  Demand(id != nullptr, "no unique id");
-  CheckVersion(id->version, 1, sizeof(UniqueId), "nvshmemx_uniqueid_t");
+  DemandRight(nvshmem_double::WrongUniqueId(id));
   IdContent content;
   memcpy(&content, id->internal, sizeof(content));
   Demand(content.magic == kMagic, "this unique id is not of nvshmemx_get_uniqueid");
@@ -255,7 +218,7 @@ int nvshmemx_get_uniqueid(UniqueId* id) {
 }
 
 int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const UniqueId* id, InitAttributes* attributes) {
-  CheckAttributes(*attributes);
+  DemandRight(nvshmem_double::WrongAttributes(*attributes));
   attributes->arguments.unique_id.id = id;
   attributes->arguments.unique_id.rank = rank;
   attributes->arguments.unique_id.ranks = ranks;
@@ -273,7 +236,7 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   Demand(promised > 0, "NVSHMEM_SYMMETRIC_SIZE is no number of bytes");
   Demand(Known("NVSHMEM_DISABLE_NCCL", "") == "1", "NVSHMEM_DISABLE_NCCL is not 1");
   Demand(Known("NVSHMEM_REMOTE_TRANSPORT", "") == "none", "NVSHMEM_REMOTE_TRANSPORT is not none");
-  CheckAttributes(*attributes);
+  DemandRight(nvshmem_double::WrongAttributes(*attributes));
   const UniqueIdArguments& arguments = attributes->arguments.unique_id;
   const IdContent id = ReadId(arguments.id);
   Demand(arguments.rank >= 0 && arguments.rank < arguments.ranks,

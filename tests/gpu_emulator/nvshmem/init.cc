@@ -14,61 +14,23 @@
 #include "nvshmem/control.h"
 #include "nvshmem/variables.h"
 #include "nvshmem/world.h"
+#include "tests/doubles/nvshmem_init_arguments.h"
 
 namespace emulator::nvshmem {
+
+using namespace xla_shmem::nvshmem_double;  // NOLINT(google-build-using-namespace)
+
 namespace {
 
-constexpr int kInternalError = 7;  // NVSHMEMX_ERROR_INTERNAL
-constexpr unsigned kInitWithUniqueId = 1U << 3;
 constexpr size_t kMiB = 1 << 20;
 // The real library's memory for each team that may exist: half a MiB of NVSHMEM_REDUCE_SCRATCH_SIZE, and less than
 // 100 KiB for synchronisation.
 constexpr size_t kTeamBytes = 600 << 10;
 
-// nvshmem_uniqueid.h and nvshmem_types.h of NVSHMEM 3: a version is its number << 16 plus the size of the struct.
-struct UniqueId {
-  int32_t version;
-  char internal[124];
-};
-static_assert(sizeof(UniqueId) == 128);
-struct UniqueIdArguments {
-  int32_t version;
-  const UniqueId* id;
-  int32_t rank, ranks;
-};
-static_assert(sizeof(UniqueIdArguments) == 24);
-struct InitArguments {
-  int32_t version;
-  UniqueIdArguments unique_id;
-  int32_t cuda_device;  // from version 2
-  char content[92];
-};
-static_assert(sizeof(InitArguments) == 128);
-struct InitAttributes {
-  int32_t version;
-  void* mpi_communicator;
-  InitArguments arguments;
-};
-static_assert(sizeof(InitAttributes) == 144);
-
 constexpr char kNamePrefix[] = "/gpu-emulator-nvshmem-";
 
-void CheckVersion(int32_t version, int newest, size_t bytes, const char* what) {
-  const int number = version >> 16;
-  Demand(number >= 1 && number <= newest && static_cast<size_t>(version & 0xffff) == bytes,
-         std::string(what) + " has version " + std::to_string(number) + " with " + std::to_string(version & 0xffff) +
-             " bytes");
-}
-
-void CheckAttributes(const InitAttributes& attributes) {
-  CheckVersion(attributes.version, 2, sizeof(InitAttributes), "nvshmemx_init_attr_t");
-  CheckVersion(attributes.arguments.version, 2, sizeof(InitArguments), "nvshmemx_init_args_t");
-  CheckVersion(attributes.arguments.unique_id.version, 1, sizeof(UniqueIdArguments), "nvshmemx_uniqueid_args_t");
-  Demand(attributes.mpi_communicator == nullptr, "an MPI communicator beside a unique id");
-  if (attributes.arguments.version >> 16 >= 2) {
-    Demand(attributes.arguments.cuda_device == -1, "init is to choose a device, and the context of one is current");
-  }
-}
+// Ends the process unless `wrong` is "".
+void DemandRight(const std::string& wrong) { Demand(wrong.empty(), wrong); }
 
 // What the real library would take without an error and fail with later, on some machines.
 void CheckVariables() {
@@ -142,7 +104,7 @@ int nvshmemx_get_uniqueid(UniqueId* id) {
 }
 
 int nvshmemx_set_attr_uniqueid_args(int rank, int ranks, const UniqueId* id, InitAttributes* attributes) {
-  CheckAttributes(*attributes);
+  DemandRight(WrongAttributes(*attributes));
   attributes->arguments.unique_id.id = id;
   attributes->arguments.unique_id.rank = rank;
   attributes->arguments.unique_id.ranks = ranks;
@@ -157,11 +119,10 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   Demand(world.status == InitStatus::kNone, "a second init");
   CUcontext context = nullptr;
   Demand(cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr, "init without a current CUDA context");
-  CheckAttributes(*attributes);
+  DemandRight(WrongAttributes(*attributes));
   CheckVariables();
   const UniqueIdArguments& arguments = attributes->arguments.unique_id;
-  Demand(arguments.id != nullptr, "no unique id");
-  CheckVersion(arguments.id->version, 1, sizeof(UniqueId), "nvshmemx_uniqueid_t");
+  DemandRight(WrongUniqueId(arguments.id));
   const std::string name = arguments.id->internal;
   Demand(name.rfind(kNamePrefix, 0) == 0, "this unique id is not of nvshmemx_get_uniqueid");
   Demand(arguments.rank >= 0 && arguments.rank < arguments.ranks && arguments.ranks <= kMaxPes,
