@@ -1,4 +1,4 @@
-# Every target sets itself up. It needs Python 3.11+, a C++17 compiler and the package registries.
+# Every target sets itself up. It needs Python 3.11+, a C++17 compiler and the package registries; `test` also clang.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
