@@ -21,7 +21,7 @@ test-tsan: install
 	scripts/test_cpp.sh $(BIN) thread 'shm|nvshmem|thunks|stress|pjrt|observe'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/gpu_double
+	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings
 	$(BIN)/python -m pytest -q tests/training -m "not slow"
 
 # The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
@@ -29,7 +29,8 @@ test-gpu-aot: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python -m pytest -q tests/gpu_aot
 
-# JAX's own GPU client on an emulated CUDA driver (tests/gpu_emulator): jobs of two and four processes, without a GPU.
+# An emulated CUDA driver and NVSHMEM (tests/gpu_emulator), without a GPU: JAX's own GPU client in jobs of two and four
+# processes, and processes without JAX.
 test-gpu-quick: install
 	$(BIN)/python -m pytest -q tests/gpu_emulated -m "not slow"
 

@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 fix=${2:-}
-mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.cu')
+mapfile -t sources < <(git ls-files '*.cc' '*.h' '*.cu' '*.cuh')
 if [ "$fix" = --fix ]; then
   "$bin/ruff" check --fix python tests tools examples benchmarks
   "$bin/ruff" format python tests tools examples benchmarks

@@ -27,7 +27,7 @@ install_file overlay/core.BUILD.overlay xla_patch/BUILD
 # The CPU path and its reductions stay out too.
 (cd "$source_root" && find assigner nvshmem options thunks types -path thunks/cpu -prune -o \
   \( -path 'thunks/reduction.*' -o -path thunks/narrow_floats.h \) -prune -o \
-  \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' \) -print) | sort |
+  \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 
 # Index lines name upstream's git objects, which are not here. git diff exits with 1 if the trees differ.

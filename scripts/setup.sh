@@ -18,7 +18,7 @@ command -v c++ >/dev/null || {
 stamp=$venv/.xla-shmem-installed
 sources() {
   find pyproject.toml CMakeLists.txt
-  find xla_patch -type f \( -name '*.cc' -o -name '*.h' -o -name CMakeLists.txt \)
+  find xla_patch -type f \( -name '*.cc' -o -name '*.h' -o -name '*.cu*' -o -name '*.cmake' -o -name '*.in' -o -name CMakeLists.txt \)
   find python -type f ! -path '*/__pycache__/*' ! -name '*.so'
 }
 current=$({ echo "$jax"; sources | sort | tr '\n' '\0' | xargs -0 sha256sum; } | sha256sum)

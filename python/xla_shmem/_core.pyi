@@ -561,6 +561,17 @@ def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
 def gpu_arena_bytes(n_pes: int) -> int:
     """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs."""
 
+def gpu_kernel_reduction(reduction: str, dtype: str) -> tuple[int, int]:
+    """Returns the numbers by which the device code knows a reduction: elements and kind.
+
+    Args:
+      reduction: ``"sum"``, ``"prod"``, ``"min"``, ``"max"``, ``"and"``, ``"or"`` or ``"xor"``.
+      dtype: HLO's name, such as ``"f32"``.
+
+    Raises:
+      ValueError: the device code has no such reduction.
+    """
+
 def gpu_team_staging_bytes() -> int:
     """Returns the symmetric memory of each PE for reductions on teams, in bytes."""
 
@@ -575,6 +586,25 @@ def nvshmem_world_settings(symmetric_bytes: int, hosts: int, team_forms: int | N
       hosts: hosts of the world.
       team_forms: :func:`gpu_team_forms`; None without team reductions.
     """
+
+def nvshmem_heap_bytes(settings: dict[str, str], own_steps: bool) -> int:
+    """Returns the bytes that NVSHMEM's heap takes on each PE.
+
+    Args:
+      settings: of :func:`nvshmem_world_settings`.
+      own_steps: the user has chosen the steps in which the heap grows, so they are not counted.
+    """
+
+def nvshmem_check_world(members: list[tuple[int, str, str, int, int]], heap_bytes: int) -> str:
+    """Returns "" or why no process of a world can start.
+
+    Args:
+      members: process, host, PCI address of its GPU, IMEX channels that it sees, and bytes of free memory.
+      heap_bytes: of :func:`nvshmem_heap_bytes`.
+    """
+
+def imex_channels() -> int:
+    """Returns how many IMEX channels this process sees."""
 
 def nvshmem_variables_that_must_agree() -> list[str]:
     """Returns the names of NVSHMEM's variables that must be equal in all processes if a user sets them, sorted."""
@@ -683,13 +713,14 @@ def cpu_handler_state() -> HandlerState:
 def empty_call() -> CapsuleType:
     """Returns an FFI handler that takes any arguments and does nothing. `xla-shmem bench` measures its overhead."""
 
-def create_segment(job_key: str, process: int, bytes: int) -> None:
+def create_segment(job_key: str, process: int, bytes: int, single_copy: str = "auto") -> None:
     """Creates the shared-memory segment of this process. Removes the segments of dead jobs first.
 
     Args:
       job_key: 32 lower-case hex digits, equal in all processes of the job.
       process: number of this process.
       bytes: size of the segment.
+      single_copy: XLA_SHMEM_SINGLE_COPY, which says what processes are permitted to read the memory of this one.
 
     Raises:
       RuntimeError: the key is malformed, the process has a segment already, or there is not enough memory.
@@ -710,6 +741,9 @@ def observe(
     Returns:
       A sentence for each part that does not work. The job runs without that part.
     """
+
+def report() -> None:
+    """Prints the statistics, once, and writes the trace so far. It happens anyway when the process exits normally."""
 
 def connect(
     pes: Sequence[tuple[int, int]],

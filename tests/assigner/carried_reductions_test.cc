@@ -13,9 +13,9 @@ namespace {
 using test::AllReduce;
 using test::MakeTopology;
 
-TEST_CASE("CPUs reduce exactly the types and kinds of the runtime's table") {
+TEST_CASE("CPUs and GPUs reduce exactly the types and kinds of the runtime's table") {
   const Topology topology = MakeTopology(2, 1, 8);
-  const Transport transport = CpuTransport(std::nullopt);
+  const Transport cpus = CpuTransport(std::nullopt), gpus = GpuTransport({{0, 0}, {1, 0}});
   for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter}) {
     for (int32_t number = 0; number <= 35; ++number) {
       const auto type = static_cast<ElementType>(number);
@@ -27,7 +27,8 @@ TEST_CASE("CPUs reduce exactly the types and kinds of the runtime's table") {
         const std::string type_name = ElementTypeName(type), reduction_name = ReductionName(reduction);
         CAPTURE(type_name);
         CAPTURE(reduction_name);
-        CHECK(!UnsupportedByTransport(spec, topology, transport).has_value() == Supports(type, reduction));
+        CHECK(!UnsupportedByTransport(spec, topology, cpus).has_value() == Supports(type, reduction));
+        CHECK(!UnsupportedByTransport(spec, topology, gpus).has_value() == Supports(type, reduction));
       }
     }
   }

@@ -47,6 +47,8 @@ bool Run(const Command& command) {
     case Command::Kind::kHostFunc:
       command.function(command.destination);
       return true;
+    case Command::Kind::kTask:
+      return command.poll(command.destination);
   }
   return true;
 }

@@ -15,7 +15,7 @@
 namespace xla_shmem::nvshmem_double {
 
 struct Command {
-  enum class Kind : uint8_t { kCopy, kFill, kSignal, kWait, kHostFunc };
+  enum class Kind : uint8_t { kCopy, kFill, kSignal, kWait, kHostFunc, kTask };
   Kind kind;
   uint8_t compare_or_op = 0;  // SignalCompare of kWait, SignalOp of kSignal, byte value of kFill
   void* destination = nullptr;
@@ -26,6 +26,7 @@ struct Command {
   uint64_t value = 0;
   shm::Doorbell* bell = nullptr;
   void (*function)(void*) = nullptr;
+  bool (*poll)(void*) = nullptr;  // kTask: starts the task at first; true once it has ended
 };
 
 class Stream {

@@ -1,5 +1,5 @@
-// Doubles NVSHMEM's host calls (xla_patch/nvshmem/api.h) over POSIX shared memory. Only tests use it: in processes of
-// their own as libnvshmem_host.so.3 (tests/gpu_double), and in one process with several PEs.
+// Doubles NVSHMEM's host calls (xla_patch/nvshmem/api.h) over POSIX shared memory. Only C++ unit tests use it, in one
+// process with several PEs or in several. Whole jobs use that of tests/gpu_emulator.
 //
 // my_pe, malloc, teams and barriers answer for the PE that the calling thread is bound to; a process with one PE needs
 // no binding. Calls that address memory find the PE by the heap in which the address lies.

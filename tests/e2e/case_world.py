@@ -157,13 +157,15 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(fast: Sequence[str] = ("2x1",), slow: Sequence[str] = SHAPES, name: str = "") -> Callable[..., Any]:
-    """Adds a function to the list: `make test` runs it on the shapes `fast`, `make test-e2e-full` also on `slow`."""
+def case(
+    fast: Sequence[str] = ("2x1",), slow: Sequence[str] = SHAPES, name: str = "", cases: dict[str, Case] = CASES
+) -> Callable[..., Any]:
+    """Adds a function to `cases`: `make test` runs it on the shapes `fast`, `make test-e2e-full` also on `slow`."""
 
     def add(run: Callable[[World], None]) -> Callable[[World], None]:
         key = name or run.__name__
-        assert key not in CASES, key
-        CASES[key] = Case(run, tuple(fast), tuple(shape for shape in slow if shape not in fast))
+        assert key not in cases, key
+        cases[key] = Case(run, tuple(fast), tuple(shape for shape in slow if shape not in fast))
         return run
 
     return add

@@ -122,6 +122,43 @@ def two_threads_run_one_program_on_their_own_inputs(world: World) -> None:
     _in_turns([worker(0), worker(1)], 60)
 
 
+@case(fast=(), slow=())
+def threads_run_programs_that_differ_in_a_constant(world: World) -> None:
+    """Each thread starts its runs whenever it likes, so the order differs from rank to rank."""
+    errors: list[BaseException] = []
+
+    def program(constant: int) -> Any:
+        def shift(x: jax.Array) -> jax.Array:
+            return lax.ppermute(x * constant, "x", ring(world.n))
+
+        return world.shard_map(shift)
+
+    values = _values(world, 1)
+    placed = world.put(values)
+    programs = [(constant, program(constant)) for constant in (2, 3, 5, 7)]
+    for _, function in programs:
+        function(placed).block_until_ready()
+
+    def run(constant: int, function: Any) -> None:
+        own = random.Random(10 * world.rank + constant)
+        try:
+            for _ in range(50):
+                time.sleep(own.random() * 0.002)
+                shifted = np.roll(values * constant, 1, 0)
+                for shard in function(placed).addressable_shards:  # not World.equals: threads have no common order
+                    np.testing.assert_array_equal(np.asarray(shard.data), shifted[shard.index])
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=arguments) for arguments in programs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
 @case(fast=("2x1", "4x1"), slow=("2x4",))
 def ranks_at_different_speeds_still_meet(world: World) -> None:
     own = random.Random(world.rank)  # another sequence on every rank

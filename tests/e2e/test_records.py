@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -94,3 +95,21 @@ def test_statistics_and_trace_tell_what_ran(tmp_path: Path) -> None:
         assert event["args"]["bytes"] == 32
         assert event["args"]["waited_us"] + event["args"]["moved_us"] == pytest.approx(event["dur"], abs=0.01)
     assert sum(event["args"]["moved_us"] for event in timed) > 0
+
+
+def test_statistics_and_trace_are_written_after_an_interrupt(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    records = {"XLA_SHMEM_RECORDS": str(tmp_path / "records"), "XLA_SHMEM_STATS": "1", "XLA_SHMEM_TRACE": str(trace)}
+    run = run_job("worker_records.py", ["interrupt"], ranks=1, results=tmp_path / "run", **records)
+    assert run.exit_code == 128 + signal.SIGINT
+    assert run.output.count("collectives of process 0") == 1
+    events = json.loads(trace.read_text().rstrip().rstrip(",") + "]")
+    assert len([event for event in events if event["ph"] == "X"]) == 3 * 2
+
+
+def test_a_job_that_ends_well_leaves_no_directory_either(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    run = run_job("worker_records.py", ["done"], ranks=2, results=tmp_path / "run", TMPDIR=str(temporary))
+    assert run.exit_code == 0, run.output
+    assert list(temporary.glob("xla-shmem-*")) == []

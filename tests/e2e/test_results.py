@@ -87,6 +87,17 @@ def test_large_messages_arrive_with_other_settings_too(tmp_path: Path, setting: 
     assert len(job.results) == 2, job.output[-6000:]
 
 
+@pytest.mark.timeout(120)
+def test_threads_may_run_programs_that_differ_in_a_constant(tmp_path: Path) -> None:
+    (tmp_path / "cases.txt").write_text("threads_run_programs_that_differ_in_a_constant")
+    # XLA:CPU has a thread for each core, and each run in flight takes one, on stock JAX too.
+    threads = {"NPROC": "64", "PJRT_NPROC": "64"}
+    job = run_job("worker_cases.py", [str(tmp_path / "cases.txt")], ranks=2, results=tmp_path, **threads)
+    for reports in job.results.values():
+        assert [report["error"] for report in reports] == [""]
+    assert len(job.results) == 2, job.output[-6000:]
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("shape", "name"), [("2x1", "ring_passes_each_block_to_the_next")], ids=["2x1"])
 def test_job_ends_well_and_leaves_nothing_behind(

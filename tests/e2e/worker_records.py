@@ -1,7 +1,7 @@
 """Three runs of a sum and a permute, and one more.
 
 Argument: `die`, rank 1 kills itself before the last run; `other`, the ranks run different programs there; `done`,
-nothing fails.
+nothing fails; `interrupt`, as after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ def main() -> None:
     for _ in range(3):
         jax.block_until_ready(step(operand))
     odd = jax.process_index() == 1
+    if sys.argv[1] == "interrupt":
+        os.kill(os.getpid(), signal.SIGINT)
     if sys.argv[1] == "die" and odd:
         os.kill(os.getpid(), signal.SIGKILL)
     if sys.argv[1] == "other":

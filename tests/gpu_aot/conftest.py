@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 from compiler_runs import FLAG, Compiler, Run
+from listed_programs import LISTED
 from programs import PROGRAMS
+
+#: Flags by which XLA puts everything it can into command buffers.
+CAPTURE = [
+    "--xla_gpu_enable_command_buffer=FUSION,CUSTOM_CALL,COLLECTIVES,WHILE,CONDITIONAL",
+    "--xla_gpu_graph_min_graph_size=1",
+]
 
 
 @pytest.fixture(scope="session")
@@ -26,20 +33,36 @@ def stock(compiler: Compiler) -> Run:
 
 @pytest.fixture(scope="session")
 def listed(compiler: Compiler) -> Run:
-    """A program with ops that only the CPU path supports, with all ops listed."""
-    return compiler.run("listed", ["cpu_only_ops"], [FLAG], XLA_SHMEM_OPS="all")
+    """The programs of ops that have to be listed, with all ops listed."""
+    return compiler.run("listed", list(LISTED), [FLAG], XLA_SHMEM_OPS="all")
+
+
+@pytest.fixture(scope="session")
+def listed_stock(compiler: Compiler) -> Run:
+    """The same without the flag."""
+    return compiler.run("listed_stock", list(LISTED), [])
 
 
 @pytest.fixture(scope="session")
 def captured(compiler: Compiler) -> Run:
     """Some programs with the flag; XLA puts everything it can into command buffers."""
-    types = "FUSION,CUSTOM_CALL,COLLECTIVES,WHILE,CONDITIONAL"
-    flags = [f"--xla_gpu_enable_command_buffer={types}", "--xla_gpu_graph_min_graph_size=1"]
     programs = ["permute_alone", "psum_alone", "permute_overlap", "permute_scan", "collectives_in_a_branch"]
-    return compiler.run("captured", programs, [FLAG, *flags])
+    return compiler.run("captured", programs, [FLAG, *CAPTURE])
+
+
+@pytest.fixture(scope="session")
+def listed_captured(compiler: Compiler) -> Run:
+    """The programs of ops that have to be listed, in the same way."""
+    return compiler.run("listed_captured", list(LISTED), [FLAG, *CAPTURE], XLA_SHMEM_OPS="all")
 
 
 @pytest.fixture(scope="session")
 def several_buffers(compiler: Compiler) -> Run:
     """A combined all-reduce of several buffers; XLA's pass that makes one buffer of them is switched off."""
     return compiler.run("several_buffers", ["psums_combined"], [FLAG, "--xla_disable_hlo_passes=all-reduce-contiguous"])
+
+
+@pytest.fixture(scope="session")
+def sliced(compiler: Compiler) -> Run:
+    """Collectives on slices. Matmuls are calls of cuBLAS, which XLA's dynamic-slice fusions take in."""
+    return compiler.run("sliced", ["slices_moved", "stacks_moved"], [FLAG, "--xla_gpu_enable_triton_gemm=false"])

@@ -15,7 +15,16 @@ _VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),off
 _ALLOCATION = re.compile(r"^allocation (?P<index>\d+): size (?P<size>\d+),")
 _METADATA = re.compile(r', metadata=\{(?:[^{}"]|"[^"]*"|\{[^{}]*\})*\}')
 _OWN_ATTRIBUTES = re.compile(r", frontend_attributes=\{xla_shmem\.[^{}]*\}")
-_COLLECTIVES = {"kAllReduce", "kCollectivePermute", "kAllGather", "kReduceScatter"}
+#: Kinds of thunks that are a collective of NCCL.
+COLLECTIVES = {
+    "kAllReduce",
+    "kCollectivePermute",
+    "kAllGather",
+    "kReduceScatter",
+    "kAllToAll",
+    "kCollectiveBroadcast",
+    "kRaggedAllToAll",
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +165,7 @@ class Module:
                 words.append("start")
             elif thunk.kind == "kAsyncDone":
                 words.append("done")
-            elif thunk.kind in _COLLECTIVES:
+            elif thunk.kind in COLLECTIVES:
                 if thunk.inside != "kAsyncStart":
                     words.append("whole")
             else:

@@ -98,18 +98,6 @@ def permute_mesh_order(devices: Sequence[Any]) -> Program:
 
 
 @program
-def cpu_only_ops(devices: Sequence[Any]) -> Program:
-    """Ops that only the CPU path supports."""
-
-    def body(x: Any) -> Any:
-        gathered = lax.all_gather(x * 2, "x", tiled=True)
-        scattered = lax.psum_scatter(x + 1, "x", tiled=True)
-        return gathered, scattered, lax.all_to_all(x, "x", 0, 0, tiled=True)
-
-    return on_devices("cpu_only_ops", line(devices), body, [X], (P(), P("x"), P("x")))
-
-
-@program
 def collectives_in_a_branch(devices: Sequence[Any]) -> Program:
     def moved(x: Any) -> Any:
         return lax.psum(lax.ppermute(x, "x", RING) * 2, "x")
@@ -179,6 +167,32 @@ def psum_groups(devices: Sequence[Any]) -> Program:
 
     x = ((4096, 1024), jnp.float32, P(("a", "b")))
     return on_devices("psum_groups", mesh, body, [x, ((1024, 1024), jnp.float32, P())], (P("a"), P(("a", "b"))))
+
+
+@program
+def slices_moved(devices: Sequence[Any]) -> Program:
+    """Slices at constant places of larger arrays."""
+
+    def body(x: Any, y: Any) -> Any:
+        return lax.ppermute(x[:256], "x", RING), lax.psum(y[:256], "x")
+
+    y = ((4096, 1024), jnp.float32, P("x"))
+    return on_devices("slices_moved", line(devices), body, [y, y], (P("x"), P()))
+
+
+@program
+def stacks_moved(devices: Sequence[Any]) -> Program:
+    """Each step of a loop reads a slice of a stack, permutes and sums it, and writes the results into other stacks."""
+
+    def body(stack: Any, w: Any) -> Any:
+        def step(_: Any, x: Any) -> Any:
+            return None, (lax.ppermute(x, "x", RING), lax.psum(x, "x"), x @ w)
+
+        return lax.scan(step, None, stack)[1]
+
+    stack = ((4, 4096, 1024), jnp.float32, P(None, "x"))
+    w = ((1024, 1024), jnp.float32, P())
+    return on_devices("stacks_moved", line(devices), body, [stack, w], (P(None, "x"), P(), P(None, "x")))
 
 
 @program

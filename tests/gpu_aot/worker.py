@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from listed_programs import LISTED
 from programs import DEVICES, PROGRAMS
 
 from xla_shmem import _core, plugin
@@ -28,7 +29,7 @@ def main(path: str, names: list[str]) -> None:
     devices = described_gpus(DEVICES, "h100", observe)
     for name in names:
         stock = name.startswith("stock:")
-        function, arguments = PROGRAMS[name.removeprefix("stock:")](devices)
+        function, arguments = (PROGRAMS | LISTED)[name.removeprefix("stock:")](devices)
         with plugin.stock_collectives() if stock else contextlib.nullcontext():
             function.lower(*arguments).compile()
     Path(path).write_text(json.dumps(records))

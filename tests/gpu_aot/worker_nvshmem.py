@@ -21,7 +21,7 @@ from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 from xla_shmem.options import Options, resolve
 from xla_shmem.runtime.gpu_job import GpuJob, Runtime
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_double"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "gpu_emulated" / "processes"))
 from file_store import FileStore
 
 PROCESS, PROCESSES = int(sys.argv[1]), int(sys.argv[2])

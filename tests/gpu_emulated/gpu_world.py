@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from case_world import World
 from executed_collectives import NOTHING, OURS, Expected, LeftOnNccl, expected_of
 
@@ -89,6 +90,11 @@ class CountedExecutable:
         return getattr(self._compiled, name)
 
 
+def _bits_of(values: np.ndarray) -> np.dtype:
+    size = values.dtype.itemsize
+    return np.dtype(f"u{size}" if size <= 8 else f"V{size}")
+
+
 class GpuWorld(World):
     """A `World` of GPUs.
 
@@ -105,6 +111,15 @@ class GpuWorld(World):
         if self._case in _CHECKED_WITH_NUMPY:
             return function(*arguments)
         raise NeedsStock
+
+    def equals(self, result: jax.Array, expected: np.ndarray) -> None:
+        """Checks every local shard bit for bit, but for the payload of a NaN, which GPUs do not keep."""
+        for shard in result.addressable_shards:
+            got, want = np.asarray(shard.data), np.asarray(expected[shard.index], result.dtype)
+            nan = (got != got) & (want != want)
+            assert got.shape == want.shape, f"{shard.index} has shape {got.shape}, expected {want.shape}"
+            wrong = np.flatnonzero(~nan & (got.view(_bits_of(got)) != want.view(_bits_of(want))))
+            assert not wrong.size, f"element {wrong[0]}: {got.ravel()[wrong[0]]} instead of {want.ravel()[wrong[0]]}"
 
     def _check_calls(self, text: str, calls: int | None, left: Sequence[str]) -> None:
         if left:

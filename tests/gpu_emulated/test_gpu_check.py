@@ -58,7 +58,7 @@ class Fault:
 
 FAULTS = {
     "doctor": Fault(NO_NVSHMEM, "the flag works on the GPU path", "/no/such/libnvshmem_host.so.3"),
-    "kernels": Fault.of_driver("no reduce_f32_sum", "failed: reduce_f32_sum", "elements differ"),
+    "kernels": Fault.of_driver("no reduce", "failed: sum of s8", "elements differ"),
     "transfers-1": Fault.of_driver("short copies", "ring of 4112 bytes, pair", "1 of 4112 bytes wrong, first at 4111"),
     "transfers-2": Fault.of_driver("lost signals", "exit status", "xla_shmem"),
     "jax-2": Fault.of_driver("short copies", "ring_in_a_scan_beside_a_matmul", "elements wrong"),
@@ -75,7 +75,7 @@ FAULTS = {
     "overlap-1": Fault.of_driver("refused cuEventElapsedTime_v2", "exit status 1", "CudaError: cuEventElapsedTime"),
     "overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
     "jax-speed": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
-    "train": Fault.of_driver("no reduce_f32_sum", "losses on SHMEM equal those of one rank", "4 steps, largest"),
+    "train": Fault.of_driver("short copies", "losses on SHMEM equal those of one rank", "4 steps, largest"),
     "sanitizer": Fault({"FAULT": "3"}, "memcheck: gpu_check.kernels", "ERROR SUMMARY: 3 errors"),
     "transfers-2-nvshmem": Fault.of_driver("short copies", "ring of 4112 bytes, pair", "1 of 4112 bytes wrong"),
 }

@@ -12,9 +12,9 @@ from _pytest.mark import ParameterSet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 
-import cases_gpu  # noqa: F401
 from all_cases import CASES
 from case_world import OPS
+from cases_gpu import GPU_CASES
 from cases_not_on_gpus import END_THE_PROCESS, NO_COLLECTIVE_RUNS, NOT_ON_GPUS
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
@@ -26,11 +26,13 @@ CONTROL_FLOW = (
     "branch_not_taken_leaves_no_gap",
     "branches_inside_a_loop_take_turns_between_collectives_and_none",
     "donated_operand_may_hold_the_result",
+    "every_op_in_a_loop_between_permutes",
     "matmuls_between_start_and_done_do_not_disturb_the_transfer",
     "one_program_in_flight_many_times_does_not_mix",
     "operand_used_again_is_not_overwritten",
     "ring_in_fori_loop_comes_back_after_n_steps",
     "same_program_compiled_twice_is_two_programs",
+    "slices_of_a_stack_are_moved_into_other_stacks",
     "sum_carried_by_scan_stays_right_for_hundreds_of_steps",
     "switch_picks_one_of_three_collectives",
     "two_programs_in_flight_do_not_mix",
@@ -42,9 +44,12 @@ CONTROL_FLOW = (
 TIMING = (
     "90_independent_collectives_in_one_program",
     "donated_operand_may_hold_the_result",
+    "every_op_in_a_loop_between_permutes",
+    "gathers_scatters_and_exchanges_of_every_width",
     "matmuls_between_start_and_done_do_not_disturb_the_transfer",
     "ranks_at_different_speeds_still_meet",
     "ring_attention_equals_attention_on_the_cpu_forward_and_backward",
+    "scattered_and_whole_sums_of_every_size",
     "steps_of_an_unrolled_ring_do_not_mix",
     "sum_is_right_at_sizes_around_every_limit",
     "two_programs_in_flight_do_not_mix",
@@ -90,7 +95,7 @@ def _parameters() -> list[ParameterSet]:
     found = []
     for key, setting in SETTINGS.items():
         shape = f"{setting.ranks}x1"
-        for name, case in CASES.items():
+        for name, case in (CASES | GPU_CASES).items():
             if name in END_THE_PROCESS or shape not in case.fast + case.slow:
                 continue
             if setting.names and name not in setting.names:
@@ -131,6 +136,8 @@ def reports(
                 timeout=800,
                 **(environ | setting.environ | (log if setting.graphs else {})),
             )
+        refused = [line for line in jobs[key].output.splitlines() if " refused: " in line]
+        assert not refused, "XLA asked the emulator for what it does not know:\n" + "\n".join(refused[:20])
         return jobs[key], jobs[key].reports_of(name)
 
     return reports_of

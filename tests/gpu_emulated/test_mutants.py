@@ -54,10 +54,45 @@ MUTANTS = {
         "thunks/gpu/transfers.cc", "  device_->WaitFor(begun_.get(), send_stream_);\n", ""
     ),
     "a done does not wait for what was received": Mutant(
-        "thunks/gpu/transfers.cc", "  device_->WaitFor(received.get(), stream);\n", ""
+        "thunks/gpu/transfers.cc", "{{std::move(sent), std::move(received)}, 0};", "{{std::move(sent)}, 0};"
     ),
     "a done does not wait until the operand is sent": Mutant(
-        "thunks/gpu/transfers.cc", "  device_->WaitFor(sent.get(), stream);\n", ""
+        "thunks/gpu/transfers.cc", "{{std::move(sent), std::move(received)}, 0};", "{{std::move(received)}, 0};"
+    ),
+    "a done does not wait for the kernel": Mutant(
+        "thunks/gpu/transfers.cc", "  if (started.kernels > 0) lanes_->EnqueueJoin(started.kernels, stream);\n", ""
+    ),
+    "a kernel does not wait for the stream that writes its operand": Mutant(
+        "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
+    ),
+    "a lane does not wait for messages": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh", "      if (Receives(member)) Await(member, messages_[member]);\n", ""
+    ),
+    "a lane sends before the slot is empty": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh", "      if (Sends(member)) Await(member, messages_[member]);\n", ""
+    ),
+    "a lane posts before all threads have copied": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "  __device__ void Post() {\n    __syncthreads();\n",
+        "  __device__ void Post() {\n",
+    ),
+    "a lane reads before all threads have seen the message": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "      if (Receives(member)) Await(member, messages_[member]);\n    });\n    __syncthreads();\n",
+        "      if (Receives(member)) Await(member, messages_[member]);\n    });\n",
+    ),
+    "a lane forgets how many messages it has sent": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "    ForPeers([&](int member) { *Sent(member) = messages_[member]; });\n",
+        "",
+    ),
+    "messages take turns in one slot": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh", "(index * 2 + message % 2)", "(index * 2)"
+    ),
+    "a kernel ends before its last block": Mutant(
+        "nvshmem/gpu/kernels/exchange.cuh",
+        "    if (CountBlock(ended_blocks) != gridDim.x - 1) return;\n",
+        "    if (CountBlock(ended_blocks) != 0) return;\n",
     ),
     "slots are smaller than what is put into them": Mutant(
         "thunks/gpu/pair_rings.cc",

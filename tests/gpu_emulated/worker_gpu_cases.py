@@ -13,9 +13,9 @@ import time
 import traceback
 from pathlib import Path
 
-import cases_gpu  # noqa: F401
 import jax
 from all_cases import CASES
+from cases_gpu import GPU_CASES
 from executed_collectives import NOTHING, Executions, LeftOnNccl
 from gpu_world import GpuWorld, Ledger, NeedsStock
 from job_runs import report
@@ -44,7 +44,7 @@ def main() -> None:
         ledger.expected, executions.count = NOTHING, 0
         begin, launched = time.monotonic(), graph_launches()
         try:
-            CASES[name].run(world)
+            (CASES | GPU_CASES)[name].run(world)
         except LeftOnNccl as left:
             unsupported = f"NCCL: {left}"
         except NeedsStock:

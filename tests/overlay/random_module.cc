@@ -75,7 +75,7 @@ class Generator {
       reach[id] = group(per_reach);
     }
     out_.topology = *Topology::Create(std::move(locations));
-    out_.transport = GpuTransport(std::move(reach));
+    out_.transport = PatchedXlaTransport(std::move(reach));
     out_.transport.max_reduced_group = OneIn(6) ? 3 : 128;
     if (OneIn(10)) {
       out_.transport = Transport();

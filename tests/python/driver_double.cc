@@ -4,9 +4,8 @@
 //   lone      GPUs without peer access                                     mig    GPUs split by MIG
 //   old       like pcie; the driver has no calls for fabric and MIG        broken nvmlInit and cuInit fail
 //   emulated  like pcie; the GPUs have the name of those of tests/gpu_emulator
-// It has DRIVER_DOUBLE_GPUS GPUs: 1 to 4, default 2. CUDA shows them in reverse order; CUDA_DOUBLE_VISIBLE limits their
-// number. Layouts and numbers as in nvml.h and cuda.h.
-#include <algorithm>
+// It has two GPUs. CUDA shows them in reverse order; CUDA_DOUBLE_VISIBLE limits their number. Layouts and numbers as in
+// nvml.h and cuda.h.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,19 +20,13 @@ namespace {
 namespace testing = xla_shmem::testing;
 
 constexpr int kSuccess = 0, kNotSupported = 3, kFunctionNotFound = 13, kLibRmVersionMismatch = 18;
-constexpr const char* kBusIds[] = {"00000000:1B:00.0", "00000000:5D:00.0", "00000000:9B:00.0", "00000000:DD:00.0"};
+constexpr const char* kBusIds[] = {"00000000:1B:00.0", "00000000:5D:00.0"};
+constexpr int kGpus = static_cast<int>(std::size(kBusIds));
 
 bool Is(const char* name) {
   const char* machine = std::getenv("DRIVER_DOUBLE");
   return machine != nullptr && std::strcmp(machine, name) == 0;
 }
-
-int Number(const char* variable, int otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? static_cast<int>(std::strtol(text, nullptr, 10)) : otherwise;
-}
-
-int Gpus() { return std::clamp(Number("DRIVER_DOUBLE_GPUS", 2), 1, static_cast<int>(std::size(kBusIds))); }
 
 bool OnSwitch() { return Is("hgx") || Is("nvl72"); }
 
@@ -67,7 +60,7 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   return kSuccess;
 }
 int nvmlDeviceGetCount_v2(unsigned* count) {
-  *count = static_cast<unsigned>(Gpus());
+  *count = kGpus;
   return kSuccess;
 }
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
@@ -138,9 +131,9 @@ int cuGetErrorName(int error, const char** name) {
   *name = testing::CudaErrorName(error);
   return kSuccess;
 }
-int cuDriverGetVersion(int* version) { return nvmlSystemGetCudaDriverVersion_v2(version); }
 int cuDeviceGetCount(int* count) {
-  *count = Number("CUDA_DOUBLE_VISIBLE", Gpus());
+  const char* visible = std::getenv("CUDA_DOUBLE_VISIBLE");
+  *count = visible != nullptr ? static_cast<int>(std::strtol(visible, nullptr, 10)) : kGpus;
   return kSuccess;
 }
 int cuDeviceGet(int* device, int ordinal) {
@@ -151,8 +144,8 @@ int cuDeviceGet(int* device, int ordinal) {
   return kSuccess;
 }
 int cuDeviceGetPCIBusId(char* text, int size, int device) {
-  if (device < 0 || device >= Gpus()) return testing::kInvalidDevice;
-  const char* bus_id = kBusIds[Gpus() - 1 - device];
+  if (device < 0 || device >= kGpus) return testing::kInvalidDevice;
+  const char* bus_id = kBusIds[kGpus - 1 - device];
   std::snprintf(text, static_cast<std::size_t>(size), "%s", bus_id + 4);  // CUDA writes 4 digits of domain
   return kSuccess;
 }

@@ -172,7 +172,7 @@ def misplaced_files(workspace: Workspace) -> list[str]:
     """Returns what is wrong with the files of our targets, one sentence each.
 
     Every installed file belongs to one target, reaches the binary, is no test's, and includes only what its target or a
-    direct dependency of it exports.
+    direct dependency of it exports. A rule that exports no headers may read those of another.
     """
     rules = workspace.rules()
     installed = workspace.installed()
@@ -181,6 +181,8 @@ def misplaced_files(workspace: Workspace) -> list[str]:
     for label, rule in rules.items():
         for source in {*rule.srcs, *rule.hdrs}:
             owners.setdefault(file_of(source), []).append(label)
+    for file, labels in owners.items():
+        owners[file] = [label for label in labels if file in map(file_of, rules[label].hdrs)] or labels
     wrong = [
         f"{file} is in {len(owners.get(file, []))} targets"
         for file in sorted(installed)

@@ -1,13 +1,16 @@
 // The progress engine with operations that never finish.
 #include <doctest/doctest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <memory>
+#include <new>
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
+#include "xla_patch/shm/cross_memory_reader.h"
 #include "xla_patch/shm/progress_engine.h"
 
 namespace xla_shmem::shm {
@@ -192,6 +195,94 @@ TEST_CASE("Fail in one process ends waits in another within a second") {
   });
   CHECK(group.Join(0) == "process 1 gave up: disk on fire; here: gate at 0");
   CHECK(group.Join(1) == "");
+}
+
+// An operation that throws at poll number `throws_at`.
+class ThrowingOperation : public GateOperation {
+ public:
+  ThrowingOperation(const std::atomic<uint64_t>* gate, int throws_at) : GateOperation(gate), left_(throws_at) {}
+  bool Poll() override {
+    if (--left_ == 0) throw std::bad_alloc();
+    return GateOperation::Poll();
+  }
+
+ private:
+  int left_;
+};
+
+TEST_CASE("An operation that throws fails the job, inline and in the engine, and is abandoned first") {
+  for (const bool is_inline : {true, false}) {
+    const auto heap = HeapOfOneProcess(1, kBytes);
+    ProgressEngine engine(heap.get(), 20us, 10s);
+    std::atomic<uint64_t> never{0};
+    std::atomic<bool> abandoned{false};
+    auto operation = std::make_unique<ThrowingOperation>(&never, 3);
+    operation->abandoned = &abandoned;
+    Outcome outcome;
+    if (is_inline) {
+      outcome.Set(engine.TryInline(*operation).message());
+    } else {
+      engine.Submit(std::move(operation), [&](const Status& status) { outcome.Set(status.message()); });
+    }
+    CHECK(outcome.Get() == "gate at 0; std::bad_alloc");
+    CHECK(abandoned);
+    CHECK(heap->JobStatus().message() == "gate at 0; std::bad_alloc");
+  }
+}
+
+TEST_CASE("An operation whose engine can start no thread fails with the reason") {
+  ProcessGroup group(1);
+  group.Start([&](int) -> std::string {
+    const auto heap = HeapOfOneProcess(1, kBytes);
+    ProgressEngine engine(heap.get(), 20us, 10s);
+    constexpr uid_t kNobody = 65534;  // the limit does not count for root
+    if (geteuid() == 0 && setuid(kNobody) != 0) return "setuid failed";
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0) return "setrlimit failed";
+    std::atomic<uint64_t> never{0};
+    Outcome outcome;
+    engine.Submit(std::make_unique<GateOperation>(&never),
+                  [&](const Status& status) { outcome.Set(status.message()); });
+    const std::string first = outcome.Get();
+    GateOperation second(&never);
+    return first == engine.TryInline(second).message() ? first : "the job goes on after: " + first;
+  });
+  const std::string error = group.Join(0);
+  CHECK_MESSAGE(Contains(error, "cannot start a thread that drives collectives: Resource temporarily unavailable"),
+                error);
+}
+
+TEST_CASE("Nobody reads the memory of a process that gave up because another process had failed") {
+  const JobKey key = RandomJobKey();
+  ProcessGroup group(3);
+  group.Start([&](int rank) -> std::string {
+    const auto heap = HeapOfProcesses(group, key, rank, 3, kBytes);
+    const CrossMemoryReader reader(heap.get(), SingleCopy::kAlways);
+    uint64_t operand = 7, read = 0;
+    if (rank == 1) group.word(1) = reinterpret_cast<uint64_t>(&operand);
+    group.Meet();
+    std::string verdict;
+    if (rank == 0) {
+      ProgressEngine engine(heap.get(), 20us, 30s);
+      verdict = engine.Fail("disk on fire").message();
+      group.Meet();
+    } else if (rank == 1) {
+      std::chrono::milliseconds took;
+      verdict = WaitFor(heap.get(), 0, &took);
+      operand = 8;  // XLA reuses the memory of an operation that has failed
+      group.Meet();
+    } else {
+      group.Meet();
+      const RemotePiece piece{reinterpret_cast<const void*>(group.word(1).load()), &read, sizeof(read)};
+      const bool gone = reader.Read(1, &piece, 1) == CrossMemoryReader::Outcome::kGone;
+      verdict = gone ? heap->JobStatus().message() : "read " + std::to_string(read);
+    }
+    group.Meet();
+    return verdict;
+  });
+  CHECK(group.Join(0) == "disk on fire");
+  CHECK(group.Join(1) == "process 0 gave up: disk on fire; here: gate at 0");
+  CHECK(group.Join(2) == "process 0 gave up: disk on fire");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "tests/doubles/nvshmem_host_api.h"
 #include "tests/types/value_of.h"
+#include "xla_patch/shm/process_identity.h"
 
 namespace xla_shmem::testing {
 
@@ -28,6 +29,7 @@ std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKe
                                            size_t bytes_per_pe) {
   std::vector<std::unique_ptr<shm::Segment>> segments(processes);
   segments[process] = ValueOf(shm::Segment::Create(job, process, shm::kPageBytes + bytes_per_pe));
+  shm::PermitReaders(shm::Readers::kSiblings);
   group.Meet();
   std::vector<int> process_of_pe;
   for (int other = 0; other < processes; ++other) {

@@ -128,48 +128,53 @@ Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topolog
   return std::nullopt;
 }
 
-// The ops with the trait `platform`, the reducing ones for `reducible`.
-std::vector<Transport::Carried> CarriedOps(uint32_t platform, const std::vector<Transport::Reducible>& reducible) {
-  std::vector<Transport::Carried> carried;
+// The reductions of thunks/reduction.h, which both platforms have.
+std::vector<Transport::Reducible> Reductions() {
+  using E = ElementType;
+  using R = ReductionKind;
+  return {
+      {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz, E::kF8E5M2Fnuz,
+        E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
+       {R::kSum, R::kProd, R::kMin, R::kMax}},
+      {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
+       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
+      {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
+  };
+}
+
+// A transport for the ops with the trait `platform`.
+Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, int32_t>> reach) {
+  Transport transport;
+  transport.available = true;
   for (const CollectiveOpInfo& info : kCollectiveOps) {
     if (info.Has(platform)) {
-      carried.push_back({info.op, info.Has(op_trait::kReduces) ? reducible : std::vector<Transport::Reducible>()});
+      transport.carried.push_back(
+          {info.op, info.Has(op_trait::kReduces) ? Reductions() : std::vector<Transport::Reducible>()});
     }
   }
-  return carried;
+  transport.reach = std::move(reach);
+  return transport;
 }
 
 }  // namespace
 
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
-  using E = ElementType;
-  using R = ReductionKind;
-  Transport transport;
-  transport.available = true;
-  transport.carried = CarriedOps(op_trait::kOnCpu,
-                                 {
-                                     {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz,
-                                       E::kF8E5M2Fnuz, E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
-                                      {R::kSum, R::kProd, R::kMin, R::kMax}},
-                                     {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
-                                      {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
-                                     {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
-                                 });
-  transport.reach = std::move(reach);
-  return transport;
+  return Carrying(op_trait::kOnCpu, std::move(reach));
 }
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
-  using E = ElementType;
-  using R = ReductionKind;
-  Transport transport;
-  transport.available = true;
-  transport.carried = CarriedOps(
-      op_trait::kOnGpu,
-      {{{E::kF32, E::kF64, E::kBf16, E::kF16, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
-        {R::kSum, R::kProd, R::kMin, R::kMax}}});
-  transport.max_reduced_group = 128;  // pointers that fit a kernel's parameters (nvshmem/gpu/kernels.cu)
-  transport.reach = std::move(reach);
+  Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
+  transport.max_reduced_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
+  return transport;
+}
+
+Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
+  Transport transport = GpuTransport(std::move(reach));
+  const auto has_no_thunk = [](const Transport::Carried& carried) {
+    return carried.op != CollectiveOp::kAllReduce && carried.op != CollectiveOp::kCollectivePermute;
+  };
+  transport.carried.erase(std::remove_if(transport.carried.begin(), transport.carried.end(), has_no_thunk),
+                          transport.carried.end());
   return transport;
 }
 

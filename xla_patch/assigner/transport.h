@@ -36,13 +36,14 @@ struct Transport {
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
 };
 
-// Shared memory on one host (or whatever `reach` says; no map: everywhere). Six ops; reductions as thunks/reduction.h
-// has them, which tests/assigner holds this against.
+// Shared memory on one host (or whatever `reach` says; no map: everywhere), and the GPU runtime between GPUs of equal
+// `reach`. Both carry the ops of the table in types/collective_op.h, and reduce as thunks/reduction.h does, which
+// tests/assigner holds this against.
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach);
-
-// The GPU runtime between GPUs of equal `reach`: permutes; all-reduce sum, prod, min and max on f32, f64,
-// bf16, f16, s8-s64, u8-u64.
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
+
+// The GPU runtime inside a patched XLA, which has thunks for all-reduce and permute only.
+Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach);
 
 // Whether it carries the op for some types and reductions.
 bool Carries(const Transport& transport, CollectiveOp op);

@@ -14,8 +14,8 @@ struct GpuElementType {
   const char* nvshmem_name;  // as in nvshmemx_<name>_sum_reduce_on_stream
 };
 
-// The reductions that run on GPUs, by the kernels of gpu/kernels.cu and by NVSHMEM's on-stream reductions. The lists
-// number element types and reductions without gaps: NvshmemApi::reduce_on_stream has a row and a column for each.
+// The reductions of NVSHMEM. The lists number element types and reductions without gaps: NvshmemApi::reduce_on_stream
+// has a row and a column for each.
 inline constexpr GpuElementType kGpuElementTypes[] = {
     {ElementType::kF32, "float"},     {ElementType::kF64, "double"}, {ElementType::kF16, "half"},
     {ElementType::kBf16, "bfloat16"}, {ElementType::kS8, "int8"},    {ElementType::kS16, "int16"},

@@ -1,5 +1,6 @@
 #include "xla_patch/runtime/pass_hook.h"
 
+#include <cstdio>
 #include <utility>
 
 namespace xla_shmem {
@@ -53,7 +54,13 @@ Result<PassResult> PassHook::Run(std::string_view module) {
   }
   Result<PassResult> result = RunPass(module, **options);
   if (!result.ok()) {
-    return result;
+    // The same module has the same bytes on all ranks, so all of them leave it on the default backend.
+    fprintf(stderr,
+            "xla_shmem: the pass cannot read a module of %zu bytes; its collectives stay on the default backend: %s\n",
+            module.size(), result.message().c_str());
+    PassResult unchanged;
+    unchanged.unread = result.message();
+    return unchanged;
   }
   Observer observer;
   {

@@ -39,6 +39,8 @@ class PassHook {
   // Drops the options, so that the next module calls Connect.
   void Reset();
 
+  // A module that the pass cannot read comes back unchanged, with a line on stderr. An error means that the job is not
+  // known.
   Result<PassResult> Run(std::string_view module);
 
  private:

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "xla_patch/shm/copy_timer.h"
-#include "xla_patch/shm/process_identity.h"
 
 namespace xla_shmem {
 
@@ -15,9 +14,9 @@ Runtime& Runtime::Get() {
   return *runtime;
 }
 
-Status Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t bytes) {
+Status Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t bytes, shm::Readers readers) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (own_segment_ != nullptr) return Status::Error("this process has created its segment already");
+  if (creator_ != 0) return Status::Error("this process has created its segment already");
   const Result<shm::JobKey> job_key = shm::JobKey::Parse(job_key_hex);
   if (!job_key.ok()) return job_key.status();
   job_key_ = *job_key;
@@ -26,7 +25,7 @@ Status Runtime::CreateSegment(const std::string& job_key_hex, int process, size_
   Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Create(job_key_, process, bytes);
   if (!segment.ok()) return segment.status();
   segment_ = *std::move(segment);
-  own_segment_ = segment_.get();
+  shm::PermitReaders(readers);
   // Not in an atexit handler of Python, which runs before JAX's shutdown barrier: a rank that finishes early would
   // remove the name before the other ranks have attached.
   creator_ = getpid();
@@ -46,14 +45,20 @@ std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& 
 Status Runtime::Connect(const JobLayout& layout, const RuntimeOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (connected()) return Status();
+  if (!connect_failure_.ok()) return connect_failure_;
   if (segment_ == nullptr) return Status::Error("this process has no shared-memory segment");
   Result<std::vector<std::unique_ptr<shm::Segment>>> segments = AttachSegments(layout);
   if (!segments.ok()) return segments.status();
-  Result<std::unique_ptr<shm::Heap>> heap = shm::Heap::Create(*std::move(segments), layout.process_of_pe, process_);
+  connect_failure_ = ConnectTo(*std::move(segments), layout, options);
+  return connect_failure_;
+}
+
+Status Runtime::ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, const JobLayout& layout,
+                          const RuntimeOptions& options) {
+  Result<std::unique_ptr<shm::Heap>> heap = shm::Heap::Create(std::move(segments), layout.process_of_pe, process_);
   if (!heap.ok()) return heap.status();
   heap_ = *std::move(heap);
   layout_ = layout;
-  if (options.single_copy == shm::SingleCopy::kOff) shm::PermitReaders(false);
   Result<std::unique_ptr<LocalPes>> pes = LocalPes::Create({options.single_copy}, heap_.get());
   if (!pes.ok()) return pes.status();
   pes_ = *std::move(pes);
@@ -81,8 +86,8 @@ Result<std::vector<std::unique_ptr<shm::Segment>>> Runtime::AttachSegments(const
 }
 
 void Runtime::UnlinkSegment() {
-  // A forked child also runs the exit handlers.
-  if (own_segment_ != nullptr && getpid() == creator_) own_segment_->Unlink();
+  // A forked child also runs the exit handlers. By name, because a failed Connect has destroyed the segment.
+  if (getpid() == creator_) shm::UnlinkSegment(job_key_, process_);
 }
 
 void Runtime::CloseObserver() {

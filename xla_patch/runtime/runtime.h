@@ -23,6 +23,7 @@
 #include "xla_patch/runtime/execution_counter.h"
 #include "xla_patch/runtime/observe/observer.h"
 #include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/process_identity.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
 #include "xla_patch/types/status.h"
@@ -48,12 +49,13 @@ class Runtime {
   static Runtime& Get();
 
   // Removes the segments of dead jobs, then creates this process's segment of `bytes`. Its name is removed when all
-  // processes have attached, at the latest when this process exits.
-  Status CreateSegment(const std::string& job_key_hex, int process, size_t bytes);
+  // processes have attached, at the latest when this process exits. Permits `readers` to read this process's memory.
+  Status CreateSegment(const std::string& job_key_hex, int process, size_t bytes, shm::Readers readers);
   // Starts to record collectives; to be called before Connect. Returns one sentence for each part that does not work.
   std::vector<std::string> StartObserver(const observe::ObserverOptions& options, const std::vector<int>& processes,
                                          const std::vector<int>& local_pes);
-  // Maps the segments of the other processes. Calls after a successful one do nothing.
+  // Maps the segments of the other processes. Calls after a successful one do nothing. Once this process has attached,
+  // an error is final, and later calls return it again.
   Status Connect(const JobLayout& layout, const RuntimeOptions& options);
 
   bool connected() const { return connected_.load(std::memory_order_acquire); }
@@ -74,6 +76,8 @@ class Runtime {
   Runtime() = default;
   // The segments of the processes on this host, by process; null for the others.
   Result<std::vector<std::unique_ptr<shm::Segment>>> AttachSegments(const JobLayout& layout);
+  Status ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, const JobLayout& layout,
+                   const RuntimeOptions& options);
   void UnlinkSegment();
   void CloseObserver();
 
@@ -83,8 +87,8 @@ class Runtime {
   shm::JobKey job_key_{};
   int process_ = 0;
   std::unique_ptr<shm::Segment> segment_;  // until Connect moves it into heap_
-  shm::Segment* own_segment_ = nullptr;
-  pid_t creator_ = 0;  // of own_segment_
+  pid_t creator_ = 0;                      // of this process's segment; 0: there is none
+  Status connect_failure_;
   JobLayout layout_;
   std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<shm::ProgressEngine> engine_;

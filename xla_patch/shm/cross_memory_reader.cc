@@ -100,7 +100,8 @@ Outcome CrossMemoryReader::Read(int pe, const RemotePiece* pieces, size_t count)
   const Outcome outcome = ReadProcess(PidOf(header), pieces, count);
   // A process that fails sets `failed` before it frees its operands, so bytes that were read later may be wrong. The
   // system call above orders its reads before this load.
-  return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != 0 ? Outcome::kGone : outcome;
+  return outcome == Outcome::kDone && header.failed.load(std::memory_order_seq_cst) != kNotFailed ? Outcome::kGone
+                                                                                                  : outcome;
 }
 
 }  // namespace xla_shmem::shm

@@ -58,23 +58,27 @@ size_t Heap::Allocate(size_t bytes) {
 
 void Heap::Fail(const std::string& why) {
   SegmentHeader& header = segments_[own_process_]->header();
-  uint32_t expected = 0;
-  // 0 -> 2 (writing) -> 1 (readable): no process reads the text before it is complete.
-  if (!header.failed.compare_exchange_strong(expected, 2, std::memory_order_acq_rel)) return;
+  uint32_t expected = kNotFailed;
+  if (!header.failed.compare_exchange_strong(expected, kFailing, std::memory_order_seq_cst)) return;
   const size_t length = std::min(why.size(), kFailureTextBytes - 1);
   memcpy(header.failure_text, why.data(), length);
   header.failure_text[length] = '\0';
-  header.failed.store(1, std::memory_order_release);
+  header.failed.store(kFailed, std::memory_order_release);
   for (const auto& segment : segments_) {
     if (segment != nullptr) Ring(segment->header().doorbell);
   }
+}
+
+void Heap::FollowFailure() {
+  uint32_t expected = kNotFailed;
+  segments_[own_process_]->header().failed.compare_exchange_strong(expected, kFollowing, std::memory_order_seq_cst);
 }
 
 Status Heap::JobStatus() const {
   for (size_t process = 0; process < segments_.size(); ++process) {
     if (segments_[process] == nullptr) continue;
     const SegmentHeader& header = segments_[process]->header();
-    if (header.failed.load(std::memory_order_acquire) != 1) continue;
+    if (header.failed.load(std::memory_order_acquire) != kFailed) continue;
     const bool own = static_cast<int>(process) == own_process_;
     return Status::Error((own ? "" : "process " + std::to_string(process) + " gave up: ") +
                          std::string(header.failure_text));

@@ -62,9 +62,12 @@ class Heap {
   Doorbell& BellOf(int pe) const { return locations_[pe].segment->header().doorbell; }
   Doorbell& OwnBell() const { return segments_[own_process_]->header().doorbell; }
 
-  // Publishes that this process has failed, and why, and wakes all processes. Only the first call counts.
+  // Publishes that this process has failed, and why, and wakes all processes. Only the first call of either counts.
   void Fail(const std::string& why);
-  // The error of the first process that has failed; ok if none has.
+  // Publishes that this process gives up because another has failed, so that nobody takes what lies in its memory from
+  // now on for a message.
+  void FollowFailure();
+  // The error of the first process that has published a reason; ok if none has.
   Status JobStatus() const;
   const SegmentHeader& HeaderOf(int pe) const { return locations_[pe].segment->header(); }
   // False if the process of `pe` has exited. Reads /proc: some microseconds.

@@ -38,9 +38,13 @@ uint64_t ProcessStartTime(pid_t pid) {
   return strtoull(cursor, nullptr, 10);
 }
 
-void PermitReaders(bool permitted) {
+void PermitReaders(Readers readers) {
+  constexpr pid_t kInit = 1;
+  unsigned long who = 0;
+  if (readers == Readers::kUser) who = PR_SET_PTRACER_ANY;
+  if (readers == Readers::kSiblings && getppid() > kInit) who = static_cast<unsigned long>(getppid());
   // Fails if there is no Yama; then it is not needed.
-  prctl(PR_SET_PTRACER, permitted ? PR_SET_PTRACER_ANY : 0, 0, 0, 0);
+  prctl(PR_SET_PTRACER, who, 0, 0, 0);
 }
 
 }  // namespace xla_shmem::shm

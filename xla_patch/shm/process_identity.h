@@ -14,9 +14,14 @@ uint64_t PidNamespace();
 // Start time of `pid` in clock ticks since boot, 0 if there is no such process or it is a zombie.
 uint64_t ProcessStartTime(pid_t pid);
 
-// Yama may restrict ptrace to child processes. This asks it to permit all processes of this user to read the memory of
-// this process, or takes that permission back.
-void PermitReaders(bool permitted);
+// Who may read the memory of this process where Yama restricts that to its ancestors (kernel.yama.ptrace_scope = 1).
+// Yama knows no permission to read alone: a reader may also attach a debugger.
+enum class Readers {
+  kNobody,
+  kSiblings,  // the parent, which is the job's launcher, and all processes that descend from it; nobody if that is init
+  kUser,      // all processes of the user
+};
+void PermitReaders(Readers readers);
 
 }  // namespace xla_shmem::shm
 

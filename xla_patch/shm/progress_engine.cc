@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -74,14 +75,19 @@ ProgressEngine::~ProgressEngine() {
 
 Result<bool> ProgressEngine::TryInline(Operation& operation) {
   if (failed_.load(std::memory_order_acquire)) return status();
-  if (operation.Poll()) return true;
+  if (Poll(operation)) return true;
   Clock::time_point now = Clock::now();
   Clock::time_point until = now + spin_;
   const Clock::time_point last = now + kMaxInlineSpins * spin_;
   PollBackoff backoff(busy_polls_);
   do {
     backoff.Wait();
-    if (operation.Poll()) return true;
+    if (Poll(operation)) return true;
+    if (failed_.load(std::memory_order_relaxed)) {
+      heap_->FollowFailure();
+      operation.Abandon();
+      return status();
+    }
     now = Clock::now();
     if (operation.made_progress()) {
       until = std::min(now + spin_, last);
@@ -95,14 +101,11 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
   bool ring = false;
   operation->OnSubmit();
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, Status()});
     if (stopping_) return;  // called by a completion; the destructor fails this operation after it
-    if (!polling_) {
-      EnsureThread();
-    } else {
-      ring = true;
-    }
+    ring = polling_;
+    if (!polling_ && !EnsureThread()) FailAllHere(lock);
   }
   if (ring) Ring(heap_->OwnBell());
 }
@@ -111,6 +114,15 @@ Status ProgressEngine::Fail(const std::string& why) {
   heap_->Fail(why);
   std::lock_guard<std::mutex> lock(mutex_);
   return SetFailure(why);
+}
+
+bool ProgressEngine::Poll(Operation& operation) noexcept {
+  try {
+    return operation.Poll();
+  } catch (const std::exception& error) {
+    static_cast<void>(Fail(operation.Describe() + "; " + error.what()));
+    return false;
+  }
 }
 
 const Status& ProgressEngine::SetFailure(const std::string& why) {
@@ -124,15 +136,39 @@ Status ProgressEngine::status() {
   return status_;
 }
 
-void ProgressEngine::EnsureThread() {
+bool ProgressEngine::EnsureThread() {
   if (idle_threads_ > 0) {
     wake_.notify_one();
-  } else if (!thread_starting_) {
-    // One at a time: hundreds of operations may finish together, and most completions take less time than the start of
-    // a thread.
-    thread_starting_ = true;
-    threads_.emplace_back([this] { ThreadMain(); });
+    return true;
   }
+  if (thread_starting_) return true;
+  // One at a time: hundreds of operations may finish together, and most completions take less time than the start of a
+  // thread.
+  thread_starting_ = true;
+  try {
+    threads_.emplace_back([this] { ThreadMain(); });
+  } catch (const std::exception& error) {
+    thread_starting_ = false;
+    const std::string why = std::string("cannot start a thread that drives collectives: ") + error.what() +
+                            "; raise the limit of processes (ulimit -u, or pids.max of the container)";
+    heap_->Fail(why);
+    SetFailure(why);
+    return false;
+  }
+  return true;
+}
+
+void ProgressEngine::FailAllHere(std::unique_lock<std::mutex>& lock) {
+  pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()), std::make_move_iterator(arrivals_.end()));
+  arrivals_.clear();
+  std::vector<Pending> failed;
+  FailAll(status_, &failed);
+  lock.unlock();
+  for (Pending& entry : failed) {
+    entry.operation.reset();
+    entry.completion(entry.status);
+  }
+  lock.lock();
 }
 
 void ProgressEngine::ThreadMain() {
@@ -162,7 +198,7 @@ void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
     Pending entry = std::move(finished_.front());
     finished_.pop_front();
     const bool to_poll = !polling_ && (!arrivals_.empty() || !pending_.empty());
-    if (!stopping_ && (to_poll || !finished_.empty())) EnsureThread();
+    if (!stopping_ && (to_poll || !finished_.empty()) && !EnsureThread() && to_poll) FailAllHere(lock);
     lock.unlock();
     entry.operation.reset();
     entry.completion(entry.status);
@@ -207,7 +243,7 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::uniq
 bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
   made_progress_ = false;
   for (size_t i = 0; i < pending_.size();) {
-    const bool is_done = pending_[i].operation->Poll();
+    const bool is_done = Poll(*pending_[i].operation);
     made_progress_ |= pending_[i].operation->made_progress();
     if (is_done) {
       finished->push_back(std::move(pending_[i]));
@@ -221,6 +257,7 @@ bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
 }
 
 void ProgressEngine::FailAll(const Status& status, std::vector<Pending>* finished) {
+  if (!pending_.empty()) heap_->FollowFailure();  // nothing if the job has failed because of this process
   for (Pending& entry : pending_) {
     entry.operation->Abandon();
     entry.status = status;

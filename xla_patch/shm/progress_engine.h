@@ -57,8 +57,14 @@ class ProgressEngine {
   // Keeps the first failure and returns it. Called with mutex_ held.
   const Status& SetFailure(const std::string& why);
   void ThreadMain();
-  // Wakes or starts another thread, which looks for work. Called with mutex_ held.
-  void EnsureThread();
+  // Polls the operation. An exception fails the job; XLA's threads must not see it.
+  bool Poll(Operation& operation) noexcept;
+  // Wakes or starts another thread, which looks for work. If the system gives no thread, the job fails and the result
+  // is false. Called with mutex_ held.
+  bool EnsureThread();
+  // Fails all operations in the caller's thread, because there is no other. No thread may be polling. `lock` is held at
+  // both ends.
+  void FailAllHere(std::unique_lock<std::mutex>& lock);
   // Completes the first entry of `finished_`, and ensures a thread for the others. `lock` is held at both ends.
   void RunOneCompletion(std::unique_lock<std::mutex>& lock);
   // Polls until an operation finishes or the engine stops. Returns the finished operations. `lock` is held at both
@@ -67,6 +73,7 @@ class ProgressEngine {
   // One pass over `pending_`. Moves finished entries to `finished` and sets `made_progress_`. Returns true if any
   // finished.
   bool PollOnce(std::vector<Pending>* finished);
+  // Says that this process gives up before it lets go of the operations, whose memory other processes may read.
   void FailAll(const Status& status, std::vector<Pending>* finished);
   // At most every 100 ms. Fails all operations if another process has failed or if a pending operation can never
   // finish. Returns true if it failed them.

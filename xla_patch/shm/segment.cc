@@ -72,6 +72,8 @@ Segment::~Segment() {
   munmap(address_, bytes_);
 }
 
+void UnlinkSegment(const JobKey& job, int process) { shm_unlink(SegmentName(job, process).c_str()); }
+
 void Segment::Unlink() { shm_unlink(name_.c_str()); }
 
 Result<std::unique_ptr<Segment>> Segment::Create(const JobKey& job, int process, size_t bytes) {
@@ -111,7 +113,6 @@ Result<std::unique_ptr<Segment>> Segment::Create(const JobKey& job, int process,
   header.bytes = bytes;
   segment->probe_ = job;
   header.probe_address = reinterpret_cast<uint64_t>(segment->probe_.words);
-  PermitReaders(true);
   header.magic.store(kSegmentMagic, std::memory_order_release);
   return segment;
 }

@@ -27,6 +27,14 @@ inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
 inline constexpr uint32_t kSegmentVersion = 5;
 inline constexpr size_t kFailureTextBytes = 1024;
 
+// What a process says about the job, in SegmentHeader::failed.
+enum FailureState : uint32_t {
+  kNotFailed = 0,
+  kFailed = 1,     // it gave up first, and `failure_text` says why
+  kFailing = 2,    // as kFailed, and `failure_text` is not complete yet
+  kFollowing = 3,  // it gave up because another process had failed, whose text says why
+};
+
 // First page of every segment.
 struct SegmentHeader {
   std::atomic<uint64_t> magic;  // stored last: a segment without it is not complete
@@ -40,7 +48,7 @@ struct SegmentHeader {
   uint64_t pid_namespace;   // inode of /proc/self/ns/pid, because a pid has no meaning in another container
   uint64_t probe_address;   // of the job key in the owner's private memory (cross_memory_reader.h)
   std::atomic<uint32_t> attached;
-  // 0, or 1 once `failure_text` says why this process failed (see Heap::Fail).
+  // A FailureState. A process sets it before it lets go of memory that others may still read.
   std::atomic<uint32_t> failed;
   char failure_text[kFailureTextBytes];
   alignas(64) Doorbell doorbell;
@@ -76,6 +84,8 @@ class Segment {
 };
 
 std::string SegmentName(const JobKey& job, int process);
+// Removes the name of the segment, if it still has one.
+void UnlinkSegment(const JobKey& job, int process);
 
 // Unlinks this user's segments whose owners have exited. Returns how many.
 int SweepStale();

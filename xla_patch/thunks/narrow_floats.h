@@ -1,7 +1,8 @@
 // Floats narrower than f32. Widening to f32 is exact; narrowing rounds once, to nearest even.
 //
 // The conversions of f16 and bf16 have no branches, so that the compiler vectorises loops over them. The 8-bit formats
-// are those of ml_dtypes (github.com/jax-ml/ml_dtypes), which XLA's names follow.
+// are those of ml_dtypes (github.com/jax-ml/ml_dtypes), which XLA's names follow. GPUs run the same code
+// (nvshmem/gpu/kernels/reduction.cuh).
 #ifndef XLA_SHMEM_THUNKS_NARROW_FLOATS_H_
 #define XLA_SHMEM_THUNKS_NARROW_FLOATS_H_
 
@@ -10,8 +11,18 @@
 #include <array>
 #include <cstdint>
 
+#if defined(__CUDACC__) || defined(__CUDA__)
+#define XLA_SHMEM_DEVICE __device__
+#else
+#define XLA_SHMEM_DEVICE
+#endif
+
 namespace xla_shmem {
 
+#ifdef __CUDA_ARCH__
+__device__ inline float FloatFromBits(uint32_t bits) { return __uint_as_float(bits); }
+__device__ inline uint32_t BitsOfFloat(float value) { return __float_as_uint(value); }
+#else
 inline float FloatFromBits(uint32_t bits) {
   float value;
   memcpy(&value, &bits, sizeof(value));
@@ -23,12 +34,13 @@ inline uint32_t BitsOfFloat(float value) {
   memcpy(&bits, &value, sizeof(bits));
   return bits;
 }
+#endif
 
 struct Bf16 {
   uint16_t bits;
 
-  static float Widen(Bf16 value) { return FloatFromBits(static_cast<uint32_t>(value.bits) << 16); }
-  static Bf16 Narrow(float value) {
+  XLA_SHMEM_DEVICE static float Widen(Bf16 value) { return FloatFromBits(static_cast<uint32_t>(value.bits) << 16); }
+  XLA_SHMEM_DEVICE static Bf16 Narrow(float value) {
     const uint32_t bits = BitsOfFloat(value);
     const uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     const uint32_t quiet_nan = (bits >> 16) | 0x40;
@@ -40,14 +52,14 @@ struct F16 {
   uint16_t bits;
 
   // Rebiases the exponent by a multiplication, which is exact for subnormals.
-  static float Widen(F16 value) {
+  XLA_SHMEM_DEVICE static float Widen(F16 value) {
     const uint32_t magnitude = static_cast<uint32_t>(value.bits & 0x7fff) << 13;
     const float scaled = FloatFromBits(magnitude) * FloatFromBits(0x77800000);  // 2^112 = 2^(127-15)
     const uint32_t special = magnitude | 0x7f800000;  // infinities and NaNs keep an all-ones exponent
     const uint32_t bits = magnitude >= 0x0f800000 ? special : BitsOfFloat(scaled);
     return FloatFromBits(bits | static_cast<uint32_t>(value.bits & 0x8000) << 16);
   }
-  static F16 Narrow(float value) {
+  XLA_SHMEM_DEVICE static F16 Narrow(float value) {
     const uint32_t bits = BitsOfFloat(value);
     const uint32_t sign = (bits >> 16) & 0x8000;
     const uint32_t magnitude = bits & 0x7fffffff;
@@ -83,9 +95,13 @@ struct F8 {
                                        : kSpecials == F8Specials::kFn ? 0x7e
                                                                       : 0x7f;
 
+#ifdef __CUDA_ARCH__
+  __device__ static float Widen(F8 value) { return ValueOf(value.bits); }
+#else
   static float Widen(F8 value) { return kValues[value.bits]; }
+#endif
 
-  static F8 Narrow(float value) {
+  XLA_SHMEM_DEVICE static F8 Narrow(float value) {
     const uint32_t bits = BitsOfFloat(value);
     const uint32_t sign = kSpecials == F8Specials::kFnuz ? 0 : (bits >> 24) & 0x80;
     const uint32_t magnitude = bits & 0x7fffffff;
@@ -111,29 +127,33 @@ struct F8 {
                                    : kSpecials == F8Specials::kFn ? 0x7f
                                                                   : 0x80;
 
+  XLA_SHMEM_DEVICE static float ValueOf(uint32_t code) {
+    const uint32_t exponent = (code >> kFractionBits) & kTopExponent;
+    const uint32_t fraction = code & ((1u << kFractionBits) - 1);
+    const uint32_t sign = (code & 0x80) << 24;
+    float magnitude;
+    if (kSpecials == F8Specials::kIeee && exponent == kTopExponent) {
+      magnitude = FloatFromBits(fraction == 0 ? 0x7f800000 : 0x7fc00000);
+    } else if ((kSpecials == F8Specials::kFn && (code & 0x7f) == 0x7f) ||
+               (kSpecials == F8Specials::kFnuz && code == 0x80)) {
+      magnitude = FloatFromBits(0x7fc00000);
+    } else if (exponent == 0) {
+      magnitude =
+          static_cast<float>(fraction) * FloatFromBits(static_cast<uint32_t>(127 + 1 - kBias - kFractionBits) << 23);
+    } else {
+      magnitude = FloatFromBits((exponent + 127 - kBias) << 23 | fraction << (23 - kFractionBits));
+    }
+    return FloatFromBits(BitsOfFloat(magnitude) | sign);
+  }
+
+#ifndef __CUDA_ARCH__
   static std::array<float, 256> AllValues() noexcept {
     std::array<float, 256> values{};
-    for (uint32_t code = 0; code < 256; ++code) {
-      const uint32_t exponent = (code >> kFractionBits) & kTopExponent;
-      const uint32_t fraction = code & ((1u << kFractionBits) - 1);
-      const uint32_t sign = (code & 0x80) << 24;
-      float magnitude;
-      if (kSpecials == F8Specials::kIeee && exponent == kTopExponent) {
-        magnitude = FloatFromBits(fraction == 0 ? 0x7f800000 : 0x7fc00000);
-      } else if ((kSpecials == F8Specials::kFn && (code & 0x7f) == 0x7f) ||
-                 (kSpecials == F8Specials::kFnuz && code == 0x80)) {
-        magnitude = FloatFromBits(0x7fc00000);
-      } else if (exponent == 0) {
-        magnitude =
-            static_cast<float>(fraction) * FloatFromBits(static_cast<uint32_t>(127 + 1 - kBias - kFractionBits) << 23);
-      } else {
-        magnitude = FloatFromBits((exponent + 127 - kBias) << 23 | fraction << (23 - kFractionBits));
-      }
-      values[code] = FloatFromBits(BitsOfFloat(magnitude) | sign);
-    }
+    for (uint32_t code = 0; code < 256; ++code) values[code] = ValueOf(code);
     return values;
   }
   static inline const std::array<float, 256> kValues = AllValues();
+#endif
 };
 
 using F8E4M3Fn = F8<4, 7, F8Specials::kFn>;

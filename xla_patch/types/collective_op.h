@@ -1,4 +1,4 @@
-// The table of collectives. A new collective is a row here, a file in thunks/cpu and one in bindings/ffi.
+// The table of collectives. A new collective is a row here, an operation in thunks/ and its handlers in bindings/ffi/.
 #ifndef XLA_SHMEM_TYPES_COLLECTIVE_OP_H_
 #define XLA_SHMEM_TYPES_COLLECTIVE_OP_H_
 
@@ -56,15 +56,20 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
      "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
      "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
     {CollectiveOp::kAllGather,
-     op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "all-gather", "",
-     "xla_shmem.all_gather", "", "", ""},
+     op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu |
+         op_trait::kOnGpu,
+     "all-gather", "", "xla_shmem.all_gather", "xla_shmem.all_gather_start", "xla_shmem.all_gather_done",
+     "xla_shmem.all_gather_uncaptured"},
     {CollectiveOp::kReduceScatter,
-     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu, "reduce-scatter", "",
-     "xla_shmem.reduce_scatter", "", "", ""},
-    {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu, "all-to-all", "", "xla_shmem.all_to_all", "",
-     "", ""},
-    {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu, "collective-broadcast", "broadcast",
-     "xla_shmem.collective_broadcast", "", "", ""},
+     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu,
+     "reduce-scatter", "", "xla_shmem.reduce_scatter", "xla_shmem.reduce_scatter_start",
+     "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
+    {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, "all-to-all", "",
+     "xla_shmem.all_to_all", "xla_shmem.all_to_all_start", "xla_shmem.all_to_all_done",
+     "xla_shmem.all_to_all_uncaptured"},
+    {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu, "collective-broadcast", "broadcast",
+     "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start", "xla_shmem.broadcast_done",
+     "xla_shmem.broadcast_uncaptured"},
     {CollectiveOp::kRaggedAllToAll, 0, "ragged-all-to-all", "", "", "", "", ""},
 };
 

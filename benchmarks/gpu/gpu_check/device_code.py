@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from xla_shmem import _core
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.jax_plugin import installed_plugins
-from xla_shmem.gpu.kernels import compile_kernels
+from xla_shmem.gpu.kernels import compile_source
 
 
 def cuda_release() -> int:
@@ -18,6 +19,6 @@ def nvrtc_candidates() -> list[str]:
     return libraries.nvrtc(cuda_release()).paths
 
 
-def reductions(compute_capability: tuple[int, int]) -> bytes:
-    """Returns an image of nvshmem/gpu/kernels.cu."""
-    return compile_kernels(compute_capability, nvrtc_candidates())
+def with_source(compute_capability: tuple[int, int], source: str) -> bytes:
+    """Returns an image of the package's device code with `source` behind it."""
+    return compile_source(_core.kernel_source() + source, compute_capability, nvrtc_candidates())

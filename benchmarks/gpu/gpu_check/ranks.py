@@ -22,7 +22,7 @@ _FOR_EMULATED_GPUS = ("xla_gpu_enable_triton_gemm=false", "xla_gpu_autotune_leve
 def environment(ranks: int, gpus: int) -> dict[str, str]:
     """Returns the environment of all ranks, except their rank numbers."""
     result = {
-        "JAX_PLATFORMS": os.environ.get("GPU_CHECK_PLATFORM", "cuda,cpu"),
+        "JAX_PLATFORMS": "cuda,cpu",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # several processes and the arena need the memory
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "GPU_CHECK_SHARED": "1" if ranks > gpus else "0",

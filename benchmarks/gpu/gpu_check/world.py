@@ -9,6 +9,7 @@ from gpu_check import device_code, exchange, records
 from gpu_check.cuda import Cuda
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
+from xla_shmem.gpu.kernels import compile_kernels
 from xla_shmem.runtime import nvshmem_settings
 
 _DEADLINE_S = 20.0
@@ -39,7 +40,7 @@ class World:
         nvshmem_settings.apply(settings, os.environ)
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
         found = _core.gpu_open(search.paths, ordinal)
-        _core.gpu_load_kernels(device_code.reductions(self.cuda.compute_capability))
+        _core.gpu_load_kernels(compile_kernels(self.cuda.compute_capability, device_code.nvrtc_candidates()))
         if self.pe == 0:
             records.fact("NVSHMEM", f"{found['nvshmem_version']}, {found['nvshmem_path']}")
             exchange.put("unique-id", _core.gpu_unique_id())

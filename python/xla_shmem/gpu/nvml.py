@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import uuid
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -115,7 +116,10 @@ class Driver:
 def read_driver() -> Driver:
     """Returns the GPUs and driver of this machine. Never raises: without a driver the error says so."""
     try:
-        import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
+        with warnings.catch_warnings():
+            # The older package of this name works too, but advises against itself, to somebody who did not choose it.
+            warnings.simplefilter("ignore", FutureWarning)
+            import pynvml  # type: ignore[import-not-found,import-untyped,unused-ignore]
     except ImportError:
         return Driver(MISSING_PACKAGE)
     try:

@@ -2,7 +2,7 @@
 
 NVSHMEM does not start if no transport reaches a peer of a PE. xla-shmem turns NVSHMEM's remote transports off, so a job
 with several NVLink domains cannot be one world: each group of GPUs that reach one another is a world with its own
-unique id.
+unique id. Whether its processes can start together is decided in xla_patch/nvshmem/gpu/world_members.cc.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xla_shmem import _core
 from xla_shmem.gpu.nvlink_domains import GpuPlace
-from xla_shmem.gpu.process_facts import IMEX_CHANNELS, ProcessFacts
+from xla_shmem.gpu.process_facts import ProcessFacts
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class World:
     Attributes:
       number: ``GpuPlace.reach`` of its GPUs. It names the unique id that ``processes[0]`` puts into the store.
       processes: process numbers by PE.
-      error: why they cannot start, "" if they can. The same in all of them.
+      error: why they cannot start, "" if their places allow it. The same in all of them.
     """
 
     number: int
@@ -55,22 +56,17 @@ def why_world_cannot_start(
     """
     if world.error:
         return world.error
-    if len({facts[process].host for process in world.processes}) > 1:
-        for process in world.processes:
-            if facts[process].imex_channels == 0:
-                return (
-                    f"process {process} sees no channel in {IMEX_CHANNELS}, without which GPUs of several hosts cannot"
-                    " map each other's memory: start nvidia-imex and give the job a channel"
-                )
-    sharers = Counter((facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes)
-    for process in world.processes:
-        pes = sharers[facts[process].host, facts[process].gpus[0].bus_id]
-        if free_bytes[process] < pes * heap_bytes:
-            return (
-                f"process {process} has {free_bytes[process]} bytes of free GPU memory, NVSHMEM takes {heap_bytes} for"
-                f" each of {pes} processes on that GPU: lower XLA_SHMEM_HEAP_SIZE, or set NVSHMEM_CUMEM_GRANULARITY"
-            )
-    return ""
+    members = [
+        (
+            process,
+            facts[process].host,
+            facts[process].gpus[0].bus_id,
+            facts[process].imex_channels,
+            free_bytes[process],
+        )
+        for process in world.processes
+    ]
+    return _core.nvshmem_check_world(members, heap_bytes)
 
 
 def _why_not(members: Sequence[GpuPlace], gpus_of: Counter[int]) -> str:
@@ -80,10 +76,4 @@ def _why_not(members: Sequence[GpuPlace], gpus_of: Counter[int]) -> str:
                 f"process {place.process} has {gpus_of[place.process]} GPUs, but NVSHMEM has one PE a process: start"
                 " one process per GPU"
             )
-    on_host = Counter(place.host for place in members)
-    fewest, most = min(on_host.values()), max(on_host.values())
-    if fewest != most:
-        return (
-            f"NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have {fewest} to {most}"
-        )
     return ""

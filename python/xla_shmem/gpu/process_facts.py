@@ -11,9 +11,6 @@ from collections.abc import Sequence
 from xla_shmem.gpu.cuda_driver import VisibleGpus, same_bus_id_form, visible_gpus
 from xla_shmem.gpu.nvml import Driver, Fabric, Gpu, Link, read_driver
 
-#: One file for each IMEX channel, with which GPUs map memory of other hosts.
-IMEX_CHANNELS = pathlib.Path("/dev/nvidia-caps-imex-channels")
-
 
 @dataclasses.dataclass(frozen=True)
 class GpuFacts:
@@ -36,7 +33,7 @@ class ProcessFacts:
         names, so two pods of one machine are two hosts.
       gpus: its GPUs in the order of its local devices; empty with an error.
       error: why its GPUs are unknown, "" otherwise.
-      imex_channels: how many it sees.
+      imex_channels: how many it sees, with which GPUs map memory of other hosts.
     """
 
     host: str
@@ -75,8 +72,10 @@ def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
     Args:
       ordinals: CUDA ordinals of the GPUs that it uses (JAX's ``local_device_ids``); None for all visible ones.
     """
+    from xla_shmem import _core  # gpu_check reads this module where the package is not built yet
+
     facts = process_facts(host_identity(), read_driver(), visible_gpus(), ordinals)
-    return dataclasses.replace(facts, imex_channels=len(list(IMEX_CHANNELS.glob("channel*"))))
+    return dataclasses.replace(facts, imex_channels=_core.imex_channels())
 
 
 def host_identity() -> str:

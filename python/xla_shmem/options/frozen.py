@@ -39,7 +39,7 @@ class Options:
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
       spin_us: microseconds.
-      single_copy: ``"auto"`` or ``"off"``.
+      single_copy: ``"auto"``, ``"off"`` or ``"user"``.
       verbose: 0, 1 or 2.
       stats: 0 or 1.
       trace: path; None for no trace.

@@ -60,8 +60,7 @@ TABLE: tuple[Option, ...] = (
         "Collectives that may leave the default backend. `default`: all-reduce and collective-permute, or with profile "
         "`tuned` all ops that were measured. `all`: also all-gather, reduce-scatter, all-to-all and "
         "collective-broadcast. A list: only these, each with an optional limit on the bytes of its result; `permute` "
-        "and `broadcast` are short names. Ops that a platform does not carry (on GPU: all but the first two) stay on "
-        "the default backend.",
+        "and `broadcast` are short names. CPUs and GPUs carry the same six.",
         ops,
     ),
     Option(
@@ -104,10 +103,12 @@ TABLE: tuple[Option, ...] = (
     Option(
         "single_copy",
         "auto",
-        "`auto`, `off`",
+        "`auto`, `off`, `user`",
         "Whether a process reads large messages directly from its peers' memory (`process_vm_readv`); `auto` does if "
-        "the system permits it and it is faster than shared memory. CPU only.",
-        one_of("auto", "off"),
+        "the system permits it and it is faster than shared memory. Where `kernel.yama.ptrace_scope` is 1, `auto` "
+        "permits it to processes that descend from this one's parent, the launcher; `user` to all processes of the "
+        "user. CPU only.",
+        one_of("auto", "off", "user"),
     ),
     Option(
         "verbose",
@@ -161,7 +162,7 @@ TABLE: tuple[Option, ...] = (
         "gpu_reduce",
         "rings",
         "`rings`, `teams`",
-        "How GPUs all-reduce: `rings` uses puts and this package's kernels, with equal bits on all PEs; `teams` uses "
+        "How GPUs all-reduce: `rings` uses this package's kernel, with equal bits on all PEs; `teams` uses "
         "NVSHMEM's reductions, for groups that are axes of a mesh over all GPUs and ops that overlap with compute.",
         one_of("rings", "teams"),
     ),

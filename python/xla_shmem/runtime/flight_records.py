@@ -23,6 +23,7 @@ from xla_shmem.errors import UserError
 #: Directories of ended jobs that are kept.
 KEPT = 16
 
+_ATTEMPTS = 100
 _RING_HEADER = struct.Struct("<8s4Iq I")
 _RING_HEADER_BYTES = 4096
 _FAILURE_OFFSET = 256
@@ -144,9 +145,15 @@ def make_job_directory(setting: str, job: str) -> str:
     root = records_root(setting)
     if root is None:
         return ""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = root / job
-    directory.mkdir(mode=0o700, exist_ok=True)
+    for attempt in range(_ATTEMPTS):
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, exist_ok=True)
+            break
+        except FileNotFoundError:  # the last process of another job has just removed the empty root
+            if attempt == _ATTEMPTS - 1:
+                raise
     for path in (root, directory):
         found = path.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():

@@ -70,7 +70,7 @@ class Job:
           error: why this process cannot take part even with a segment, "" if it can.
         """
         try:
-            _core.create_segment(*self._segment_request())
+            _core.create_segment(*self._segment_request(), self._options.single_copy)
         except RuntimeError as failure:
             error = error or str(failure)
         if self._options.trace and self._process == 0:
@@ -138,6 +138,8 @@ class Job:
         )
         for trouble in troubles:
             logger.warning("xla_shmem: %s", trouble)
+        # After Ctrl-C Python ends itself by the signal, so exit handlers of C++ do not run.
+        atexit.register(_core.report)
 
     def _announcements(self) -> list[Announcement | None]:
         texts = [self._store.get(f"{_KEY_PREFIX}/{process}") for process in range(self._processes)]

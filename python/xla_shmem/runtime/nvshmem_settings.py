@@ -12,9 +12,6 @@ from collections.abc import Mapping, MutableMapping
 
 from xla_shmem import _core
 
-#: The heap grows by this much unless NVSHMEM_CUMEM_GRANULARITY says otherwise.
-_HEAP_STEP_BYTES = 512 << 20
-
 
 def world_settings(symmetric_bytes: int, hosts: int, team_forms: int | None) -> dict[str, str]:
     """Returns the settings of an NVSHMEM world. Equal arguments give equal settings.
@@ -40,10 +37,7 @@ def heap_bytes(settings: Mapping[str, str], environ: Mapping[str, str]) -> int:
       settings: of :func:`world_settings`.
       environ: in which the user may have chosen other steps. Their size is then unknown, and not counted.
     """
-    needed = int(settings["NVSHMEM_SYMMETRIC_SIZE"])
-    if "NVSHMEM_CUMEM_GRANULARITY" in environ:
-        return needed
-    return -(-needed // _HEAP_STEP_BYTES) * _HEAP_STEP_BYTES
+    return _core.nvshmem_heap_bytes(dict(settings), "NVSHMEM_CUMEM_GRANULARITY" in environ)
 
 
 def chosen_by_user(environ: Mapping[str, str]) -> str:

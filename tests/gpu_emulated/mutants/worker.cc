@@ -105,14 +105,15 @@ class Run {
     std::vector<Transfer> started;
     std::vector<int> unfinished;
     for (int round = 0; round < kRounds; ++round) {
-      const size_t count = random_() % 3 == 0 ? 20000 + random_() % 150000 : 1 + random_() % 2000;
-      constexpr Kind kKinds[] = {Kind::kRing, Kind::kChain, Kind::kSum};
-      started.push_back(Make(count, round, kKinds[random_() % 3]));
+      // Even: an exchange has two parts.
+      const size_t count = 2 * (random_() % 3 == 0 ? 10000 + random_() % 75000 : 1 + random_() % 1000);
+      constexpr Kind kKinds[] = {Kind::kRing, Kind::kChain, Kind::kSum, Kind::kExchange, Kind::kBroadcast};
+      started.push_back(Make(count, round, kKinds[random_() % 5]));
       if (random_() % kPes == static_cast<unsigned>(me)) usleep(3000);
       const Transfer& transfer = started.back();
       WriteOperand(transfer);
-      if (transfer.kind == Kind::kSum) {
-        Check(transfers_.StartAllReduce({static_cast<uint64_t>(round), 1}, AllReduce(transfer), stream_));
+      if (transfer.kind != Kind::kRing && transfer.kind != Kind::kChain) {
+        Check(transfers_.StartGroup({static_cast<uint64_t>(round), 1}, Group(transfer), stream_));
       } else {
         Check(transfers_.StartPermute({static_cast<uint64_t>(round), 1}, Permute(transfer), stream_));
       }
@@ -123,26 +124,28 @@ class Run {
     Compare(started);
   }
 
-  // A permute and a sum in a CUDA graph that is launched again and again on other operands.
+  // A permute, a sum and an exchange in a CUDA graph that is launched again and again on other operands.
   void Graph() {
     Transfer permute = Make(30000, 100, Kind::kRing), sum = Make(30000, 100, Kind::kSum);
+    Transfer exchange = Make(30000, 100, Kind::kExchange);
     Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
     Check(transfers_.ReplayPermute(Permute(permute), stream_));
-    Check(transfers_.ReplayAllReduce(AllReduce(sum), stream_));
+    Check(transfers_.RunGroup(Group(sum), stream_));
+    Check(transfers_.RunGroup(Group(exchange), stream_));
     CUgraph graph = nullptr;
     Check(cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
     CUgraphExec executable = nullptr;
     Check(cuGraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
     std::vector<Transfer> launched;
     for (int launch = 0; launch < kLaunches; ++launch) {
-      for (Transfer* transfer : {&permute, &sum}) {
+      for (Transfer* transfer : {&permute, &sum, &exchange}) {
         transfer->round = 100 + launch;
         transfer->written = Pinned(transfer->count);
         transfer->seen = Pinned(transfer->count);
         WriteOperand(*transfer);
       }
       Check(cuGraphLaunch(executable, stream_), "cuGraphLaunch");
-      for (Transfer* transfer : {&permute, &sum}) {
+      for (Transfer* transfer : {&permute, &sum, &exchange}) {
         ReadResult(*transfer);
         launched.push_back(*transfer);
       }
@@ -155,6 +158,8 @@ class Run {
     kRing,   // to each other
     kChain,  // from PE 0 to PE 1; PE 0 gets zeros
     kSum,
+    kExchange,   // an all-to-all
+    kBroadcast,  // from PE 0, which waits for nobody
   };
   struct Transfer {
     size_t count;
@@ -176,8 +181,22 @@ class Run {
     const bool is_ring = transfer.kind == Kind::kRing;
     return {"permute", is_ring || me == 1 ? 1 - me : -1, is_ring || me == 0 ? 1 - me : -1, BuffersOf(transfer)};
   }
-  static gpu::AllReduceArguments AllReduce(const Transfer& transfer) {
-    return {"sum", ReductionKind::kSum, {0, 1}, {ElementType::kS32}, BuffersOf(transfer)};
+  static gpu::GroupArguments Group(const Transfer& transfer) {
+    gpu::GroupArguments arguments;
+    arguments.group = {0, 1};
+    arguments.buffers = BuffersOf(transfer);
+    if (transfer.kind == Kind::kSum) {
+      arguments.name = "sum";
+      arguments.types = {ElementType::kS32};
+    } else if (transfer.kind == Kind::kBroadcast) {
+      arguments.name = "broadcast";
+      arguments.op = CollectiveOp::kCollectiveBroadcast;
+    } else {
+      arguments.name = "exchange";
+      arguments.op = CollectiveOp::kAllToAll;
+      arguments.buffers.bytes[0] /= kPes;
+    }
+    return arguments;
   }
 
   void Join(const std::vector<Transfer>& started, std::vector<int>* unfinished) {
@@ -201,15 +220,21 @@ class Run {
           "cuMemcpyAsync");
   }
 
+  static int32_t Expected(const Transfer& transfer, size_t i) {
+    if (transfer.kind == Kind::kExchange) {
+      const size_t part = transfer.count / kPes;
+      return Value(static_cast<int>(i / part), transfer.round, me * part + i % part);
+    }
+    if (transfer.kind == Kind::kBroadcast) return Value(0, transfer.round, i);
+    const int32_t theirs = transfer.kind == Kind::kChain && me == 0 ? 0 : Value(1 - me, transfer.round, i);
+    return theirs + (transfer.kind == Kind::kSum ? Value(me, transfer.round, i) : 0);
+  }
+
   void Compare(const std::vector<Transfer>& transfers) {
     Check(cuStreamSynchronize(stream_), "cuStreamSynchronize");
     for (const Transfer& transfer : transfers) {
       size_t wrong = 0;
-      for (size_t i = 0; i < transfer.count; ++i) {
-        const int32_t theirs = transfer.kind == Kind::kChain && me == 0 ? 0 : Value(1 - me, transfer.round, i);
-        const int32_t own = transfer.kind == Kind::kSum ? Value(me, transfer.round, i) : 0;
-        wrong += transfer.seen[i] != own + theirs;
-      }
+      for (size_t i = 0; i < transfer.count; ++i) wrong += transfer.seen[i] != Expected(transfer, i);
       if (wrong == 0) continue;
       End(1, std::to_string(wrong) + " of " + std::to_string(transfer.count) + " elements are wrong in round " +
                  std::to_string(transfer.round));

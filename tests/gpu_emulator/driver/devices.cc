@@ -167,7 +167,9 @@ CUresult cuDeviceComputeCapability(int* major, int* minor, CUdevice) {
   *minor = capability % 10;
   return CUDA_SUCCESS;
 }
-CUresult cuDeviceCanAccessPeer(int* can, CUdevice a, CUdevice b) { return *can = a != b, CUDA_SUCCESS; }
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice a, CUdevice b) {
+  return *can = a != b && AreLinked(Physical(a), Physical(b)), CUDA_SUCCESS;
+}
 CUresult cuDeviceGetP2PAttribute(int* value, CUdevice_P2PAttribute attribute, CUdevice, CUdevice) {
   *value = attribute == CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK ? 0 : 1;
   return CUDA_SUCCESS;

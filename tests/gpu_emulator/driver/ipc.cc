@@ -14,6 +14,7 @@
 #include "driver/log.h"
 #include "driver/memory.h"
 #include "driver/objects.h"
+#include "driver/settings.h"
 
 namespace emulator {
 namespace {
@@ -22,6 +23,7 @@ namespace {
 struct IpcHandle {
   uint64_t mark;
   int pid, fd;
+  int gpu;  // of the machine
   size_t bytes;
 };
 constexpr uint64_t kMark = 0x6770755f656d7531;
@@ -40,7 +42,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr pointer) {
     Complain("%s: legacy IPC is for memory of cuMemAlloc: %s", __func__, Describe(pointer).c_str());
     return CUDA_ERROR_INVALID_VALUE;
   }
-  const IpcHandle content{kMark, getpid(), at->second.backing->fd, at->second.bytes};
+  const IpcHandle content{kMark, getpid(), at->second.backing->fd, Physical(at->second.device), at->second.bytes};
   memset(handle, 0, sizeof(*handle));
   memcpy(handle, &content, sizeof(content));
   return CUDA_SUCCESS;
@@ -55,6 +57,10 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
   if (content.pid == getpid()) {
     Complain("%s: the handle is one of this process, which cannot open it", __func__);
     return CUDA_ERROR_INVALID_CONTEXT;
+  }
+  if (!AreLinked(content.gpu, Physical(CurrentDevice()))) {
+    Complain("%s: GPUs %d and %d do not reach each other", __func__, content.gpu, Physical(CurrentDevice()));
+    return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
   }
   char path[64];
   snprintf(path, sizeof(path), "/proc/%d/fd/%d", content.pid, content.fd);

@@ -24,7 +24,8 @@ struct Backing {
   int fd = -1;
   size_t bytes = 0;
   int device = 0;
-  bool counted = false;  // in its device's used memory
+  bool counted = false;              // in its device's used memory
+  CUmemAllocationProp properties{};  // of cuMemCreate; zeros for memory of other calls
   ~Backing();
 };
 

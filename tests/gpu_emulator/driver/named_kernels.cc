@@ -109,6 +109,8 @@ CUresult gpu_emulator_launch(CUstream stream, const char* name, void (*run)(cons
   return Enqueue(stream, CU_GRAPH_NODE_TYPE_KERNEL, [run, copy] { run(copy->data()); });
 }
 
+int gpu_emulator_failed() { return failed ? 1 : 0; }
+
 }  // extern "C"
 
 }  // namespace emulator

@@ -60,6 +60,13 @@ CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdevi
     case CU_POINTER_ATTRIBUTE_MAPPED:
       *static_cast<bool*>(data) = known;
       return CUDA_SUCCESS;
+    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
+      // Only memory of cuMemCreate is exported by handles, and as it was created.
+      if (!known) return CUDA_ERROR_INVALID_VALUE;
+      *static_cast<unsigned*>(data) = at->second.kind == Kind::kVirtual
+                                          ? static_cast<unsigned>(at->second.backing->properties.requestedHandleTypes)
+                                          : static_cast<unsigned>(CU_MEM_HANDLE_TYPE_NONE);
+      return CUDA_SUCCESS;
     default:
       Complain("refused: pointer attribute %d", static_cast<int>(attribute));
       return CUDA_ERROR_NOT_SUPPORTED;

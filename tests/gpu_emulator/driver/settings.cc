@@ -1,5 +1,6 @@
 #include "driver/settings.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -28,6 +29,11 @@ int ComputeCapability() {
 int Multiprocessors() {
   static const int count = static_cast<int>(Setting("MULTIPROCESSORS", 132));
   return count;
+}
+
+int LinkDomains() {
+  static const int count = static_cast<int>(Setting("LINK_DOMAINS", 1));
+  return std::max(count, 1);
 }
 
 }  // namespace emulator

@@ -13,5 +13,9 @@ int DeviceCount();        // DEVICES: GPUs of the machine (1)
 size_t TotalMemory();     // MEMORY: bytes of each GPU (8 GiB)
 int ComputeCapability();  // COMPUTE_CAPABILITY: 10 x major + minor (85)
 int Multiprocessors();    // MULTIPROCESSORS (132)
+int LinkDomains();        // LINK_DOMAINS (1)
+
+// Whether two GPUs of the machine reach each other's memory: their numbers are equal modulo LinkDomains().
+inline bool AreLinked(int gpu, int other) { return gpu % LinkDomains() == other % LinkDomains(); }
 
 }  // namespace emulator

@@ -23,10 +23,7 @@ namespace emulator {
 namespace {
 
 // What a CUmemGenericAllocationHandle stands for. Mappings keep the memory when the handle is released.
-struct PhysicalMemory {
-  std::shared_ptr<Backing> backing;
-  CUmemAllocationProp properties{};
-};
+using PhysicalMemory = std::shared_ptr<Backing>;
 
 // Requires Global(). Handles are numbers that are never given again.
 std::map<CUmemGenericAllocationHandle, PhysicalMemory>& Handles() {
@@ -41,9 +38,9 @@ std::map<uint64_t, size_t>& Reservations() {
 }
 
 // Requires Global().
-const PhysicalMemory* FindHandle(CUmemGenericAllocationHandle handle, const char* call) {
+PhysicalMemory FindHandle(CUmemGenericAllocationHandle handle, const char* call) {
   const auto at = Handles().find(handle);
-  if (at != Handles().end()) return &at->second;
+  if (at != Handles().end()) return at->second;
   Complain("%s: 0x%llx is no handle of physical memory, or was released", call, handle);
   return nullptr;
 }
@@ -153,7 +150,8 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   if (!MapView(fill_at, *backing, bytes, PROT_READ | PROT_WRITE)) return CUDA_ERROR_OUT_OF_MEMORY;
   FillFresh(fill_at, bytes);
   UnmapView(fill_at, bytes);
-  *handle = NewHandle({std::move(backing), *properties});
+  backing->properties = *properties;
+  *handle = NewHandle(std::move(backing));
   TRACE("%s of %zu bytes on device %d: 0x%llx", __func__, bytes, properties->location.id, *handle);
   return CUDA_SUCCESS;
 }
@@ -168,9 +166,9 @@ CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
 CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGenericAllocationHandle handle,
                   unsigned long long flags) {
   const Lock lock(Global());
-  const PhysicalMemory* physical = FindHandle(handle, __func__);
+  const PhysicalMemory physical = FindHandle(handle, __func__);
   if (physical == nullptr || offset != 0 || flags != 0 || !IsGranular(bytes) || pointer % kGranularity != 0 ||
-      bytes > physical->backing->bytes) {
+      bytes > physical->bytes) {
     return CUDA_ERROR_INVALID_VALUE;
   }
   if (!IsReserved(pointer, bytes)) {
@@ -182,8 +180,8 @@ CUresult cuMemMap(CUdeviceptr pointer, size_t bytes, size_t offset, CUmemGeneric
     Complain("%s: memory is mapped there already: %s", __func__, Describe(pointer).c_str());
     return CUDA_ERROR_INVALID_VALUE;
   }
-  if (!MapView(pointer, *physical->backing, bytes, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
-  Ranges()[pointer] = Range{bytes, Kind::kVirtual, physical->backing->device, physical->backing, NextId(), __func__};
+  if (!MapView(pointer, *physical, bytes, PROT_NONE)) return CUDA_ERROR_OUT_OF_MEMORY;
+  Ranges()[pointer] = Range{bytes, Kind::kVirtual, physical->device, physical, NextId(), __func__};
   return CUDA_SUCCESS;
 }
 
@@ -244,17 +242,13 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
   const Lock lock(Global());
   const auto at = Find(reinterpret_cast<uintptr_t>(address));
   if (at == Ranges().end() || at->second.kind != Kind::kVirtual) return CUDA_ERROR_INVALID_VALUE;
-  CUmemAllocationProp properties{};
-  for (const auto& [other, physical] : Handles()) {
-    if (physical.backing == at->second.backing) properties = physical.properties;
-  }
-  *handle = NewHandle({at->second.backing, properties});
+  *handle = NewHandle(at->second.backing);
   return CUDA_SUCCESS;
 }
 
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties, CUmemGenericAllocationHandle handle) {
   const Lock lock(Global());
-  const PhysicalMemory* physical = FindHandle(handle, __func__);
+  const PhysicalMemory physical = FindHandle(handle, __func__);
   if (physical == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *properties = physical->properties;
   return CUDA_SUCCESS;
@@ -263,14 +257,14 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
 CUresult cuMemExportToShareableHandle(void* out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type,
                                       unsigned long long flags) {
   const Lock lock(Global());
-  const PhysicalMemory* physical = FindHandle(handle, __func__);
+  const PhysicalMemory physical = FindHandle(handle, __func__);
   if (physical == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_NOT_SUPPORTED;
   if ((physical->properties.requestedHandleTypes & type) == 0) {
     Complain("%s: cuMemCreate did not request handle type %d for this memory", __func__, static_cast<int>(type));
     return CUDA_ERROR_INVALID_VALUE;
   }
-  *static_cast<int*>(out) = dup(physical->backing->fd);
+  *static_cast<int*>(out) = dup(physical->fd);
   return CUDA_SUCCESS;
 }
 
@@ -286,13 +280,12 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, vo
   backing->fd = dup(fd);
   backing->bytes = static_cast<size_t>(lseek(backing->fd, 0, SEEK_END));
   backing->device = CurrentDevice();
-  CUmemAllocationProp properties{};
-  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-  properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-  properties.location.id = backing->device;
+  backing->properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  backing->properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  backing->properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+  backing->properties.location.id = backing->device;
   const Lock lock(Global());
-  *handle = NewHandle({std::move(backing), properties});
+  *handle = NewHandle(std::move(backing));
   return CUDA_SUCCESS;
 }
 

@@ -119,6 +119,34 @@ TEST_CASE("Neighbouring mappings are used as one") {
   CHECK(cuMemRelease(second) == CUDA_SUCCESS);
 }
 
+unsigned AllowedHandleTypes(CUdeviceptr pointer) {
+  unsigned types = 77;
+  REQUIRE(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, pointer) == CUDA_SUCCESS);
+  return types;
+}
+
+TEST_CASE("A pointer tells how its memory may be exported, also when the handle was released") {
+  DriverFixture gpu;
+  const CUmemAllocationHandleType file = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+  const CUdeviceptr shared = Reserve(kGranule);
+  const auto handle = Create(file);
+  REQUIRE(cuMemMap(shared, kGranule, 0, handle, 0) == CUDA_SUCCESS);
+  REQUIRE(cuMemRelease(handle) == CUDA_SUCCESS);
+  CHECK(AllowedHandleTypes(shared + 16) == file);
+  CHECK(AllowedHandleTypes(MapOne()) == CU_MEM_HANDLE_TYPE_NONE);
+  CHECK(AllowedHandleTypes(gpu.Memory(1024)) == CU_MEM_HANDLE_TYPE_NONE);
+  int on_stack = 0;
+  unsigned types = 0;
+  CHECK(cuPointerGetAttribute(&types, CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES,
+                              reinterpret_cast<CUdeviceptr>(&on_stack)) == CUDA_ERROR_INVALID_VALUE);
+
+  CUmemGenericAllocationHandle retained = 0;
+  REQUIRE(cuMemRetainAllocationHandle(&retained, reinterpret_cast<void*>(shared)) == CUDA_SUCCESS);
+  int fd = -1;
+  REQUIRE(cuMemExportToShareableHandle(&fd, retained, file, 0) == CUDA_SUCCESS);
+  close(fd);
+}
+
 TEST_CASE("Memory is exported as it was created, and imported as the same memory") {
   DriverFixture gpu;
   int fd = -1;

@@ -2,6 +2,8 @@
 // like NVRTC it has no other headers.
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
+#define __shared__ __attribute__((shared))
+#define __launch_bounds__(threads) __attribute__((launch_bounds(threads)))
 
 struct uint3 {
   unsigned x, y, z;

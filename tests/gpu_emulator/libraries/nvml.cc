@@ -1,11 +1,13 @@
 // libnvidia-ml.so.1: the emulated machine as NVML describes it. Its GPUs have NVLinks to switches, reach each other's
-// memory, and belong to no cluster. Layouts and numbers as in nvml.h.
+// memory, and belong to no cluster; with several LINK_DOMAINS they have NVLinks to the GPUs of their domain instead.
+// Layouts and numbers as in nvml.h.
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 
+#include "driver/log.h"
 #include "driver/settings.h"
 
 namespace {
@@ -22,8 +24,8 @@ constexpr const char* kDeviceName = "Emulated GPU (no hardware)";
 constexpr const char* kDriverVersion = "580.65.06";
 constexpr int kCudaVersion = 13000;
 constexpr unsigned kLinks = 18, kFirstBus = 0x10;
-constexpr unsigned kLinkToSwitch = 2;     // nvmlIntNvLinkDeviceType_t
-constexpr unsigned kPeerToPeerWorks = 0;  // nvmlGpuP2PStatus_t
+enum LinkEnd : unsigned { kLinkToGpu = 0, kLinkToSwitch = 2 };                // nvmlIntNvLinkDeviceType_t
+enum PeerToPeer : unsigned { kPeerToPeerWorks = 0, kTopologyForbidsIt = 3 };  // nvmlGpuP2PStatus_t
 
 struct PciInfo {  // nvmlPciInfo_t
   char bus_id_legacy[16];
@@ -40,6 +42,22 @@ struct FabricInfo {  // nvmlGpuFabricInfo_v2_t
 };
 constexpr unsigned kFabricInfoVersion2 = sizeof(FabricInfo) | (2u << 24);
 static_assert(sizeof(FabricInfo) == 36);
+struct FieldValue {  // nvmlFieldValue_t
+  unsigned field, scope;
+  long long timestamp, latency;
+  int type, result;
+  union {
+    double floating;
+    unsigned number;
+    unsigned long long wide;
+  } value;
+};
+static_assert(sizeof(FieldValue) == 40);
+constexpr int kTypeUnsigned = 1;        // nvmlValueType_t
+constexpr unsigned kFieldNvLinks = 91;  // NVML_FI_DEV_NVLINK_LINK_COUNT
+struct ConfidentialComputing {          // nvmlConfComputeSystemState_t
+  unsigned environment, feature, tools_mode;
+};
 struct Memory {  // nvmlMemory_t
   unsigned long long total, free, used;
 };
@@ -62,6 +80,27 @@ int CopyText(const char* from, char* to, unsigned length) {
   if (strlen(from) + 1 > length) return kInsufficientSize;
   snprintf(to, length, "%s", from);
   return kSuccess;
+}
+
+bool HasSwitches() { return emulator::LinkDomains() == 1; }
+
+// The GPU at the other end of a link where there are no switches; `gpu` itself if its domain has no other.
+unsigned LinkedGpu(unsigned gpu, unsigned link) {
+  unsigned others[sizeof(devices)], count = 0;
+  for (unsigned i = 0; i < Count(); ++i) {
+    if (i != gpu && emulator::AreLinked(static_cast<int>(i), static_cast<int>(gpu))) others[count++] = i;
+  }
+  return count == 0 ? gpu : others[link % count];
+}
+
+bool LinkIsActive(unsigned gpu, unsigned link) { return HasSwitches() || LinkedGpu(gpu, link) != gpu; }
+
+void FillPciInfo(PciInfo* info, unsigned gpu) {
+  *info = {};
+  info->bus = kFirstBus + gpu;
+  info->pci_device_id = 0x10de;  // NVIDIA's vendor number and no product's
+  snprintf(info->bus_id_legacy, sizeof(info->bus_id_legacy), "0000:%02X:00.0", info->bus);
+  snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", info->bus);
 }
 
 // What every call on a device checks first.
@@ -170,11 +209,7 @@ int nvmlDeviceGetIndex(void* device, unsigned* index) {
 }
 int nvmlDeviceGetPciInfo_v3(void* device, PciInfo* info) {
   RETURN_UNLESS_DEVICE(device);
-  *info = {};
-  info->bus = kFirstBus + IndexOf(device);
-  info->pci_device_id = 0x10de;  // NVIDIA's vendor number and no product's
-  snprintf(info->bus_id_legacy, sizeof(info->bus_id_legacy), "0000:%02X:00.0", info->bus);
-  snprintf(info->bus_id, sizeof(info->bus_id), "00000000:%02X:00.0", info->bus);
+  FillPciInfo(info, IndexOf(device));
   return kSuccess;
 }
 int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
@@ -198,13 +233,21 @@ int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending) {
 int nvmlDeviceGetNvLinkState(void* device, unsigned link, unsigned* active) {
   RETURN_UNLESS_DEVICE(device);
   if (link >= kLinks) return kInvalidArgument;
-  *active = 1;
+  *active = LinkIsActive(IndexOf(device), link) ? 1 : 0;
   return kSuccess;
 }
 int nvmlDeviceGetNvLinkRemoteDeviceType(void* device, unsigned link, unsigned* type) {
   RETURN_UNLESS_DEVICE(device);
   if (link >= kLinks) return kInvalidArgument;
-  *type = kLinkToSwitch;
+  if (!LinkIsActive(IndexOf(device), link)) return kNotSupported;
+  *type = HasSwitches() ? kLinkToSwitch : kLinkToGpu;
+  return kSuccess;
+}
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(void* device, unsigned link, PciInfo* info) {
+  RETURN_UNLESS_DEVICE(device);
+  if (link >= kLinks) return kInvalidArgument;
+  if (HasSwitches() || !LinkIsActive(IndexOf(device), link)) return kNotSupported;
+  FillPciInfo(info, LinkedGpu(IndexOf(device), link));
   return kSuccess;
 }
 int nvmlDeviceGetNvLinkCapability(void* device, unsigned link, int, unsigned* value) {
@@ -216,7 +259,8 @@ int nvmlDeviceGetNvLinkCapability(void* device, unsigned link, int, unsigned* va
 int nvmlDeviceGetP2PStatus(void* device, void* peer, int, unsigned* status) {
   RETURN_UNLESS_DEVICE(device);
   RETURN_UNLESS_DEVICE(peer);
-  *status = kPeerToPeerWorks;
+  const bool linked = emulator::AreLinked(static_cast<int>(IndexOf(device)), static_cast<int>(IndexOf(peer)));
+  *status = linked ? kPeerToPeerWorks : kTopologyForbidsIt;
   return kSuccess;
 }
 int nvmlDeviceGetGpuFabricInfoV(void* device, FabricInfo* info) {
@@ -225,6 +269,33 @@ int nvmlDeviceGetGpuFabricInfoV(void* device, FabricInfo* info) {
   const unsigned version = info->version;
   memset(info, 0, sizeof(*info));  // state 0: the machine has no fabric manager that tells
   info->version = version;
+  return kSuccess;
+}
+// Each value has a result of its own; the call fails only if it has none to give.
+int nvmlDeviceGetFieldValues(void* device, int count, FieldValue* values) {
+  RETURN_UNLESS_DEVICE(device);
+  if (count < 1 || values == nullptr) return kInvalidArgument;
+  int known = 0;
+  for (FieldValue* field = values; field != values + count; ++field) {
+    field->timestamp = field->latency = 0;
+    field->type = kTypeUnsigned;
+    field->value.wide = 0;
+    if (field->field != kFieldNvLinks) {
+      emulator::Complain("refused: NVML field %u of scope %u", field->field, field->scope);
+      field->result = kNotSupported;
+      continue;
+    }
+    field->value.number = kLinks;
+    field->result = kSuccess;
+    ++known;
+  }
+  return known > 0 ? kSuccess : kNotSupported;
+}
+// The machine has no confidential computing.
+int nvmlSystemGetConfComputeState(ConfidentialComputing* state) {
+  if (initialized <= 0) return kUninitialized;
+  if (state == nullptr) return kInvalidArgument;
+  *state = {};
   return kSuccess;
 }
 int nvmlDeviceGetCurrPcieLinkGeneration(void* device, unsigned* generation) {

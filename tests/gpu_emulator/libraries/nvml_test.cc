@@ -18,6 +18,8 @@ int nvmlDeviceGetNvLinkState(void*, unsigned, unsigned*);
 int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, unsigned*);
 int nvmlDeviceGetP2PStatus(void*, void*, int, unsigned*);
 int nvmlDeviceGetGpuFabricInfoV(void*, void*);
+int nvmlDeviceGetFieldValues(void*, int, void*);
+int nvmlSystemGetConfComputeState(unsigned*);
 int nvmlDeviceGetTemperature();
 }
 
@@ -65,7 +67,33 @@ TEST_CASE("NVML names the device, finds it by its addresses, and describes a swi
   memcpy(fabric, &version, sizeof(version));
   CHECK(nvmlDeviceGetGpuFabricInfoV(device, fabric) == kSuccess);
   for (size_t i = sizeof(version); i < sizeof(fabric); ++i) CHECK(fabric[i] == 0);
+  unsigned state[3] = {7, 7, 7};
+  CHECK(nvmlSystemGetConfComputeState(state) == kSuccess);
+  CHECK((state[0] | state[1] | state[2]) == 0);
   CHECK(nvmlDeviceGetName(&value, text, sizeof(text)) == kInvalidArgument);
   CHECK(nvmlDeviceGetTemperature() == kNotSupported);
+  CHECK(nvmlShutdown() == kSuccess);
+}
+
+TEST_CASE("Each field has a result of its own, and a call without one fails") {
+  struct Field {  // nvmlFieldValue_t
+    unsigned field, scope;
+    long long timestamp, latency;
+    int type, result;
+    unsigned long long value;
+  };
+  constexpr unsigned kNvLinks = 91, kTemperature = 82;
+  void* device = nullptr;
+  CHECK(nvmlDeviceGetFieldValues(device, 1, nullptr) == kUninitialized);
+  REQUIRE(nvmlInit_v2() == kSuccess);
+  REQUIRE(nvmlDeviceGetHandleByIndex_v2(0, &device) == kSuccess);
+  Field fields[2] = {{kTemperature, 0, 5, 5, 5, 5, 5}, {kNvLinks, 0, 5, 5, 5, 5, 5}};
+  CHECK(nvmlDeviceGetFieldValues(device, 2, fields) == kSuccess);
+  CHECK(fields[0].result == kNotSupported);
+  CHECK(fields[1].result == kSuccess);
+  CHECK(fields[1].type == 1);
+  CHECK(fields[1].value == 18);
+  CHECK(nvmlDeviceGetFieldValues(device, 1, fields) == kNotSupported);
+  CHECK(nvmlDeviceGetFieldValues(device, 0, fields) == kInvalidArgument);
   CHECK(nvmlShutdown() == kSuccess);
 }

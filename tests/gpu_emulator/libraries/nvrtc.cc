@@ -50,7 +50,7 @@ std::string Hash(const std::string& text) {
   return digits;
 }
 
-// Reads "--gpu-architecture=sm_90" and "--std=c++17"; adds any other option to the log.
+// Reads "--gpu-architecture=sm_90", "--std=c++17" and "--fmad=false"; adds any other option to the log.
 bool ReadOption(const std::string& option, Program* program, std::string* standard) {
   const size_t equals = option.find('=');
   const std::string name = option.substr(0, equals);
@@ -59,6 +59,7 @@ bool ReadOption(const std::string& option, Program* program, std::string* standa
     *standard = value;
     return value == "c++11" || value == "c++14" || value == "c++17" || value == "c++20";
   }
+  if (name == "--fmad" || name == "-fmad") return value == "false";
   if (name == "--gpu-architecture" || name == "-arch") {
     const bool real = value.rfind("sm_", 0) == 0, virtual_one = value.rfind("compute_", 0) == 0;
     program->has_cubin = real;
@@ -71,10 +72,10 @@ bool ReadOption(const std::string& option, Program* program, std::string* standa
 // Compiles once for all processes: the PTX lies in the build folder, under a name that its origin determines.
 Result Compile(Program* program, const std::string& standard) {
   const std::string builtins = GPU_EMULATOR_DEVICE_BUILTINS;
-  // sm_80: the newest that every clang from 14 on has.
+  // sm_80: the newest that every clang from 14 on has. All functions inlined: the interpreter has no calls.
   const std::string options =
       " -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -nostdinc"
-      " -Wno-unknown-cuda-version -O2 -S -std=" +
+      " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-threshold=1000000 -O2 -S -std=" +
       standard + " -include " + Quoted(builtins);
   const std::string key =
       Hash(program->source + '\0' + program->name + '\0' + options + '\0' + Read(builtins) + GPU_EMULATOR_CLANG);

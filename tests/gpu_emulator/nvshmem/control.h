@@ -24,9 +24,18 @@ struct Control {
     CUipcMemHandle heap;
     size_t heap_bytes;
   };
+  // The reduction of a team that a PE runs, or ran last (reductions.cc).
+  struct Reduction {
+    std::atomic<uint32_t> running;
+    std::atomic<uint64_t> begun, read;  // how many of the team's it has published; of how many it has read the operands
+    char call[64];
+    uint64_t elements;
+    ptrdiff_t source, dest;  // in the heap
+  };
   Pe pes[kMaxPes];
   std::atomic<uint32_t> attached;
   std::atomic<uint64_t> arrived[kMaxTeams][kMaxPes];  // by the member that waits
+  Reduction reductions[kMaxTeams][kMaxPes];
 };
 
 // Maps the world's control memory; null on failure. `name` is that of a shared-memory object.

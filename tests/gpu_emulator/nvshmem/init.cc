@@ -12,14 +12,11 @@
 #include <vector>
 
 #include "nvshmem/control.h"
+#include "nvshmem/init_arguments.h"
 #include "nvshmem/variables.h"
 #include "nvshmem/world.h"
-#include "tests/doubles/nvshmem_init_arguments.h"
 
 namespace emulator::nvshmem {
-
-using namespace xla_shmem::nvshmem_double;  // NOLINT(google-build-using-namespace)
-
 namespace {
 
 constexpr size_t kMiB = 1 << 20;
@@ -136,6 +133,7 @@ int nvshmemx_hostlib_init_attr(unsigned flags, InitAttributes* attributes) {
   world.size = arguments.ranks;
   if (!Connect(world, name)) {
     fprintf(stderr, "emulated NVSHMEM: PE %d of %d could not connect its heap\n", world.me, world.size);
+    shm_unlink(name.c_str());
     return kInternalError;
   }
   world.status = Failing("half-init") ? InitStatus::kBootstrapped : InitStatus::kInitialized;

@@ -95,6 +95,7 @@ int nvshmem_team_translate_pe(int team, int pe, int other) {
 
 int nvshmem_team_split_strided(int parent, int start, int stride, int size, const void*, long, int* team) {
   const std::vector<int> all = TeamOf(parent, "nvshmem_team_split_strided").members;
+  Demand(parent == 0, "nvshmem_team_split_strided of a team other than the world is not emulated");
   const int last = start + (size - 1) * stride;
   Demand(size > 0 && start >= 0 && last >= 0 && start < static_cast<int>(all.size()) &&
              last < static_cast<int>(all.size()),

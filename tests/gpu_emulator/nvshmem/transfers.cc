@@ -20,11 +20,9 @@ void Check(CUresult result, const char* call) {
 }
 
 void CheckCall(const char* call, const void* symmetric, size_t bytes, int pe, CUstream stream) {
-  const World& world = Initialized(call);
-  Demand(!world.shares_gpu, std::string(call) + " between PEs that share a GPU without MPS");
-  Demand(stream != nullptr, std::string(call) + " on the null stream");
-  Demand(pe >= 0 && pe < world.size, std::string(call) + " for PE " + std::to_string(pe));
-  Demand(IsSymmetric(symmetric, bytes), std::string(call) + " for memory that is not in this PE's symmetric heap");
+  CheckOnStream(call, stream);
+  Demand(pe >= 0 && pe < TheWorld().size, std::string(call) + " for PE " + std::to_string(pe));
+  CheckSymmetric(call, symmetric, bytes);
 }
 
 void CheckSignal(const char* call, const uint64_t* word, int op) {

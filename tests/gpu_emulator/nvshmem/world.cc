@@ -44,4 +44,13 @@ bool IsSymmetric(const void* address, size_t bytes) {
          bytes <= static_cast<size_t>(heap + world.heap_bytes - first);
 }
 
+void CheckOnStream(const char* call, CUstream stream) {
+  Demand(!Initialized(call).shares_gpu, std::string(call) + " between PEs that share a GPU without MPS");
+  Demand(stream != nullptr, std::string(call) + " on the null stream");
+}
+
+void CheckSymmetric(const char* call, const void* address, size_t bytes) {
+  Demand(IsSymmetric(address, bytes), std::string(call) + " for memory that is not in this PE's symmetric heap");
+}
+
 }  // namespace emulator::nvshmem

@@ -39,6 +39,10 @@ World& Initialized(const char* call);
 // Whether GPU_EMULATOR_NVSHMEM is `how`: a failure that a test asks for (README.md).
 bool Failing(const char* how);
 
+// What calls on streams must be: after init, on PEs with a GPU each, on a stream of the caller's.
+void CheckOnStream(const char* call, CUstream stream);
+void CheckSymmetric(const char* call, const void* address, size_t bytes);
+
 // This PE's view of a symmetric address of its own on `pe`.
 char* OnPe(const void* address, int pe);
 bool IsSymmetric(const void* address, size_t bytes);

@@ -63,10 +63,16 @@ Handler DecodeDependentLaunch(Decoding& decoding) {
   return decoding.TakeOneOf({"launch_dependents", "wait"}) < 0 ? nullptr : DoNothing;
 }
 
+// Ends the turn of the warp: what it waits for may be the work of another block, or of another process.
+void Sleep(Warp& warp, const Instruction& /*instruction*/) {
+  warp.sleeps = true;
+  warp.interrupted = true;
+}
+
 Handler DecodeNanosleep(Decoding& decoding) {
   if (decoding.TakeType() != Type::kU32) return nullptr;
   decoding.Source(0, Type::kU32);
-  return DoNothing;
+  return Sleep;
 }
 
 // Every thread of the block must come to the same barrier; none may have ended.

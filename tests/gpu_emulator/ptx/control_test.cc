@@ -112,6 +112,16 @@ TEST_CASE("Blocks run in an order that is not theirs") {
   CHECK(order == Iota(64));
 }
 
+TEST_CASE("A block that sleeps lets other blocks run, also those that started later") {
+  // Each block adds one to the word, then waits until all have done so.
+  uint32_t arrived = 0;
+  const std::string body =
+      ".reg .pred %q;\n.reg .b32 %x;\natom.global.add.u32 %x, [%p0], 1;\n$wait:\nld.relaxed.sys.global.b32 %x, [%p0];\n"
+      "setp.ge.u32 %q, %x, 40;\n@%q bra $end;\nnanosleep.u32 20;\nbra $wait;\n$end:";
+  CHECK(LaunchText(KernelText(1, body), 1, {&arrived}, 40) == "");
+  CHECK(arrived == 40);
+}
+
 TEST_CASE("Shuffles") {
   const std::vector<uint32_t> a = Iota(32);
   const auto shuffle = [&](const std::string& arguments) {

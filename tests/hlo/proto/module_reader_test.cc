@@ -151,6 +151,37 @@ TEST_CASE("the structure hash ignores what differs between ranks and sees what m
         hash);
 }
 
+TEST_CASE("programs that differ in a literal, a dimension, a slice or a comparison have other structure hashes") {
+  const auto hash = [](const Message& instruction) {
+    return StructureHash(Message().Bytes(1, "jit_f").Sub(3, Computation("main", 1, {instruction}, 1)).Int(5, 1).str());
+  };
+  const Message constant = Instruction("c", "constant", ArrayShape({2}), 1);
+  const auto literal = [&](const char* bytes) { return hash(Message(constant).Sub(8, Message().Bytes(6, bytes))); };
+  CHECK(literal("12345678") == literal("12345678"));
+  CHECK(literal("12345678") != literal("12345679"));
+  const Message transpose = Instruction("t", "transpose", ArrayShape({2, 2}), 2, {1});
+  CHECK(hash(Message(transpose).Ints(14, {0, 1})) != hash(Message(transpose).Ints(14, {1, 0})));
+  const Message slice = Instruction("s", "slice", ArrayShape({1}), 2, {1});
+  const auto range = [](int64_t start) { return Message().Int(1, start).Int(2, start + 1).Int(3, 1); };
+  CHECK(hash(Message(slice).Sub(17, range(0))) != hash(Message(slice).Sub(17, range(1))));
+  const Message compare = Instruction("p", "compare", ArrayShape({2}), 2, {1, 1});
+  CHECK(hash(Message(compare).Bytes(63, "LT")) != hash(Message(compare).Bytes(63, "GT")));
+}
+
+TEST_CASE("attributes of typed FFI calls enter the structure hash, but no addresses and no configs of XLA itself") {
+  const auto hash = [](const char* config, int64_t api_version, const char* opcode = "custom-call") {
+    const Message call = Message(Instruction("c", opcode, ArrayShape({2}), 1)).Bytes(43, config).Int(77, api_version);
+    return StructureHash(Message().Bytes(1, "jit_f").Sub(3, Computation("main", 1, {call}, 1)).Int(5, 1).str());
+  };
+  constexpr int64_t kOriginal = 1, kTypedFfi = 4;
+  CHECK(hash("{uplo = 76 : ui8}", kTypedFfi) != hash("{uplo = 85 : ui8}", kTypedFfi));
+  CHECK(hash("{comm = 94839021776 : ui64, n = 2 : i64}", kTypedFfi) ==
+        hash("{comm = 139639801102336 : ui64, n = 2 : i64}", kTypedFfi));
+  CHECK(hash("{comm = 94839021776 : ui64, n = 2 : i64}", kTypedFfi) !=
+        hash("{comm = 94839021776 : ui64, n = 3 : i64}", kTypedFfi));
+  CHECK(hash("{\"selected_algorithm\":\"3\"}", kOriginal) == hash("{\"selected_algorithm\":\"7\"}", kOriginal));
+}
+
 TEST_CASE("opcodes are told apart exactly") {
   CHECK(ClassifyOpcode("all-reduce").op_class == OpClass::kCollective);
   CHECK(ClassifyOpcode("all-reduce-start").op_class == OpClass::kCollectiveStart);

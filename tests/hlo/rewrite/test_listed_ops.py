@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from hlo_text import PassRun, run_pass
 
-from xla_shmem import _core
-
 OPS = (
     "all-reduce",
     "collective-permute",
@@ -202,35 +200,3 @@ def test_groups_of_several_sizes_have_no_common_shape() -> None:
 def test_no_transport_carries_a_ragged_all_to_all() -> None:
     op = f"f32[8]{{0}} ragged-all-to-all(p0, p1, p0, p1, p0, p1), channel_id=1, replica_groups={HALVES}"
     assert run_listed(module_with(op)).veto() == "no SHMEM ragged-all-to-all"
-
-
-def test_an_op_that_gpus_do_not_carry_keeps_its_pair_with_the_decision_and_the_reason() -> None:
-    run = run_listed(
-        """
-HloModule jit_f, is_scheduled=true, num_partitions=4
-add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
-async_rs {
-  p = f32[8]{0} parameter(0)
-  ROOT rs = f32[2]{0} reduce-scatter(p), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true,
-    dimensions={0}, to_apply=add
-}
-ENTRY main {
-  p = f32[8]{0} parameter(0)
-  rs-start = ((f32[8]{0}), f32[2]{0}) async-start(p), calls=async_rs
-  ROOT rs-done = f32[2]{0} async-done(rs-start)
-}
-""",
-        "gpu",
-        transport=_core.gpu_transport({i: 0 for i in range(4)}),
-    )
-    assert run.veto() == "no SHMEM reduce-scatter"
-    for name in ("rs", "rs-start", "rs-done"):
-        assert run.after.target(name) == ""
-        assert run.after.attributes(name)["veto"] == "no SHMEM reduce-scatter"
-    for name in run.before.names():
-        assert run.after.instruction(name) == run.before.instruction(name)
-
-
-def test_the_lowering_for_gpus_writes_no_call_that_has_no_gpu_handler() -> None:
-    veto = run_listed(module_with(all_gather("f32[16]{0}")), "gpu").veto()
-    assert veto == "all-gather is lowered for CPU only"

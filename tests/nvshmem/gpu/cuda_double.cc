@@ -2,22 +2,19 @@
 
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <random>
 #include <sstream>
-#include <thread>
 #include <vector>
 
 #include "tests/doubles/cuda_stream.h"
 #include "tests/doubles/nvshmem_host_api.h"
+#include "tests/nvshmem/gpu/cuda_double_device.h"
 #include "tests/nvshmem/gpu/cuda_errors.h"
 
 namespace xla_shmem::testing {
@@ -30,85 +27,6 @@ using gpu::CudaModule;
 using gpu::CudaStream;
 using gpu::DeviceAddress;
 using nvshmem_double::Command;
-
-// Each record has a word of its own: waits are bound to the record that was the last when they were enqueued.
-struct Event {
-  uint64_t never_recorded = 1;
-  uint64_t* reached = &never_recorded;
-};
-
-}  // namespace
-
-struct CudaDouble::Device {
-  Device(unsigned seed, bool shares_queue) : one_queue(shares_queue), random(seed), thread([this] { Run(); }) {}
-
-  struct Stream : nvshmem_double::Stream {
-    explicit Stream(Device* of) : nvshmem_double::Stream(/*eager=*/false), device(of) {}
-    Device* const device;
-    bool capturing = false;
-    std::vector<Command> graph;
-  };
-
-  void Run();
-  // Each runs at most one command of each stream; true if something ran.
-  bool RunInRandomOrder();
-  bool RunQueue();
-
-  const bool one_queue;
-  std::mutex mutex;
-  std::deque<Stream*> queue;  // with one_queue: the stream of each command
-  std::deque<Stream> streams;
-  std::deque<Event> events;
-  std::deque<uint64_t> records;
-  std::deque<std::function<void()>> launches;  // kept: graphs run them again
-  bool trapped = false;
-  bool paused = false;
-  bool stop = false;
-  std::mt19937 random;
-  size_t slow = 0;
-  std::thread thread;
-};
-
-bool CudaDouble::Device::RunInRandomOrder() {
-  bool moved = false;
-  const size_t first = random() % streams.size();
-  // One stream stands still for a while, so that the others get ahead of it as far as they may.
-  if (random() % 256 == 0) slow = random() % streams.size();
-  for (size_t i = 0; i < streams.size() && !trapped; ++i) {
-    const size_t chosen = (first + i) % streams.size();
-    if (chosen != slow || random() % 64 == 0) moved |= streams[chosen].Step();
-  }
-  return moved;
-}
-
-bool CudaDouble::Device::RunQueue() {
-  if (queue.empty() || !queue.front()->Step()) return false;
-  queue.pop_front();
-  return true;
-}
-
-void CudaDouble::Device::Run() {
-  for (;;) {
-    bool moved = false;
-    bool idle = true;
-    {
-      std::lock_guard<std::mutex> lock(mutex);
-      if (stop) return;
-      if (!paused && !streams.empty()) {
-        moved = one_queue ? RunQueue() : RunInRandomOrder();
-        for (const Stream& stream : streams) idle &= stream.Idle();
-      }
-      if (trapped) {
-        for (Stream& stream : streams) stream.Abandon();
-        queue.clear();
-      }
-    }
-    // Several processes may have a double each, most of the time with nothing to do.
-    if (!moved) usleep(idle ? 200 : 20);
-  }
-}
-
-namespace {
 
 thread_local std::vector<CudaContext> current;
 
@@ -133,6 +51,7 @@ struct DoubleCalls {
     std::lock_guard<std::mutex> lock(stream.device->mutex);
     if (stream.device->trapped) return kLaunchFailed;
     stream.Append(command);
+    ++stream.device->commands;
     if (stream.device->one_queue && !stream.capturing) stream.device->queue.push_back(&stream);
     return 0;
   }
@@ -165,7 +84,7 @@ struct DoubleCalls {
   }
   static int WaitEvent(CudaStream stream, CudaEvent handle, unsigned) {
     Command command{Command::Kind::kWait, kCmpEq};
-    command.word = __atomic_load_n(&static_cast<Event*>(handle)->reached, __ATOMIC_ACQUIRE);
+    command.word = __atomic_load_n(&static_cast<DoubleEvent*>(handle)->reached, __ATOMIC_ACQUIRE);
     command.value = 1;
     return Enqueue(stream, command);
   }
@@ -198,11 +117,11 @@ struct DoubleCalls {
       std::lock_guard<std::mutex> lock(device->mutex);
       command.word = &device->records.emplace_back(0);
     }
-    __atomic_store_n(&static_cast<Event*>(handle)->reached, command.word, __ATOMIC_RELEASE);
+    __atomic_store_n(&static_cast<DoubleEvent*>(handle)->reached, command.word, __ATOMIC_RELEASE);
     return Enqueue(stream, command);
   }
   static int EventQuery(CudaEvent handle) {
-    const auto* event = static_cast<Event*>(handle);
+    const auto* event = static_cast<DoubleEvent*>(handle);
     if (current.empty()) return kInvalidContext;
     Device& device = Current();
     {
@@ -245,19 +164,15 @@ struct DoubleCalls {
   }
   static int Launch(CudaFunction function, unsigned grid, unsigned, unsigned, unsigned block, unsigned, unsigned,
                     unsigned, CudaStream handle, void** parameters, void**) {
-    // The parameters of a launch are copied when it is made.
-    Device* device = StreamOf(handle).device;
     const auto* kernel = static_cast<const Kernel*>(function);
-    std::vector<char> argument(kernel->argument_bytes);
-    if (!argument.empty()) memcpy(argument.data(), parameters[0], argument.size());
-    Command command{Command::Kind::kHostFunc};
-    command.function = [](void* launch) { (*static_cast<std::function<void()>*>(launch))(); };
+    if (grid == 0 || block == 0 || block > 1024) return kInvalidValue;
+    Device* device = StreamOf(handle).device;
+    Command command{Command::Kind::kTask};
+    command.poll = [](void* launch) { return static_cast<DoubleLaunch*>(launch)->Poll(); };
     {
       std::lock_guard<std::mutex> lock(device->mutex);
-      command.destination = &device->launches.emplace_back([=]() mutable {
-        if (kernel == FindKernel("trap")) device->trapped = true;
-        kernel->run(argument.data(), grid, block);
-      });
+      const void* const argument = kernel->argument_bytes == 0 ? nullptr : parameters[0];
+      command.destination = &device->launches.emplace_back(kernel, argument, grid, &device->trapped);
     }
     return Enqueue(handle, command);
   }
@@ -340,8 +255,6 @@ std::unique_lock<std::mutex> CudaDouble::Lock(gpu::CudaStream stream) {
   return std::unique_lock<std::mutex>(DoubleCalls::StreamOf(stream).device->mutex);
 }
 
-gpu::CudaContext CudaDouble::CurrentContext() { return current.empty() ? nullptr : current.back(); }
-
 gpu::CudaContext CudaDouble::context() const { return device_.get(); }
 
 gpu::CudaStream CudaDouble::CreateStream() {
@@ -349,44 +262,26 @@ gpu::CudaStream CudaDouble::CreateStream() {
   return static_cast<nvshmem_double::Stream*>(&device_->streams.emplace_back(device_.get()));
 }
 
-void CudaDouble::BeginCaptureOn(gpu::CudaStream handle) {
+void CudaDouble::BeginCapture(gpu::CudaStream handle) {
   Device::Stream& stream = DoubleCalls::StreamOf(handle);
   const auto lock = Lock(handle);
   stream.capturing = true;
   stream.BeginCapture();
 }
 
-std::vector<Command> CudaDouble::EndCaptureOn(gpu::CudaStream handle) {
+void CudaDouble::EndCapture(gpu::CudaStream handle) {
   Device::Stream& stream = DoubleCalls::StreamOf(handle);
   const auto lock = Lock(handle);
   stream.capturing = false;
-  return stream.EndCapture();
+  stream.graph = stream.EndCapture();
 }
 
-void CudaDouble::LaunchOn(gpu::CudaStream handle, const std::vector<Command>& graph) {
-  const auto lock = Lock(handle);
+void CudaDouble::LaunchGraph(gpu::CudaStream handle) {
   Device::Stream& stream = DoubleCalls::StreamOf(handle);
-  stream.Launch(graph);
-  if (stream.device->one_queue) stream.device->queue.insert(stream.device->queue.end(), graph.size(), &stream);
+  const auto lock = Lock(handle);
+  stream.Launch(stream.graph);
+  if (stream.device->one_queue) stream.device->queue.insert(stream.device->queue.end(), stream.graph.size(), &stream);
 }
-
-bool CudaDouble::SynchronizeStream(gpu::CudaStream handle, double seconds) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  for (;;) {
-    {
-      const auto lock = Lock(handle);
-      if (DoubleCalls::StreamOf(handle).Idle()) return true;
-    }
-    if (std::chrono::steady_clock::now() > give_up) return false;
-    usleep(50);
-  }
-}
-
-void CudaDouble::BeginCapture(gpu::CudaStream stream) { BeginCaptureOn(stream); }
-
-void CudaDouble::EndCapture(gpu::CudaStream stream) { DoubleCalls::StreamOf(stream).graph = EndCaptureOn(stream); }
-
-void CudaDouble::LaunchGraph(gpu::CudaStream stream) { LaunchOn(stream, DoubleCalls::StreamOf(stream).graph); }
 
 bool CudaDouble::Synchronize(double seconds) {
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
@@ -414,6 +309,11 @@ std::string CudaDouble::Blocked() const {
          << ", compare " << static_cast<int>(command->compare_or_op) << " with " << command->value << ";";
   }
   return text.str();
+}
+
+size_t CudaDouble::commands() const {
+  std::lock_guard<std::mutex> lock(device_->mutex);
+  return device_->commands;
 }
 
 bool CudaDouble::trapped() const {

@@ -2,19 +2,20 @@
 //
 // Each device has a thread that runs one command at a time from its streams in random order, never where a command is
 // enqueued. So tests fail if code omits an event or frees a source too early. Kernels are those of kernels.cu, compiled
-// for the CPU. A trap ends all streams of the device and makes every later call fail, as on a GPU. Device addresses are
-// host addresses. Calls that the driver would refuse fail; a call on the null stream ends the process.
+// for the CPU; one that waits for other devices has threads of its own. A trap ends all streams of the device and makes
+// every later call fail, as on a GPU. Device addresses are host addresses. Calls that the driver would refuse fail; a
+// call on the null stream ends the process.
 #ifndef XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 #define XLA_SHMEM_TESTS_NVSHMEM_GPU_CUDA_DOUBLE_H_
 
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "tests/doubles/cuda_stream.h"
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 
 namespace xla_shmem::testing {
 
@@ -26,16 +27,8 @@ class CudaDouble {
   ~CudaDouble();
 
   static const gpu::CudaDriver& Driver();
-  // shm::Api's calls, usable on streams of a double.
+  // NVSHMEM's calls, usable on streams of a double.
   static const NvshmemApi& Shmem();
-  // Of this thread, null if it has none.
-  static gpu::CudaContext CurrentContext();
-
-  // The same for callers that have only a stream.
-  static void BeginCaptureOn(gpu::CudaStream stream);
-  static std::vector<nvshmem_double::Command> EndCaptureOn(gpu::CudaStream stream);
-  static void LaunchOn(gpu::CudaStream stream, const std::vector<nvshmem_double::Command>& graph);
-  static bool SynchronizeStream(gpu::CudaStream stream, double seconds = 20);
 
   // Stops the stream's device while several commands are enqueued.
   static std::unique_lock<std::mutex> Lock(gpu::CudaStream stream);
@@ -53,6 +46,8 @@ class CudaDouble {
   // The wait of each stream that is not idle, for the log of a failed test.
   std::string Blocked() const;
   bool trapped() const;
+  // Commands of all streams so far.
+  size_t commands() const;
   // Streams run only while this is not set.
   void Pause(bool paused);
 
@@ -62,13 +57,18 @@ class CudaDouble {
   std::unique_ptr<Device> device_;
 };
 
-// CPU build of a kernel, and the size of its argument.
+// CPU build of a kernel.
 struct Kernel {
-  void (*run)(void* argument, unsigned grid, unsigned block);
+  bool (*run)(const void* argument, unsigned block, unsigned blocks);  // false: it ended with a trap
   size_t argument_bytes;
+  bool waits;  // for other devices
 };
 // By the name in kernels.cu, or null.
 const Kernel* FindKernel(const char* name);
+
+// The reduction of the device code, by one thread.
+void ReduceByKernel(const gpu::KernelReduction& reduction, const char* const* inputs, int count, size_t bytes,
+                    char* output);
 
 }  // namespace xla_shmem::testing
 

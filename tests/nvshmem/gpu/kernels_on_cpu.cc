@@ -1,12 +1,14 @@
-// kernels.cu for the CPU: threads of a launch run one after the other.
+// The device code, compiled for the CPU. A block is a thread of the host, with one thread of the device.
+#include <unistd.h>
+
 #include <cstring>
 #include <string>
-#include <unordered_map>
+#include <thread>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
 #include "xla_patch/thunks/narrow_floats.h"
 
-namespace xla_shmem::testing {
+namespace xla_shmem::gpu {
 namespace {
 
 struct Index {
@@ -14,60 +16,61 @@ struct Index {
 };
 thread_local Index gridDim, blockDim, blockIdx, threadIdx;  // as CUDA names them
 
-#ifndef __FLT16_MAX__
-// Older clangs have no _Float16 on x86.
-struct Half {
-  explicit Half(float value) : bits(xla_shmem::F16::Narrow(value).bits) {}
-  explicit operator float() const { return xla_shmem::F16::Widen({bits}); }
-  uint16_t bits;
-};
-#define _Float16 Half
-#endif
+struct DeviceTrap {};
+
+void PauseOnHost() { usleep(100); }
+[[noreturn]] void TrapOnHost() { throw DeviceTrap(); }
+
+// What the compiler must not move across.
+void BarrierOnHost() { asm volatile("" ::: "memory"); }
+
+}  // namespace
+}  // namespace xla_shmem::gpu
 
 #define __global__
 #define __device__
-#include "xla_patch/nvshmem/gpu/kernels.cu"
+#define __shared__
+#define __launch_bounds__(threads)
+#define __syncthreads BarrierOnHost
+#include "xla_patch/nvshmem/gpu/kernels/kernels.cu"
+
+namespace xla_shmem::testing {
+namespace {
 
 template <typename Arguments, void (*kKernel)(Arguments)>
-void Run(void* argument, unsigned grid, unsigned block) {
+bool Run(const void* argument, unsigned block, unsigned blocks) {
   Arguments arguments;
   memcpy(&arguments, argument, sizeof(arguments));
-  gridDim.x = grid;
-  blockDim.x = block;
-  for (blockIdx.x = 0; blockIdx.x < grid; ++blockIdx.x) {
-    for (threadIdx.x = 0; threadIdx.x < block; ++threadIdx.x) kKernel(arguments);
+  gpu::gridDim.x = blocks;
+  gpu::blockDim.x = 1;
+  gpu::blockIdx.x = block;
+  gpu::threadIdx.x = 0;
+  try {
+    kKernel(arguments);
+  } catch (const gpu::DeviceTrap&) {
+    return false;
   }
+  return true;
 }
 
-void RunTrap(void*, unsigned, unsigned) { trap(); }
+bool RunTrap(const void*, unsigned, unsigned) { return false; }
 
 }  // namespace
 
 const Kernel* FindKernel(const char* name) {
-#define XLA_SHMEM_NAMED(kernel)                                        \
-  {                                                                    \
-    #kernel, { Run<ReduceArguments, kernel>, sizeof(ReduceArguments) } \
-  }
-#define XLA_SHMEM_KINDS(type)                                                                                        \
-  XLA_SHMEM_NAMED(reduce_##type##_sum), XLA_SHMEM_NAMED(reduce_##type##_prod), XLA_SHMEM_NAMED(reduce_##type##_min), \
-      XLA_SHMEM_NAMED(reduce_##type##_max)
-  static const std::unordered_map<std::string, Kernel> kernels = {
-      XLA_SHMEM_KINDS(f32),
-      XLA_SHMEM_KINDS(f64),
-      XLA_SHMEM_KINDS(f16),
-      XLA_SHMEM_KINDS(bf16),
-      XLA_SHMEM_KINDS(s8),
-      XLA_SHMEM_KINDS(s16),
-      XLA_SHMEM_KINDS(s32),
-      XLA_SHMEM_KINDS(s64),
-      XLA_SHMEM_KINDS(u8),
-      XLA_SHMEM_KINDS(u16),
-      XLA_SHMEM_KINDS(u32),
-      XLA_SHMEM_KINDS(u64),
-      {"tick", {Run<TickArguments, tick>, sizeof(TickArguments)}},
-      {"trap", {RunTrap, 0}}};
-  const auto found = kernels.find(name);
-  return found == kernels.end() ? nullptr : &found->second;
+  static const Kernel collective{Run<gpu::CollectiveArguments, gpu::collective>, sizeof(gpu::CollectiveArguments),
+                                 true};
+  static const Kernel tick{Run<gpu::TickArguments, gpu::tick>, sizeof(gpu::TickArguments), false};
+  static const Kernel trap{RunTrap, 0, false};
+  const std::string wanted = name;
+  return wanted == "collective" ? &collective : wanted == "tick" ? &tick : wanted == "trap" ? &trap : nullptr;
+}
+
+void ReduceByKernel(const gpu::KernelReduction& reduction, const char* const* inputs, int count, size_t bytes,
+                    char* output) {
+  gpu::blockDim.x = 1;
+  gpu::threadIdx.x = 0;
+  gpu::Reduce(reduction.elements, static_cast<int>(reduction.kind), inputs, count, bytes, output);
 }
 
 }  // namespace xla_shmem::testing

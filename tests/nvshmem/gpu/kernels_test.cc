@@ -1,4 +1,4 @@
-// Compares kernels.cu, compiled for the CPU, with the reductions of the CPU path.
+// Compares the device code, compiled for the CPU, with the reductions of the CPU path.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -9,22 +9,17 @@
 #include <vector>
 
 #include "tests/nvshmem/gpu/cuda_double.h"
-#include "xla_patch/nvshmem/gpu_reductions.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem::testing {
 namespace {
 
-struct Arguments {
-  const void* inputs[128];
-  void* output;
-  unsigned long long elements;
-  int count;
-};
-
-// Equal bits, or NaN on both sides: the payload of a NaN is not part of the contract.
+// Equal bits, or NaN on both sides: sign and payload of a NaN are not part of the contract.
 bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<char>& b) {
   if (a == b) return true;
+  if (type == ElementType::kC64) return SameValues(ElementType::kF32, a, b);
+  if (type == ElementType::kC128) return SameValues(ElementType::kF64, a, b);
   const size_t bytes = ElementBytes(type);
   for (size_t i = 0; i < a.size(); i += bytes) {
     if (memcmp(&a[i], &b[i], bytes) == 0) continue;
@@ -41,6 +36,14 @@ bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<
           return (bits & 0x7fff) > 0x7c00;
         case ElementType::kBf16:
           return (bits & 0x7fff) > 0x7f80;
+        case ElementType::kF8E5M2:
+          return (bits & 0x7f) > 0x7c;
+        case ElementType::kF8E4M3:
+          return (bits & 0x7f) > 0x78;
+        case ElementType::kF8E3M4:
+          return (bits & 0x7f) > 0x70;
+        case ElementType::kF8E4M3Fn:
+          return (bits & 0x7f) == 0x7f;
         default:
           return false;
       }
@@ -50,34 +53,46 @@ bool SameValues(ElementType type, const std::vector<char>& a, const std::vector<
   return true;
 }
 
-TEST_CASE("Every reduction kernel computes what the CPU path computes, for any bits and any grid") {
+std::vector<ElementType> AllTypes() {
+  std::vector<ElementType> types;
+  for (int type = 1; type <= static_cast<int>(ElementType::kBuffer); ++type) {
+    types.push_back(static_cast<ElementType>(type));
+  }
+  return types;
+}
+
+TEST_CASE("GPUs have the reductions of the CPU path") {
+  for (const ElementType type : AllTypes()) {
+    for (const ReductionKind kind : kReductionKinds) {
+      CAPTURE(ElementTypeName(type));
+      CAPTURE(ReductionName(kind));
+      CHECK(gpu::FindKernelReduction(type, kind).has_value() == Supports(type, kind));
+    }
+  }
+}
+
+TEST_CASE("Every reduction on GPU computes what the CPU path computes, for any bits and alignment") {
   std::mt19937 random(5);
-  for (const auto& [type, nvshmem_name] : kGpuElementTypes) {
-    for (const ReductionKind kind : kGpuReductionKinds) {
+  for (const ElementType type : AllTypes()) {
+    for (const ReductionKind kind : kReductionKinds) {
+      const std::optional<gpu::KernelReduction> reduction = gpu::FindKernelReduction(type, kind);
+      if (!reduction.has_value()) continue;
       for (const size_t elements : {size_t{1}, size_t{7}, size_t{64}, size_t{1003}}) {
-        const size_t count = 1 + random() % 4;
+        const size_t count = 1 + random() % 20;
+        const size_t shift = random() % 2 * ElementBytes(type);  // of the buffers against 16 bytes
         std::vector<std::vector<char>> inputs;
-        Arguments arguments{};
         std::vector<const char*> pointers;
         for (size_t i = 0; i < count; ++i) {
-          std::vector<char>& bytes = inputs.emplace_back(elements * ElementBytes(type));
-          for (char& byte : bytes) byte = static_cast<char>(random());
+          std::vector<char>& bytes = inputs.emplace_back(elements * ElementBytes(type) + 16);
+          for (char& byte : bytes) byte = static_cast<char>(type == ElementType::kPred ? random() % 2 : random());
         }
-        for (size_t i = 0; i < count; ++i) {
-          pointers.push_back(inputs[i].data());
-          arguments.inputs[i] = inputs[i].data();
-        }
-        std::vector<char> expected(elements * ElementBytes(type));
+        for (const auto& input : inputs) pointers.push_back(input.data() + shift);
+        std::vector<char> expected(elements * ElementBytes(type)), output(expected.size() + 16);
         Reduce(type, kind, pointers.data(), count, elements, expected.data());
-        std::vector<char> output(expected.size());
-        arguments.output = output.data();
-        arguments.elements = elements;
-        arguments.count = static_cast<int>(count);
-        const std::string kernel = "reduce_" + ElementTypeName(type) + "_" + ReductionName(kind);
-        CAPTURE(kernel);
-        REQUIRE(FindKernel(kernel.c_str()) != nullptr);
-        FindKernel(kernel.c_str())->run(&arguments, 1 + random() % 3, 32);
-        CHECK(SameValues(type, output, expected));
+        ReduceByKernel(*reduction, pointers.data(), static_cast<int>(count), expected.size(), output.data() + shift);
+        CAPTURE(ElementTypeName(type));
+        CAPTURE(ReductionName(kind));
+        CHECK(SameValues(type, {output.data() + shift, output.data() + shift + expected.size()}, expected));
       }
     }
   }
@@ -85,13 +100,8 @@ TEST_CASE("Every reduction kernel computes what the CPU path computes, for any b
 
 TEST_CASE("The output of a reduction may be one of its inputs") {
   std::vector<float> a(100, 1.5f), b(100, 2.0f);
-  Arguments arguments{};
-  arguments.inputs[0] = a.data();
-  arguments.inputs[1] = b.data();
-  arguments.output = b.data();
-  arguments.elements = 100;
-  arguments.count = 2;
-  FindKernel("reduce_f32_prod")->run(&arguments, 2, 32);
+  const char* const inputs[] = {reinterpret_cast<char*>(a.data()), reinterpret_cast<char*>(b.data())};
+  ReduceByKernel({gpu::kF32, ReductionKind::kProd}, inputs, 2, 400, reinterpret_cast<char*>(b.data()));
   CHECK(b == std::vector<float>(100, 3.0f));
 }
 

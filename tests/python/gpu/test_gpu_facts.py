@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +116,20 @@ def test_machine_without_driver_is_not_an_exception(monkeypatch: pytest.MonkeyPa
 def test_missing_package_is_an_error_and_no_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
     assert read_driver() == Driver("the Python package nvidia-ml-py is missing")
+
+
+def test_older_pynvml_package_prints_no_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    modern = Path(str(importlib.import_module("pynvml").__file__)).read_text()
+    older = 'import warnings\nwarnings.warn("The pynvml package is deprecated.", FutureWarning, stacklevel=2)\n'
+    (tmp_path / "pynvml.py").write_text(modern.replace("from ctypes import *", f"{older}from ctypes import *", 1))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "pynvml")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        read_driver()
+    assert "FutureWarning" in (tmp_path / "pynvml.py").read_text()
+    assert sys.modules["pynvml"].__file__ == str(tmp_path / "pynvml.py")
+    assert not seen
 
 
 @pytest.mark.parametrize("bus_id", ["00000000:1B:00.0", "0000:1b:00.0", "0000:1B:00.0"])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xla_shmem.gpu.nvlink_domains import GpuPlace
-from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds
+from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot_start
+from xla_shmem.gpu.process_facts import GpuFacts, ProcessFacts
 
 
 def places(reach_and_host: Sequence[tuple[int, int]]) -> list[GpuPlace]:
@@ -24,10 +25,12 @@ def test_each_group_of_gpus_that_reach_one_another_is_a_world() -> None:
 
 def test_uneven_hosts_are_refused_with_the_numbers_and_only_in_their_world() -> None:
     uneven, even = nvshmem_worlds(places([(0, 0), (0, 0), (0, 1), (1, 2)]))
-    assert uneven.error == (
+    gpu = GpuFacts("0000:01:00.0")
+    facts = [ProcessFacts(host, (gpu,), imex_channels=1) for host in ("a", "a", "b", "c")]
+    assert why_world_cannot_start(uneven, facts, [1 << 30] * 4, 1) == (
         "NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have 1 to 2"
     )
-    assert even.error == ""
+    assert why_world_cannot_start(even, facts, [1 << 30] * 4, 1) == ""
 
 
 def test_process_with_several_gpus_is_named_as_the_error_of_all_its_worlds() -> None:

@@ -80,7 +80,7 @@ def test_ambiguous_sizes_are_refused(text: str) -> None:
         ("XLA_SHMEM_DEADLINE", "inf", "must be a number of seconds > 0"),
         ("XLA_SHMEM_DEADLINE", "soon", "must be a number of seconds > 0"),
         ("XLA_SHMEM_SPIN_US", "-1", "must be a whole number of microseconds"),
-        ("XLA_SHMEM_SINGLE_COPY", "on", "must be 'auto' or 'off'"),
+        ("XLA_SHMEM_SINGLE_COPY", "on", "must be 'auto', 'off' or 'user'"),
         ("XLA_SHMEM_VERBOSE", "3", "must be 0, 1 or 2"),
         ("XLA_SHMEM_JOB", "../../etc", "must be 32 lower-case hexadecimal digits"),
     ],

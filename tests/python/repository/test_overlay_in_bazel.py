@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overlay_workspace import PATCHES, Workspace, facts, find_bazel, misplaced_files
+from overlay_workspace import PATCHES, Workspace, facts, file_of, find_bazel, misplaced_files
 
 COMMITS = sorted(path.name for path in PATCHES.iterdir())
 CORE = "xla_patch/BUILD"
@@ -69,6 +69,58 @@ def test_the_hooks_are_the_labels_that_the_patch_adds() -> None:
         assert sorted(added) == sorted(label for labels in recorded["hooks"].values() for label in labels)
 
 
+def hooked_files(commit: str) -> dict[str, tuple[list[str], str]]:
+    """Returns, by file of upstream's, our headers that the patch includes there and the other lines that it adds."""
+    hooked = {}
+    for diff in (PATCHES / commit / "nvshmem.patch").read_text().split("diff --git ")[1:]:
+        path = diff.partition(" ")[0].removeprefix("a/")
+        added = re.findall(r"^\+(?!\+)(.*)$", diff, re.MULTILINE)
+        includes = [found[1] for line in added if (found := re.match(r'#include "(.*/shmem/.*)"', line))]
+        hooked[path] = includes, "\n".join(line for line in added if not line.startswith("#include"))
+    return {path: hook for path, hook in hooked.items() if path.endswith(".cc")}
+
+
+def wrong_hooks(workspace: Workspace, commit: str) -> list[str]:
+    """Returns what is wrong with the lines that the patch adds to upstream's sources, one sentence each."""
+    rules = workspace.rules()
+    wrong = []
+    for path, (headers, code) in hooked_files(commit).items():
+        package = f"//{path.rpartition('/')[0]}:"
+        labels = [
+            label for target, ours in facts(commit)["hooks"].items() if target.startswith(package) for label in ours
+        ]
+        exported = {file_of(header) for label in labels for header in rules[label].hdrs}
+        wrong += [f"{path} includes {header}, which no label exports" for header in headers if header not in exported]
+        declared = "".join((workspace.root / header).read_text() for header in headers if header in exported)
+        names = sorted(set(re.findall(r"\w*Shmem\w*|OnIts\w*", code)))
+        wrong += [
+            f"{path} has {name}, which no header declares" for name in names if not re.search(rf"\b{name}\b", declared)
+        ]
+    return wrong
+
+
+@pytest.mark.parametrize("workspace", COMMITS, indirect=True)
+def test_upstreams_sources_include_and_call_what_our_headers_have(workspace: Workspace) -> None:
+    for commit in COMMITS:
+        assert wrong_hooks(workspace, commit) == []
+        assert sum(bool(headers) for headers, _ in hooked_files(commit).values()) == 4
+
+
+def test_a_renamed_function_of_a_hook_is_noticed(workspace: Workspace, edit: Edit) -> None:
+    header = "xla/backends/gpu/shmem/shmem_backend_assignment.h"
+    edit(header, (workspace.root / header).read_text().replace("AssignShmemBackends", "AssignBackends"))
+    assert "xla/service/gpu/gpu_compiler.cc has AssignShmemBackends, which no header declares" in wrong_hooks(
+        workspace, COMMITS[0]
+    )
+
+
+def test_a_header_that_a_hook_includes_and_its_label_lacks_is_noticed(workspace: Workspace, edit: Edit) -> None:
+    edit(SHMEM, replaced(workspace, SHMEM, 'hdrs = ["shmem_thunk_emission.h"]', "hdrs = []"))
+    (sentence,) = wrong_hooks(workspace, COMMITS[0])[:1]
+    header = "xla/backends/gpu/shmem/shmem_thunk_emission.h"
+    assert sentence == f"xla/service/gpu/thunk_emitter.cc includes {header}, which no label exports"
+
+
 def replaced(workspace: Workspace, path: str, old: str, new: str) -> str:
     text = (workspace.root / path).read_text()
     assert old in text
@@ -76,8 +128,8 @@ def replaced(workspace: Workspace, path: str, old: str, new: str) -> str:
 
 
 def test_a_file_listed_twice_is_refused(workspace: Workspace, edit: Edit) -> None:
-    edit(CORE, replaced(workspace, CORE, '+ [":kernel_source"]', '+ [":kernel_source", "thunks/gpu/two_shot.cc"]'))
-    assert "Label '//xla_patch:thunks/gpu/two_shot.cc' is duplicated in the 'srcs' attribute" in workspace.analyse()
+    edit(CORE, replaced(workspace, CORE, '+ [":kernel_source"]', '+ [":kernel_source", "thunks/gpu/replay.cc"]'))
+    assert "Label '//xla_patch:thunks/gpu/replay.cc' is duplicated in the 'srcs' attribute" in workspace.analyse()
 
 
 def test_two_targets_of_one_name_are_refused(workspace: Workspace, edit: Edit) -> None:

@@ -134,7 +134,7 @@ def test_overlay_patch_adds_our_files_unchanged(tmp_path: Path) -> None:
     install_overlay(tree)
     thunk = Path("backends/gpu/shmem/shmem_thunk.h")
     assert (tree / "xla" / thunk).read_text() == (ROOT / "xla_patch" / "overlay" / "xla" / thunk).read_text()
-    for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels.cu"):
+    for core in ("assigner/assigner.cc", "thunks/gpu/transfers.cc", "nvshmem/gpu/kernels/kernels.cu"):
         assert (tree / "xla_patch" / core).read_text() == (ROOT / "xla_patch" / core).read_text()
     builds = sorted(str(path.relative_to(tree)) for path in tree.rglob("BUILD"))
     assert builds == [

@@ -1,4 +1,7 @@
-"""The agreement of a GPU job, with threads and one store for its processes. tests/gpu_double has real processes."""
+"""The agreement of a GPU job, with threads and one store for its processes.
+
+tests/gpu_emulated/processes has real processes.
+"""
 
 from __future__ import annotations
 

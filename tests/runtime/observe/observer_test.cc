@@ -1,5 +1,7 @@
 #include "xla_patch/runtime/observe/observer.h"
 
+#include <algorithm>
+
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
 
@@ -32,6 +34,18 @@ TEST_CASE("the recorder follows a collective from start to end") {
   observer.End(span, 0, false);
   CHECK(span.entry->state == static_cast<uint32_t>(State::kDone));
   CHECK(span.entry->end_ns >= span.start_ns);
+}
+
+TEST_CASE("a program that is loaded again takes no more memory and no more lines") {
+  const TemporaryDirectory directory;
+  Observer observer;
+  REQUIRE(observer.Start({directory.path(), false, ""}, 0, {0}, {0}).empty());
+  const Site first{1, "all-reduce", "f/a", false, {{0}}}, second{2, "all-reduce", "f/b", false, {{0}}};
+  const RecordedSite* site = observer.AddSite(first);
+  CHECK(observer.AddSite(second) != site);
+  CHECK(observer.AddSite(first) == site);
+  const std::string lines = directory.Read("0.sites");
+  CHECK(std::count(lines.begin(), lines.end(), '\n') == 2);
 }
 
 TEST_CASE("parts that do not work are named and the rest works") {

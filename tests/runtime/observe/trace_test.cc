@@ -1,5 +1,9 @@
 #include "xla_patch/runtime/observe/trace.h"
 
+#include <unistd.h>
+
+#include <fstream>
+
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
 #include "tests/types/value_of.h"
@@ -38,6 +42,15 @@ TEST_CASE("collectives that overlap are on different tracks of their PE, others 
 TEST_CASE("a file that cannot be written is named") {
   CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}).message() ==
         "cannot write /no/such/place/trace.json: No such file or directory");
+}
+
+TEST_CASE("A trace never goes through a symbolic link") {
+  const TemporaryDirectory directory;
+  const std::string link = directory.File("trace.json");
+  REQUIRE(symlink(directory.File("target").c_str(), link.c_str()) == 0);
+  std::ofstream(directory.File("target")) << "mine";
+  CHECK(Trace::Open(link, 0, {0}).message() == "cannot write " + link + ": Too many levels of symbolic links");
+  CHECK(directory.Read("target") == "mine");
 }
 
 }  // namespace

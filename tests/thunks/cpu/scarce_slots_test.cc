@@ -17,7 +17,7 @@
 namespace xla_shmem::testing {
 namespace {
 
-constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 + (64 << 10), kSmallest = 64 + (4 << 10);
+constexpr size_t kLarge = 64 + 4 * kSlotBytes, kSmall = 64 << 10, kSmallest = 4 << 10;
 
 // Every message that is not eager goes through slots.
 JobOptions Staged(int n_pes = 2) {
@@ -38,6 +38,18 @@ void LeaveOnly(Job& job, int pe, size_t largest) {
   if (kept != nullptr) slots->Return(kept, largest);
 }
 
+TEST_CASE("A block and its signal fill a power of two, so the arena and the reserve have no gaps") {
+  JobOptions options = Staged();
+  options.arena_bytes = 256 << 10;
+  options.reserve_bytes = 64 << 10;
+  Job job(options);
+  BlockSet small, smallest;
+  CHECK(TakeBlocks(job.context(0), 8 << 20, 4, &small));
+  CHECK(small.pool == job.context(0).slots);
+  CHECK(TakeBlocks(job.context(0), 8 << 20, 16, &smallest));
+  CHECK(smallest.pool == job.context(0).reserve);
+}
+
 TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest ones from the reserve") {
   Job job(Staged());
   BlockSet set;
@@ -49,11 +61,11 @@ TEST_CASE("Blocks come in the preferred geometry, then small ones, then smallest
   LeaveOnly(job, 0, kSmall);
   BlockSet small;
   REQUIRE(TakeBlocks(context, 8 << 20, 1, &small));
-  CHECK(small.geometry.slot_bytes == 64 << 10);
+  CHECK(small.geometry.slot_bytes == kSmall - kSignalLine);
   CHECK(small.geometry.num_slots == 1);
   BlockSet smallest;
   REQUIRE(TakeBlocks(context, 8 << 20, 3, &smallest));
-  CHECK(smallest.geometry.slot_bytes == 4 << 10);
+  CHECK(smallest.geometry.slot_bytes == kSmallest - kSignalLine);
   CHECK(smallest.pool == context.reserve);
   ReturnBlocks(smallest);
   while (context.reserve->Take(kSmallest) != nullptr) {
@@ -137,7 +149,7 @@ TEST_CASE("All-reduces whose members have slots of different sizes agree on the 
 
 TEST_CASE("An operation that finds even the reserve empty continues when a block is returned") {
   JobOptions options = Staged();
-  options.reserve_bytes = 8 << 10;
+  options.reserve_bytes = kSmallest;
   Job job(options);
   LeaveOnly(job, 0, 0);
   char* last = job.context(0).reserve->Take(kSmallest);
@@ -157,7 +169,7 @@ TEST_CASE("An operation that finds even the reserve empty continues when a block
 
 TEST_CASE("The error of an operation that gets no block names the option") {
   JobOptions options = Staged();
-  options.reserve_bytes = 8 << 10;
+  options.reserve_bytes = kSmallest;
   options.deadline = std::chrono::milliseconds(200);
   Job job(options);
   LeaveOnly(job, 0, 0);

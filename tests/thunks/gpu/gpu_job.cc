@@ -11,14 +11,16 @@
 namespace xla_shmem::testing {
 
 GpuJob::GpuJob(const GpuJobOptions& options) {
-  const size_t heap_bytes = options.arena_bytes + (512 << 10);
+  const size_t heap_bytes = options.arena_bytes + options.lane_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
-  if (!nvshmem_double::SetHeap(heap_.get()) || !layout.ok()) abort();
+  const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes);
+  if (!nvshmem_double::SetHeap(heap_.get()) || !layout.ok() || !lanes.ok()) abort();
   layout_ = *layout;
   const size_t arena = heap_->Allocate(options.arena_bytes);
   const size_t staging = heap_->Allocate(std::max<size_t>(options.team_staging_bytes, 64));
-  if (arena == SIZE_MAX || staging == SIZE_MAX) abort();
+  const size_t lane_memory = heap_->Allocate(options.lane_bytes);
+  if (arena == SIZE_MAX || staging == SIZE_MAX || lane_memory == SIZE_MAX) abort();
   for (int number = 0; number < options.n_pes; ++number) {
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
@@ -32,11 +34,12 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
           raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
         });
     pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
+    pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, heap_->base(number) + lane_memory);
     gpu::TeamReductions reductions;
     if (options.team_staging_bytes > 0) {
       reductions = {&ShmemWithReductions(), &pe->teams, heap_->base(number) + staging, options.team_staging_bytes};
     }
-    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->watchdog.get(), reductions);
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(), reductions);
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
   }

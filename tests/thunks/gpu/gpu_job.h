@@ -17,6 +17,7 @@ struct GpuJobOptions {
   int n_pes = 2;
   gpu::Puts puts = gpu::Puts::kDriver;
   size_t arena_bytes = 256 << 10;
+  size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
   bool one_queue = false;         // all streams of a GPU share one hardware queue
   size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
@@ -32,6 +33,7 @@ class GpuJob {
     std::unique_ptr<gpu::Device> device;
     std::unique_ptr<gpu::Watchdog> watchdog;
     std::unique_ptr<gpu::PairRings> rings;
+    std::unique_ptr<gpu::Lanes> lanes;
     std::unique_ptr<gpu::Transfers> transfers;
     gpu::Teams teams;
     gpu::CudaStream compute;  // XLA's stream

@@ -62,12 +62,16 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
                                    {reinterpret_cast<char*>(result.data())},
                                    {step.elements * 4}};
         const gpu::PermuteArguments permute{"p", (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
-        const gpu::AllReduceArguments sum{"s", ReductionKind::kSum, group, {ElementType::kS32}, buffers};
+        gpu::GroupArguments sum;
+        sum.name = "s";
+        sum.group = group;
+        sum.types = {ElementType::kS32};
+        sum.buffers = buffers;
         Status status;
         if (step.kind <= 1) status = mine.transfers->StartPermute({number, 1}, permute, mine.compute);
-        if (step.kind == 2) status = mine.transfers->StartAllReduce({number, 1}, sum, mine.compute);
+        if (step.kind == 2) status = mine.transfers->StartGroup({number, 1}, sum, mine.compute);
         if (step.kind == 3) status = mine.transfers->ReplayPermute(permute, mine.compute);
-        if (step.kind == 4) status = mine.transfers->ReplayAllReduce(sum, mine.compute);
+        if (step.kind == 4) status = mine.transfers->RunGroup(sum, mine.compute);
         CHECK(status.message() == "");
       }
       for (size_t number = 0; number < program.size(); ++number) {

@@ -5,7 +5,6 @@
 #include <random>
 #include <thread>
 
-#include "tests/thunks/gpu/all_reduce_case.h"
 #include "tests/thunks/gpu/gpu_job.h"
 #include "tests/thunks/gpu/permute_case.h"
 
@@ -60,15 +59,6 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
     REQUIRE(job.Synchronize());
     for (int pe = 0; pe < 3; ++pe) CHECK(results[pe] == Pattern(kElements, (pe + 3 - kLaunches % 3) % 3, 0));
   }
-}
-
-TEST_CASE("A replayed all-reduce gives the same bits, in and out of place") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32, ElementType::kU8}, {50001, 3}, false, Form::kReplay});
-  RunBothWays({{{1, 0}}, {ElementType::kBf16}, {200000}, true, Form::kReplay, ReductionKind::kMin, 128 << 10});
-}
-
-TEST_CASE("A captured all-reduce can be launched again and again") {
-  RunBothWays({{{0, 1, 2}}, {ElementType::kF32}, {3000}, true, Form::kGraph});
 }
 
 }  // namespace

@@ -2,25 +2,25 @@
 
 #include <doctest/doctest.h>
 
-#include "tests/thunks/gpu/all_reduce_case.h"
 #include "tests/thunks/gpu/gpu_job.h"
+#include "tests/thunks/gpu/group_case.h"
 
 namespace xla_shmem::testing {
 namespace {
 
 TEST_CASE("Groups that are axes of a mesh are reduced on teams, in chunks of the staging memory") {
-  AllReduceCase test{{{0, 2}, {1, 3}}, {ElementType::kF32, ElementType::kU8}, {5000, 77}, /*in_place=*/true};
+  GroupCase test{CollectiveOp::kAllReduce, {{0, 2}, {1, 3}}, {ElementType::kF32, ElementType::kU8}, {5000, 77}, true};
   test.team_staging_bytes = 8 << 10;
-  RunBothWays(test);
+  RunGroupCase(test);
   test.groups = {{0, 1, 2, 3}};
   test.types = {ElementType::kS32, ElementType::kS64};
-  RunBothWays(test);
+  RunGroupCase(test);
 }
 
-TEST_CASE("Groups without a team use the rings beside groups with one") {
-  AllReduceCase test{{{0, 3}, {1, 2}}, {ElementType::kF32}, {5000}};
+TEST_CASE("Groups without a team use the lanes beside groups with one") {
+  GroupCase test{CollectiveOp::kAllReduce, {{0, 3}, {1, 2}}, {ElementType::kF32}, {5000}};
   test.team_staging_bytes = 8 << 10;
-  RunBothWays(test);
+  RunGroupCase(test);
 }
 
 TEST_CASE("Teams are those of a mesh's axes") {

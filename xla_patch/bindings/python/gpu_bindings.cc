@@ -4,11 +4,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +19,8 @@
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
+#include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
@@ -64,6 +69,17 @@ nb::bytes Compile(const std::string& source, std::pair<int, int> compute_capabil
   return nb::bytes(image.data(), image.size());
 }
 
+// Members are (process, host, bus id, IMEX channels, free bytes).
+std::string CheckWorld(const std::vector<std::tuple<int, std::string, std::string, int, size_t>>& members,
+                       size_t heap_bytes) {
+  std::vector<gpu::WorldMember> all;
+  all.reserve(members.size());
+  for (const auto& [process, host, bus_id, imex_channels, free_bytes] : members) {
+    all.push_back({process, host, bus_id, imex_channels, free_bytes});
+  }
+  return gpu::CheckWorld(all, heap_bytes).message();
+}
+
 nb::bytes UniqueId() {
   const std::string id = ValueOrThrow(WithoutGil([] { return GpuRuntime::Get().UniqueId(); }));
   return nb::bytes(id.data(), id.size());
@@ -79,6 +95,16 @@ bool ParseReduce(const std::string& name) {
   if (name == "teams") return true;
   if (name == "rings") return false;
   throw nb::value_error(("unknown reduce \"" + name + "\": rings or teams").c_str());
+}
+
+std::pair<int, int> KernelReductionOf(const std::string& reduction, const std::string& dtype) {
+  const std::optional<ReductionKind> kind = ReductionNamed(reduction);
+  const std::optional<ElementType> type = ElementTypeNamed(dtype);
+  const auto found = kind.has_value() && type.has_value() ? gpu::FindKernelReduction(*type, *kind) : std::nullopt;
+  if (!found.has_value()) {
+    throw nb::value_error(("the GPU path has no reduction \"" + reduction + "\" of " + dtype).c_str());
+  }
+  return {found->elements, static_cast<int>(found->kind)};
 }
 
 void LoadKernels(const nb::bytes& kernels) {
@@ -142,7 +168,7 @@ void BindGpuRuntime(nb::module_& m) {
       "set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
       "`hook()` is called when an executable is loaded before `gpu_admit`. Its exceptions are ignored: the executable "
       "may be for GPUs that this machine lacks, and reports that when it runs.");
-  m.def("gpu_arena_bytes", &gpu::PairLayout::RecommendedBytes, nb::arg("n_pes"),
+  m.def("gpu_arena_bytes", &gpu::ArenaLayout::RecommendedBytes, nb::arg("n_pes"),
         "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
   m.def(
       "gpu_team_staging_bytes", [] { return gpu::kTeamStagingBytes; },
@@ -151,9 +177,16 @@ void BindGpuRuntime(nb::module_& m) {
         "How many teams each of `n_pes` PEs belongs to, besides the world.");
   m.def("nvshmem_world_settings", &gpu::WorldSettings, nb::arg("symmetric_bytes"), nb::arg("hosts"),
         nb::arg("team_forms").none(), "NVSHMEM's variables for a world, by name.");
+  m.def("nvshmem_heap_bytes", &gpu::HeapBytes, nb::arg("settings"), nb::arg("own_steps"),
+        "Bytes that NVSHMEM's heap takes on each PE with these settings.");
+  m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"),
+        "\"\" or why no process of a world can start.");
+  m.def("imex_channels", [] { return gpu::CountImexChannels(); }, "How many IMEX channels this process sees.");
   m.def("nvshmem_variables_that_must_agree", &gpu::VariablesThatMustAgree,
         "Names of NVSHMEM's variables that must be equal in all processes if a user sets them.");
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
+  m.def("gpu_kernel_reduction", &KernelReductionOf, nb::arg("reduction"), nb::arg("dtype"),
+        "The numbers by which the device code knows a reduction: elements and kind. Raises ValueError if it has none.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
         "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");
   m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/nvshmem/gpu_reductions.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 
 namespace xla_shmem {
@@ -61,15 +61,18 @@ void AllReduce(uint64_t operation, const std::string& reduction, const std::stri
                bool whole) {
   const std::optional<ReductionKind> kind = ReductionNamed(reduction);
   const std::optional<ElementType> type = ElementTypeNamed(dtype);
-  if (!kind.has_value() || !type.has_value() || !FindGpuReduction(*type, *kind).has_value()) {
+  if (!kind.has_value() || !type.has_value() || !gpu::FindKernelReduction(*type, *kind).has_value()) {
     throw nb::value_error(("the GPU path has no reduction \"" + reduction + "\" of " + dtype).c_str());
   }
-  gpu::AllReduceArguments all_reduce{"all-reduce", *kind, std::move(group),
-                                     std::vector<ElementType>(bytes.size(), *type),
-                                     ToBuffers(operands, results, bytes)};
+  gpu::GroupArguments all_reduce;
+  all_reduce.name = "all-reduce";
+  all_reduce.reduction = *kind;
+  all_reduce.group = std::move(group);
+  all_reduce.types.assign(bytes.size(), *type);
+  all_reduce.buffers = ToBuffers(operands, results, bytes);
   Enqueue([&](GpuRuntime& runtime) {
-    return whole ? runtime.transfers().ReplayAllReduce(all_reduce, Pointer(stream))
-                 : runtime.transfers().StartAllReduce({operation, 0}, all_reduce, Pointer(stream));
+    return whole ? runtime.transfers().RunGroup(all_reduce, Pointer(stream))
+                 : runtime.transfers().StartGroup({operation, 0}, all_reduce, Pointer(stream));
   });
 }
 

@@ -47,11 +47,14 @@ void ThrowIfError(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-void CreateSegment(const std::string& job_key, int process, size_t bytes) {
+void CreateSegment(const std::string& job_key, int process, size_t bytes, const std::string& single_copy) {
+  const shm::Readers readers = single_copy == "auto"   ? shm::Readers::kSiblings
+                               : single_copy == "user" ? shm::Readers::kUser
+                                                       : shm::Readers::kNobody;
   Status status;
   {
     nb::gil_scoped_release release;
-    status = Runtime::Get().CreateSegment(job_key, process, bytes);
+    status = Runtime::Get().CreateSegment(job_key, process, bytes, readers);
   }
   ThrowIfError(status);
 }
@@ -117,11 +120,16 @@ NB_MODULE(_core, m) {
         "The type of the handlers' state, as XLA's register_custom_type takes it.");
   m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, for measurements.");
   m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
-        "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. Raises RuntimeError.");
+        nb::arg("single_copy") = "auto",
+        "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. `single_copy`: the option. "
+        "Raises RuntimeError.");
   m.def(
       "observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
       nb::arg("statistics"), nb::arg("trace_file"),
       "Sets what is recorded of the collectives; call it before `connect`. Returns what does not work, as sentences.");
+  m.def(
+      "report", [] { Runtime::Get().observer().Report(); },
+      "Prints the statistics, once, and writes the trace so far. At exit of the process this happens anyway.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
         nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "

@@ -23,6 +23,27 @@ Status Malformed(const char* where, const std::string& problem) {
   return Status::Error(std::string("not a well-formed HloModuleProto: ") + where + ": " + problem);
 }
 
+// CustomCallApiVersion::API_VERSION_TYPED_FFI
+constexpr uint64_t kApiVersionTypedFfi = 4;
+
+// Hashes the attributes of a typed FFI call, a dictionary as MLIR prints it. Numbers of ten digits or more may be
+// addresses or handles, which differ between ranks, so only their places count.
+uint64_t HashAttributes(uint64_t hash, std::string_view text) {
+  constexpr size_t kMinDigits = 10;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  size_t begin = 0;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && is_digit(text[end])) ++end;
+    if (end - i >= kMinDigits) {
+      hash = HashBytes(hash, text.substr(begin, i - begin));
+      begin = end;
+    }
+    i = std::max(end, i + 1);
+  }
+  return HashBytes(hash, text.substr(begin));
+}
+
 // Reads the module into `module_` and keeps the call edges until the callees are known.
 class Scanner {
  public:
@@ -125,10 +146,12 @@ class Scanner {
     instruction.body = field.bytes;
     std::string_view opcode;
     std::string_view target;
+    std::string_view backend_config;
+    bool is_typed_ffi = false;
     callees_.clear();
     FieldReader reader(field.bytes);
     for (Field inner; reader.Next(&inner);) {
-      bool is_structure = true;  // the same on all ranks, so part of the hash
+      bool is_structure = true;  // part of the hash
       switch (inner.number) {
         case InstructionField::kOpcode:
           opcode = inner.bytes;
@@ -152,19 +175,27 @@ class Scanner {
             return Status::Error("bad called_computation_ids");
           }
           break;
-        case InstructionField::kParameterNumber:
-        case InstructionField::kTupleIndex:
-        case InstructionField::kChannelId:
-        case InstructionField::kAllReduceId:
-        case InstructionField::kReplicaGroups:
-        case InstructionField::kSourceTargetPairs:
-        case InstructionField::kUseGlobalDeviceIds:
-        case InstructionField::kCollectiveDeviceList:  // the three newer group forms
-        case InstructionField::kIotaCollectiveDeviceList:
-        case InstructionField::kMeshAxesReplicaGroupList:
-          break;
-        default:
+        case InstructionField::kBackendConfig:
+          backend_config = inner.bytes;
           is_structure = false;
+          break;
+        case InstructionField::kCustomCallApiVersion:
+          is_typed_ffi = inner.value == kApiVersionTypedFfi;
+          break;
+        case InstructionField::kName:
+        case InstructionField::kMetadata:
+        case InstructionField::kFusionKind:
+        case InstructionField::kControlPredecessorIds:
+        case InstructionField::kSharding:
+        case InstructionField::kBackendConfigPayload:
+        case InstructionField::kDomainEntrySharding:
+        case InstructionField::kDomainExitSharding:
+        case InstructionField::kFrontendAttributes:
+        case InstructionField::kStatisticsViz:
+        case InstructionField::kOriginalValue:
+          is_structure = false;
+          break;
+        default:  // what the instruction computes
           break;
       }
       if (is_structure) {
@@ -173,6 +204,9 @@ class Scanner {
     }
     if (!reader.ok()) {
       return Status::Error("instruction: " + reader.error());
+    }
+    if (is_typed_ffi) {
+      *hash = HashAttributes(*hash, backend_config);
     }
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered =

@@ -55,9 +55,10 @@ struct Module {
   std::vector<Instruction> instructions;
   size_t entry = 0;  // index of the entry computation
   std::unordered_map<int64_t, size_t> computation_of_id;
-  // Hash of all that is the same on all ranks: name, ids, opcodes, shapes, operands, callees, groups, pairs, channels,
-  // device assignment. Without module ids, metadata, stack frames, constants or backend configs, which may hold paths,
-  // addresses and local tuning results.
+  // Hash of what the program computes, equal on all ranks: module name, device assignment, and of each instruction all
+  // but its name and what may differ between ranks or does not change results: metadata, stack frames, shardings,
+  // frontend attributes, backend configs (local tuning results). Of these only the attributes of typed FFI calls count,
+  // without numbers that may be addresses.
   uint64_t structure_hash = 0;
 };
 

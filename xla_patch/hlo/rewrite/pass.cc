@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/rewrite/pass.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -88,6 +89,11 @@ class Pass {
     }
   }
 
+  // XLA:GPU leaves all-to-alls of one array as they are.
+  std::optional<hlo::WholeArrays> FindWholeArrays(const Collective& collective) {
+    return options_.lowering == Lowering::kCpu ? whole_arrays_.Find(collective) : std::nullopt;
+  }
+
   void Replace(const Collective& collective, const Attributes& attributes) {
     has_replaced_ = true;
     const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
@@ -97,7 +103,7 @@ class Pass {
     const auto call = [&](size_t instruction, const CustomCall& call) {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
     };
-    if (const auto whole = whole_arrays_.Find(collective); whole.has_value()) {
+    if (const auto whole = FindWholeArrays(collective); whole.has_value()) {
       CustomCall whole_call = hlo::SyncCall(module_, collective, options_.topology, options_.lowering);
       whole_call.operands = whole->operands;
       if (whole->place != collective.instruction) {

@@ -15,6 +15,7 @@ struct PassResult {
   bool changed = false;
   std::string module;  // empty when not changed
   std::vector<CollectiveRecord> records;
+  std::string unread;  // of PassHook: why the pass could not read the module, which stays as it is; else empty
 };
 
 // Decides for every collective of a serialised HloModuleProto (after scheduling) and rewrites it in place. Bytes of

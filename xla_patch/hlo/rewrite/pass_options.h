@@ -11,9 +11,9 @@ namespace xla_shmem {
 //
 //   kNone  nothing: only attributes are written. `lowered` then says which backend would carry it.
 //   kCpu   collective-permute -> xla_shmem.collective_permute, all-gather -> xla_shmem.all_gather, and so on
-//   kGpu   permutes and all-reduces in the same way, and for a start and a done with work between them, native or
-//          generic (async-start), the pairs xla_shmem.permute_start/_done and xla_shmem.all_reduce_start/_done; in
-//          loops and branches xla_shmem.permute_uncaptured and xla_shmem.all_reduce_uncaptured
+//   kGpu   in the same way; a start and a done with work between them, native or generic (async-start), become pairs
+//          such as xla_shmem.all_gather_start/_done; in loops and branches calls such as
+//          xla_shmem.all_gather_uncaptured
 enum class Lowering { kNone, kCpu, kGpu };
 
 struct PassOptions {

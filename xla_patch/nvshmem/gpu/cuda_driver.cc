@@ -18,6 +18,7 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuDriverGetVersion", &driver.driver_get_version);
   read("cuDeviceGet", &driver.device_get);
   read("cuDeviceGetAttribute", &driver.device_get_attribute);
+  read("cuDeviceGetPCIBusId", &driver.device_get_pci_bus_id);
   read("cuDevicePrimaryCtxRetain", &driver.device_primary_ctx_retain);
   read("cuCtxPushCurrent_v2", &driver.ctx_push_current);
   read("cuCtxPopCurrent_v2", &driver.ctx_pop_current);

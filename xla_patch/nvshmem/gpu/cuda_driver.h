@@ -39,6 +39,7 @@ struct CudaDriver {
   int (*driver_get_version)(int* version);  // 1000 * major + 10 * minor
   int (*device_get)(int* device, int ordinal);
   int (*device_get_attribute)(int* value, int attribute, int device);
+  int (*device_get_pci_bus_id)(char* text, int bytes, int device);
   int (*device_primary_ctx_retain)(CudaContext* context, int device);
   int (*ctx_push_current)(CudaContext context);
   int (*ctx_pop_current)(CudaContext* context);

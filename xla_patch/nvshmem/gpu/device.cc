@@ -8,19 +8,8 @@
 namespace xla_shmem::gpu {
 namespace {
 
-constexpr unsigned kBlock = 256;
-
-std::string KernelName(ElementType type, ReductionKind kind) {
-  return "reduce_" + ElementTypeName(type) + "_" + ReductionName(kind);
-}
-
-// The parameter of the reduction kernels, laid out as in kernels.cu.
-struct ReduceArguments {
-  const void* inputs[Device::kMaxReduceInputs];
-  void* output;
-  unsigned long long elements;
-  int count;
-};
+// What all GPUs take as the parameters of a kernel.
+static_assert(sizeof(CollectiveArguments) <= 4096);
 
 }  // namespace
 
@@ -56,11 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  FindFunction("tick");
-  FindFunction("trap");
-  for (const GpuElementType& listed : kGpuElementTypes) {
-    for (const ReductionKind kind : kGpuReductionKinds) FindFunction(KernelName(listed.type, kind));
-  }
+  for (const char* const kernel : {"collective", "tick", "trap"}) FindFunction(kernel);
   return TakeError();
 }
 
@@ -147,25 +132,20 @@ void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
   if (!failed()) Launch("tick", 1, 1, &arguments, stream);
 }
 
-void Device::Reduce(ElementType type, ReductionKind kind, const std::vector<const void*>& inputs, size_t elements,
-                    void* output, CudaStream stream) {
-  if (elements == 0 || failed()) return;
-  ReduceArguments arguments{};
-  std::copy(inputs.begin(), inputs.end(), arguments.inputs);
-  arguments.output = output;
-  arguments.elements = elements;
-  arguments.count = static_cast<int>(inputs.size());
-  // Each thread reduces 16 bytes at a time. Few blocks leave most SMs to XLA's kernels, but do not reach the GPU's
-  // memory bandwidth. To be tuned on a GPU.
-  constexpr size_t kMaxBlocks = 32;
-  const size_t blocks = std::clamp<size_t>(elements / (size_t{16} * kBlock), 1, kMaxBlocks);
-  Launch(KernelName(type, kind), static_cast<unsigned>(blocks), kBlock, &arguments, stream);
+void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
+                              CudaStream stream) {
+  if (!failed()) Launch("collective", blocks, threads, &arguments, stream);
 }
 
-void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream) {
+void Device::WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream) {
+  if (failed()) return;
+  Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, kWaitGreaterOrEqual), "cuStreamWaitValue64");
+}
+
+void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream) {
   const auto found = functions_.find(kernel);
   const CudaFunction function = found == functions_.end() ? nullptr : found->second;
-  void* parameters[] = {argument};
+  void* parameters[] = {const_cast<void*>(argument)};
   Check(cuda_->launch_kernel(function, grid, 1, 1, block, 1, 1, 0, stream, argument == nullptr ? nullptr : parameters,
                              nullptr),
         "cuLaunchKernel");

@@ -15,6 +15,7 @@
 
 #include "xla_patch/nvshmem/api.h"
 #include "xla_patch/nvshmem/gpu/cuda_driver.h"
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
@@ -38,7 +39,7 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  // `image`: kernels.cu compiled for this GPU (cubin or PTX). Error if the driver refuses it.
+  // `image`: kernels/kernels.cu compiled for this GPU (cubin or PTX). Error if the driver refuses it.
   Status LoadKernels(const void* image);
   // A stream of the highest priority, so that transfers do not queue behind compute. Null, with the error kept, on
   // failure.
@@ -54,10 +55,10 @@ class Device {
   void WaitEqual(uint64_t* word, uint64_t value, CudaStream stream);
   void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
   void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
-  // Runs kernel reduce_<type>_<kind>; all pointers are aligned to 16 bytes.
-  void Reduce(ElementType type, ReductionKind kind, const std::vector<const void*>& inputs, size_t elements,
-              void* output, CudaStream stream);
-  static constexpr int kMaxReduceInputs = 128;
+  // Runs the kernel of all collectives (kernels/kernels.cu).
+  void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
+  // `word`: in this device's memory, written by a kernel of this process.
+  void WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream);
 
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.
@@ -97,7 +98,7 @@ class Device {
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
   void FindFunction(const std::string& kernel);
-  void Launch(const std::string& kernel, unsigned grid, unsigned block, void* argument, CudaStream stream);
+  void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
   Progress ToProgress(int result) const;
 
   const CudaDriver* const cuda_;

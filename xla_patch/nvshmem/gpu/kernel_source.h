@@ -3,8 +3,8 @@
 
 namespace xla_shmem::gpu {
 
-// The text of kernels.cu, for the run-time compiler (nvrtc.h). Defined in a file that CMake or Bazel writes from
-// kernel_source.cc.in.
+// The text of kernels/kernels.cu behind the files that it includes, for the run-time compiler (nvrtc.h), which has no
+// files to include. Defined in a file that CMake or Bazel writes from kernel_source.cc.in.
 extern const char kKernelSource[];
 
 }  // namespace xla_shmem::gpu

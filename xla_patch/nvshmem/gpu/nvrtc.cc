@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -113,8 +114,9 @@ Result<std::string> CompileKernels(const std::vector<std::string>& candidates, c
   int result = nvrtc.create_program(&program, source, "kernels.cu", 0, nullptr, nullptr);
   if (result != 0) return Status::Error(std::string("nvrtcCreateProgram: ") + nvrtc.error_string(result));
   const std::string option = "--gpu-architecture=" + *target;
-  const char* const options[] = {option.c_str(), "--std=c++17"};
-  result = nvrtc.compile_program(program, 2, options);
+  // Without fused multiply-adds, so that the bits are those of the CPU's reductions.
+  const char* const options[] = {option.c_str(), "--std=c++17", "--fmad=false"};
+  result = nvrtc.compile_program(program, static_cast<int>(std::size(options)), options);
   const bool cubin = target->rfind("sm_", 0) == 0;
   std::string image;
   std::string error;

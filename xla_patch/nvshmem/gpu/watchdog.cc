@@ -65,6 +65,12 @@ void Watchdog::WatchGraphs(const std::string& name) {
   wake_.notify_all();
 }
 
+void Watchdog::WatchKernels(KernelProgress progress) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  kernels_.push_back({std::move(progress), 0, {}});
+  wake_.notify_all();
+}
+
 Status Watchdog::Check() const {
   std::lock_guard<std::mutex> lock(mutex_);
   return failure_.empty() ? Status() : Status::Error(failure_);
@@ -86,6 +92,15 @@ void Watchdog::Report(const Failure& failure) {
       std::lock_guard<std::mutex> lock(mutex_);
       failure_ = described;
     }
+  }
+  // A kernel that waits can end itself, also where the trap finds no place on the GPU.
+  std::list<WatchedKernels> kernels;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    kernels = kernels_;
+  }
+  for (const WatchedKernels& watched : kernels) {
+    __atomic_store_n(watched.progress.words + kOrder, kOrderTrap, __ATOMIC_RELEASE);
   }
   device_->Trap(trap_stream_);
 }
@@ -145,6 +160,25 @@ std::optional<Watchdog::Failure> Watchdog::CheckGraphs() {
   return Failure{text + (graph_names_.size() > kNamed ? ", ..." : ""), {}};
 }
 
+// Fails if a kernel has been running for as long as the deadline.
+std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  for (WatchedKernels& watched : kernels_) {
+    const uint64_t* const words = watched.progress.words;
+    const uint64_t ended = __atomic_load_n(words + kEnded, __ATOMIC_ACQUIRE);
+    const uint64_t begun = __atomic_load_n(words + kBegun, __ATOMIC_ACQUIRE);
+    if (begun <= ended || begun != watched.begun_seen) {
+      watched.begun_seen = begun;
+      watched.deadline = now + deadline_;
+    } else if (now >= watched.deadline) {
+      LateTransfer late = watched.progress.describe(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE));
+      return Failure{std::move(late.waits_for), std::move(late.describe)};
+    }
+  }
+  return std::nullopt;
+}
+
 // Waits for the streams to end after the trap.
 void Watchdog::End(std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
@@ -182,7 +216,7 @@ void Watchdog::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    if (entries_.empty() && graph_names_.empty()) {
+    if (entries_.empty() && graph_names_.empty() && kernels_.empty()) {
       wake_.wait(lock);
     } else {
       wake_.wait_for(lock, kPoll);
@@ -199,6 +233,7 @@ void Watchdog::Run() {
     ExpectAnswerWithin(deadline_);
     std::optional<Failure> failure = CheckTransfers(checked);
     if (!failure.has_value()) failure = CheckGraphs();
+    if (!failure.has_value()) failure = CheckKernels();
     if (failure.has_value()) {
       ExpectAnswerWithin(grace_ + kDescribeTime);
       Report(*failure);

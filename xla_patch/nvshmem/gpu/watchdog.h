@@ -44,6 +44,12 @@ struct GraphWords {
   uint64_t* ended;
 };
 
+// The progress of kernels that exchange messages themselves.
+struct KernelProgress {
+  uint64_t* words;  // pinned (ProgressWord of kernels/arguments.h)
+  std::function<LateTransfer(uint64_t operation)> describe;
+};
+
 class Watchdog {
  public:
   enum class Event {
@@ -68,6 +74,8 @@ class Watchdog {
   const GraphWords& graph_words() const { return graph_words_; }
   // From now on also watches CUDA graphs. `name`: a captured operation, for the error.
   void WatchGraphs(const std::string& name);
+  // From now on also watches the kernels that write these words.
+  void WatchKernels(KernelProgress progress);
   // Ok, or why the job has failed. A failed job stays failed.
   Status Check() const;
   // Fails the job.
@@ -95,6 +103,7 @@ class Watchdog {
   Device::Progress ProgressOf(const Entry& entry) const;
   std::optional<Failure> CheckTransfers(std::list<Entry>& entries);
   std::optional<Failure> CheckGraphs();
+  std::optional<Failure> CheckKernels();
   void Report(const Failure& failure);
   void End(std::list<Entry>& entries);
 
@@ -111,6 +120,12 @@ class Watchdog {
   std::string failure_;
   std::string oldest_;  // what the first unfinished transfer waits for
   std::vector<std::string> graph_names_;
+  struct WatchedKernels {
+    KernelProgress progress;
+    uint64_t begun_seen = 0;
+    Clock::time_point deadline;
+  };
+  std::list<WatchedKernels> kernels_;
   bool stop_ = false;
   std::atomic<Clock::rep> answer_by_;
   // Only the watchdog's thread uses these.

@@ -9,7 +9,8 @@ constexpr size_t kMib = size_t{1} << 20;
 constexpr size_t kOwnBytes = 64 * kMib;  // for NVSHMEM's teams, workspaces and alignment
 // NVSHMEM allocates its memory for all teams first, some 0.6 MiB for each team that may exist.
 constexpr size_t kTeamBytes = kMib;
-constexpr int kOwnTeams = 16;  // NVSHMEM's own teams, and some to spare
+constexpr size_t kHeapStepBytes = 512 * kMib;  // of the heap's growth, unless NVSHMEM_CUMEM_GRANULARITY is set
+constexpr int kOwnTeams = 16;                  // NVSHMEM's own teams, and some to spare
 // With NVLink SHARP, NVSHMEM 3.5 and later make 15 duplicates of each of our teams and of three of its own.
 constexpr int kCopiesOfTeam = 16;
 constexpr int kOwnTeamsWithCopies = 3;
@@ -33,6 +34,12 @@ std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hos
   // On GB200 NVSHMEM would allocate memory that other hosts can map, which the driver refuses without IMEX.
   if (hosts == 1) settings["NVSHMEM_DISABLE_MNNVL"] = "1";
   return settings;
+}
+
+size_t HeapBytes(const std::map<std::string, std::string>& settings, bool own_steps) {
+  const size_t needed = std::stoull(settings.at("NVSHMEM_SYMMETRIC_SIZE"));
+  if (own_steps) return needed;
+  return (needed + kHeapStepBytes - 1) / kHeapStepBytes * kHeapStepBytes;
 }
 
 std::vector<std::string> VariablesThatMustAgree() {

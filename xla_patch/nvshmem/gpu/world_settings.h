@@ -18,6 +18,10 @@ namespace xla_shmem::gpu {
 // Teams::CountOfPe; none without team reductions. Equal arguments give equal settings.
 std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, std::optional<int> team_forms);
 
+// Bytes that NVSHMEM's heap takes on each PE with these settings. `own_steps`: the user has set
+// NVSHMEM_CUMEM_GRANULARITY, so the steps in which the heap grows are unknown and not counted.
+size_t HeapBytes(const std::map<std::string, std::string>& settings, bool own_steps);
+
 // Names of the variables that must be equal in all processes if a user sets them, sorted: those of WorldSettings, and
 // others that decide where NVSHMEM puts its memory or how PEs work together.
 std::vector<std::string> VariablesThatMustAgree();

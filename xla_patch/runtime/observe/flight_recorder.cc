@@ -191,6 +191,9 @@ void FlightRecorder::Close() {
       unlink(SitesPath(directory_, process).c_str());
     }
     rmdir(directory_.c_str());
+    // The directory of all jobs is ours too, unless the user has named it. It stays if it holds other jobs.
+    const std::string root = directory_.substr(0, directory_.rfind('/'));
+    if (root.substr(root.rfind('/') + 1) == "xla-shmem-" + std::to_string(getuid())) rmdir(root.c_str());
   }
   close(lock);
 }

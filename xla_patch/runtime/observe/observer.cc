@@ -35,10 +35,13 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
 }
 
 const RecordedSite* Observer::AddSite(Site site) {
-  const uint32_t number = recorder_ == nullptr ? 0 : recorder_->AddSite(site);
   std::lock_guard<std::mutex> lock(mutex_);
-  sites_.push_back({std::move(site), number});
-  return &sites_.back();
+  const auto [entry, is_new] = sites_.try_emplace({site.operation, site.name});
+  if (is_new) {
+    entry->second.number = recorder_ == nullptr ? 0 : recorder_->AddSite(site);
+    entry->second.site = std::move(site);
+  }
+  return &entry->second;
 }
 
 Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes) {
@@ -83,13 +86,17 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
   return text + " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
 }
 
-void Observer::Close() {
-  if (statistics_ != nullptr) {
+void Observer::Report() {
+  if (statistics_ != nullptr && !has_printed_.exchange(true)) {
     const std::string table =
         statistics_->Table("xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)");
     fwrite(table.data(), 1, table.size(), stderr);
   }
   if (trace_ != nullptr) trace_->Flush();
+}
+
+void Observer::Close() {
+  Report();
   if (recorder_ != nullptr) recorder_->Close();
 }
 

@@ -5,11 +5,13 @@
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 
+#include <atomic>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/runtime/observe/flight_recorder.h"
@@ -49,7 +51,7 @@ class Observer {
   std::vector<std::string> Start(const ObserverOptions& options, int process, const std::vector<int>& processes,
                                  const std::vector<int>& pes);
 
-  // The result is valid as long as the observer.
+  // The result is valid as long as the observer, and the same for a program that is loaded again.
   const RecordedSite* AddSite(Site site);
 
   // `bytes`: of the operands.
@@ -67,8 +69,9 @@ class Observer {
   // Where `xla-shmem postmortem` finds this job, "" without a recorder.
   const std::string& record_directory() const { return options_.record_directory; }
 
-  // Called when the process ends: prints statistics, writes the rest of the trace, and records that the process has
-  // ended well.
+  // Called when the program ends: prints statistics, once, and writes the trace so far.
+  void Report();
+  // Called when the process ends: reports, and records that the process has ended well.
   void Close();
 
  private:
@@ -79,7 +82,9 @@ class Observer {
   std::unique_ptr<Statistics> statistics_;
   std::unique_ptr<Trace> trace_;
   std::mutex mutex_;
-  std::deque<RecordedSite> sites_;  // a deque, because its elements never move; guarded by mutex_
+  std::atomic<bool> has_printed_{false};
+  // By operation id and name. A map, because its elements never move; guarded by mutex_.
+  std::map<std::pair<uint64_t, std::string>, RecordedSite> sites_;
 };
 
 }  // namespace xla_shmem::observe

@@ -21,7 +21,7 @@ double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanosecon
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
-  constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC;
+  constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0666);
   // The process that creates the file begins the list. The other processes write their first lines much later.
   if (file >= 0) {

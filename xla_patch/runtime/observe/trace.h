@@ -3,7 +3,7 @@
 // collectives share one track as long as they do not overlap; those that overlap get further tracks.
 //
 // All processes of a host append to one file, which the first of them creates. Process 0 has removed the file of an
-// earlier job before.
+// earlier job before. A symbolic link is not followed, because others may write to the directory.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
 

@@ -7,8 +7,9 @@
 namespace xla_shmem {
 namespace {
 
-constexpr Geometry kSmall{64 << 10, 1};
-constexpr Geometry kSmallest{4 << 10, 1};
+// With their signals these fill powers of two too (kSlotBytes).
+constexpr Geometry kSmall{(64 << 10) - kSignalLine, 1};
+constexpr Geometry kSmallest{(4 << 10) - kSignalLine, 1};
 // Messages up to this size are one chunk: for them the overlap of the two copies gains less than it costs.
 constexpr size_t kMinSlotBytes = 16 << 10;
 

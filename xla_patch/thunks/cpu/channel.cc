@@ -9,13 +9,14 @@ void Store(void* word, uint64_t value) { __atomic_store_n(static_cast<uint64_t*>
 }  // namespace
 
 bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey& key, char* block,
-                          const Geometry& geometry) {
+                          const Geometry& geometry, size_t consumed) {
   Store(block, 0);
   GrantRecord grant{};
   grant.key = key;
   grant.block_offset = static_cast<uint64_t>(block - context.heap->base(context.pe));
   grant.slot_bytes = static_cast<uint32_t>(geometry.slot_bytes);
   grant.num_slots = geometry.num_slots;
+  grant.credit = consumed / geometry.slot_bytes;
   record_ = context.grant_board->Publish(sender, grant);
   if (record_ < 0) return false;
   sender_ = sender;
@@ -47,6 +48,7 @@ bool SendChannel::Open(const PeContext& context, int receiver, const MessageKey&
   block_ = context.heap->base(receiver) + grant.block_offset;
   credit_ = &record->credit;
   geometry_ = {grant.slot_bytes, grant.num_slots};
+  sent_ = grant.credit;
   return true;
 }
 

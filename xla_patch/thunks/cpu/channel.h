@@ -5,8 +5,9 @@
 //   sender,   chunk m: wait credit > m - n;  put bytes into slot m mod n;  signal arrived := m + 1
 //   receiver, chunk m: wait arrived > m;  consume slot m mod n;  signal credit := m + 1
 //
-// Chunk m is the range [m, m + 1) times the slot size of the message. The words belong to one message and only grow
-// while the channel exists, so no value is ambiguous.
+// Chunk m is the range [m, m + 1) times the slot size of the message. Both ends begin with the first chunk of which the
+// receiver lacks a byte: chunk 0, or a later one if it has read a part of the message before (message_receiver.h). The
+// words belong to one message and only grow while the channel exists, so no value is ambiguous.
 #ifndef XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
 #define XLA_SHMEM_THUNKS_CPU_CHANNEL_H_
 
@@ -22,12 +23,14 @@ namespace xla_shmem {
 
 class ReceiveChannel {
  public:
-  // Publishes the grant of `block`. False if no record is free: call again later.
-  bool Open(const PeContext& context, int sender, const MessageKey& key, char* block, const Geometry& geometry);
+  // Publishes the grant of `block` for the chunks that follow the first `consumed` bytes. False if no record is free:
+  // call again later.
+  bool Open(const PeContext& context, int sender, const MessageKey& key, char* block, const Geometry& geometry,
+            size_t consumed = 0);
   bool open() const { return block_ != nullptr; }
 
   size_t slot_bytes() const { return geometry_.slot_bytes; }
-  // The number of chunks that have arrived.
+  // All chunks before this one have arrived, or were not needed; 0 if none has arrived.
   uint64_t Arrived() const;
   const char* Slot(uint64_t chunk) const;
   // All chunks before this one have been consumed: the sender may reuse their slots.
@@ -50,6 +53,7 @@ class SendChannel {
   bool open() const { return block_ != nullptr; }
 
   size_t slot_bytes() const { return geometry_.slot_bytes; }
+  // The next chunk to send.
   uint64_t sent() const { return sent_; }
   // The slot of the next chunk, or null while there is no credit for it.
   char* FreeSlot() const;

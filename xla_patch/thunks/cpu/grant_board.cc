@@ -41,7 +41,7 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant) {
     Store(remote->block_offset, grant.block_offset);
     Store(remote->slot_bytes, grant.slot_bytes);
     Store(remote->num_slots, grant.num_slots);
-    Store(remote->credit, uint64_t{0});
+    Store(remote->credit, grant.credit);
     const uint64_t generation = generation_.fetch_add(1, std::memory_order_relaxed) + 1;
     Store(remote->state, generation);
     Ring(heap_->BellOf(sender));
@@ -71,6 +71,7 @@ GrantRecord* GrantBoard::Find(int receiver, const MessageKey& key, GrantRecord* 
     grant->block_offset = Load(record->block_offset);
     grant->slot_bytes = Load(record->slot_bytes);
     grant->num_slots = Load(record->num_slots);
+    grant->credit = Load(record->credit);
     if (Load(record->state) == generation && grant->key == key) return record;
   }
   return nullptr;

@@ -39,8 +39,8 @@ class GrantBoard {
   // `offset`: of Bytes() that are allocated in every heap.
   GrantBoard(const shm::Heap* heap, size_t offset, int pe);
 
-  // Receiver: publishes `grant` on the board of `sender`; sets its state and credit. Returns the record number, or -1
-  // if no record is free.
+  // Receiver: publishes `grant` on the board of `sender`; sets its state. Returns the record number, or -1 if no record
+  // is free.
   int Publish(int sender, const GrantRecord& grant);
   void Withdraw(int sender, int record);
   // Tells the sender of a published grant how many chunks have been consumed.

@@ -28,7 +28,7 @@ bool MessageReceiver::DetermineProtocol(const PeContext& context) {
     return true;
   }
   if (block_ == nullptr) return false;
-  if (!channel_.open() && !channel_.Open(context, sender_, key_, block_, geometry_)) return false;
+  if (!channel_.open() && !channel_.Open(context, sender_, key_, block_, geometry_, consumed_)) return false;
   if (channel_.Arrived() == 0) return false;
   protocol_ = Protocol::kSlots;
   return true;
@@ -152,7 +152,8 @@ bool MessageReceiver::NeedsGrant(const PeContext& context) const {
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {
   block_ = block;
   geometry_ = geometry;
-  channel_.Open(context, sender_, key_, block_, geometry_);  // if no record is free: later, in DetermineProtocol
+  // If no record is free: later, in DetermineProtocol.
+  channel_.Open(context, sender_, key_, block_, geometry_, consumed_);
 }
 
 void MessageReceiver::Close(const PeContext& context) {
@@ -165,7 +166,7 @@ bool MessageReceiver::WaitsForSender(const PeContext& context) const {
     case Protocol::kEager:
       return false;
     case Protocol::kCrossMemoryRead:
-      return true;  // the sender's memory is needed until the last read
+      return std::max(consumed_, bounced_.end) < total();  // its memory is needed until the last read
     case Protocol::kSlots:
       return Arrived() < total();
     case Protocol::kUndecided: {

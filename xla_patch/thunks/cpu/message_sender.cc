@@ -80,7 +80,8 @@ bool MessageSender::AdvanceCrossMemoryRead(const PeContext& context, size_t read
 
 bool MessageSender::AdvanceThroughSlots(const PeContext& context, size_t ready) {
   bool made_progress = false;
-  // Also from the start after a refusal: the receiver skips the positions that it has already read.
+  // After a refusal the first chunk may begin with bytes that the receiver has read and that have been overwritten
+  // since; it skips them.
   for (size_t begin = channel_.sent() * channel_.slot_bytes(); begin < total(); begin += channel_.slot_bytes()) {
     const size_t end = std::min(begin + channel_.slot_bytes(), total());
     char* const slot = end <= ready ? channel_.FreeSlot() : nullptr;

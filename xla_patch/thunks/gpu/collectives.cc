@@ -2,18 +2,20 @@
 
 #include <algorithm>
 
-#include "xla_patch/nvshmem/gpu/device.h"
-#include "xla_patch/nvshmem/gpu_reductions.h"
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 
 namespace xla_shmem::gpu {
 
-Status CheckOverlaps(const Buffers& buffers) {
+Status CheckOverlaps(const Buffers& buffers, size_t operand_parts, size_t result_parts) {
   for (size_t i = 0; i < buffers.operands.size(); ++i) {
     for (size_t j = 0; j < buffers.results.size(); ++j) {
       const char* operand = buffers.operands[i];
       const char* result = buffers.results[j];
-      if (i == j && operand == result) continue;
-      if (operand + buffers.bytes[i] <= result || result + buffers.bytes[j] <= operand) continue;
+      if (i == j && operand == result && operand_parts == result_parts) continue;
+      const char* const operand_end = operand + buffers.bytes[i] * operand_parts;
+      const char* const result_end = result + buffers.bytes[j] * result_parts;
+      if (operand_end <= result || result_end <= operand) continue;
       return Status::Error("operand " + std::to_string(i) + " overlaps result " + std::to_string(j) +
                            " without being it; XLA is not known to do that, please report it");
     }
@@ -21,19 +23,30 @@ Status CheckOverlaps(const Buffers& buffers) {
   return {};
 }
 
-Status CheckAllReduce(const AllReduceArguments& all_reduce, int pe) {
-  if (std::find(all_reduce.group.begin(), all_reduce.group.end(), pe) == all_reduce.group.end()) {
+Status CheckGroup(const GroupArguments& group, int pe) {
+  const size_t members = group.group.size();
+  if (group.group.empty() && group.op == CollectiveOp::kCollectiveBroadcast) return {};
+  if (std::find(group.group.begin(), group.group.end(), pe) == group.group.end()) {
     return Status::Error("PE " + std::to_string(pe) + " is not in its replica group");
   }
-  if (all_reduce.group.size() > Device::kMaxReduceInputs) {
-    return Status::Error("a replica group of " + std::to_string(all_reduce.group.size()) + " PEs, at most " +
-                         std::to_string(Device::kMaxReduceInputs) + " can be reduced on GPU");
+  if (members > kMaxMembers) {
+    return Status::Error("a replica group of " + std::to_string(members) + " PEs, at most " +
+                         std::to_string(kMaxMembers) + " can exchange data on GPU");
   }
-  const auto has_kernel = [&](ElementType type) { return FindGpuReduction(type, all_reduce.reduction).has_value(); };
-  if (!std::all_of(all_reduce.types.begin(), all_reduce.types.end(), has_kernel)) {
-    return Status::Error("no GPU kernel for this element type or reduction; leave it to NCCL");
+  if (group.one_array_each && (group.buffers.bytes.size() != members || members > kMaxParts)) {
+    return Status::Error("an all-to-all of " + std::to_string(group.buffers.bytes.size()) + " arrays among " +
+                         std::to_string(members) + " PEs; it needs one for each PE, and at most " +
+                         std::to_string(kMaxParts));
   }
-  return CheckOverlaps(all_reduce.buffers);
+  if (IsReducing(group.op)) {
+    const auto has_kernel = [&](ElementType type) { return FindKernelReduction(type, group.reduction).has_value(); };
+    if (!std::all_of(group.types.begin(), group.types.end(), has_kernel)) {
+      return Status::Error("no GPU kernel for this element type or reduction; leave it to NCCL");
+    }
+  }
+  const bool whole = group.op == CollectiveOp::kAllToAll && !group.one_array_each;
+  return CheckOverlaps(group.buffers, whole || group.op == CollectiveOp::kReduceScatter ? members : 1,
+                       whole || group.op == CollectiveOp::kAllGather ? members : 1);
 }
 
 }  // namespace xla_shmem::gpu

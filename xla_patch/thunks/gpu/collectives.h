@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
 #include "xla_patch/types/status.h"
@@ -26,19 +27,34 @@ struct PermuteArguments {
   Buffers buffers;
 };
 
-struct AllReduceArguments {
-  std::string name;
-  ReductionKind reduction = ReductionKind::kSum;
-  std::vector<int> group;  // PEs in group order, this one among them
-  std::vector<ElementType> types;
+// A collective of a replica group: all but permutes.
+//
+// `buffers.bytes[i]` is the size of one part of operand i and of result i. With n members:
+//
+//   op                    operand i  result i
+//   all-reduce            one part   one part
+//   all-gather            one part   n parts, in group order
+//   reduce-scatter        n parts    one part
+//   all-to-all            n parts    n parts; or n operands and n results of one part each, one for each member
+//   collective-broadcast  one part   one part
+struct GroupArguments {
+  std::string name;  // of the HLO instruction, for errors
+  CollectiveOp op = CollectiveOp::kAllReduce;
+  ReductionKind reduction = ReductionKind::kSum;  // of ops that reduce
+  // PEs in group order, this one among them. In a broadcast the first one sends. Empty in a broadcast: this PE is in no
+  // group, and its results become zeros.
+  std::vector<int> group;
+  std::vector<ElementType> types;  // of the operands, for ops that reduce
+  bool one_array_each = false;     // all-to-all: operands and results are one array for each member
   Buffers buffers;
 };
 
-// Error if an operand overlaps a result that is not its own: result i may be operand i.
-Status CheckOverlaps(const Buffers& buffers);
+// Error if an operand overlaps a result that is not its own: result i may be operand i if both are equally large.
+// `operand_parts`, `result_parts`: how many times `buffers.bytes[i]` they have.
+Status CheckOverlaps(const Buffers& buffers, size_t operand_parts = 1, size_t result_parts = 1);
 
-// Error if PE `pe` cannot run this all-reduce: group, element types, reduction, overlaps.
-Status CheckAllReduce(const AllReduceArguments& all_reduce, int pe);
+// Error if PE `pe` cannot run this collective: group, number of arrays, element types, reduction, overlaps.
+Status CheckGroup(const GroupArguments& group, int pe);
 
 }  // namespace xla_shmem::gpu
 

@@ -34,6 +34,7 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   };
   GpuFacts facts;
   int device = 0;
+  char bus_id[32] = {};
   const bool opened = succeeded(cuda_.init(0), "cuInit") &&
                       succeeded(cuda_.driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
                       succeeded(cuda_.device_get(&device, options.device), "cuDeviceGet") &&
@@ -41,10 +42,12 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
                                 "cuDeviceGetAttribute") &&
                       succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
                                 "cuDeviceGetAttribute") &&
+                      succeeded(cuda_.device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
                       // The context of XLA too: a process shares the primary one.
                       succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
                       succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
   if (!opened) return status;
+  facts.bus_id = bus_id;
   size_t total_bytes = 0;
   succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
   gpu::CudaContext popped = nullptr;
@@ -77,7 +80,7 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (device_ == nullptr) return Status::Error(kNotOpen);
   if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
-  const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
+  const Result<gpu::ArenaLayout> layout = gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes);
   if (!layout.ok()) return layout.status();
   device_->SetPuts(options.puts);
   const gpu::ScopedContext context(*device_);
@@ -86,9 +89,10 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   if (!arena.ok()) return arena.status();
   if (options.team_reductions) XLA_SHMEM_RETURN_IF_ERROR(SetUpTeams());
   pe_ = options.pe;
-  rings_ = std::make_unique<gpu::PairRings>(device_.get(), *layout, options.pe, *arena);
+  lanes_ = std::make_unique<gpu::Lanes>(device_.get(), layout->lanes, options.pe, *arena);
+  rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout->pairs, options.pe, *arena + layout->pairs_offset);
   watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
-  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), watchdog_.get(), team_reductions_);
+  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), team_reductions_);
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
   return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
 }

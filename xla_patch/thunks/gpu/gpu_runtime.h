@@ -23,6 +23,8 @@
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/nvshmem/loader.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
+#include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/status.h"
 
@@ -41,6 +43,7 @@ struct GpuFacts {
   int driver_version = 0;  // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
+  std::string bus_id;                           // PCI address of the device
   size_t free_bytes = 0;                        // memory of the device
   std::vector<std::string> missing_reductions;  // calls of NVSHMEM, for reductions on teams
 };
@@ -60,7 +63,7 @@ class GpuRuntime {
   static GpuRuntime& Get();
 
   Result<GpuFacts> Open(const GpuOpenOptions& options);
-  // `image`: nvshmem/gpu/kernels.cu compiled for the device.
+  // `image`: nvshmem/gpu/kernels/kernels.cu compiled for the device.
   Status LoadKernels(const std::string& image);
   Result<std::string> UniqueId();
   // Returns the arena's offset in NVSHMEM's heap (bootstrap.h).
@@ -102,6 +105,7 @@ class GpuRuntime {
   gpu::TeamReductions team_reductions_;
   std::unique_ptr<gpu::Watchdog> watchdog_;
   std::unique_ptr<gpu::PairRings> rings_;
+  std::unique_ptr<gpu::Lanes> lanes_;
   std::unique_ptr<gpu::Transfers> transfers_;
   std::function<void()> admit_hook_;
   std::atomic<bool> ready_{false};

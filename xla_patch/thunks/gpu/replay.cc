@@ -5,7 +5,6 @@
 
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/thunks/gpu/collective_permute.h"
-#include "xla_patch/thunks/gpu/group_reduction.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -50,23 +49,6 @@ void EnqueuePermuteReplay(PairRings& rings, const PermuteArguments& permute, Cud
     if (peers.target >= 0) exchange.Put(peers.target, permute.buffers.operands, pieces);
     const char* arrived = peers.source >= 0 ? exchange.Receive(peers.source) : nullptr;
     EnqueueResults(rings.device(), permute, pieces, arrived, stream);
-  }
-}
-
-void EnqueueAllReduceReplay(PairRings& rings, const AllReduceArguments& all_reduce, CudaStream stream) {
-  const std::vector<int> peers = PeersFrom(all_reduce.group, rings.pe());
-  Exchange exchange(&rings, stream);
-  const std::vector<ByteRange> ranges = WholeBuffers(all_reduce.buffers.bytes);
-  ChunkCursor chunks(&ranges, rings.layout().slot_bytes());
-  for (std::vector<Piece> pieces = chunks.Next(); !pieces.empty(); pieces = chunks.Next()) {
-    for (const int peer : peers) exchange.Grant(peer);
-    for (const int peer : peers) exchange.Put(peer, all_reduce.buffers.operands, pieces);
-    std::vector<const char*> slots;
-    slots.reserve(all_reduce.group.size());
-    for (const int member : all_reduce.group) {
-      slots.push_back(member == rings.pe() ? nullptr : exchange.Receive(member));
-    }
-    EnqueueReduction(rings.device(), all_reduce, pieces, slots, stream);
   }
 }
 

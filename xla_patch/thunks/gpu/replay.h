@@ -16,9 +16,6 @@ namespace xla_shmem::gpu {
 
 void EnqueuePermuteReplay(PairRings& rings, const PermuteArguments& permute, CudaStream stream);
 
-// One-shot at every size.
-void EnqueueAllReduceReplay(PairRings& rings, const AllReduceArguments& all_reduce, CudaStream stream);
-
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_THUNKS_GPU_REPLAY_H_

@@ -19,9 +19,11 @@ struct TeamReductions {
   size_t staging_bytes = 0;
 };
 
-// Enqueues the all-reduce on `stream`. False, with nothing enqueued, if the group has no team or NVSHMEM lacks a
-// reduction.
-bool EnqueueOnTeam(Device& device, const TeamReductions& reductions, const AllReduceArguments& all_reduce,
+// False if the op is no all-reduce, if the group has no team or if NVSHMEM lacks a reduction.
+bool CanRunOnTeam(const TeamReductions& reductions, const GroupArguments& group);
+
+// Enqueues the all-reduce on `stream`.
+void EnqueueOnTeam(Device& device, const TeamReductions& reductions, const GroupArguments& all_reduce,
                    CudaStream stream);
 
 }  // namespace xla_shmem::gpu

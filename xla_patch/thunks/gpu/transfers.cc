@@ -3,9 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/thunks/gpu/all_reduce.h"
 #include "xla_patch/thunks/gpu/collective_permute.h"
-#include "xla_patch/thunks/gpu/group_reduction.h"
 #include "xla_patch/thunks/gpu/late_transfer.h"
 #include "xla_patch/thunks/gpu/replay.h"
 
@@ -18,21 +16,26 @@ Status ErrorOf(const std::string& name, const Status& status) {
 
 }  // namespace
 
-Transfers::Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions)
+Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, TeamReductions team_reductions)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
+      lanes_(lanes),
       team_reductions_(team_reductions),
       send_stream_(device_->CreateStream()),
-      receive_stream_(device_->CreateStream()) {}
+      receive_stream_(device_->CreateStream()),
+      group_stream_(device_->CreateStream()) {}
 
 Status Transfers::CheckJob() const { return watchdog_ == nullptr ? Status() : watchdog_->Check(); }
 
-Status Transfers::Begin(CudaStream stream) {
+Status Transfers::CheckStart(CudaStream stream) {
   XLA_SHMEM_RETURN_IF_ERROR(CheckJob());
-  if (device_->Capturing(stream)) {
-    return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
-  }
+  if (!device_->Capturing(stream)) return {};
+  return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
+}
+
+Status Transfers::Begin(CudaStream stream) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckStart(stream));
   begun_ = MarkShared(*device_, stream);
   device_->WaitFor(begun_.get(), send_stream_);
   device_->WaitFor(begun_.get(), receive_stream_);
@@ -45,7 +48,7 @@ Status Transfers::End(const TransferKey& key, const std::string& name) {
   if (watchdog_ != nullptr) {
     watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, name));
   }
-  started_[key] = {std::move(sent), std::move(received)};
+  started_[key] = {{std::move(sent), std::move(received)}, 0};
   return ErrorOf(name, device_->TakeError());
 }
 
@@ -83,17 +86,38 @@ Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& p
   return End(key, permute.name);
 }
 
-Status Transfers::StartAllReduce(const TransferKey& key, const AllReduceArguments& all_reduce, CudaStream stream) {
+void Transfers::WatchLanes(LaneUse use) {
+  bool& watched = lanes_watched_[use == LaneUse::kInLine ? 1 : 0];
+  if (watchdog_ != nullptr && !watched) watchdog_->WatchKernels(lanes_->progress(use));
+  watched = true;
+}
+
+Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckAllReduce(all_reduce, rings_->pe());
-  if (status.ok()) status = Begin(stream);
-  if (!status.ok()) return ErrorOf(all_reduce.name, status);
-  device_->Order(receive_stream_, send_stream_);
-  if (!EnqueueOnTeam(*device_, team_reductions_, all_reduce, receive_stream_)) {
-    EnqueueAllReduce(*rings_, all_reduce, receive_stream_);
+  Status status = CheckGroup(group, rings_->pe());
+  if (status.ok()) status = CheckStart(stream);
+  if (!status.ok()) return ErrorOf(group.name, status);
+  WatchLanes(LaneUse::kOverlapping);
+  if (group.group.size() < 2) {
+    lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
+    started_[key] = {};
+  } else if (!StartOnTeam(key, group, stream)) {
+    device_->Order(group_stream_, stream);
+    lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
+    started_[key] = {{}, lanes_->enqueued(LaneUse::kOverlapping)};
   }
-  device_->Order(send_stream_, receive_stream_);
-  return End(key, all_reduce.name);
+  return ErrorOf(group.name, device_->TakeError());
+}
+
+bool Transfers::StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
+  if (!CanRunOnTeam(team_reductions_, group)) return false;
+  EventRef begun = MarkShared(*device_, stream);
+  device_->WaitFor(begun.get(), group_stream_);
+  EnqueueOnTeam(*device_, team_reductions_, group, group_stream_);
+  EventRef ended = MarkShared(*device_, group_stream_);
+  if (watchdog_ != nullptr) watchdog_->Watch(std::move(begun), {ended}, DescribeLateTransfer(*rings_, group.name));
+  started_[key] = {{std::move(ended)}, 0};
+  return true;
 }
 
 Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {
@@ -109,24 +133,24 @@ Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stre
   return EndReplay(permute.name, std::move(targets), std::move(sources), stream);
 }
 
-Status Transfers::ReplayAllReduce(const AllReduceArguments& all_reduce, CudaStream stream) {
+Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckAllReduce(all_reduce, rings_->pe());
-  if (status.ok()) status = BeginReplay(stream);
-  if (!status.ok()) return ErrorOf(all_reduce.name, status);
-  EnqueueAllReduceReplay(*rings_, all_reduce, stream);
-  const std::vector<int> peers = PeersFrom(all_reduce.group, rings_->pe());
-  return EndReplay(all_reduce.name, peers, peers, stream);
+  Status status = CheckGroup(group, rings_->pe());
+  if (status.ok()) status = CheckJob();
+  if (!status.ok()) return ErrorOf(group.name, status);
+  WatchLanes(LaneUse::kInLine);
+  lanes_->Enqueue(LaneUse::kInLine, group, stream);
+  return ErrorOf(group.name, device_->TakeError());
 }
 
 Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const auto found = started_.find(key);
   if (found == started_.end()) return Status::Error(name + ": its done ran without its start");
-  const auto [sent, received] = std::move(found->second);
+  const Started started = std::move(found->second);
   started_.erase(found);
-  device_->WaitFor(sent.get(), stream);
-  device_->WaitFor(received.get(), stream);
+  for (const EventRef& event : started.events) device_->WaitFor(event.get(), stream);
+  if (started.kernels > 0) lanes_->EnqueueJoin(started.kernels, stream);
   const Status failure = CheckJob();
   const Status status = device_->TakeError();
   return failure.ok() ? ErrorOf(name, status) : failure;

@@ -1,8 +1,9 @@
 // Starts, joins and watches the collectives of one PE.
 //
-// A transfer runs on two streams of its own, one for sends and one for receives, in the order of the starts. Start*
-// forks from XLA's stream and Finish joins it again, so compute on XLA's stream overlaps with the transfer. Replay*
-// runs on XLA's stream itself and may be captured into a CUDA graph (replay.h).
+// Permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one. Each
+// runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on XLA's
+// stream overlaps with the transfer. ReplayPermute (replay.h) and RunGroup run on XLA's stream itself and may be
+// captured into a CUDA graph.
 //
 // Errors name the operation. The watchdog reports errors that show later, such as a peer that never arrives.
 #ifndef XLA_SHMEM_THUNKS_GPU_TRANSFERS_H_
@@ -17,6 +18,7 @@
 
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/gpu/collectives.h"
+#include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/thunks/gpu/team_reductions.h"
 #include "xla_patch/types/status.h"
@@ -34,24 +36,37 @@ struct TransferKey {
 
 class Transfers {
  public:
-  // `rings` and `watchdog` (may be null) must outlive this.
-  Transfers(PairRings* rings, Watchdog* watchdog, TeamReductions team_reductions = {});
+  // `rings`, `lanes` and `watchdog` (may be null) must outlive this.
+  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, TeamReductions team_reductions = {});
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
-  Status StartAllReduce(const TransferKey& key, const AllReduceArguments& all_reduce, CudaStream stream);
+  // All collectives of groups.
+  Status StartGroup(const TransferKey& key, const GroupArguments& group, CudaStream stream);
   // Joins the transfer that was started last under `key`.
   Status Finish(const TransferKey& key, const std::string& name, CudaStream stream);
 
   Status ReplayPermute(const PermuteArguments& permute, CudaStream stream);
-  Status ReplayAllReduce(const AllReduceArguments& all_reduce, CudaStream stream);
+  // Without a start and a done; may be captured into a CUDA graph.
+  Status RunGroup(const GroupArguments& group, CudaStream stream);
 
  private:
+  // What a done waits for.
+  struct Started {
+    std::vector<EventRef> events;
+    uint64_t kernels = 0;  // of collectives of groups, 0 for none
+  };
+
   // The job's failure, if there is one.
   Status CheckJob() const;
-  // Checks the job and forks from `stream`.
+  // Checks the job, and that `stream` is not captured.
+  Status CheckStart(CudaStream stream);
+  // Checks the start and forks from `stream`.
   Status Begin(CudaStream stream);
   Status End(const TransferKey& key, const std::string& name);
-  // The same for operations on XLA's stream.
+  void WatchLanes(LaneUse use);
+  // Runs the all-reduce on a team if it can.
+  bool StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream);
+  // The same for permutes on XLA's stream.
   Status BeginReplay(CudaStream stream);
   // `targets`, `sources`: the peers that the operation puts to and receives from.
   Status EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources, CudaStream stream);
@@ -59,13 +74,16 @@ class Transfers {
   PairRings* const rings_;
   Device* const device_;
   Watchdog* const watchdog_;
+  Lanes* const lanes_;
   const TeamReductions team_reductions_;
   CudaStream send_stream_;
   CudaStream receive_stream_;
+  CudaStream group_stream_;
   std::mutex mutex_;
   EventRef begun_;  // of the transfer being enqueued
   bool capturing_ = false;
-  std::map<TransferKey, std::pair<EventRef, EventRef>> started_;
+  bool lanes_watched_[2] = {false, false};
+  std::map<TransferKey, Started> started_;
 };
 
 }  // namespace xla_shmem::gpu

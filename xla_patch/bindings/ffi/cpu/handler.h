@@ -3,6 +3,7 @@
 #define XLA_SHMEM_BINDINGS_FFI_CPU_HANDLER_H_
 
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -22,16 +23,20 @@ template <CollectiveOp kOp>
 template <typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t device, ::xla::ffi::RemainingArgs operands,
                     ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary /*attributes: read when loaded*/) {
-  const Result<const PeContext*> context = FindContext(*call, device);
-  if (!context.ok()) return Failed(context.status());
-  const int pe = (*context)->pe;
-  const CallFrame frame{*call, pe, operands, results};
-  Arguments arguments;
-  arguments.name = call->identity.name;
-  if (const Status status = Read(frame, &arguments); !status.ok()) return Failed(status);
-  arguments.key = NextKey(*call, pe, run);
-  const Execution execution{pe, arguments.key.execution, OperandBytes(frame)};
-  return Start(*call, execution, std::make_unique<Operation>(*context, std::move(arguments)));
+  try {
+    const Result<const PeContext*> context = FindContext(*call, device);
+    if (!context.ok()) return Failed(context.status());
+    const int pe = (*context)->pe;
+    const CallFrame frame{*call, pe, operands, results};
+    Arguments arguments;
+    arguments.name = call->identity.name;
+    if (const Status status = Read(frame, &arguments); !status.ok()) return Failed(status);
+    arguments.key = NextKey(*call, pe, run);
+    const Execution execution{pe, arguments.key.execution, OperandBytes(frame)};
+    return Start(*call, execution, std::make_unique<Operation>(*context, std::move(arguments)));
+  } catch (const std::exception& error) {
+    return Failed(Status::Error(call->identity.name + ": " + error.what()));
+  }
 }
 
 // `Operation` and `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the

@@ -1,9 +1,10 @@
 #include "xla_patch/bindings/ffi/cpu/loaded_call.h"
 
 #include <atomic>
+#include <exception>
 #include <vector>
 
-#include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/runtime/measured_operation.h"
 
 namespace xla_shmem {
 namespace {
@@ -47,41 +48,24 @@ observe::Site SiteOf(const char* op, const LoadedCall& call) {
   return site;
 }
 
-// Counts the time that its operation spends copying.
-class MeasuredOperation : public Operation {
- public:
-  MeasuredOperation(std::unique_ptr<Operation> operation, std::shared_ptr<uint64_t> copied_ns)
-      : operation_(std::move(operation)), copied_ns_(std::move(copied_ns)) {}
-
-  bool Poll() override {
-    const uint64_t before = shm::CopiedNanoseconds();
-    const bool finished = operation_->Poll();
-    *copied_ns_ += shm::CopiedNanoseconds() - before;
-    return finished;
-  }
-  void OnSubmit() override { operation_->OnSubmit(); }
-  std::string Describe() const override { return operation_->Describe(); }
-  bool WaitsFor(int pe) const override { return operation_->WaitsFor(pe); }
-  void Abandon() override { operation_->Abandon(); }
-
- private:
-  const std::unique_ptr<Operation> operation_;
-  const std::shared_ptr<uint64_t> copied_ns_;
-};
-
 }  // namespace
 
 ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary attributes) {
   static std::atomic<uint64_t> loaded{0};
-  auto call = std::make_unique<LoadedCall>();
-  Status status = CheckLoadable(attributes);
-  if (status.ok()) status = ReadAttributes(attributes, call.get());
-  if (!status.ok()) return ffi::Unexpected(ToError(status));
-  call->executable = ++loaded;
-  call->site = Runtime::Get().observer().AddSite(SiteOf(op, *call));
-  return call;
+  try {
+    auto call = std::make_unique<LoadedCall>();
+    Status status = CheckLoadable(attributes);
+    if (status.ok()) status = ReadAttributes(attributes, call.get());
+    if (!status.ok()) return ffi::Unexpected(ToError(status));
+    call->executable = ++loaded;
+    call->site = Runtime::Get().observer().AddSite(SiteOf(op, *call));
+    return call;
+  } catch (const std::exception& error) {
+    return ffi::Unexpected(
+        ToError(Status::Error(std::string("a call of ") + op + " cannot be loaded: " + error.what())));
+  }
 }
 
 Outcome Failed(const Status& status) { return {ToError(status), std::nullopt}; }
@@ -89,30 +73,37 @@ Outcome Failed(const Status& status) { return {ToError(status), std::nullopt}; }
 Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation) {
   shm::ProgressEngine& engine = Runtime::Get().engine();
   observe::Observer& observer = Runtime::Get().observer();
-  std::shared_ptr<uint64_t> copied_ns;
-  if (observer.measures_copies()) {
-    copied_ns = std::make_shared<uint64_t>(0);
-    operation = std::make_unique<MeasuredOperation>(std::move(operation), copied_ns);
-  }
-  const observe::Observer::Span span = observer.Begin(execution.pe, call.site, execution.number, execution.bytes);
-  const Result<bool> finished = engine.TryInline(*operation);
-  if (!finished.ok()) return Failed(Status::Error(observer.Fail(span, finished.message())));
-  if (*finished) {
-    observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/true);
-    return {};
-  }
-  observer.MarkWaiting(span);
-  ffi::Promise promise;
-  Outcome outcome{std::nullopt, ffi::Future(promise)};
-  engine.Submit(std::move(operation), [promise, span, copied_ns, &observer](const Status& status) mutable {
-    if (status.ok()) {
-      observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
-      promise.SetAvailable();
-    } else {
-      promise.SetError(ToError(Status::Error(observer.Fail(span, status.message()))));
+  try {
+    std::shared_ptr<uint64_t> copied_ns;
+    if (observer.measures_copies()) {
+      copied_ns = std::make_shared<uint64_t>(0);
+      operation = std::make_unique<MeasuredOperation>(std::move(operation), copied_ns);
     }
-  });
-  return outcome;
+    const observe::Observer::Span span = observer.Begin(execution.pe, call.site, execution.number, execution.bytes);
+    const Result<bool> finished = engine.TryInline(*operation);
+    if (!finished.ok()) return Failed(Status::Error(observer.Fail(span, finished.message())));
+    if (*finished) {
+      observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/true);
+      return {};
+    }
+    observer.MarkWaiting(span);
+    ffi::Promise promise;
+    Outcome outcome{std::nullopt, ffi::Future(promise)};
+    engine.Submit(std::move(operation), [promise, span, copied_ns, &observer](const Status& status) mutable {
+      if (status.ok()) {
+        observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
+        promise.SetAvailable();
+      } else {
+        promise.SetError(ToError(Status::Error(observer.Fail(span, status.message()))));
+      }
+    });
+    return outcome;
+  } catch (const std::exception& error) {
+    // Peers may read the operation's memory until the failure is published.
+    const Status failure = engine.Fail(call.identity.name + ": " + error.what());
+    if (operation != nullptr) operation->Abandon();
+    return Failed(failure);
+  }
 }
 
 Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device) {

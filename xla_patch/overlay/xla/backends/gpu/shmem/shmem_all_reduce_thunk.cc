@@ -23,7 +23,7 @@
 #include "xla/tsl/platform/status_macros.h"
 #include "xla/xla_data.pb.h"
 #include "xla_patch/nvshmem/gpu/device.h"
-#include "xla_patch/nvshmem/gpu_reductions.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/element_type.h"
@@ -61,17 +61,17 @@ bool ShmemAllReduceThunk::Carries(const AllReduceReduceScatterThunkBase& thunk) 
   const std::vector<PrimitiveType>& types = thunk.config().operand_element_type;
   const ShmemReduction reduction = ToShmemReduction(thunk.reduction_kind());
   return std::all_of(types.begin(), types.end(), [&](PrimitiveType type) {
-    return xla_shmem::FindGpuReduction(ToShmemType(type), reduction).has_value();
+    return xla_shmem::gpu::FindKernelReduction(ToShmemType(type), reduction).has_value();
   });
 }
 
 absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Stream& stream, bool capturing) {
   const CollectiveParams& collective = *params.collective_params;
-  xla_shmem::gpu::AllReduceArguments all_reduce;
+  xla_shmem::gpu::GroupArguments all_reduce;
   all_reduce.name = name();
   all_reduce.reduction = ToShmemReduction(reduction_kind());
   for (const PrimitiveType type : config().operand_element_type) {
-    if (!xla_shmem::FindGpuReduction(ToShmemType(type), all_reduce.reduction).has_value()) {
+    if (!xla_shmem::gpu::FindKernelReduction(ToShmemType(type), all_reduce.reduction).has_value()) {
       return absl::InternalError(absl::StrCat(name(), ": NVSHMEM does not reduce ", PrimitiveType_Name(type)));
     }
     all_reduce.types.push_back(ToShmemType(type));
@@ -86,9 +86,9 @@ absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Strea
 
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());
-  if (capturing) return ToStatus(runtime.transfers().ReplayAllReduce(all_reduce, Native(stream)));
+  if (capturing) return ToStatus(runtime.transfers().RunGroup(all_reduce, Native(stream)));
   // One stream for start and join: XLA has moved it beside compute already if the schedule lets the two overlap.
-  RETURN_IF_ERROR(ToStatus(runtime.transfers().StartAllReduce(Key(params), std::move(all_reduce), Native(stream))));
+  RETURN_IF_ERROR(ToStatus(runtime.transfers().StartGroup(Key(params), all_reduce, Native(stream))));
   return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
 }
 

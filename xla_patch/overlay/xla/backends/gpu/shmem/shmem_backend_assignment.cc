@@ -57,7 +57,7 @@ absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology,
   job.rules = options->rules;
   ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size, options->nvlink_domain));
   // The runtime does not start unless every PE reaches every other.
-  job.transport = xla_shmem::GpuTransport({});
+  job.transport = xla_shmem::PatchedXlaTransport({});
   job.transport.reach.reset();
   HloPassPipeline pipeline("shmem-backend-assignment", stats);
   pipeline.AddPass<ShmemBackendAssigner>(std::move(job));

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,23 +16,21 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
-#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
+#include "xla/backends/gpu/shmem/job_announcement.h"
+#include "xla/backends/gpu/shmem/job_rounds.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/debug_options_flags.h"
 #include "xla/runtime/device_id.h"
-#include "xla/tsl/platform/status_macros.h"
 #include "xla/xla.pb.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
-#include "xla_patch/nvshmem/gpu/teams.h"
+#include "xla_patch/nvshmem/gpu/start_limit.h"
+#include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/options/environment.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
-#include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/types/status.h"
 
 namespace xla::gpu {
@@ -42,11 +40,11 @@ using ::xla_shmem::EnvironmentOptions;
 using ::xla_shmem::Result;
 using ::xla_shmem::Status;
 
-constexpr absl::string_view kPrefix = "xla_shmem/1/";
-// Processes of a job may be minutes apart in loading data and libraries.
-constexpr absl::Duration kStoreTimeout = absl::Minutes(10);
-constexpr absl::string_view kReady = "ready ";
-constexpr absl::string_view kFailed = "failed ";
+// The rounds of the start.
+constexpr char kOpen[] = "open";
+constexpr char kStart[] = "start";
+// All processes have opened their libraries when NVSHMEM starts.
+constexpr std::chrono::seconds kStartPatience{60};
 
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
@@ -62,24 +60,6 @@ std::vector<std::string> NvshmemCandidates(const EnvironmentOptions& options) {
 std::vector<std::string> NvrtcCandidates(int driver_version) {
   if (driver_version >= 13000) return {"libnvrtc.so.13", "libnvrtc.so.12"};
   return {"libnvrtc.so.12"};
-}
-
-size_t ArenaBytes(const EnvironmentOptions& options, int num_processes) {
-  const size_t recommended = xla_shmem::gpu::PairLayout::RecommendedBytes(num_processes);
-  return static_cast<size_t>(options.heap_bytes.value_or(static_cast<int64_t>(recommended)));
-}
-
-// Unless the user has set them.
-void SetNvshmemVariables(const EnvironmentOptions& options, int num_processes, int hosts) {
-  size_t bytes = ArenaBytes(options, num_processes);
-  std::optional<int> team_forms;
-  if (options.team_reductions) {
-    bytes += xla_shmem::gpu::kTeamStagingBytes;
-    team_forms = xla_shmem::gpu::Teams::CountOfPe(num_processes);
-  }
-  for (const auto& [name, value] : xla_shmem::gpu::WorldSettings(bytes, hosts, team_forms)) {
-    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
-  }
 }
 
 // The same for processes that are on one host for NVSHMEM: same kernel and same host name.
@@ -99,20 +79,6 @@ std::string Agreement(const EnvironmentOptions& options) {
     if (!value.empty()) absl::StrAppend(&agreement, " ", name, "=", value);
   }
   return agreement;
-}
-
-Status ToShmemStatus(const absl::Status& status) {
-  return status.ok() ? Status() : Status::Error(std::string(status.message()));
-}
-
-// A process's part in a round, as text for the store; and back.
-std::string Encode(const Result<std::string>& own) {
-  return own.ok() ? absl::StrCat(kReady, *own) : absl::StrCat(kFailed, own.message());
-}
-
-Result<std::string> Decode(absl::string_view text) {
-  if (absl::ConsumePrefix(&text, kReady)) return std::string(text);
-  return Status::Error(std::string(absl::StripPrefix(text, kFailed)));
 }
 
 }  // namespace
@@ -149,11 +115,12 @@ Status ShmemRuntime::StartTogether(const Job& job) {
     return Status::Error(
         absl::StrCat(job.device_ordinals.size(), " GPUs in one process; NVSHMEM takes one process for each GPU"));
   }
-  const absl::Status set = job.kv_store->Set(absl::StrCat(kPrefix, "host/", job.process), HostIdentity());
-  if (!set.ok()) return ToShmemStatus(set);
+  const JobRounds rounds(job.process, job.num_processes, job.kv_store);
   // NVSHMEM's start is collective: no process may call it unless all will.
-  XLA_SHMEM_RETURN_IF_ERROR(Agree(job, "open", Open(job)));
-  return Agree(job, "start", StartWorld(job));
+  XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kOpen, Open(job), [](const std::vector<std::string>& announcements) {
+    return CheckAnnouncements(announcements, *ShmemOptions(), !Environment("NVSHMEM_CUMEM_GRANULARITY").empty());
+  }));
+  return rounds.Agree(kStart, StartWorld(job, rounds), CheckEqual);
 }
 
 Result<std::string> ShmemRuntime::Open(const Job& job) {
@@ -179,16 +146,21 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
                                      facts->compute_major * 10 + facts->compute_minor);
   if (!kernels.ok()) return kernels.status();
   XLA_SHMEM_RETURN_IF_ERROR(gpu().LoadKernels(*kernels));
-  return Agreement(*options);
+  return ToText({{job.process, HostIdentity(), facts->bus_id, xla_shmem::gpu::CountImexChannels(), facts->free_bytes},
+                 Agreement(*options)});
 }
 
-Result<std::string> ShmemRuntime::StartWorld(const Job& job) {
-  const Result<int> hosts = FindHosts(job);
+Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& rounds) {
+  const Result<int> hosts = FindHosts(rounds);
   if (!hosts.ok()) return hosts.status();
   const EnvironmentOptions& options = *ShmemOptions();
-  // Before the unique id is made: NVSHMEM reads its environment then.
-  SetNvshmemVariables(options, job.num_processes, *hosts);
-  Result<std::string> unique_id = ShareUniqueId(job);
+  // Before the unique id is made: NVSHMEM reads its environment then. What the user has set stays.
+  for (const auto& [name, value] : NvshmemSettings(options, job.num_processes, *hosts)) {
+    setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
+  }
+  const xla_shmem::gpu::StartLimit limit(job.num_processes, kStartPatience,
+                                         [&](int process) { return rounds.Outcome(kStart, process); });
+  Result<std::string> unique_id = rounds.FromProcess0("unique_id", [this] { return gpu().UniqueId(); });
   if (!unique_id.ok()) return unique_id.status();
   xla_shmem::GpuStartOptions start;
   start.pe = job.process;
@@ -203,56 +175,18 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job) {
   return absl::StrCat("its arena at offset ", *offset, " of NVSHMEM's heap");
 }
 
-Result<std::string> ShmemRuntime::ShareUniqueId(const Job& job) {
-  const std::string key = absl::StrCat(kPrefix, "unique_id");
-  if (job.process == 0) {
-    const absl::Status set = job.kv_store->Set(key, Encode(gpu().UniqueId()));
-    if (!set.ok()) return ToShmemStatus(set);
-  }
-  const absl::StatusOr<std::string> text = job.kv_store->Get(key, kStoreTimeout);
-  return text.ok() ? Decode(*text) : ToShmemStatus(text.status());
-}
-
-Result<int> ShmemRuntime::FindHosts(const Job& job) {
+Result<int> ShmemRuntime::FindHosts(const JobRounds& rounds) {
   std::map<std::string, int32_t> numbers;
   hosts_.clear();
-  for (int process = 0; process < job.num_processes; ++process) {
-    const absl::StatusOr<std::string> host = job.kv_store->Get(absl::StrCat(kPrefix, "host/", process), kStoreTimeout);
-    if (!host.ok()) return ToShmemStatus(host.status());
-    hosts_.push_back(numbers.emplace(*host, static_cast<int32_t>(numbers.size())).first->second);
+  for (int process = 0; process < rounds.num_processes(); ++process) {
+    const Result<std::string> text = rounds.Answer(kOpen, process);
+    if (!text.ok()) return text.status();
+    const Result<Announcement> announcement = AnnouncementOf(process, *text);
+    if (!announcement.ok()) return announcement.status();
+    const auto next = static_cast<int32_t>(numbers.size());
+    hosts_.push_back(numbers.emplace(announcement->member.host, next).first->second);
   }
   return static_cast<int>(numbers.size());
-}
-
-Status ShmemRuntime::Agree(const Job& job, const std::string& round, const Result<std::string>& own) {
-  const absl::StatusOr<std::string> verdict = Verdict(job, round, Encode(own));
-  return verdict.ok() ? Decode(*verdict).status() : ToShmemStatus(verdict.status());
-}
-
-absl::StatusOr<std::string> ShmemRuntime::Verdict(const Job& job, const std::string& round, const std::string& own) {
-  const std::string prefix = absl::StrCat(kPrefix, round, "/");
-  RETURN_IF_ERROR(job.kv_store->Set(absl::StrCat(prefix, job.process), own));
-  if (job.process == 0) {
-    RETURN_IF_ERROR(job.kv_store->Set(absl::StrCat(prefix, "verdict"), Encode(Judge(job, prefix, own))));
-  }
-  // Process 0 may itself wait that long for each of the others.
-  return job.kv_store->Get(absl::StrCat(prefix, "verdict"), 2 * kStoreTimeout);
-}
-
-Result<std::string> ShmemRuntime::Judge(const Job& job, const std::string& prefix, const std::string& own) {
-  for (int process = 0; process < job.num_processes; ++process) {
-    const absl::StatusOr<std::string> answer = job.kv_store->Get(absl::StrCat(prefix, process), kStoreTimeout);
-    if (!answer.ok()) {
-      return Status::Error(absl::StrCat("process ", process, " did not answer: ", answer.status().message()));
-    }
-    const Result<std::string> ready = Decode(*answer);
-    if (!ready.ok()) return Status::Error(absl::StrCat("process ", process, ": ", ready.message()));
-    if (*answer != own) {
-      return Status::Error(absl::StrCat("process ", process, " has ", *ready, " and process 0 has ",
-                                        absl::StripPrefix(own, kReady), ": they must be equal"));
-    }
-  }
-  return std::string();
 }
 
 std::string ShmemRuntime::failure() const {

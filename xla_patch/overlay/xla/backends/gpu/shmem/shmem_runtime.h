@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "xla/backends/gpu/shmem/job_rounds.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/pjrt/distributed/key_value_store_interface.h"
 #include "xla/runtime/device_id.h"
@@ -68,18 +69,13 @@ class ShmemRuntime {
  private:
   // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.
   xla_shmem::Status StartTogether(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Opens the libraries and loads the kernels. Returns the options on which all processes must agree.
+  // Opens the libraries and loads the kernels. Returns this process's announcement (job_announcement.h).
   xla_shmem::Result<std::string> Open(const Job& job);
   // Returns the arena's offset in NVSHMEM's heap, which must be the same in all processes.
-  xla_shmem::Result<std::string> StartWorld(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  xla_shmem::Result<std::string> ShareUniqueId(const Job& job);
+  xla_shmem::Result<std::string> StartWorld(const Job& job, const JobRounds& rounds)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Numbers the hosts of the processes. Returns how many there are.
-  xla_shmem::Result<int> FindHosts(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Ok if `own` is ok and equal in all processes; otherwise the reason, the same in all.
-  xla_shmem::Status Agree(const Job& job, const std::string& round, const xla_shmem::Result<std::string>& own);
-  absl::StatusOr<std::string> Verdict(const Job& job, const std::string& round, const std::string& own);
-  // Of process 0, about the answers of all.
-  static xla_shmem::Result<std::string> Judge(const Job& job, const std::string& prefix, const std::string& own);
+  xla_shmem::Result<int> FindHosts(const JobRounds& rounds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   mutable absl::Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;

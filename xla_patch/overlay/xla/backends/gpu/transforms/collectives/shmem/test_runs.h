@@ -35,7 +35,7 @@ inline ShmemJob Job(int64_t devices, int64_t per_process, int64_t per_domain) {
   for (const int64_t device : job.topology.device_ids()) {
     reach[device] = 0;
   }
-  job.transport = xla_shmem::GpuTransport(std::move(reach));
+  job.transport = xla_shmem::PatchedXlaTransport(std::move(reach));
   return job;
 }
 

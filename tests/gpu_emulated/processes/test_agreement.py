@@ -1,0 +1,140 @@
+"""An obstacle in one process becomes the same error in all of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import driver_doubles
+import process_jobs
+import pytest
+from emulator import Emulator
+
+pytestmark = pytest.mark.timeout(180, func_only=True)
+
+# The environment of one process, the expected error in all of them, and GPUs by process.
+_WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
+    "two GPUs": (1, {"ORDINALS": "[1, 2]"}, "process 1: it has 2 GPUs, but NVSHMEM has one PE a process", [1, 2]),
+    "no such GPU": (1, {"ORDINALS": "[9]"}, "process 1: CUDA shows 4 GPUs, so there is no device 9", [1, 1]),
+    "another threshold": (
+        1,
+        {"CHANGED": '{"threshold": 4096}'},
+        "threshold=4096 ops=default nvlink_domain=auto heap_size=524288 gpu_reduce=rings",
+        [1, 1],
+    ),
+    "another heap": (
+        1,
+        {"CHANGED": '{"heap_size": 1048576}'},
+        "heap_size=1048576 gpu_reduce=rings NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        [1, 1],
+    ),
+    "no NVSHMEM": (
+        1,
+        {"XLA_SHMEM_NVSHMEM_LIBRARY": "/nowhere/libnvshmem_host.so.3"},
+        "process 1: no NVSHMEM host library found",
+        [1, 1],
+    ),
+    "old NVSHMEM": (0, {"GPU_EMULATOR_NVSHMEM": "old"}, "is NVSHMEM 2.11, at least 3.0 is needed", [1, 1]),
+    "no unique id": (
+        0,
+        {"GPU_EMULATOR_NVSHMEM": "no-id"},
+        "process 0: NVSHMEM could not make a unique id (status 7)",
+        [1, 1],
+    ),
+    "no init": (
+        0,
+        {"GPU_EMULATOR_NVSHMEM": "no-init"},
+        "process 0: NVSHMEM 3.8 could not start as PE 0 of 2 (status 7)",
+        [1, 1],
+    ),
+    "half an init": (
+        0,
+        {"GPU_EMULATOR_NVSHMEM": "half-init"},
+        "process 0: NVSHMEM 3.8 could not start as PE 0 of 2 (it got no further than its bootstrap)",
+        [1, 1],
+    ),
+    "no peer access": (1, {"GPU_EMULATOR_NVSHMEM": "no-peer"}, "process 1: PE 0 is not reachable by NVLink", [1, 1]),
+    "other settings of NVSHMEM": (
+        1,
+        {"NVSHMEM_MAX_TEAMS": "99"},
+        "gpu_reduce=rings NVSHMEM_CUMEM_GRANULARITY=2M NVSHMEM_MAX_TEAMS=99 and process 0 has",
+        [1, 1],
+    ),
+    "another layout of NVSHMEM's heap": (
+        1,
+        {"GPU_EMULATOR_NVSHMEM": "other-layout"},
+        "process 1: its arena lies ",
+        [1, 1],
+    ),
+    "a full GPU": (0, {"GPU_EMULATOR_MEMORY": "1048576"}, "process 0 has 1048576 bytes of free GPU memory", [1, 1]),
+    "no memory": (
+        1,
+        {"GPU_EMULATOR_NVSHMEM": "no-memory"},
+        "bytes of symmetric memory: lower XLA_SHMEM_HEAP_SIZE",
+        [1, 1],
+    ),
+}
+
+
+def _reasons(
+    emulator: Emulator, directory: Path, gpus: list[int], only: dict[int, dict[str, str]], silent: int | None = None
+) -> list[str]:
+    ended = process_jobs.run_processes(
+        emulator,
+        "worker_agreement.py",
+        len(gpus),
+        directory,
+        json.dumps(gpus),
+        only=only,
+        STORE_TIMEOUT="20" if silent is None else "0.3",
+        GPU_EMULATOR_NVSHMEM_TIMEOUT="2",
+    )
+    told = [report for process, report in enumerate(process_jobs.reports(ended)) if process != silent]
+    assert not any(report["available"] for report in told)
+    return [report["reason"] for report in told]
+
+
+def _same_reason(emulator: Emulator, directory: Path, gpus: list[int], only: dict[int, dict[str, str]]) -> str:
+    reasons = _reasons(emulator, directory, gpus, only)
+    assert len(set(reasons)) == 1, reasons
+    return reasons[0]
+
+
+@pytest.mark.parametrize("wrong", _WRONG)
+def test_all_processes_have_the_same_reason_not_to_start(emulator: Emulator, tmp_path: Path, wrong: str) -> None:
+    process, environ, sentence, gpus = _WRONG[wrong]
+    assert sentence in _same_reason(emulator, tmp_path, gpus, {process: environ})
+
+
+def test_a_driver_that_does_not_start_in_one_process_is_named_in_all(emulator: Emulator, tmp_path: Path) -> None:
+    (tmp_path / "driver").mkdir()
+    broken = driver_doubles.environment(driver_doubles.build(tmp_path / "driver"), "broken")
+    only = {name: broken[name] for name in ("LD_LIBRARY_PATH", "DRIVER_DOUBLE")}
+    assert "process 0: the NVIDIA driver's libnvidia-ml.so.1" in _same_reason(emulator, tmp_path, [1, 1], {0: only})
+
+
+def test_a_release_without_reductions_cannot_reduce_on_teams(emulator: Emulator, tmp_path: Path) -> None:
+    library = emulator.libraries / "without_reductions/libnvshmem_host.so.3"
+    only = {"CHANGED": '{"gpu_reduce": "teams"}', "XLA_SHMEM_NVSHMEM_LIBRARY": str(library)}
+    reason = _same_reason(emulator, tmp_path, [1, 1], {0: only})
+    assert "and 47 other reductions, which XLA_SHMEM_GPU_REDUCE=teams calls: set it to rings" in reason
+
+
+@pytest.mark.parametrize("silent", [0, 2])
+def test_a_process_without_the_flag_is_named_to_all_others(emulator: Emulator, tmp_path: Path, silent: int) -> None:
+    reasons = _reasons(emulator, tmp_path, [1, 1, 1], {silent: {"WITHOUT_FLAG": "1"}}, silent)
+    assert len(set(reasons)) == 1, reasons
+    assert reasons[0].startswith(f"process {silent} runs without xla-shmem (it has announced nothing within 0.")
+
+
+def test_a_start_that_never_ends_ends_the_process_with_a_reason(emulator: Emulator, tmp_path: Path) -> None:
+    ended = process_jobs.run_processes(
+        emulator, "worker_agreement.py", 2, tmp_path, "[1, 1]", STORE_TIMEOUT="1", GPU_EMULATOR_NVSHMEM="hang"
+    )
+    assert [process.exit_code for process in ended] == [70, 70]
+    assert "NVSHMEM has not started within 1 s; processes 0, 1 have not finished" in ended[0].output
+
+
+def test_a_missing_driver_is_named(emulator: Emulator, tmp_path: Path) -> None:
+    reasons = _reasons(emulator, tmp_path, [1], {0: {"LD_LIBRARY_PATH": ""}})
+    assert "no NVIDIA driver" in reasons[0]

@@ -1,0 +1,108 @@
+// What the host passes to the device code of collectives. Compiled by the host and by NVRTC, so it includes nothing.
+#ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
+#define XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
+
+namespace xla_shmem::gpu {
+
+using Word = unsigned long long;
+
+// Limits of one launch: its arguments fill at most 4 KiB.
+constexpr int kMaxMembers = 128;
+constexpr int kMaxParts = 80;
+
+// Words of pinned memory that a kernel and the watchdog share. One word for each PE follows: 1 if a lane waits for it.
+enum ProgressWord : int {
+  kBegun,      // the kernel in progress, counted from 1
+  kEnded,      // the last kernel that has ended
+  kOperation,  // of the kernel in progress (CollectiveArguments::operation)
+  kOrder,      // from the watchdog
+  kFirstLate,
+};
+constexpr Word kOrderReport = 1;  // lanes that wait say so
+constexpr Word kOrderTrap = 2;    // they end with a trap
+
+// Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
+// set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
+struct LaneSet {
+  Word arrived;  // messages that have arrived: a word for each lane and sender
+  Word sent;     // messages with each PE so far: a word for each lane and PE, of this PE alone
+  Word slots;    // two for each lane and sender
+  Word slot_bytes;
+  Word* launches;  // kernels that have ended, in device memory; the word 8 words behind it counts ended blocks
+  Word* progress;  // pinned
+  int pe;
+  int n_pes;
+};
+
+// How a kernel uses what arrives.
+enum CollectiveShape : int {
+  kMove,    // it is the result
+  kReduce,  // it is reduced with the own operand
+  kTwoShot  // each member reduces its share, and sends the result to all
+};
+
+// What a reduction's buffers hold. Integers and predicates are bits under and, or and xor; sums of complex numbers are
+// sums of their parts.
+enum Elements : int {
+  kSumsOfF32,
+  kSumsOfF16,
+  kSumsOfBf16,
+  kBits,
+  kProductsOfC64,
+  kProductsOfC128,
+  kF32,
+  kF64,
+  kF16,
+  kBf16,
+  kS8,
+  kS16,
+  kS32,
+  kS64,
+  kU8,
+  kU16,
+  kU32,
+  kU64,
+  kF8E5M2,
+  kF8E4M3Fn,
+  kF8E4M3B11Fnuz,
+  kF8E5M2Fnuz,
+  kF8E4M3Fnuz,
+  kF8E4M3,
+  kF8E3M4,
+};
+
+// A buffer, or one array of it for a member.
+struct CollectivePart {
+  const char* source;
+  char* dest;
+  Word bytes;
+};
+
+constexpr int kAllMembers = -1;
+constexpr int kNoMember = -2;
+
+// A message is the concatenation of the parts, each padded to 16 bytes.
+struct CollectiveArguments {
+  LaneSet lanes;
+  Word operation;
+  Word total;  // bytes of a message
+  CollectiveShape shape;
+  Elements elements;
+  int kind;  // ReductionKind
+  int members;
+  int me;            // index of this PE
+  int send_to;       // index of a member, or kAllMembers, or kNoMember
+  int receive_from;  // likewise
+  int parts;
+  bool source_has_parts;  // member j gets bytes [j * part.bytes, (j + 1) * part.bytes) of the source
+  bool dest_has_parts;    // likewise, from member j
+  bool part_of_member;    // part j is what members exchange with member j
+  bool keeps_own;         // the message to this PE is copied
+  unsigned short pes[kMaxMembers];
+  char* arenas[kMaxMembers];
+  CollectivePart part[kMaxParts];
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_

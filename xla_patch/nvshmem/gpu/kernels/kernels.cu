@@ -1,0 +1,89 @@
+// The device code of xla-shmem: the kernel of all collectives, a tick for the watchdog, and a trap that ends a stuck
+// job.
+//
+// NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
+// ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
+// compile the same files for the CPU.
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/reduction.cuh"
+
+namespace xla_shmem::gpu {
+
+// Reduces what has arrived and this PE's own operands into the results.
+__device__ inline void ReduceArrivals(const CollectiveArguments& arguments, const Lane& lane, Range range) {
+  __shared__ const char* inputs[kMaxMembers];
+  Pieces pieces(arguments, arguments.me, range);
+  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) {
+    for (int member = threadIdx.x; member < arguments.members; member += blockDim.x) {
+      inputs[member] = member == arguments.me ? piece.source : lane.OwnSlot(member) + piece.offset;
+    }
+    __syncthreads();
+    Reduce(arguments.elements, arguments.kind, inputs, arguments.members, piece.bytes, piece.dest);
+    __syncthreads();
+  }
+}
+
+__device__ inline bool Takes(const CollectiveArguments& arguments, Step step) {
+  switch (step) {
+    case kShare:
+      return arguments.shape == kTwoShot;
+    case kTake:
+      return arguments.shape != kReduce;
+    case kOwn:
+      return arguments.keeps_own;
+    default:
+      return true;
+  }
+}
+
+// Every collective. Block b is lane b; each lane has its share of the bytes, and moves it in chunks of a slot.
+extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArguments arguments) {
+  __shared__ Word messages[kMaxMembers];
+  Lane lane(arguments, messages);
+  lane.Begin();
+  const bool two_shot = arguments.shape == kTwoShot;
+  // With two shots, member j reduces bytes [j * share, (j + 1) * share).
+  const Word share =
+      two_shot ? PadToPack((arguments.total + arguments.members - 1) / arguments.members) : arguments.total;
+  const Word of_lane = PadToPack((share + gridDim.x - 1) / gridDim.x);
+  const Word last = Minimum((blockIdx.x + 1) * of_lane, share);
+  for (Word begin = blockIdx.x * of_lane; begin < last; begin += arguments.lanes.slot_bytes) {
+    const Word end = Minimum(begin + arguments.lanes.slot_bytes, last);
+    const auto range_of = [&](int member) -> Range {
+      const Word offset = two_shot ? member * share : 0;
+      return {Minimum(offset + begin, arguments.total), Minimum(offset + end, arguments.total)};
+    };
+    // One loop, because each call of CopyStep is much code.
+    XLA_SHMEM_NO_UNROLL
+    for (int number = kSend; number <= kOwn; ++number) {
+      const Step step = static_cast<Step>(number);
+      if (!Takes(arguments, step)) continue;
+      if (step == kSend) lane.AwaitSlots();
+      CopyStep(arguments, lane, step, range_of);
+      if (step != kSend && step != kShare) continue;
+      lane.Post();
+      lane.AwaitArrivals();
+      if (step == kSend && arguments.shape != kMove) ReduceArrivals(arguments, lane, range_of(arguments.me));
+    }
+  }
+  lane.End();
+}
+
+// Counts the operations that have ended: the only progress of a CUDA graph that a watchdog can see from outside. Both
+// words are pinned memory of the host.
+struct TickArguments {
+  Word* busy;
+  Word* ended;
+};
+
+extern "C" __global__ void tick(const TickArguments arguments) {
+  StoreRelease(arguments.ended, *arguments.ended + 1);
+  StoreRelease(arguments.busy, 0);
+}
+
+// Ends every stream of the context with an error, because a stuck wait cannot end itself.
+extern "C" __global__ void trap() { Trap(); }
+
+}  // namespace xla_shmem::gpu

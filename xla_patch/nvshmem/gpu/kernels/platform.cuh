@@ -1,0 +1,68 @@
+// What the device code takes from its compiler: NVRTC, clang for the emulated GPU, or the host's compiler in unit
+// tests, where a block is a thread of the host (tests/nvshmem/gpu/kernels_on_cpu.cc).
+#ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_PLATFORM_CUH_
+#define XLA_SHMEM_NVSHMEM_GPU_KERNELS_PLATFORM_CUH_
+
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+
+// Before a loop.
+#ifdef __CUDA_ARCH__
+#define XLA_SHMEM_UNROLL _Pragma("unroll")
+#define XLA_SHMEM_NO_UNROLL _Pragma("unroll 1")
+#else
+#define XLA_SHMEM_UNROLL
+#define XLA_SHMEM_NO_UNROLL
+#endif
+
+namespace xla_shmem::gpu {
+
+// System scope: the other side is another GPU, or the host.
+__device__ inline Word LoadAcquire(const Word* word) {
+#ifdef __CUDA_ARCH__
+  Word value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+#else
+  return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#endif
+}
+
+__device__ inline void StoreRelease(Word* word, Word value) {
+#ifdef __CUDA_ARCH__
+  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+#else
+  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+#endif
+}
+
+// Adds 1; returns the value before. Orders what blocks of the launch did before with what they do after.
+__device__ inline Word CountBlock(Word* word) {
+#ifdef __CUDA_ARCH__
+  Word before;
+  asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], 1;" : "=l"(before) : "l"(word) : "memory");
+  return before;
+#else
+  return __atomic_fetch_add(word, 1, __ATOMIC_ACQ_REL);
+#endif
+}
+
+// Lets others run before the next look at a word.
+__device__ inline void Pause() {
+#ifdef __CUDA_ARCH__
+  asm volatile("nanosleep.u32 100;");
+#else
+  PauseOnHost();
+#endif
+}
+
+__device__ inline void Trap() {
+#ifdef __CUDA_ARCH__
+  asm volatile("trap;");
+#else
+  TrapOnHost();
+#endif
+}
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_KERNELS_PLATFORM_CUH_

@@ -1,0 +1,223 @@
+// Element-wise reductions in the order of the members, so every PE computes the same bits. Their meaning is that of
+// thunks/reduction.h, with which the unit tests compare them.
+#ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_REDUCTION_CUH_
+#define XLA_SHMEM_NVSHMEM_GPU_KERNELS_REDUCTION_CUH_
+
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"
+#include "xla_patch/thunks/narrow_floats.h"
+
+namespace xla_shmem::gpu {
+
+// ReductionKind of types/reduction_kind.h.
+enum Kind : int { kSumOf, kProdOf, kMinOf, kMaxOf, kAndOf, kOrOf, kXorOf };
+
+// What a type accumulates in.
+template <typename T>
+struct Element {
+  using Accumulator = T;
+  __device__ static T Widen(T value) { return value; }
+  __device__ static T Narrow(T value) { return value; }
+};
+
+template <typename T>
+struct NarrowElement {
+  using Accumulator = float;
+  __device__ static float Widen(T value) { return T::Widen(value); }
+  __device__ static T Narrow(float value) { return T::Narrow(value); }
+};
+template <>
+struct Element<Bf16> : NarrowElement<Bf16> {};
+template <int kExponentBits, int kBias, F8Specials kSpecials>
+struct Element<F8<kExponentBits, kBias, kSpecials>> : NarrowElement<F8<kExponentBits, kBias, kSpecials>> {};
+
+template <>
+struct Element<F16> {
+  using Accumulator = float;
+#ifdef __CUDA_ARCH__
+  __device__ static float Widen(F16 value) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+  }
+  __device__ static F16 Narrow(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return {bits};
+  }
+#else
+  static float Widen(F16 value) { return F16::Widen(value); }
+  static F16 Narrow(float value) { return F16::Narrow(value); }
+#endif
+};
+
+template <typename Part>
+struct ComplexOf {
+  Part real, imaginary;
+};
+
+// Integers wrap: unsigned arithmetic of at least 32 bits has no overflow. Signed integers have the same sums and
+// products as unsigned ones.
+template <typename T>
+struct Wrapping {
+  using Of = T;
+};
+template <>
+struct Wrapping<unsigned char> {
+  using Of = unsigned int;
+};
+template <>
+struct Wrapping<unsigned short> {
+  using Of = unsigned int;
+};
+
+template <typename T>
+__device__ inline T Add(T a, T b) {
+  return static_cast<T>(static_cast<typename Wrapping<T>::Of>(a) + static_cast<typename Wrapping<T>::Of>(b));
+}
+template <typename T>
+__device__ inline T Multiply(T a, T b) {
+  return static_cast<T>(static_cast<typename Wrapping<T>::Of>(a) * static_cast<typename Wrapping<T>::Of>(b));
+}
+template <typename Part>
+__device__ inline ComplexOf<Part> Multiply(ComplexOf<Part> a, ComplexOf<Part> b) {
+  return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+}
+
+template <typename T>
+struct Arithmetic {
+  __device__ static T Apply(int kind, T a, T b) {
+    switch (kind) {
+      case kSumOf:
+        return Add(a, b);
+      case kProdOf:
+        return Multiply(a, b);
+      // A NaN on either side is the result: the comparison with itself is false only for NaN.
+      case kMinOf:
+        return a != a || a < b ? a : b;
+      default:
+        return a != a || a > b ? a : b;
+    }
+  }
+};
+
+template <typename T>
+struct Bitwise {
+  __device__ static T Apply(int kind, T a, T b) { return kind == kAndOf ? a & b : kind == kOrOf ? a | b : a ^ b; }
+};
+
+template <typename T>
+struct Product {
+  __device__ static T Apply(int /*kind*/, T a, T b) { return Multiply(a, b); }
+};
+
+// Element by element, for any kind and alignment. `bytes` of all inputs; the output may be one of them.
+template <typename T, typename Operator>
+__device__ inline void ReduceElements(int kind, const char* const* inputs, int count, Word bytes, char* output) {
+  for (Word offset = threadIdx.x * sizeof(T); offset < bytes; offset += blockDim.x * sizeof(T)) {
+    auto result = Element<T>::Widen(*reinterpret_cast<const T*>(inputs[0] + offset));
+    XLA_SHMEM_NO_UNROLL
+    for (int i = 1; i < count; ++i) {
+      result = Operator::Apply(kind, result, Element<T>::Widen(*reinterpret_cast<const T*>(inputs[i] + offset)));
+    }
+    *reinterpret_cast<T*>(output + offset) = Element<T>::Narrow(result);
+  }
+}
+
+template <typename T>
+__device__ inline void ReduceArithmetic(int kind, const char* const* inputs, int count, Word bytes, char* output) {
+  using Accumulator = typename Element<T>::Accumulator;
+  ReduceElements<T, Arithmetic<Accumulator>>(kind, inputs, count, bytes, output);
+}
+
+template <typename T>
+struct alignas(kPack) Pack {
+  static constexpr int kElements = kPack / sizeof(T);
+  T values[kElements];
+};
+
+// Sums of the types that training uses: 16 bytes at a time, and all loads of a batch are issued before the first of
+// them is used.
+template <typename T>
+__device__ inline void ReduceSums(const char* const* inputs, int count, Word bytes, char* output) {
+  using Accumulator = typename Element<T>::Accumulator;
+  constexpr int kBatch = 8;
+  constexpr int kElements = Pack<T>::kElements;
+  Word addresses = reinterpret_cast<Word>(output);
+  for (int i = 0; i < count; ++i) addresses |= reinterpret_cast<Word>(inputs[i]);
+  const Word packed = addresses % kPack == 0 ? bytes / kPack * kPack : 0;
+  for (Word offset = threadIdx.x * kPack; offset < packed; offset += blockDim.x * kPack) {
+    Accumulator sums[kElements];
+    for (int first = 0; first < count; first += kBatch) {
+      Pack<T> batch[kBatch];
+      XLA_SHMEM_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        if (first + i < count) batch[i] = *reinterpret_cast<const Pack<T>*>(inputs[first + i] + offset);
+      }
+      XLA_SHMEM_UNROLL
+      for (int i = 0; i < kBatch; ++i) {
+        if (first + i >= count) break;
+        for (int e = 0; e < kElements; ++e) {
+          const Accumulator value = Element<T>::Widen(batch[i].values[e]);
+          sums[e] = first + i == 0 ? value : Add(sums[e], value);
+        }
+      }
+    }
+    Pack<T> stored;
+    for (int e = 0; e < kElements; ++e) stored.values[e] = Element<T>::Narrow(sums[e]);
+    *reinterpret_cast<Pack<T>*>(output + offset) = stored;
+  }
+  for (Word offset = packed + threadIdx.x * sizeof(T); offset < bytes; offset += blockDim.x * sizeof(T)) {
+    auto sum = Element<T>::Widen(*reinterpret_cast<const T*>(inputs[0] + offset));
+    XLA_SHMEM_NO_UNROLL
+    for (int i = 1; i < count; ++i) sum = Add(sum, Element<T>::Widen(*reinterpret_cast<const T*>(inputs[i] + offset)));
+    *reinterpret_cast<T*>(output + offset) = Element<T>::Narrow(sum);
+  }
+}
+
+__device__ inline void Reduce(Elements elements, int kind, const char* const* inputs, int count, Word bytes,
+                              char* output) {
+  switch (elements) {
+    case kSumsOfF32:
+      return ReduceSums<float>(inputs, count, bytes, output);
+    case kSumsOfF16:
+      return ReduceSums<F16>(inputs, count, bytes, output);
+    case kSumsOfBf16:
+      return ReduceSums<Bf16>(inputs, count, bytes, output);
+    case kBits:
+      return ReduceElements<unsigned char, Bitwise<unsigned char>>(kind, inputs, count, bytes, output);
+    case kProductsOfC64:
+      return ReduceElements<ComplexOf<float>, Product<ComplexOf<float>>>(kind, inputs, count, bytes, output);
+    case kProductsOfC128:
+      return ReduceElements<ComplexOf<double>, Product<ComplexOf<double>>>(kind, inputs, count, bytes, output);
+#define XLA_SHMEM_ARITHMETIC(name, T) \
+  case name:                          \
+    return ReduceArithmetic<T>(kind, inputs, count, bytes, output);
+      XLA_SHMEM_ARITHMETIC(kF32, float)
+      XLA_SHMEM_ARITHMETIC(kF64, double)
+      XLA_SHMEM_ARITHMETIC(kF16, F16)
+      XLA_SHMEM_ARITHMETIC(kBf16, Bf16)
+      XLA_SHMEM_ARITHMETIC(kS8, signed char)
+      XLA_SHMEM_ARITHMETIC(kS16, short)
+      XLA_SHMEM_ARITHMETIC(kS32, int)
+      XLA_SHMEM_ARITHMETIC(kS64, long long)
+      XLA_SHMEM_ARITHMETIC(kU8, unsigned char)
+      XLA_SHMEM_ARITHMETIC(kU16, unsigned short)
+      XLA_SHMEM_ARITHMETIC(kU32, unsigned int)
+      XLA_SHMEM_ARITHMETIC(kU64, Word)
+      XLA_SHMEM_ARITHMETIC(kF8E5M2, F8E5M2)
+      XLA_SHMEM_ARITHMETIC(kF8E4M3Fn, F8E4M3Fn)
+      XLA_SHMEM_ARITHMETIC(kF8E4M3B11Fnuz, F8E4M3B11Fnuz)
+      XLA_SHMEM_ARITHMETIC(kF8E5M2Fnuz, F8E5M2Fnuz)
+      XLA_SHMEM_ARITHMETIC(kF8E4M3Fnuz, F8E4M3Fnuz)
+      XLA_SHMEM_ARITHMETIC(kF8E4M3, F8E4M3)
+      XLA_SHMEM_ARITHMETIC(kF8E3M4, F8E3M4)
+#undef XLA_SHMEM_ARITHMETIC
+    default:
+      return Trap();
+  }
+}
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_NVSHMEM_GPU_KERNELS_REDUCTION_CUH_

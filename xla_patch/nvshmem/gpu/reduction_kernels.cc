@@ -1,0 +1,103 @@
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
+
+namespace xla_shmem::gpu {
+namespace {
+
+std::optional<KernelReduction> OfIntegers(Elements with_sign, Elements without_sign, ReductionKind kind) {
+  switch (kind) {
+    case ReductionKind::kSum:
+    case ReductionKind::kProd:  // they wrap, so the sign makes no difference
+      return KernelReduction{without_sign, kind};
+    case ReductionKind::kMin:
+    case ReductionKind::kMax:
+      return KernelReduction{with_sign, kind};
+    default:
+      return KernelReduction{kBits, kind};
+  }
+}
+
+std::optional<KernelReduction> OfFloats(Elements elements, ReductionKind kind) {
+  if (kind > ReductionKind::kMax) return std::nullopt;
+  return KernelReduction{elements, kind};
+}
+
+std::optional<KernelReduction> OfSums(Elements sums, Elements others, ReductionKind kind) {
+  return OfFloats(kind == ReductionKind::kSum ? sums : others, kind);
+}
+
+// XLA's predicates are bytes 0 and 1.
+std::optional<KernelReduction> OfPredicates(ReductionKind kind) {
+  switch (kind) {
+    case ReductionKind::kSum:
+    case ReductionKind::kMax:
+    case ReductionKind::kOr:
+      return KernelReduction{kBits, ReductionKind::kOr};
+    case ReductionKind::kProd:
+    case ReductionKind::kMin:
+    case ReductionKind::kAnd:
+      return KernelReduction{kBits, ReductionKind::kAnd};
+    default:
+      return KernelReduction{kBits, ReductionKind::kXor};
+  }
+}
+
+std::optional<KernelReduction> OfComplex(Elements sums, Elements products, ReductionKind kind) {
+  if (kind == ReductionKind::kSum) return KernelReduction{sums, kind};
+  if (kind == ReductionKind::kProd) return KernelReduction{products, kind};
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKind kind) {
+  switch (type) {
+    case ElementType::kPred:
+      return OfPredicates(kind);
+    case ElementType::kS8:
+      return OfIntegers(kS8, kU8, kind);
+    case ElementType::kS16:
+      return OfIntegers(kS16, kU16, kind);
+    case ElementType::kS32:
+      return OfIntegers(kS32, kU32, kind);
+    case ElementType::kS64:
+      return OfIntegers(kS64, kU64, kind);
+    case ElementType::kU8:
+      return OfIntegers(kU8, kU8, kind);
+    case ElementType::kU16:
+      return OfIntegers(kU16, kU16, kind);
+    case ElementType::kU32:
+      return OfIntegers(kU32, kU32, kind);
+    case ElementType::kU64:
+      return OfIntegers(kU64, kU64, kind);
+    case ElementType::kF16:
+      return OfSums(kSumsOfF16, kF16, kind);
+    case ElementType::kBf16:
+      return OfSums(kSumsOfBf16, kBf16, kind);
+    case ElementType::kF32:
+      return OfSums(kSumsOfF32, kF32, kind);
+    case ElementType::kF64:
+      return OfFloats(kF64, kind);
+    case ElementType::kC64:
+      return OfComplex(kSumsOfF32, kProductsOfC64, kind);
+    case ElementType::kC128:
+      return OfComplex(kF64, kProductsOfC128, kind);
+    case ElementType::kF8E5M2:
+      return OfFloats(kF8E5M2, kind);
+    case ElementType::kF8E4M3:
+      return OfFloats(kF8E4M3, kind);
+    case ElementType::kF8E4M3Fn:
+      return OfFloats(kF8E4M3Fn, kind);
+    case ElementType::kF8E4M3B11Fnuz:
+      return OfFloats(kF8E4M3B11Fnuz, kind);
+    case ElementType::kF8E5M2Fnuz:
+      return OfFloats(kF8E5M2Fnuz, kind);
+    case ElementType::kF8E4M3Fnuz:
+      return OfFloats(kF8E4M3Fnuz, kind);
+    case ElementType::kF8E3M4:
+      return OfFloats(kF8E3M4, kind);
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace xla_shmem::gpu

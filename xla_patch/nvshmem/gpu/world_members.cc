@@ -1,0 +1,72 @@
+#include "xla_patch/nvshmem/gpu/world_members.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+namespace xla_shmem::gpu {
+namespace {
+
+std::map<std::string, int> PesOfHosts(const std::vector<WorldMember>& members) {
+  std::map<std::string, int> pes;
+  for (const WorldMember& member : members) ++pes[member.host];
+  return pes;
+}
+
+Status CheckHosts(const std::vector<WorldMember>& members) {
+  const std::map<std::string, int> pes = PesOfHosts(members);
+  if (pes.size() < 2) return {};
+  const auto [fewest, most] =
+      std::minmax_element(pes.begin(), pes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (fewest->second != most->second) {
+    return Status::Error("NVSHMEM needs the same number of PEs on every host; hosts of this NVLink domain have " +
+                         std::to_string(fewest->second) + " to " + std::to_string(most->second));
+  }
+  for (const WorldMember& member : members) {
+    if (member.imex_channels > 0) continue;
+    return Status::Error("process " + std::to_string(member.process) + " sees no channel in " + kImexChannels +
+                         ", without which GPUs of several hosts cannot map each other's memory: start nvidia-imex and "
+                         "give the job a channel");
+  }
+  return {};
+}
+
+Status CheckMemory(const std::vector<WorldMember>& members, size_t heap_bytes) {
+  std::map<std::pair<std::string, std::string>, size_t> pes_of_gpus;
+  for (const WorldMember& member : members) ++pes_of_gpus[{member.host, member.bus_id}];
+  for (const WorldMember& member : members) {
+    const size_t pes = pes_of_gpus[{member.host, member.bus_id}];
+    if (member.free_bytes / pes >= heap_bytes) continue;
+    return Status::Error("process " + std::to_string(member.process) + " has " + std::to_string(member.free_bytes) +
+                         " bytes of free GPU memory, NVSHMEM takes " + std::to_string(heap_bytes) + " for each of " +
+                         std::to_string(pes) +
+                         " processes on that GPU: lower XLA_SHMEM_HEAP_SIZE, or set NVSHMEM_CUMEM_GRANULARITY");
+  }
+  return {};
+}
+
+}  // namespace
+
+int CountImexChannels(const std::string& folder) {
+  DIR* const files = opendir(folder.c_str());
+  if (files == nullptr) return 0;
+  constexpr std::string_view kPrefix = "channel";
+  int channels = 0;
+  while (const dirent* file = readdir(files)) {
+    channels += std::string_view(file->d_name).substr(0, kPrefix.size()) == kPrefix ? 1 : 0;
+  }
+  closedir(files);
+  return channels;
+}
+
+int CountHosts(const std::vector<WorldMember>& members) { return static_cast<int>(PesOfHosts(members).size()); }
+
+Status CheckWorld(const std::vector<WorldMember>& members, size_t heap_bytes) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckHosts(members));
+  return CheckMemory(members, heap_bytes);
+}
+
+}  // namespace xla_shmem::gpu

@@ -1,0 +1,61 @@
+#include "xla_patch/thunks/gpu/lane_layout.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+namespace xla_shmem::gpu {
+namespace {
+
+// First guesses, to be tuned on a GPU. NCCL uses up to 32 blocks on an H100 too. The slots of a lane together hold
+// what NVLink moves while a signal goes there and back, some times over.
+constexpr int kMaxLanes = 32;
+constexpr size_t kBytesInFlight = 256 << 10;
+constexpr size_t kMaxSlotBytes = 64 << 10;
+constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
+constexpr size_t kMinSlotBytes = 1 << 10;
+constexpr size_t kSlotUnit = 256;
+
+size_t SlotsOfLane(int n_pes) { return 2 * static_cast<size_t>(std::max(n_pes - 1, 1)); }
+
+size_t RecommendedSlotBytes(int n_pes) {
+  return std::clamp(kBytesInFlight / std::max(n_pes - 1, 1) / kSlotUnit * kSlotUnit, kRecommendedMinSlotBytes,
+                    kMaxSlotBytes);
+}
+
+}  // namespace
+
+size_t LaneLayout::row_bytes() const {
+  constexpr size_t kLine = 128;
+  return (sizeof(uint64_t) * lanes_ * n_pes_ + kLine - 1) / kLine * kLine;
+}
+
+size_t LaneLayout::set_bytes() const {
+  return (kStateBytes + 2 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit +
+         lanes_ * SlotsOfLane(n_pes_) * slot_bytes_;
+}
+
+Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes) {
+  LaneLayout layout;
+  layout.n_pes_ = n_pes;
+  layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
+  layout.lanes_ = kMaxLanes;
+  while (layout.bytes() > bytes && layout.slot_bytes_ > kMinSlotBytes) layout.slot_bytes_ -= kSlotUnit;
+  while (layout.bytes() > bytes && layout.lanes_ > 1) --layout.lanes_;
+  if (layout.bytes() > bytes) {
+    return Status::Error(std::to_string(bytes) + " bytes are too little for the collectives of " +
+                         std::to_string(n_pes) + " PEs, which need " + std::to_string(layout.bytes()) +
+                         " at least: raise XLA_SHMEM_HEAP_SIZE");
+  }
+  return layout;
+}
+
+size_t LaneLayout::RecommendedBytes(int n_pes) {
+  LaneLayout layout;
+  layout.n_pes_ = n_pes;
+  layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
+  layout.lanes_ = kMaxLanes;
+  return layout.bytes();
+}
+
+}  // namespace xla_shmem::gpu

@@ -1,0 +1,48 @@
+// Where the lanes of the kernels lie in the symmetric arena (nvshmem/gpu/kernels/exchange.cuh): at offsets that follow
+// from the number of PEs and the bytes alone. There are two sets of lanes, one for each stream that runs collectives.
+#ifndef XLA_SHMEM_THUNKS_GPU_LANE_LAYOUT_H_
+#define XLA_SHMEM_THUNKS_GPU_LANE_LAYOUT_H_
+
+#include <cstddef>
+
+#include "xla_patch/types/status.h"
+
+namespace xla_shmem::gpu {
+
+enum class LaneUse {
+  kOverlapping,  // starts, on a stream of this package
+  kInLine,       // whole operations on XLA's stream, and CUDA graphs
+};
+
+class LaneLayout {
+ public:
+  // Uses at most `bytes`. Error if that is too little.
+  static Result<LaneLayout> Create(int n_pes, size_t bytes);
+  static size_t RecommendedBytes(int n_pes);
+
+  int n_pes() const { return n_pes_; }
+  int lanes() const { return lanes_; }
+  size_t slot_bytes() const { return slot_bytes_; }
+  size_t bytes() const { return 2 * set_bytes(); }
+
+  // Offsets.
+  size_t Launches(LaneUse use) const { return Set(use); }
+  size_t Arrived(LaneUse use) const { return Set(use) + kStateBytes; }
+  size_t Sent(LaneUse use) const { return Arrived(use) + row_bytes(); }
+  size_t Slots(LaneUse use) const { return Sent(use) + row_bytes(); }
+
+ private:
+  static constexpr size_t kStateBytes = 256;
+  // Of one word for each lane and PE.
+  size_t row_bytes() const;
+  size_t set_bytes() const;
+  size_t Set(LaneUse use) const { return use == LaneUse::kInLine ? set_bytes() : 0; }
+
+  int n_pes_ = 0;
+  int lanes_ = 0;
+  size_t slot_bytes_ = 0;
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_LANE_LAYOUT_H_

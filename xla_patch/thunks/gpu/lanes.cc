@@ -1,0 +1,209 @@
+#include "xla_patch/thunks/gpu/lanes.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
+
+namespace xla_shmem::gpu {
+namespace {
+
+constexpr size_t kPackBytes = 16;
+constexpr int kWarp = 32;
+constexpr int kMaxThreads = 512;
+// A block of 512 threads copies so many bytes at a time.
+constexpr size_t kBytesOfBlock = size_t{4} * kPackBytes * kMaxThreads;
+
+size_t Padded(size_t bytes) { return (bytes + kPackBytes - 1) / kPackBytes * kPackBytes; }
+
+int IndexOf(const std::vector<int>& group, int pe) {
+  return static_cast<int>(std::find(group.begin(), group.end(), pe) - group.begin());
+}
+
+void SetMembers(const Device& device, const std::vector<int>& members, int pe, char* memory,
+                CollectiveArguments* arguments) {
+  arguments->members = static_cast<int>(members.size());
+  arguments->me = IndexOf(members, pe);
+  for (size_t i = 0; i < members.size(); ++i) {
+    arguments->pes[i] = static_cast<unsigned short>(members[i]);
+    arguments->arenas[i] = members[i] == pe ? memory : static_cast<char*>(device.PeerAddress(memory, members[i]));
+  }
+}
+
+void CopyOperands(Device& device, const Buffers& buffers, CudaStream stream) {
+  for (size_t i = 0; i < buffers.results.size(); ++i) {
+    if (buffers.results[i] == buffers.operands[i]) continue;
+    device.Copy(buffers.results[i], buffers.operands[i], buffers.bytes[i], stream);
+  }
+}
+
+}  // namespace
+
+size_t OneShotBytes(size_t members) {
+  // One shot sends (n - 1) times the bytes, two shots 2 (n - 1) / n times.
+  constexpr size_t kExchange = 1 << 20;
+  return members <= 2 ? std::numeric_limits<size_t>::max() : kExchange * members / ((members - 1) * (members - 2));
+}
+
+Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
+    : device_(device), layout_(layout), pe_(pe), memory_(memory) {
+  for (const LaneUse use : {LaneUse::kOverlapping, LaneUse::kInLine}) {
+    LaneSet& lanes = set(use).lanes;
+    lanes.arrived = layout.Arrived(use);
+    lanes.sent = layout.Sent(use);
+    lanes.slots = layout.Slots(use);
+    lanes.slot_bytes = layout.slot_bytes();
+    lanes.launches = reinterpret_cast<Word*>(memory + layout.Launches(use));
+    lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(kFirstLate + layout.n_pes()));
+    lanes.pe = pe;
+    lanes.n_pes = layout.n_pes();
+  }
+}
+
+uint64_t Lanes::NumberOf(const GroupArguments& group) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto [found, added] = numbers_.try_emplace(group.name, operations_.size() + 1);
+  if (added) {
+    Operation operation{group.name, {}};
+    for (const int pe : group.group) {
+      if (pe != pe_) operation.peers.push_back(pe);
+    }
+    operations_.push_back(std::move(operation));
+  }
+  return found->second;
+}
+
+CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
+  CollectiveArguments arguments{};
+  arguments.lanes = set(use).lanes;
+  arguments.operation = NumberOf(group);
+  arguments.shape = kMove;
+  arguments.kind = static_cast<int>(group.reduction);
+  arguments.send_to = arguments.receive_from = kAllMembers;
+  switch (group.op) {
+    case CollectiveOp::kAllReduce:
+      arguments.shape = kReduce;  // or kTwoShot, by size
+      break;
+    case CollectiveOp::kReduceScatter:
+      arguments.shape = kReduce;
+      arguments.source_has_parts = true;
+      break;
+    case CollectiveOp::kAllGather:
+      arguments.dest_has_parts = arguments.keeps_own = true;
+      break;
+    case CollectiveOp::kAllToAll:
+      arguments.part_of_member = group.one_array_each;
+      arguments.source_has_parts = arguments.dest_has_parts = !group.one_array_each;
+      arguments.keeps_own = true;
+      break;
+    default:  // a broadcast: the first member sends
+      break;
+  }
+  if (group.op != CollectiveOp::kCollectiveBroadcast) {
+    SetMembers(*device_, group.group, pe_, memory_, &arguments);
+  } else if (group.group[0] == pe_) {
+    SetMembers(*device_, group.group, pe_, memory_, &arguments);
+    arguments.receive_from = kNoMember;
+    arguments.keeps_own = true;
+  } else {
+    SetMembers(*device_, {group.group[0], pe_}, pe_, memory_, &arguments);
+    arguments.send_to = kNoMember;
+  }
+  return arguments;
+}
+
+void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream) {
+  arguments->total = 0;
+  if (arguments->part_of_member) {
+    arguments->total = Padded(arguments->part[0].bytes);  // all arrays have this size
+  } else {
+    for (int i = 0; i < arguments->parts; ++i) arguments->total += Padded(arguments->part[i].bytes);
+  }
+  if (arguments->total == 0) return;
+  size_t share = arguments->total;
+  if (arguments->shape == kTwoShot) share = Padded((share + arguments->members - 1) / arguments->members);
+  // Every member computes the same number of blocks.
+  const size_t blocks = std::clamp<size_t>((share + kBytesOfBlock - 1) / kBytesOfBlock, 1, layout_.lanes());
+  const size_t packs = Padded((share + blocks - 1) / blocks) / kPackBytes;
+  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
+  device_->LaunchCollective(*arguments, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), stream);
+  ++set(use).enqueued;
+}
+
+void Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream) {
+  const Buffers& buffers = group.buffers;
+  if (group.group.empty()) {
+    for (size_t i = 0; i < buffers.results.size(); ++i) device_->Fill(buffers.results[i], 0, buffers.bytes[i], stream);
+    return;
+  }
+  if (group.group.size() == 1) return CopyOperands(*device_, buffers, stream);
+  CollectiveArguments arguments = Common(use, group);
+  const auto reduction_of = [&](size_t i) {
+    return IsReducing(group.op) ? FindKernelReduction(group.types[i], group.reduction) : std::nullopt;
+  };
+  for (size_t i = 0; i < buffers.operands.size();) {
+    const std::optional<KernelReduction> reduction = reduction_of(i);
+    size_t bytes = 0;
+    arguments.parts = 0;
+    for (; i < buffers.operands.size() && arguments.parts < kMaxParts && reduction_of(i) == reduction; ++i) {
+      arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i]};
+      bytes += Padded(buffers.bytes[i]);
+    }
+    if (reduction.has_value()) {
+      arguments.elements = reduction->elements;
+      arguments.kind = static_cast<int>(reduction->kind);
+    }
+    if (group.op == CollectiveOp::kAllReduce) {
+      arguments.shape = bytes <= OneShotBytes(group.group.size()) ? kReduce : kTwoShot;
+    }
+    Launch(use, &arguments, stream);
+  }
+}
+
+void Lanes::EnqueueJoin(uint64_t kernels, CudaStream stream) {
+  auto* const launches = reinterpret_cast<uint64_t*>(set(LaneUse::kOverlapping).lanes.launches);
+  device_->WaitForLocalWord(launches, kernels, stream);
+}
+
+KernelProgress Lanes::progress(LaneUse use) {
+  return {reinterpret_cast<uint64_t*>(set(use).lanes.progress),
+          [this, use](uint64_t operation) { return Describe(use, operation); }};
+}
+
+LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
+  Operation operation{"a collective", {}};
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (number >= 1 && number <= operations_.size()) operation = operations_[number - 1];
+  }
+  Word* const words = set(use).lanes.progress;
+  const auto text = [operation, pe = pe_](auto is_late) {
+    std::string waits;
+    for (const int peer : operation.peers) {
+      if (is_late(peer)) waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(peer);
+    }
+    return operation.name + " on PE " + std::to_string(pe) + " has not finished within the deadline" + waits +
+           " (XLA_SHMEM_DEADLINE)";
+  };
+  const std::string waits_for = text([](int) { return true; });
+  return {waits_for, [words, text, waits_for, peers = operation.peers] {
+            const auto is_late = [words](int peer) {
+              return __atomic_load_n(words + kFirstLate + peer, __ATOMIC_ACQUIRE) != 0;
+            };
+            __atomic_store_n(words + kOrder, kOrderReport, __ATOMIC_RELEASE);
+            // Lanes look for orders every few hundred looks at their words.
+            constexpr int kTries = 20;
+            for (int tries = 0; tries < kTries; ++tries) {
+              std::this_thread::sleep_for(std::chrono::milliseconds(25));
+              if (std::any_of(peers.begin(), peers.end(), is_late)) break;
+            }
+            // Other lanes may wait for other peers.
+            std::this_thread::sleep_for(std::chrono::milliseconds(25));
+            return std::any_of(peers.begin(), peers.end(), is_late) ? text(is_late) : waits_for;
+          }};
+}
+
+}  // namespace xla_shmem::gpu

@@ -1,0 +1,74 @@
+// Launches the kernel of the collectives of a group (nvshmem/gpu/kernels/kernels.cu), and reads its progress.
+#ifndef XLA_SHMEM_THUNKS_GPU_LANES_H_
+#define XLA_SHMEM_THUNKS_GPU_LANES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/watchdog.h"
+#include "xla_patch/thunks/gpu/collectives.h"
+#include "xla_patch/thunks/gpu/lane_layout.h"
+
+namespace xla_shmem::gpu {
+
+// An all-reduce of at most this many bytes is one-shot: each member sends its operand to all. A two-shot one sends
+// less, and takes one more exchange of signals, in which NVLink could move about 1 MiB. To be tuned on a GPU.
+size_t OneShotBytes(size_t members);
+
+// This PE's lanes. Only enqueues. One thread at a time may use it, but for the watchdog.
+class Lanes {
+ public:
+  // `memory`: local address of the lanes in the symmetric arena, zero on every PE before the first collective.
+  Lanes(Device* device, const LaneLayout& layout, int pe, char* memory);
+
+  // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use.
+  void Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream);
+  // Kernels so far, but for what graphs repeat.
+  uint64_t enqueued(LaneUse use) { return set(use).enqueued; }
+  // Makes `stream` wait for the first `kernels` kernels of kOverlapping.
+  void EnqueueJoin(uint64_t kernels, CudaStream stream);
+  // For Watchdog::WatchKernels.
+  KernelProgress progress(LaneUse use);
+
+  const LaneLayout& layout() const { return layout_; }
+  Device& device() const { return *device_; }
+  int pe() const { return pe_; }
+
+ private:
+  struct Set {
+    LaneSet lanes;
+    uint64_t enqueued = 0;
+  };
+  // What the watchdog says of an operation.
+  struct Operation {
+    std::string name;
+    std::vector<int> peers;
+  };
+
+  Set& set(LaneUse use) { return sets_[use == LaneUse::kInLine ? 1 : 0]; }
+  CollectiveArguments Common(LaneUse use, const GroupArguments& group);
+  void Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream);
+  uint64_t NumberOf(const GroupArguments& group);
+  LateTransfer Describe(LaneUse use, uint64_t operation);
+
+  Device* const device_;
+  const LaneLayout layout_;
+  const int pe_;
+  char* const memory_;
+  Set sets_[2];
+
+  std::mutex mutex_;  // guards the members below
+  std::map<std::string, uint64_t> numbers_;
+  std::deque<Operation> operations_;  // number n is at n - 1
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_LANES_H_
