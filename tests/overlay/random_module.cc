@@ -132,6 +132,7 @@ class Generator {
                        {"c64", 8},
                        {"f8e5m2", 1},
                        {"f8e4m3fn", 1},
+                       {"f8e8m0fnu", 1},  // which no kernel reduces
                        {"s32", 4},
                        {"c128", 16}});
   }

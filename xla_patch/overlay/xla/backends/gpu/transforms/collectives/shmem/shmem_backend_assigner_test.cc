@@ -154,8 +154,10 @@ TEST(ShmemBackendAssignerTest, AMissingTransportIsAVetoAndNotADecision) {
 }
 
 TEST(ShmemBackendAssignerTest, ATypeThatCannotBeReducedIsAVeto) {
-  EXPECT_EQ(Decided(Job(8, 1, 0), AllReduceOf("f8e5m2[8]")), "NVSHMEM single-device; no SHMEM all-reduce for f8e5m2");
-  EXPECT_EQ(Decided(Job(8, 1, 0), PermuteOf("f8e5m2[8]")), "NVSHMEM single-device");
+  EXPECT_EQ(Decided(Job(8, 1, 0), AllReduceOf("f8e8m0fnu[8]")),
+            "NVSHMEM single-device; no SHMEM all-reduce for f8e8m0fnu");
+  EXPECT_EQ(Decided(Job(8, 1, 0), AllReduceOf("f8e5m2[8]")), "NVSHMEM single-device");
+  EXPECT_EQ(Decided(Job(8, 1, 0), PermuteOf("f8e8m0fnu[8]")), "NVSHMEM single-device");
 }
 
 TEST(ShmemBackendAssignerTest, TypesOfLessThanAByteAreAVeto) {
