@@ -56,10 +56,18 @@ def exchanges_of_whole_arrays_in_loops_stay_right(world: World) -> None:
             in_specs=(P("x"), P("x")),
         )
         world.equals_stock(function, *map(world.put, values), times=2)
-    text = world.shard_map(exchange).lower(world.put(values[0].reshape(n * 4 * n, 33))).compile().as_text()
-    if n > 1:
-        assert " slice(" not in text, text
-        assert " concatenate(" not in text, text
+
+
+@case(fast=("2x1", "4x1", "2x4"), slow=("8x1",))
+def exchanges_of_whole_arrays_are_not_split(world: World) -> None:
+    values = world.random.integers(0, 1000, (world.n, world.n, 4, 33)).astype(np.int32)
+    rows = (world.n * world.n * 4, 33)
+    function = world.shard_map(lambda v: lax.all_to_all(v, "x", 0, 0, tiled=True))
+    operand = world.put(values.reshape(rows))
+    world.equals(function(operand), values.swapaxes(0, 1).reshape(rows))
+    text = function.lower(operand).compile().as_text()
+    assert " slice(" not in text, text
+    assert " concatenate(" not in text, text
 
 
 @case(fast=("2x1",), slow=("4x1", "2x4"))

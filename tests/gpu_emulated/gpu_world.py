@@ -1,8 +1,14 @@
-"""The cases of tests/e2e on GPUs: what is left on NCCL is reported instead of run, and each run is counted."""
+"""The cases of tests/e2e on GPUs: what is left on NCCL is reported instead of run, and each run is counted.
+
+What a case compares with stock JAX is compared with stock JAX on CPU here, since stock JAX on GPUs needs NCCL. A job
+of `RecordingWorld` writes those results before.
+"""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -10,13 +16,41 @@ import numpy as np
 from case_world import World
 from executed_collectives import NOTHING, OURS, Expected, LeftOnNccl, expected_of
 
-
-class NeedsStock(Exception):
-    """A case has no check besides that against stock JAX, whose collectives between GPUs are NCCL's."""
-
-
-# Cases that check the results of `equals_stock` against NumPy too.
-_CHECKED_WITH_NUMPY = ("groups_of_several_sizes_sum_by_themselves",)
+#: Cases that compare with stock JAX.
+COMPARED_WITH_STOCK = (
+    *(
+        f"gather_and_exchange_keep_every_bit_of_{dtype}"
+        for dtype in (
+            *("bfloat16", "bool", "complex64", "float16", "float32", "float64"),
+            *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        )
+    ),
+    "any_and_all_of_sharded_predicates_equal_stock",
+    "every_op_in_a_loop_stays_right",
+    "every_op_in_a_scan_and_a_branch_stays_right",
+    "every_op_on_overlapping_subsets_of_the_devices",
+    "every_op_over_all_devices_in_any_order",
+    "every_op_over_each_axis_of_a_mesh",
+    "every_op_over_groups_chosen_by_index",
+    "exchanges_between_each_two_dimensions",
+    "exchanges_of_whole_arrays_in_loops_stay_right",
+    "gathers_along_each_dimension",
+    "gradients_flow_through_every_op",
+    "groups_of_several_sizes_sum_by_themselves",
+    "many_independent_ops_in_one_program_do_not_mix",
+    "narrow_floats_are_summed_as_stock_sums_them",
+    "narrow_types_move_as_stock_moves_them",
+    "partitioner_inserts_gathers_scatters_and_exchanges",
+    "programs_with_other_groups_take_turns",
+    "scattered_sums_of_any_numbers_differ_by_rounding_only",
+    "scattered_sums_of_every_type",
+    "scatters_along_each_dimension",
+    "several_runs_in_flight_do_not_mix",
+    "sharded_training_step_equals_stock",
+    "sizes_around_every_limit_are_right",
+    "vmap_batches_every_op",
+    "empty_arrays_are_no_trouble",
+)
 
 
 class Ledger:
@@ -95,6 +129,50 @@ def _bits_of(values: np.ndarray) -> np.dtype:
     return np.dtype(f"u{size}" if size <= 8 else f"V{size}")
 
 
+def _compare(got: np.ndarray, want: np.ndarray, within: float, where: str) -> None:
+    """Compares bit for bit, but for the payload of a NaN, which GPUs do not keep, or within a relative error."""
+    assert got.shape == want.shape, f"{where} has shape {got.shape}, expected {want.shape}"
+    assert got.dtype == want.dtype, f"{where} is {got.dtype}, expected {want.dtype}"
+    if within and np.allclose(got.astype(np.clongdouble), want.astype(np.clongdouble), rtol=within, atol=within):
+        return
+    nan = (got != got) & (want != want)
+    wrong = np.flatnonzero(~nan & (got.view(_bits_of(got)) != want.view(_bits_of(want))))
+    assert not wrong.size, f"element {wrong[0]} of {where} is {got.ravel()[wrong[0]]}, not {want.ravel()[wrong[0]]}"
+
+
+def _records(directory: Path, case: str, rank: int) -> Path:
+    """Where a rank records a case; the number of the comparison is the suffix."""
+    return directory / f"{case}-{rank}"
+
+
+class RecordingWorld(World):
+    """A `World` of stock JAX on CPU that writes what `equals_stock` would compare with, and checks nothing."""
+
+    def __init__(self, case: str, recorded: Path) -> None:
+        super().__init__()
+        self._recorded = _records(recorded, case, self.rank)
+        self._compared = 0
+
+    def equals_stock(self, function: Any, *arguments: Any, **_checks: Any) -> Any:
+        results = function(*arguments)
+        shards = [[np.asarray(shard.data) for shard in leaf.addressable_shards] for leaf in jax.tree.leaves(results)]
+        self._recorded.with_suffix(f".{self._compared}").write_bytes(pickle.dumps(shards))
+        self._compared += 1
+        return results
+
+    def equals(self, result: jax.Array, expected: np.ndarray) -> None:
+        pass
+
+    def sums_to(self, result: jax.Array, terms: np.ndarray) -> None:
+        pass
+
+    def same_on_all_ranks(self, result: jax.Array) -> None:
+        pass
+
+    def _check_calls(self, text: str, calls: int | None, left: Sequence[str]) -> None:
+        pass
+
+
 class GpuWorld(World):
     """A `World` of GPUs.
 
@@ -102,24 +180,28 @@ class GpuWorld(World):
     expects of XLA:CPU does not hold here; that every collective is on NVSHMEM does.
     """
 
-    def __init__(self, case: str) -> None:
+    def __init__(self, case: str, recorded: Path) -> None:
+        """`recorded`: where a job of `RecordingWorld` with as many ranks has run this case."""
         super().__init__()
-        self._case = case
+        self._recorded = _records(recorded, case, self.rank)
+        self._compared = 0
 
-    def equals_stock(self, function: Any, *arguments: Any, **checks: Any) -> Any:
+    def equals_stock(
+        self, function: Any, *arguments: Any, times: int = 1, within: float = 0, **_of_xla_cpu: Any
+    ) -> Any:
         expected_of(function.lower(*arguments).compile().as_text())
-        if self._case in _CHECKED_WITH_NUMPY:
-            return function(*arguments)
-        raise NeedsStock
+        expected = pickle.loads(self._recorded.with_suffix(f".{self._compared}").read_bytes())
+        self._compared += 1
+        for _ in range(times):
+            results = function(*arguments)
+            for got, shards in zip(jax.tree.leaves(results), expected, strict=True):
+                for shard, want in zip(got.addressable_shards, shards, strict=True):
+                    _compare(np.asarray(shard.data), want, within, f"result at {shard.index}")
+        return results
 
     def equals(self, result: jax.Array, expected: np.ndarray) -> None:
-        """Checks every local shard bit for bit, but for the payload of a NaN, which GPUs do not keep."""
         for shard in result.addressable_shards:
-            got, want = np.asarray(shard.data), np.asarray(expected[shard.index], result.dtype)
-            nan = (got != got) & (want != want)
-            assert got.shape == want.shape, f"{shard.index} has shape {got.shape}, expected {want.shape}"
-            wrong = np.flatnonzero(~nan & (got.view(_bits_of(got)) != want.view(_bits_of(want))))
-            assert not wrong.size, f"element {wrong[0]}: {got.ravel()[wrong[0]]} instead of {want.ravel()[wrong[0]]}"
+            _compare(np.asarray(shard.data), np.asarray(expected[shard.index], result.dtype), 0, f"{shard.index}")
 
     def _check_calls(self, text: str, calls: int | None, left: Sequence[str]) -> None:
         if left:

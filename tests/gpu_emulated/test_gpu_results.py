@@ -15,10 +15,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "e2e"))
 from all_cases import CASES
 from case_world import OPS
 from cases_gpu import GPU_CASES
-from cases_not_on_gpus import END_THE_PROCESS, NO_COLLECTIVE_RUNS, NOT_ON_GPUS
+from cases_not_on_gpus import NO_COLLECTIVE_RUNS, NOT_ON_GPUS, NOT_RUN
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
-from job_runs import JobRun, Reports
+from gpu_world import COMPARED_WITH_STOCK
+from job_runs import JobRun, Reports, run_job
+
+HERE = Path(__file__).resolve().parent
 
 # Loops, branches, several programs and threads, donation, all of which XLA captures.
 CONTROL_FLOW = (
@@ -96,7 +99,7 @@ def _parameters() -> list[ParameterSet]:
     for key, setting in SETTINGS.items():
         shape = f"{setting.ranks}x1"
         for name, case in (CASES | GPU_CASES).items():
-            if name in END_THE_PROCESS or shape not in case.fast + case.slow:
+            if name in NOT_RUN or shape not in case.fast + case.slow:
                 continue
             if setting.names and name not in setting.names:
                 continue
@@ -105,12 +108,32 @@ def _parameters() -> list[ParameterSet]:
     return found
 
 
+def _run_stock(names: list[str], ranks: int, results: Path, records: Path) -> JobRun:
+    """Records what the cases compare with, by a job of stock JAX on CPUs."""
+    records.mkdir(parents=True)
+    cases = results / "cases.txt"
+    cases.parent.mkdir()
+    cases.write_text("\n".join(names))
+    return run_job(
+        str(HERE / "worker_stock_cases.py"),
+        [str(cases), str(records)],
+        ranks=ranks,
+        results=results,
+        flag=False,
+        timeout=400,
+        XLA_FLAGS="--xla_backend_optimization_level=0",
+        JAX_ENABLE_X64="1",
+        PYTHONPATH=str(HERE.parent / "e2e"),
+    )
+
+
 @pytest.fixture(scope="module")
 def reports(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, emulator: Emulator
 ) -> Callable[[str, str], tuple[JobRun, Reports]]:
     """Runs the job of a setting once, with the selected cases."""
     jobs: dict[str, JobRun] = {}
+    stock: dict[str, JobRun] = {}
 
     def reports_of(key: str, name: str) -> tuple[JobRun, Reports]:
         if key not in jobs:
@@ -119,23 +142,31 @@ def reports(
             results = tmp_path_factory.mktemp(key)
             (results / "cases.txt").write_text("\n".join(names))
             setting = SETTINGS[key]
+            records = results / "records"
+            compared = [name for name in names if name in COMPARED_WITH_STOCK]
+            stock[key] = _run_stock(compared, setting.ranks, results / "stock", records)
             log = {"GPU_EMULATOR_LOG": str(results / "emulator.log"), "GPU_EMULATOR_TRACE": "1"}
             environ = {
                 "JAX_ENABLE_X64": "1",
                 "XLA_SHMEM_THRESHOLD": "2MiB",
-                "XLA_SHMEM_OPS": OPS,
+                # What the cases leave on gloo at a size cannot stay on NCCL here.
+                "XLA_SHMEM_OPS": OPS.replace("<1MiB", "<2MiB"),
                 "XLA_SHMEM_DEADLINE": "60",
             }
             jobs[key] = run_emulated(
                 emulator,
                 "worker_gpu_cases.py",
-                [str(results / "cases.txt")],
+                [str(results / "cases.txt"), str(records)],
                 ranks=setting.ranks,
                 results=results,
                 flags=setting.flags,
                 timeout=800,
                 **(environ | setting.environ | (log if setting.graphs else {})),
             )
+        if name in COMPARED_WITH_STOCK:
+            for rank, report in stock[key].reports_of(name).items():
+                assert report, f"stock, rank {rank} did not get to this case:\n{stock[key].output[-6000:]}"
+                assert not report["error"], f"stock, rank {rank}: {report['error']}"
         refused = [line for line in jobs[key].output.splitlines() if " refused: " in line]
         assert not refused, "XLA asked the emulator for what it does not know:\n" + "\n".join(refused[:20])
         return jobs[key], jobs[key].reports_of(name)
