@@ -43,12 +43,23 @@ class Mutant:
 
 MUTANTS = {
     "a receiver does not wait for the signal": Mutant(
-        "thunks/gpu/pair_rings.cc", "  device_->WaitAtLeast(arrived, message + 1, stream);\n", "  (void)arrived;\n"
+        "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(arrived, message + 1);\n", "  (void)arrived;\n"
     ),
     "a signal is set before its data": Mutant(
+        "nvshmem/gpu/batched_stream.cc",
+        "    Put(dest, source, bytes, pe);\n    Signal(word, value, pe);\n",
+        "    Signal(word, value, pe);\n    Put(dest, source, bytes, pe);\n",
+    ),
+    "the operations of a batch run backwards": Mutant(
         "nvshmem/gpu/device.cc",
-        "    Put(dest, source, bytes, pe, stream);\n    Signal(word, value, pe, stream);\n",
-        "    Signal(word, value, pe, stream);\n    Put(dest, source, bytes, pe, stream);\n",
+        "    batch.push_back(ToBatched(operation));\n",
+        "    batch.insert(batch.begin(), ToBatched(operation));\n",
+    ),
+    "signals and waits are left in the batch": Mutant("thunks/gpu/collective_permute.cc", "  receives.Flush();\n", ""),
+    "a signal is put off behind the next chunk": Mutant(
+        "thunks/gpu/collective_permute.cc",
+        "      sends.Flush();  // before the wait below: streams may share a hardware queue\n",
+        "      if (&pieces == &chunks.back()) sends.Flush();\n",
     ),
     "a send does not wait for the stream that writes its operand": Mutant(
         "thunks/gpu/transfers.cc", "  device_->WaitFor(begun_.get(), send_stream_);\n", ""
@@ -96,24 +107,56 @@ MUTANTS = {
     ),
     "slots are smaller than what is put into them": Mutant(
         "thunks/gpu/pair_rings.cc",
-        "(1 + message % num_slots_) * slot_bytes_;",
-        "slot_bytes_ + message % num_slots_ * (slot_bytes_ / 2);",
+        "(kReplaySlots + message % num_slots_) * slot_bytes_;",
+        "kReplaySlots * slot_bytes_ + message % num_slots_ * (slot_bytes_ / 2);",
     ),
     "a slot is used again before its credit": Mutant(
-        "thunks/gpu/pair_rings.cc", "    device_->WaitAtLeast(credit, value, stream);\n", ""
+        "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(credit, awaited_[to]);\n", ""
+    ),
+    "credit counts a slot too many": Mutant(
+        "thunks/gpu/pair_rings.cc",
+        "  stream.Signal(Word(layout_.Credit(pe_)), received_[from], from);\n",
+        "  stream.Signal(Word(layout_.Credit(pe_)), received_[from] + 2, from);\n",
     ),
     "a credit comes before the slot was read": Mutant(
         "thunks/gpu/collective_permute.cc",
-        "    EnqueueResults(device, permute, pieces, arrived, receive_stream);\n"
-        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receive_stream);\n",
-        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receive_stream);\n"
-        "    EnqueueResults(device, permute, pieces, arrived, receive_stream);\n",
+        "    EnqueueResults(receives, permute, pieces, arrived);\n"
+        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n",
+        "    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);\n"
+        "    EnqueueResults(receives, permute, pieces, arrived);\n",
     ),
     "a graph does not reset the word that says data has arrived": Mutant(
-        "thunks/gpu/replay.cc", "    device_.Signal(arrived, 0, rings_->pe(), stream_);\n", ""
+        "thunks/gpu/replay.cc",
+        "    stream_.Signal(word, 0, rings_->pe());\n",
+        "    if (wait == waits_.grant) stream_.Signal(word, 0, rings_->pe());\n",
     ),
     "a graph does not reset the word that grants a slot": Mutant(
-        "thunks/gpu/replay.cc", "    device_.Signal(grant, 0, rings_->pe(), stream_);\n", ""
+        "thunks/gpu/replay.cc",
+        "    stream_.Signal(word, 0, rings_->pe());\n",
+        "    if (wait != waits_.grant) stream_.Signal(word, 0, rings_->pe());\n",
+    ),
+    "a graph does not reset the words of one slot": Mutant(
+        "thunks/gpu/replay.cc",
+        "    stream_.Signal(word, 0, rings_->pe());\n",
+        "    if (word != rings_->OwnReplayWords(1 - rings_->pe(), 1).arrived) stream_.Signal(word, 0, rings_->pe());\n",
+    ),
+    "a graph grants a slot too many": Mutant(
+        "thunks/gpu/replay.cc", "slot < std::min(kSlots, chunks.size())", "slot < kSlots"
+    ),
+    "a graph grants a slot that it has not emptied": Mutant(
+        "thunks/gpu/replay.cc",
+        "    EnqueueResults(exchange.stream(), permute, chunks[chunk], arrived);\n"
+        "    if (chunk + kSlots < chunks.size() && source >= 0) exchange.Grant(source, chunk % kSlots);\n",
+        "    if (chunk + kSlots < chunks.size() && source >= 0) exchange.Grant(source, chunk % kSlots);\n"
+        "    EnqueueResults(exchange.stream(), permute, chunks[chunk], arrived);\n",
+    ),
+    "a graph's slots lie on one another": Mutant(
+        "thunks/gpu/pair_rings.cc", "slot * slot_bytes_;", "slot * (slot_bytes_ / 2);"
+    ),
+    "the ends of a message choose other chunks": Mutant(
+        "thunks/gpu/collective_permute.cc",
+        "rings.layout().slot_bytes()));",
+        "rings.layout().slot_bytes() / (1 + rings.pe())));",
     ),
 }
 
@@ -161,6 +204,7 @@ class Sources:
             "NVSHMEM_DISABLE_NCCL": "1",
             "NVSHMEM_REMOTE_TRANSPORT": "none",
             "NVSHMEM_DISABLE_NVLS": "1",
+            "CUDA_DEVICE_MAX_CONNECTIONS": "1" if seed % 2 else "8",
         }
         environ = self._emulator.environment(PES, [], GPU_EMULATOR_SEED=str(seed), **settings)
         with tempfile.TemporaryDirectory() as notes:

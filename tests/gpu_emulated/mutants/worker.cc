@@ -124,12 +124,15 @@ class Run {
     Compare(started);
   }
 
-  // A permute, a sum and an exchange in a CUDA graph that is launched again and again on other operands.
+  // Permutes of many and of one chunk, a sum and an exchange in a CUDA graph that is launched again and again on other
+  // operands, with a permute of the stream itself behind each launch.
   void Graph() {
     Transfer permute = Make(30000, 100, Kind::kRing), sum = Make(30000, 100, Kind::kSum);
-    Transfer exchange = Make(30000, 100, Kind::kExchange);
+    Transfer exchange = Make(30000, 100, Kind::kExchange), small = Make(100, 100, Kind::kRing);
+    Transfer between = Make(20000, 100, Kind::kChain);
     Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
     Check(transfers_.ReplayPermute(Permute(permute), stream_));
+    Check(transfers_.ReplayPermute(Permute(small), stream_));
     Check(transfers_.RunGroup(Group(sum), stream_));
     Check(transfers_.RunGroup(Group(exchange), stream_));
     CUgraph graph = nullptr;
@@ -138,14 +141,15 @@ class Run {
     Check(cuGraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
     std::vector<Transfer> launched;
     for (int launch = 0; launch < kLaunches; ++launch) {
-      for (Transfer* transfer : {&permute, &sum, &exchange}) {
+      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &between}) {
         transfer->round = 100 + launch;
         transfer->written = Pinned(transfer->count);
         transfer->seen = Pinned(transfer->count);
         WriteOperand(*transfer);
       }
       Check(cuGraphLaunch(executable, stream_), "cuGraphLaunch");
-      for (Transfer* transfer : {&permute, &sum, &exchange}) {
+      Check(transfers_.ReplayPermute(Permute(between), stream_));
+      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &between}) {
         ReadResult(*transfer);
         launched.push_back(*transfer);
       }

@@ -66,6 +66,12 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
         "process 1: its arena lies ",
         [1, 1],
     ),
+    "no memory operations": (
+        1,
+        {"GPU_EMULATOR_WIDE_MEMORY_OPERATIONS": "0"},
+        "process 1: the GPU or its driver has no 64-bit stream memory operations",
+        [1, 1],
+    ),
     "a full GPU": (0, {"GPU_EMULATOR_MEMORY": "1048576"}, "process 0 has 1048576 bytes of free GPU memory", [1, 1]),
     "no memory": (
         1,

@@ -17,8 +17,7 @@ _LATE = " on PE 0 has not finished within the deadline; "
 _WAITS = {
     "permute": f"permute{_LATE}PE 2 has put 0 of 1 messages (XLA_SHMEM_DEADLINE)",
     "all_reduce": f"all-reduce{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
-    # Its signal words cannot distinguish a peer that is done from one that has not arrived.
-    "whole_permute": f"permute{_LATE}it waits for PE 1 to grant its slot or PE 2 to put (XLA_SHMEM_DEADLINE)",
+    "whole_permute": f"permute{_LATE}it waits for PE 2 to put (XLA_SHMEM_DEADLINE)",
 }
 # The first line does not wait for the GPU, which may not answer.
 _EARLY = _WAITS | {

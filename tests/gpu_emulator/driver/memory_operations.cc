@@ -13,6 +13,7 @@
 #include "driver/memory.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
+#include "driver/settings.h"
 #include "driver/streams.h"
 
 namespace emulator {
@@ -51,8 +52,12 @@ void Write(CUdeviceptr address, T value) {
   __atomic_store_n(DeviceView<T>(address), value, __ATOMIC_RELEASE);
 }
 
-// The word lies in memory that the driver knows, at a multiple of its size.
+// The word lies in memory that the driver knows, at a multiple of its size, which the device supports.
 CUresult CheckWord(CUdeviceptr address, size_t bytes, const char* call) {
+  if (bytes == sizeof(uint64_t) && !HasWideMemoryOperations()) {
+    Complain("%s: 64-bit operations (CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS)", call);
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
   const Lock lock(Global());
   if (address % bytes != 0) {
     Complain("%s: 0x%llx is no multiple of %zu", call, address, bytes);

@@ -36,4 +36,6 @@ int LinkDomains() {
   return std::max(count, 1);
 }
 
+bool HasWideMemoryOperations() { return Setting("WIDE_MEMORY_OPERATIONS", 1) != 0; }
+
 }  // namespace emulator

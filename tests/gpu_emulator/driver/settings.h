@@ -9,11 +9,12 @@ namespace emulator {
 // The value of GPU_EMULATOR_<name> as a number, or `otherwise`.
 int64_t Setting(const char* name, int64_t otherwise);
 
-int DeviceCount();        // DEVICES: GPUs of the machine (1)
-size_t TotalMemory();     // MEMORY: bytes of each GPU (8 GiB)
-int ComputeCapability();  // COMPUTE_CAPABILITY: 10 x major + minor (85)
-int Multiprocessors();    // MULTIPROCESSORS (132)
-int LinkDomains();        // LINK_DOMAINS (1)
+int DeviceCount();               // DEVICES: GPUs of the machine (1)
+size_t TotalMemory();            // MEMORY: bytes of each GPU (8 GiB)
+int ComputeCapability();         // COMPUTE_CAPABILITY: 10 x major + minor (85)
+int Multiprocessors();           // MULTIPROCESSORS (132)
+int LinkDomains();               // LINK_DOMAINS (1)
+bool HasWideMemoryOperations();  // WIDE_MEMORY_OPERATIONS: 64-bit stream memory operations (1)
 
 // Whether two GPUs of the machine reach each other's memory: their numbers are equal modulo LinkDomains().
 inline bool AreLinked(int gpu, int other) { return gpu % LinkDomains() == other % LinkDomains(); }

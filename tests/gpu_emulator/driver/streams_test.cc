@@ -302,6 +302,69 @@ TEST_CASE("Memory operations check address, alignment, flags and number") {
   CHECK(cuMemFree(word) == CUDA_SUCCESS);
 }
 
+TEST_CASE("A batch is one operation that runs in its order, also in a graph") {
+  DriverFixture gpu;
+  const CUstream stream = gpu.Stream();
+  uint32_t* words = gpu.Pinned(6);
+  CUstreamBatchMemOpParams batch[3] = {};
+  batch[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, gpu.Address(words), {5}, 0, 0};
+  batch[1].waitValue = {CU_STREAM_MEM_OP_WAIT_VALUE_32, gpu.Address(words + 1), {1}, CU_STREAM_WAIT_VALUE_EQ, 0};
+  batch[2].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, gpu.Address(words + 2), {0}, 0, 0};
+  batch[2].writeValue.value64 = uint64_t{7} << 32;
+  const auto at = [&](size_t word) { return __atomic_load_n(words + word, __ATOMIC_ACQUIRE); };
+  const auto runs_in_order = [&] {
+    while (at(0) != 5) usleep(100);
+    usleep(5000);
+    CHECK(at(3) == 0);
+    gpu.LetGo(words + 1);
+    REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    CHECK(at(3) == 7);
+    words[0] = words[1] = words[3] = 0;
+  };
+  REQUIRE(cuStreamBatchMemOp(stream, 3, batch, 0) == CUDA_SUCCESS);
+  runs_in_order();
+  REQUIRE(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL) == CUDA_SUCCESS);
+  REQUIRE(cuStreamBatchMemOp(stream, 3, batch, 0) == CUDA_SUCCESS);
+  batch[0].writeValue.value = 6;  // too late
+  CUgraph graph = nullptr;
+  REQUIRE(cuStreamEndCapture(stream, &graph) == CUDA_SUCCESS);
+  size_t nodes = 0;
+  REQUIRE(cuGraphGetNodes(graph, nullptr, &nodes) == CUDA_SUCCESS);
+  CHECK(nodes == 1);
+  CUgraphExec executable = nullptr;
+  REQUIRE(cuGraphInstantiate(&executable, graph, 0) == CUDA_SUCCESS);
+  for (int launch = 0; launch < 2; ++launch) {
+    REQUIRE(cuGraphLaunch(executable, stream) == CUDA_SUCCESS);
+    runs_in_order();
+  }
+  CHECK(cuGraphExecDestroy(executable) == CUDA_SUCCESS);
+  CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
+  CHECK(cuStreamDestroy(stream) == CUDA_SUCCESS);
+  CHECK(cuMemFreeHost(words) == CUDA_SUCCESS);
+}
+
+TEST_CASE("A device without 64-bit memory operations says so and refuses them, also in a batch") {
+  DriverFixture gpu;
+  const CUstream stream = gpu.Stream();
+  const CUdeviceptr word = gpu.Memory(16);
+  int can = 0;
+  REQUIRE(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0) == CUDA_SUCCESS);
+  CHECK(can == 1);
+  setenv("GPU_EMULATOR_WIDE_MEMORY_OPERATIONS", "0", 1);
+  REQUIRE(cuDeviceGetAttribute(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 0) == CUDA_SUCCESS);
+  CHECK(can == 0);
+  CHECK(cuStreamWriteValue64(stream, word, 1, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CUstreamBatchMemOpParams batch[2] = {};
+  batch[0].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_32, word, {1}, 0, 0};
+  batch[1].writeValue = {CU_STREAM_MEM_OP_WRITE_VALUE_64, word + 8, {1}, 0, 0};
+  CHECK(cuStreamBatchMemOp(stream, 2, batch, 0) == CUDA_ERROR_NOT_SUPPORTED);
+  CHECK(cuStreamBatchMemOp(stream, 1, batch, 0) == CUDA_SUCCESS);
+  unsetenv("GPU_EMULATOR_WIDE_MEMORY_OPERATIONS");
+  REQUIRE(cuStreamSynchronize(stream) == CUDA_SUCCESS);
+  CHECK(cuStreamDestroy(stream) == CUDA_SUCCESS);
+  CHECK(cuMemFree(word) == CUDA_SUCCESS);
+}
+
 TEST_CASE("Operations and bytes are counted by stream and kind") {
   DriverFixture gpu;
   const CUstream stream = gpu.Stream();

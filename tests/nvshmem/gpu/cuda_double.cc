@@ -101,6 +101,26 @@ struct DoubleCalls {
     command.value = value;
     return Enqueue(stream, command);
   }
+  // Counts as one command. Others may run between its operations.
+  static int BatchMemOp(CudaStream stream, unsigned count, gpu::BatchedOperation* operations, unsigned flags) {
+    if (count == 0 || count > 255 || flags != 0) return kInvalidValue;
+    for (unsigned i = 0; i < count; ++i) {
+      const bool waits = operations[i].operation == gpu::kBatchWait64;
+      if (!waits && operations[i].operation != gpu::kBatchWrite64) return kInvalidValue;
+      if (operations[i].flags > (waits ? gpu::kWaitEqual : gpu::kWriteUnfenced) || operations[i].address % 8 != 0)
+        return kInvalidValue;
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      const auto& [operation, address, value, compare, alias, unused] = operations[i];
+      const int result = operation == gpu::kBatchWait64 ? WaitValue(stream, address, value, compare)
+                                                        : WriteValue(stream, address, value, compare);
+      if (result != 0) return result;
+    }
+    Device& device = *StreamOf(stream).device;
+    std::lock_guard<std::mutex> lock(device.mutex);
+    device.commands -= count - 1;
+    return 0;
+  }
   static int EventCreate(CudaEvent* event, unsigned) {
     if (current.empty()) return kInvalidContext;
     Device& device = Current();
@@ -204,6 +224,7 @@ const gpu::CudaDriver& CudaDouble::Driver() {
     table.stream_wait_event = DoubleCalls::WaitEvent;
     table.stream_wait_value64 = DoubleCalls::WaitValue;
     table.stream_write_value64 = DoubleCalls::WriteValue;
+    table.stream_batch_mem_op = DoubleCalls::BatchMemOp;
     table.event_create = DoubleCalls::EventCreate;
     table.event_destroy = DoubleCalls::EventDestroy;
     table.event_record = DoubleCalls::EventRecord;

@@ -61,5 +61,76 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
   }
 }
 
+// Each PE runs graphs of permutes of other directions and sizes and permutes of the stream in the same random order.
+TEST_CASE("Graphs that share words and slots may be launched in any order, between permutes outside of graphs") {
+  constexpr int kPes = 3, kGraphs = 4, kSteps = 60;
+  const size_t elements[] = {1, 5000, 70000, 40000};
+  GpuJobOptions options;
+  options.n_pes = kPes;
+  GpuJob job(options);
+  std::vector<std::vector<std::vector<int32_t>>> operands(kPes), results(kPes), seen(kPes);
+  std::vector<std::vector<std::vector<int32_t>>> inputs(kPes);
+  std::mt19937 random(7);
+  std::vector<int> order(kSteps);
+  for (int& step : order) step = static_cast<int>(random() % kGraphs);
+  for (int pe = 0; pe < kPes; ++pe) {
+    for (int graph = 0; graph < kGraphs; ++graph) {
+      operands[pe].emplace_back(elements[graph], 0);
+      results[pe].emplace_back(elements[graph], 0);
+    }
+    for (int step = 0; step < kSteps; ++step) {
+      inputs[pe].push_back(Pattern(elements[order[step]], pe, step));
+      seen[pe].emplace_back(elements[order[step]], -1);
+    }
+  }
+  const auto shift = [](int graph) { return 1 + graph % 2; };
+  std::vector<std::thread> hosts;
+  for (int pe = 0; pe < kPes; ++pe) {
+    hosts.emplace_back([&, pe] {
+      GpuJob::Pe& mine = job.pe(pe);
+      const gpu::ScopedContext context(*mine.device);
+      const auto enqueue = [&](int graph) {
+        PermuteArguments permute{kName, (pe + kPes - shift(graph)) % kPes, (pe + shift(graph)) % kPes, {}};
+        permute.buffers = {{reinterpret_cast<char*>(operands[pe][graph].data())},
+                           {reinterpret_cast<char*>(results[pe][graph].data())},
+                           {elements[graph] * 4}};
+        CHECK(mine.transfers->ReplayPermute(permute, mine.compute).message() == "");
+      };
+      // One graph of the double at a time: captured again when the next one is another.
+      int captured = -1;
+      for (int step = 0; step < kSteps; ++step) {
+        const int graph = order[step];
+        mine.device->Copy(operands[pe][graph].data(), inputs[pe][step].data(), elements[graph] * 4, mine.compute);
+        if (step % 3 == 0) {
+          enqueue(graph);
+        } else {
+          if (captured != graph) {
+            mine.cuda->BeginCapture(mine.compute);
+            enqueue(graph);
+            mine.cuda->EndCapture(mine.compute);
+          }
+          captured = graph;
+          mine.cuda->LaunchGraph(mine.compute);
+        }
+        mine.device->Copy(seen[pe][step].data(), results[pe][graph].data(), elements[graph] * 4, mine.compute);
+      }
+    });
+  }
+  for (std::thread& host : hosts) host.join();
+  REQUIRE(job.Synchronize());
+  for (int pe = 0; pe < kPes; ++pe) {
+    for (int step = 0; step < kSteps; ++step) {
+      CAPTURE(step);
+      CHECK(seen[pe][step] == inputs[(pe + kPes - shift(order[step])) % kPes][step]);
+    }
+    for (int peer = 0; peer < kPes; ++peer) {
+      for (size_t slot = 0; slot < gpu::PairLayout::kReplaySlots; ++slot) {
+        const gpu::ReplayWords words = job.pe(pe).rings->OwnReplayWords(peer, slot);
+        CHECK(*words.grant + *words.arrived == 0);  // as at the start
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace xla_shmem::testing

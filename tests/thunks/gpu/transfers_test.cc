@@ -59,6 +59,62 @@ TEST_CASE("Several permutes may be in flight and joined in any order") {
   for (int pe = 0; pe < 2; ++pe) CHECK(results[pe] == operands[1 - pe]);
 }
 
+// The other PE has started only one of two operations. XLA's order is the same on all PEs, so this shows more than a
+// program needs: neither kind of stream waits for the other.
+TEST_CASE("Permutes and collectives of groups that overlap do not wait for each other") {
+  for (const bool permute_first : {false, true}) {
+    CAPTURE(permute_first);
+    GpuJob job({});
+    std::vector<int32_t> operands[2], moved[2], summed[2];
+    for (int pe = 0; pe < 2; ++pe) {
+      operands[pe] = Pattern(30000, pe, 0);
+      moved[pe] = summed[pe] = std::vector<int32_t>(30000, -1);
+    }
+    const auto buffers = [&](int pe, std::vector<int32_t>* results) -> gpu::Buffers {
+      return {{reinterpret_cast<char*>(operands[pe].data())}, {reinterpret_cast<char*>(results[pe].data())}, {120000}};
+    };
+    const auto permute = [&](int pe) {
+      return job.pe(pe).transfers->StartPermute({1, 1}, {kName, 1 - pe, 1 - pe, buffers(pe, moved)},
+                                                job.pe(pe).compute);
+    };
+    const auto sum = [&](int pe) {
+      gpu::GroupArguments arguments;
+      arguments.name = kName;
+      arguments.group = {0, 1};
+      arguments.types = {ElementType::kS32};
+      arguments.buffers = buffers(pe, summed);
+      return job.pe(pe).transfers->StartGroup({2, 1}, arguments, job.pe(pe).compute);
+    };
+    const auto run = [&](int pe, bool permutes) {
+      OnDevice(job.pe(pe), [&] {
+        CHECK((permutes ? permute(pe) : sum(pe)).message() == "");
+        return 0;
+      });
+    };
+    run(0, permute_first);   // waits for PE 1
+    run(0, !permute_first);  // behind it
+    run(1, !permute_first);
+    OnDevice(job.pe(1), [&] {
+      CHECK(job.pe(1).transfers->Finish({permute_first ? 2u : 1u, 1}, kName, job.pe(1).compute).message() == "");
+      return 0;
+    });
+    REQUIRE(job.pe(1).cuda->Synchronize());
+    const auto expected = [&](int pe, bool permutes) {
+      std::vector<int32_t> values = operands[1 - pe];
+      for (size_t i = 0; i < values.size() && !permutes; ++i) values[i] += operands[pe][i];
+      return values;
+    };
+    CHECK((permute_first ? summed : moved)[1] == expected(1, !permute_first));
+    CHECK((permute_first ? moved : summed)[1] == std::vector<int32_t>(30000, -1));
+    run(1, permute_first);
+    REQUIRE(job.Synchronize());
+    for (int pe = 0; pe < 2; ++pe) {
+      CHECK(moved[pe] == expected(pe, true));
+      CHECK(summed[pe] == expected(pe, false));
+    }
+  }
+}
+
 TEST_CASE("A done without its start is an error") {
   GpuJob job({});
   const Status error =

@@ -31,6 +31,8 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuStreamWaitEvent", &driver.stream_wait_event);
   read("cuStreamWaitValue64_v2", &driver.stream_wait_value64);
   read("cuStreamWriteValue64_v2", &driver.stream_write_value64);
+  driver.stream_batch_mem_op =
+      reinterpret_cast<decltype(driver.stream_batch_mem_op)>(dlsym(handle, "cuStreamBatchMemOp_v2"));
   read("cuEventCreate", &driver.event_create);
   read("cuEventDestroy_v2", &driver.event_destroy);
   read("cuEventRecord", &driver.event_record);

@@ -30,9 +30,24 @@ inline constexpr unsigned kHostAllocDeviceMap = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
 inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ
+inline constexpr unsigned kWriteUnfenced = 1;       // CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER
 inline constexpr int kCaptureNone = 0;              // CU_STREAM_CAPTURE_STATUS_NONE
 inline constexpr int kAttributeComputeMajor = 75;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 inline constexpr int kAttributeComputeMinor = 76;   // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
+inline constexpr int kAttribute64BitMemOps = 122;   // CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS
+inline constexpr unsigned kBatchWait64 = 4;         // CU_STREAM_MEM_OP_WAIT_VALUE_64
+inline constexpr unsigned kBatchWrite64 = 5;        // CU_STREAM_MEM_OP_WRITE_VALUE_64
+
+// CUstreamBatchMemOpParams, as far as waits and writes use it.
+struct BatchedOperation {
+  unsigned operation;
+  DeviceAddress address;
+  uint64_t value;
+  unsigned flags;
+  DeviceAddress alias;  // for the driver
+  uint64_t unused;
+};
+static_assert(sizeof(BatchedOperation) == 48);
 
 struct CudaDriver {
   int (*init)(unsigned flags);
@@ -54,6 +69,8 @@ struct CudaDriver {
   int (*stream_wait_event)(CudaStream stream, CudaEvent event, unsigned flags);
   int (*stream_wait_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
   int (*stream_write_value64)(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags);
+  // Runs up to 255 operations in their order. Null if the driver has no such call.
+  int (*stream_batch_mem_op)(CudaStream stream, unsigned count, BatchedOperation* operations, unsigned flags);
 
   int (*event_create)(CudaEvent* event, unsigned flags);
   int (*event_destroy)(CudaEvent event);

@@ -45,7 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "tick", "trap"}) FindFunction(kernel);
+  for (const char* const kernel : {"collective", "trap"}) FindFunction(kernel);
   return TakeError();
 }
 
@@ -76,12 +76,7 @@ void Device::Put(void* dest, const void* source, size_t bytes, int pe, CudaStrea
 
 void Device::PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                        CudaStream stream) {
-  if (puts_ == Puts::kNvshmem && bytes != 0 && !failed()) {
-    shmem_->putmem_signal_on_stream(dest, source, bytes, word, value, kSignalSet, pe, stream);
-  } else {
-    Put(dest, source, bytes, pe, stream);
-    Signal(word, value, pe, stream);
-  }
+  if (!failed()) shmem_->putmem_signal_on_stream(dest, source, bytes, word, value, kSignalSet, pe, stream);
 }
 
 void Device::Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream) {
@@ -110,6 +105,54 @@ void Device::WaitEqual(uint64_t* word, uint64_t value, CudaStream stream) {
   Wait(word, value, kCmpEq, kWaitEqual, stream);
 }
 
+void Device::RunOne(const MemoryOperation& operation, CudaStream stream) {
+  switch (operation.kind) {
+    case MemoryOperation::Kind::kSignal:
+      return Signal(operation.word, operation.value, operation.pe, stream);
+    case MemoryOperation::Kind::kWaitAtLeast:
+      return WaitAtLeast(operation.word, operation.value, stream);
+    case MemoryOperation::Kind::kWaitEqual:
+      return WaitEqual(operation.word, operation.value, stream);
+    case MemoryOperation::Kind::kWriteHostWord:
+      return WriteHostWord(operation.word, operation.value, stream);
+  }
+}
+
+BatchedOperation Device::ToBatched(const MemoryOperation& operation) const {
+  BatchedOperation batched{kBatchWait64, AddressOf(operation.word), operation.value, 0, 0, 0};
+  switch (operation.kind) {
+    case MemoryOperation::Kind::kSignal:
+      batched.operation = kBatchWrite64;
+      batched.address = AddressOf(PeerAddress(operation.word, operation.pe));
+      break;
+    case MemoryOperation::Kind::kWaitAtLeast:
+      batched.flags = kWaitGreaterOrEqual;
+      break;
+    case MemoryOperation::Kind::kWaitEqual:
+      batched.flags = kWaitEqual;
+      break;
+    case MemoryOperation::Kind::kWriteHostWord:
+      batched.operation = kBatchWrite64;
+      batched.flags = kWriteUnfenced;
+      break;
+  }
+  return batched;
+}
+
+void Device::Run(const std::vector<MemoryOperation>& operations, CudaStream stream) {
+  if (operations.size() < 2 || puts_ != Puts::kDriver || cuda_->stream_batch_mem_op == nullptr) {
+    for (const MemoryOperation& operation : operations) RunOne(operation, stream);
+    return;
+  }
+  if (failed()) return;
+  std::vector<BatchedOperation> batch;
+  batch.reserve(operations.size());
+  for (const MemoryOperation& operation : operations) {
+    batch.push_back(ToBatched(operation));
+  }
+  Check(cuda_->stream_batch_mem_op(stream, static_cast<unsigned>(batch.size()), batch.data(), 0), "cuStreamBatchMemOp");
+}
+
 void Device::Copy(void* destination, const void* source, size_t bytes, CudaStream stream) {
   if (bytes == 0 || failed()) return;
   Check(cuda_->memcpy_async(AddressOf(destination), AddressOf(source), bytes, stream), "cuMemcpyAsync");
@@ -121,15 +164,8 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
 }
 
 void Device::WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream) {
-  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, 0), "cuStreamWriteValue64");
-}
-
-void Device::Tick(uint64_t* busy, uint64_t* ended, CudaStream stream) {
-  struct {
-    uint64_t* busy;
-    uint64_t* ended;
-  } arguments{busy, ended};
-  if (!failed()) Launch("tick", 1, 1, &arguments, stream);
+  if (!failed())
+    Check(cuda_->stream_write_value64(stream, AddressOf(word), value, kWriteUnfenced), "cuStreamWriteValue64");
 }
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,

@@ -29,6 +29,20 @@ namespace xla_shmem::gpu {
 //             PEs that share a GPU: there NVSHMEM refuses its own calls without MPS.
 enum class Puts { kNvshmem, kDriver };
 
+// A signal or a wait of a stream.
+struct MemoryOperation {
+  enum class Kind {
+    kSignal,       // `word`: as for Device::Signal
+    kWaitAtLeast,  // `word`: in this device's memory
+    kWaitEqual,
+    kWriteHostWord,
+  };
+  Kind kind;
+  uint64_t* word;
+  uint64_t value;
+  int pe = -1;  // of a signal
+};
+
 class Device {
  public:
   // `context` is the primary context of the GPU; the tables must outlive the device.
@@ -48,11 +62,15 @@ class Device {
   // `dest` and `word` are local addresses of symmetric objects; the call reaches the same objects on `pe`. `source`
   // must not change until the command has run. The receiver sees a signal after all earlier puts of this stream.
   void Put(void* dest, const void* source, size_t bytes, int pe, CudaStream stream);
+  // Only with Puts::kNvshmem.
   void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                  CudaStream stream);
   void Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream);
   void WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream);
   void WaitEqual(uint64_t* word, uint64_t value, CudaStream stream);
+  // Runs the operations in their order, with Puts::kDriver in one command.
+  void Run(const std::vector<MemoryOperation>& operations, CudaStream stream);
+  Puts puts() const { return puts_; }
   void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
   void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
   // Runs the kernel of all collectives (kernels/kernels.cu).
@@ -63,9 +81,8 @@ class Device {
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.
   uint64_t* AllocateHostWords(size_t count);
+  // The write does not order what came before it.
   void WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream);
-  // Runs kernel tick: `ended` grows by one and `busy` becomes 0, both words of pinned memory.
-  void Tick(uint64_t* busy, uint64_t* ended, CudaStream stream);
 
   // An event behind everything that `stream` has now. Recycle it after the last query.
   CudaEvent Mark(CudaStream stream);
@@ -97,6 +114,8 @@ class Device {
   void Check(int result, const char* call);
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
+  void RunOne(const MemoryOperation& operation, CudaStream stream);
+  BatchedOperation ToBatched(const MemoryOperation& operation) const;
   void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
   Progress ToProgress(int result) const;

@@ -12,6 +12,8 @@ namespace {
 constexpr std::chrono::milliseconds kPoll{100};
 // For the counters of a late transfer: Device::ReadWord gives up after one second.
 constexpr std::chrono::seconds kDescribeTime{2};
+// The watchdog marks the number of a wait that it has seen. A stream that comes to another wait writes it unmarked.
+constexpr uint64_t kSeen = uint64_t{1} << 63;
 
 void PrintOrExit(Watchdog::Event event, const std::string& reason) {
   fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
@@ -36,8 +38,7 @@ Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on
       grace_(grace),
       trap_stream_(device->CreateStream()) {
   device->PrepareReads();
-  uint64_t* words = device->AllocateHostWords(2);
-  graph_words_ = {words, words + 1};
+  waits_word_ = device->AllocateHostWords(1);
   ExpectNoAnswer();
   thread_ = std::thread([this] { Run(); });
   guard_ = std::thread([this] { Guard(); });
@@ -59,10 +60,14 @@ void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, LateTransfer 
   if (entries_.size() == 1) wake_.notify_all();
 }
 
-void Watchdog::WatchGraphs(const std::string& name) {
+uint64_t Watchdog::NumberOfWait(const std::string& late) {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (std::find(graph_names_.begin(), graph_names_.end(), name) == graph_names_.end()) graph_names_.push_back(name);
-  wake_.notify_all();
+  auto found = std::find(waits_.begin(), waits_.end(), late);
+  if (found == waits_.end()) {
+    found = waits_.insert(found, late);
+    wake_.notify_all();
+  }
+  return static_cast<uint64_t>(found - waits_.begin()) + 1;
 }
 
 void Watchdog::WatchKernels(KernelProgress progress) {
@@ -140,24 +145,19 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
   return std::nullopt;
 }
 
-// Fails if an operation of a graph is running and none has ended for as long as the deadline.
-std::optional<Watchdog::Failure> Watchdog::CheckGraphs() {
+// Fails if a stream has been at one wait for as long as the deadline.
+std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
   std::lock_guard<std::mutex> lock(mutex_);
-  if (graph_names_.empty()) return std::nullopt;
-  const uint64_t ended = __atomic_load_n(graph_words_.ended, __ATOMIC_ACQUIRE);
-  const uint64_t busy = __atomic_load_n(graph_words_.busy, __ATOMIC_ACQUIRE);
+  if (waits_.empty()) return std::nullopt;
   const Clock::time_point now = Clock::now();
-  if (busy == 0 || ended != ended_seen_ || graph_deadline_ == Clock::time_point()) {
-    ended_seen_ = ended;
-    graph_deadline_ = now + deadline_;
-    return std::nullopt;
+  uint64_t number = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE);
+  if (number != 0 && (number & kSeen) == 0) {
+    // The stream may write in between, and then its value stays.
+    __atomic_compare_exchange_n(waits_word_, &number, number | kSeen, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    wait_deadline_ = now + deadline_;
   }
-  if (now < graph_deadline_) return std::nullopt;
-  constexpr size_t kNamed = 8;
-  std::string text =
-      "an operation of a CUDA graph has not finished within the deadline (XLA_SHMEM_DEADLINE); it is one of ";
-  for (size_t i = 0; i < std::min(kNamed, graph_names_.size()); ++i) text += (i == 0 ? "" : ", ") + graph_names_[i];
-  return Failure{text + (graph_names_.size() > kNamed ? ", ..." : ""), {}};
+  if (number < kSeen || now < wait_deadline_) return std::nullopt;
+  return Failure{waits_[(number & ~kSeen) - 1], {}};
 }
 
 // Fails if a kernel has been running for as long as the deadline.
@@ -182,8 +182,10 @@ std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
 // Waits for the streams to end after the trap.
 void Watchdog::End(std::list<Entry>& entries) {
   const auto give_up = Clock::now() + grace_;
+  const EventRef trapped = MarkShared(*device_, trap_stream_);
   const auto running = [&](const Entry& entry) { return ProgressOf(entry) == Device::Progress::kRunning; };
-  while (std::any_of(entries.begin(), entries.end(), running)) {
+  while (std::any_of(entries.begin(), entries.end(), running) ||
+         device_->Query(trapped.get()) == Device::Progress::kRunning) {
     if (Clock::now() >= give_up) {
       return on_event_(Event::kStuck, "the GPU's streams do not end after this error; the process exits");
     }
@@ -216,7 +218,7 @@ void Watchdog::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    if (entries_.empty() && graph_names_.empty() && kernels_.empty()) {
+    if (entries_.empty() && waits_.empty() && kernels_.empty()) {
       wake_.wait(lock);
     } else {
       wake_.wait_for(lock, kPoll);
@@ -232,7 +234,7 @@ void Watchdog::Run() {
     lock.unlock();
     ExpectAnswerWithin(deadline_);
     std::optional<Failure> failure = CheckTransfers(checked);
-    if (!failure.has_value()) failure = CheckGraphs();
+    if (!failure.has_value()) failure = CheckWaits();
     if (!failure.has_value()) failure = CheckKernels();
     if (failure.has_value()) {
       ExpectAnswerWithin(grace_ + kDescribeTime);

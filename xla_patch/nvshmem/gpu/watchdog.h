@@ -38,12 +38,6 @@ struct LateTransfer {
   std::function<std::string()> describe;
 };
 
-// Two words of pinned memory: 1 while an operation of a graph runs, and how many have ended.
-struct GraphWords {
-  uint64_t* busy;
-  uint64_t* ended;
-};
-
 // The progress of kernels that exchange messages themselves.
 struct KernelProgress {
   uint64_t* words;  // pinned (ProgressWord of kernels/arguments.h)
@@ -70,10 +64,11 @@ class Watchdog {
   // `begun`: reached when the GPU comes to the transfer. The deadline starts then, because a host may enqueue hours of
   // compute ahead of it.
   void Watch(EventRef begun, std::vector<EventRef> events, LateTransfer late);
-  // The words that captured operations write.
-  const GraphWords& graph_words() const { return graph_words_; }
-  // From now on also watches CUDA graphs. `name`: a captured operation, for the error.
-  void WatchGraphs(const std::string& name);
+  // A word of pinned memory, for operations that a CUDA graph may repeat and that run one after the other: a stream
+  // sets it to the number of the wait that comes next, and to 0 when there is none.
+  uint64_t* waits_word() const { return waits_word_; }
+  // The number of a wait. `late`: the error if it does not end. From now on the word is watched.
+  uint64_t NumberOfWait(const std::string& late);
   // From now on also watches the kernels that write these words.
   void WatchKernels(KernelProgress progress);
   // Ok, or why the job has failed. A failed job stays failed.
@@ -102,7 +97,7 @@ class Watchdog {
   // kDone once all events of the entry are reached, kFailed if one has failed.
   Device::Progress ProgressOf(const Entry& entry) const;
   std::optional<Failure> CheckTransfers(std::list<Entry>& entries);
-  std::optional<Failure> CheckGraphs();
+  std::optional<Failure> CheckWaits();
   std::optional<Failure> CheckKernels();
   void Report(const Failure& failure);
   void End(std::list<Entry>& entries);
@@ -112,14 +107,14 @@ class Watchdog {
   const OnEvent on_event_;
   const std::chrono::milliseconds grace_;
   CudaStream trap_stream_;
-  GraphWords graph_words_{};
+  uint64_t* waits_word_ = nullptr;
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   std::list<Entry> entries_;  // newest at the back
   std::string failure_;
-  std::string oldest_;  // what the first unfinished transfer waits for
-  std::vector<std::string> graph_names_;
+  std::string oldest_;              // what the first unfinished transfer waits for
+  std::vector<std::string> waits_;  // the error of wait n is at n - 1
   struct WatchedKernels {
     KernelProgress progress;
     uint64_t begun_seen = 0;
@@ -129,8 +124,7 @@ class Watchdog {
   bool stop_ = false;
   std::atomic<Clock::rep> answer_by_;
   // Only the watchdog's thread uses these.
-  uint64_t ended_seen_ = 0;
-  Clock::time_point graph_deadline_;
+  Clock::time_point wait_deadline_;
   std::thread thread_;
   std::thread guard_;
 };

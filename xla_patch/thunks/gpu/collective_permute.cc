@@ -1,11 +1,24 @@
 #include "xla_patch/thunks/gpu/collective_permute.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "xla_patch/thunks/gpu/chunk_bytes.h"
 
 namespace xla_shmem::gpu {
 
 PermutePeers PeersOf(const PermuteArguments& permute, int pe) {
   return {permute.source == pe ? -1 : permute.source, permute.target == pe ? -1 : permute.target};
+}
+
+std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute) {
+  const std::vector<ByteRange> ranges = WholeBuffers(permute.buffers.bytes);
+  ChunkCursor cursor(&ranges, ChunkBytes(PaddedBytes(ranges), rings.layout().slot_bytes()));
+  std::vector<std::vector<Piece>> chunks;
+  for (std::vector<Piece> pieces = cursor.Next(); !pieces.empty(); pieces = cursor.Next()) {
+    chunks.push_back(std::move(pieces));
+  }
+  return chunks;
 }
 
 void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStream send_stream,
@@ -16,30 +29,36 @@ void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStrea
   const auto& results = permute.buffers.results;
   const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
   // In place one stream does both, chunk by chunk: no byte is overwritten before it has been sent.
-  const CudaStream put_stream = in_place ? receive_stream : send_stream;
+  BatchedStream sends(&device, send_stream), receives(&device, receive_stream);
+  BatchedStream& puts = in_place ? receives : sends;
   if (in_place) device.Order(receive_stream, send_stream);
-  const std::vector<ByteRange> ranges = WholeBuffers(permute.buffers.bytes);
-  ChunkCursor chunks(&ranges, rings.layout().slot_bytes());
-  for (std::vector<Piece> pieces = chunks.Next(); !pieces.empty(); pieces = chunks.Next()) {
-    if (peers.target >= 0) rings.EnqueueMessage(peers.target, operands, pieces, put_stream);
-    const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, receive_stream) : nullptr;
-    EnqueueResults(device, permute, pieces, arrived, receive_stream);
-    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receive_stream);
+  const std::vector<std::vector<Piece>> chunks = ChunksOf(rings, permute);
+  for (const std::vector<Piece>& pieces : chunks) {
+    if (peers.target >= 0) {
+      rings.EnqueueMessage(peers.target, operands, pieces, puts);
+      // With this chunk's signal: a batch of its own is saved.
+      if (&pieces != &chunks.back()) rings.EnqueueCreditWait(peers.target, puts);
+      sends.Flush();  // before the wait below: streams may share a hardware queue
+    }
+    const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, receives) : nullptr;
+    EnqueueResults(receives, permute, pieces, arrived);
+    if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);
   }
+  receives.Flush();
   if (in_place) device.Order(send_stream, receive_stream);
 }
 
-void EnqueueResults(Device& device, const PermuteArguments& permute, const std::vector<Piece>& pieces,
-                    const char* arrived, CudaStream stream) {
+void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,
+                    const char* arrived) {
   for (const Piece& piece : pieces) {
     char* result = permute.buffers.results[piece.buffer] + piece.buffer_offset;
     const char* operand = permute.buffers.operands[piece.buffer] + piece.buffer_offset;
     if (arrived != nullptr) {
-      device.Copy(result, arrived + piece.slot_offset, piece.bytes, stream);
+      stream.Copy(result, arrived + piece.slot_offset, piece.bytes);
     } else if (permute.source < 0) {
-      device.Fill(result, 0, piece.bytes, stream);
+      stream.Fill(result, 0, piece.bytes);
     } else if (result != operand) {
-      device.Copy(result, operand, piece.bytes, stream);  // this PE sends to itself
+      stream.Copy(result, operand, piece.bytes);  // this PE sends to itself
     }
   }
 }

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/thunks/gpu/collectives.h"
@@ -23,10 +24,13 @@ PermutePeers PeersOf(const PermuteArguments& permute, int pe);
 void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStream send_stream,
                     CudaStream receive_stream);
 
+// The chunks of the permute's message, the same on all PEs.
+std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute);
+
 // Enqueues the copy of `pieces` into the results. `arrived`: the slot with the source's data, null if no other PE is
 // the source.
-void EnqueueResults(Device& device, const PermuteArguments& permute, const std::vector<Piece>& pieces,
-                    const char* arrived, CudaStream stream);
+void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, const std::vector<Piece>& pieces,
+                    const char* arrived);
 
 }  // namespace xla_shmem::gpu
 

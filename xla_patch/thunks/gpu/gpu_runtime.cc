@@ -34,19 +34,23 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   };
   GpuFacts facts;
   int device = 0;
+  int mem_ops = 0;
   char bus_id[32] = {};
-  const bool opened = succeeded(cuda_.init(0), "cuInit") &&
-                      succeeded(cuda_.driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
-                      succeeded(cuda_.device_get(&device, options.device), "cuDeviceGet") &&
-                      succeeded(cuda_.device_get_attribute(&facts.compute_major, gpu::kAttributeComputeMajor, device),
-                                "cuDeviceGetAttribute") &&
-                      succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
-                                "cuDeviceGetAttribute") &&
-                      succeeded(cuda_.device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
-                      // The context of XLA too: a process shares the primary one.
-                      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
-                      succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
+  const bool opened =
+      succeeded(cuda_.init(0), "cuInit") &&
+      succeeded(cuda_.driver_get_version(&facts.driver_version), "cuDriverGetVersion") &&
+      succeeded(cuda_.device_get(&device, options.device), "cuDeviceGet") &&
+      succeeded(cuda_.device_get_attribute(&facts.compute_major, gpu::kAttributeComputeMajor, device),
+                "cuDeviceGetAttribute") &&
+      succeeded(cuda_.device_get_attribute(&facts.compute_minor, gpu::kAttributeComputeMinor, device),
+                "cuDeviceGetAttribute") &&
+      succeeded(cuda_.device_get_attribute(&mem_ops, gpu::kAttribute64BitMemOps, device), "cuDeviceGetAttribute") &&
+      succeeded(cuda_.device_get_pci_bus_id(bus_id, sizeof(bus_id), device), "cuDeviceGetPCIBusId") &&
+      // The context of XLA too: a process shares the primary one.
+      succeeded(cuda_.device_primary_ctx_retain(&context_, device), "cuDevicePrimaryCtxRetain") &&
+      succeeded(cuda_.ctx_push_current(context_), "cuCtxPushCurrent");
   if (!opened) return status;
+  if (mem_ops == 0) return Status::Error("the GPU or its driver has no 64-bit stream memory operations");
   facts.bus_id = bus_id;
   size_t total_bytes = 0;
   succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");

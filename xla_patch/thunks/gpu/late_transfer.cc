@@ -1,6 +1,5 @@
 #include "xla_patch/thunks/gpu/late_transfer.h"
 
-#include <utility>
 #include <vector>
 
 namespace xla_shmem::gpu {
@@ -38,25 +37,9 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
           }};
 }
 
-LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
-                                std::vector<int> sources) {
-  // `is_late(word)`: whether the text names the peer of this word.
-  const auto text = [&rings, name, targets = std::move(targets), sources = std::move(sources)](auto is_late) {
-    std::string waits;
-    const auto add = [&](int peer, const uint64_t* word, const char* what) {
-      if (!is_late(word)) return;
-      waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(peer) + what;
-    };
-    for (const int peer : targets) add(peer, rings.OwnReplayWords(peer).grant, " to grant its slot");
-    for (const int peer : sources) add(peer, rings.OwnReplayWords(peer).arrived, " to put");
-    return IsLate(name, rings.pe()) + waits + kOption;
-  };
-  return {text([](const uint64_t*) { return true; }), [&rings, text] {
-            return text([&](const uint64_t* word) {
-              uint64_t seen = 0;
-              return !rings.device().ReadWord(word, &seen) || seen != 1;
-            });
-          }};
+std::string LateReplay(const std::string& name, int pe, int peer, bool grant) {
+  return IsLate(name, pe) + "; it waits for PE " + std::to_string(peer) + (grant ? " to grant a slot" : " to put") +
+         kOption;
 }
 
 }  // namespace xla_shmem::gpu

@@ -3,7 +3,6 @@
 #define XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
 
 #include <string>
-#include <vector>
 
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
@@ -13,10 +12,8 @@ namespace xla_shmem::gpu {
 // Takes the waits that `rings` has enqueued since the last call.
 LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name);
 
-// The same for a replay (replay.h). Its words only say whether something is there now, so the text names every peer
-// that it may wait for.
-LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, std::vector<int> targets,
-                                std::vector<int> sources);
+// For a replay (replay.h) that waits for a grant of `peer`, or else for its put.
+std::string LateReplay(const std::string& name, int pe, int peer, bool grant);
 
 }  // namespace xla_shmem::gpu
 

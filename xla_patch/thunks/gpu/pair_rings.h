@@ -1,4 +1,4 @@
-// Staging memory between every two PEs of the GPU path: one ring of slots and four signal words a direction, at offsets
+// Staging memory between every two PEs of the GPU path: a ring of slots and signal words in each direction, at offsets
 // that follow from the number of PEs alone (docs/protocol.md, "On GPU").
 //
 // Operations between two PEs are enqueued in the same order on both, so messages need no name: message m from a to b
@@ -6,7 +6,8 @@
 //
 //   arrived  at the receiver: messages put so far       credit  at the sender: messages consumed so far
 //
-// CUDA graphs repeat a sequence with constant values, so replays have a slot and words of their own (replay.h).
+// Credit is given and awaited for half a ring at a time. CUDA graphs repeat a sequence with constant values, so replays
+// have slots and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/types/status.h"
@@ -27,26 +29,30 @@ struct ReplayWords {
 
 // Puts `pieces` of `buffers` into `slot` at PE `to`, then sets `word` there: one message. The last put carries the
 // signal, and NVSHMEM delivers the signal after the data.
-void EnqueuePieces(Device& device, char* slot, const std::vector<const char*>& buffers,
-                   const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to, CudaStream stream);
+void EnqueuePieces(BatchedStream& stream, char* slot, const std::vector<const char*>& buffers,
+                   const std::vector<Piece>& pieces, uint64_t* word, uint64_t value, int to);
 
 class PairLayout {
  public:
   // Divides `arena_bytes` of every PE among its peers. Error if that is too little.
   static Result<PairLayout> Create(int n_pes, size_t arena_bytes);
 
+  // Slots of replays for each ordered pair.
+  static constexpr size_t kReplaySlots = 3;
+
   int n_pes() const { return n_pes_; }
   size_t slot_bytes() const { return slot_bytes_; }
+  // Of a ring: an even number, at least four.
   uint32_t num_slots() const { return num_slots_; }
 
   // Offsets in the arena of PE `me`, for the pair (me, peer).
   size_t Arrived(int peer) const { return WordOffset(peer, 0); }
   size_t Credit(int peer) const { return WordOffset(peer, 1); }
-  size_t ReplayGrant(int peer) const { return WordOffset(peer, 2); }
-  size_t ReplayArrived(int peer) const { return WordOffset(peer, 3); }
+  size_t ReplayGrant(int peer, size_t slot) const { return WordOffset(peer, 2 + 2 * slot); }
+  size_t ReplayArrived(int peer, size_t slot) const { return WordOffset(peer, 3 + 2 * slot); }
   // Memory at `me` that `peer` puts into.
   size_t Slot(int me, int peer, uint64_t message) const;
-  size_t ReplaySlot(int me, int peer) const;
+  size_t ReplaySlot(int me, int peer, size_t slot) const;
 
   // Bytes for a few slots a peer. Less memory makes smaller slots; more is used up to kMaxSlots slots.
   static size_t RecommendedBytes(int n_pes);
@@ -54,7 +60,7 @@ class PairLayout {
  private:
   // Each word has a cache line of its own (128 bytes on GPUs).
   static constexpr size_t kLine = 128;
-  static constexpr size_t kWordsPerPeer = 4;
+  static constexpr size_t kWordsPerPeer = 2 + 2 * kReplaySlots;
   size_t WordOffset(int peer, size_t word) const { return (peer * kWordsPerPeer + word) * kLine; }
   size_t PeerRegion(int me, int peer) const;
 
@@ -76,25 +82,33 @@ class PairRings {
  public:
   // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message.
   PairRings(Device* device, const PairLayout& layout, int pe, char* arena)
-      : device_(device), layout_(layout), pe_(pe), arena_(arena), sent_(layout.n_pes()), received_(layout.n_pes()) {}
+      : device_(device),
+        layout_(layout),
+        pe_(pe),
+        arena_(arena),
+        sent_(layout.n_pes()),
+        awaited_(layout.n_pes()),
+        received_(layout.n_pes()) {}
 
   Device& device() const { return *device_; }
   const PairLayout& layout() const { return layout_; }
   int pe() const { return pe_; }
 
-  // Sends one message to `to`: `pieces` of `buffers`, after the wait for its slot's credit.
+  // Waits until the next message to `to` has a slot.
+  void EnqueueCreditWait(int to, BatchedStream& stream);
+  // Sends one message to `to`: `pieces` of `buffers`, after that wait.
   void EnqueueMessage(int to, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
-                      CudaStream stream);
+                      BatchedStream& stream);
   // Waits for the next message from `from`; returns its slot.
-  const char* EnqueueArrival(int from, CudaStream stream);
-  // Returns the slot of the last arrival.
-  void EnqueueCredit(int from, CudaStream stream);
+  const char* EnqueueArrival(int from, BatchedStream& stream);
+  // Behind the last use of the last arrival: returns slots once they are half a ring.
+  void EnqueueCredit(int from, BatchedStream& stream);
 
   // This PE's words for `peer`, and the local addresses of the words that peers keep for this PE.
-  ReplayWords OwnReplayWords(int peer) const;
-  ReplayWords PeerReplayWords() const;
-  const char* OwnReplaySlot(int peer) const { return arena_ + layout_.ReplaySlot(pe_, peer); }
-  char* PeerReplaySlot(int peer) const { return arena_ + layout_.ReplaySlot(peer, pe_); }
+  ReplayWords OwnReplayWords(int peer, size_t slot) const;
+  ReplayWords PeerReplayWords(size_t slot) const { return OwnReplayWords(pe_, slot); }
+  const char* OwnReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(pe_, peer, slot); }
+  char* PeerReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(peer, pe_, slot); }
 
   // The waits enqueued since the last call: for each word the highest value.
   std::vector<Expectation> TakeExpectations();
@@ -108,6 +122,7 @@ class PairRings {
   const int pe_;
   char* const arena_;
   std::vector<uint64_t> sent_;      // messages enqueued, by receiver
+  std::vector<uint64_t> awaited_;   // the highest credit that a wait was enqueued for, by receiver
   std::vector<uint64_t> received_;  // by sender
   std::vector<Expectation> expectations_;
 };

@@ -5,7 +5,6 @@
 
 #include "xla_patch/thunks/gpu/collective_permute.h"
 #include "xla_patch/thunks/gpu/late_transfer.h"
-#include "xla_patch/thunks/gpu/replay.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -52,29 +51,13 @@ Status Transfers::End(const TransferKey& key, const std::string& name) {
   return ErrorOf(name, device_->TakeError());
 }
 
-Status Transfers::BeginReplay(CudaStream stream) {
-  XLA_SHMEM_RETURN_IF_ERROR(CheckJob());
-  begun_ = nullptr;
-  capturing_ = device_->Capturing(stream);
-  if (capturing_) {
-    // Events would belong to the capture. The words in memory serve every launch.
-    if (watchdog_ != nullptr) device_->WriteHostWord(watchdog_->graph_words().busy, 1, stream);
-  } else if (watchdog_ != nullptr) {
-    begun_ = MarkShared(*device_, stream);
-  }
-  return device_->TakeError();
-}
-
-Status Transfers::EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources,
-                            CudaStream stream) {
-  if (capturing_ && watchdog_ != nullptr) {
-    device_->Tick(watchdog_->graph_words().busy, watchdog_->graph_words().ended, stream);
-    watchdog_->WatchGraphs(name);
-  } else if (begun_ != nullptr) {
-    watchdog_->Watch(std::move(begun_), {MarkShared(*device_, stream)},
-                     DescribeLateReplay(*rings_, name, std::move(targets), std::move(sources)));
-  }
-  return ErrorOf(name, device_->TakeError());
+ReplayWaits Transfers::WaitsOf(const PermuteArguments& permute) {
+  if (watchdog_ == nullptr) return {};
+  const PermutePeers peers = PeersOf(permute, rings_->pe());
+  const auto number_of = [&](int peer, bool grant) {
+    return peer < 0 ? 0 : watchdog_->NumberOfWait(LateReplay(permute.name, rings_->pe(), peer, grant));
+  };
+  return {watchdog_->waits_word(), number_of(peers.target, true), number_of(peers.source, false)};
 }
 
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
@@ -123,14 +106,10 @@ bool Transfers::StartOnTeam(const TransferKey& key, const GroupArguments& group,
 Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status = CheckOverlaps(permute.buffers);
-  if (status.ok()) status = BeginReplay(stream);
+  if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(permute.name, status);
-  EnqueuePermuteReplay(*rings_, permute, stream);
-  const PermutePeers peers = PeersOf(permute, rings_->pe());
-  std::vector<int> targets, sources;
-  if (peers.target >= 0) targets = {peers.target};
-  if (peers.source >= 0) sources = {peers.source};
-  return EndReplay(permute.name, std::move(targets), std::move(sources), stream);
+  EnqueuePermuteReplay(*rings_, permute, WaitsOf(permute), stream);
+  return ErrorOf(permute.name, device_->TakeError());
 }
 
 Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {

@@ -20,6 +20,7 @@
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
+#include "xla_patch/thunks/gpu/replay.h"
 #include "xla_patch/thunks/gpu/team_reductions.h"
 #include "xla_patch/types/status.h"
 
@@ -66,10 +67,7 @@ class Transfers {
   void WatchLanes(LaneUse use);
   // Runs the all-reduce on a team if it can.
   bool StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream);
-  // The same for permutes on XLA's stream.
-  Status BeginReplay(CudaStream stream);
-  // `targets`, `sources`: the peers that the operation puts to and receives from.
-  Status EndReplay(const std::string& name, std::vector<int> targets, std::vector<int> sources, CudaStream stream);
+  ReplayWaits WaitsOf(const PermuteArguments& permute);
 
   PairRings* const rings_;
   Device* const device_;
@@ -81,7 +79,6 @@ class Transfers {
   CudaStream group_stream_;
   std::mutex mutex_;
   EventRef begun_;  // of the transfer being enqueued
-  bool capturing_ = false;
   bool lanes_watched_[2] = {false, false};
   std::map<TransferKey, Started> started_;
 };

@@ -1,5 +1,4 @@
-// The device code of xla-shmem: the kernel of all collectives, a tick for the watchdog, and a trap that ends a stuck
-// job.
+// The device code of xla-shmem: the kernel of all collectives, and a trap that ends a stuck job.
 //
 // NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
 // ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
@@ -69,18 +68,6 @@ extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArg
     }
   }
   lane.End();
-}
-
-// Counts the operations that have ended: the only progress of a CUDA graph that a watchdog can see from outside. Both
-// words are pinned memory of the host.
-struct TickArguments {
-  Word* busy;
-  Word* ended;
-};
-
-extern "C" __global__ void tick(const TickArguments arguments) {
-  StoreRelease(arguments.ended, *arguments.ended + 1);
-  StoreRelease(arguments.busy, 0);
 }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.

@@ -1,0 +1,56 @@
+// The table "stream commands" of docs/protocol.md, counted.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/thunks/gpu/gpu_job.h"
+#include "xla_patch/thunks/gpu/arena_layout.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+// Commands of one permute round a ring on PE 0, in line and as an overlapping pair. Nothing runs, so the buffers need
+// no memory.
+struct Commands {
+  size_t in_line;
+  size_t pair;
+};
+
+Commands CommandsOfPermute(int n_pes, size_t bytes) {
+  GpuJobOptions options;
+  options.n_pes = n_pes;
+  options.arena_bytes = gpu::PairLayout::RecommendedBytes(n_pes);
+  GpuJob job(options);
+  GpuJob::Pe& pe = job.pe(0);
+  pe.cuda->Pause(true);
+  char* const memory = reinterpret_cast<char*>(uintptr_t{1} << 40);
+  const gpu::PermuteArguments permute{"p", n_pes - 1, 1, {{memory}, {memory + bytes}, {bytes}}};
+  Commands commands{};
+  OnDevice(pe, [&] {
+    const size_t before = pe.cuda->commands();
+    CHECK(pe.transfers->ReplayPermute(permute, pe.compute).message() == "");
+    commands.in_line = pe.cuda->commands() - before;
+    CHECK(pe.transfers->StartPermute({1, 1}, permute, pe.compute).message() == "");
+    CHECK(pe.transfers->Finish({1, 1}, "p", pe.compute).message() == "");
+    commands.pair = pe.cuda->commands() - before - commands.in_line;
+    return 0;
+  });
+  return commands;
+}
+
+TEST_CASE("A permute of one chunk is four commands in line, and one of many chunks four for each") {
+  for (const int n_pes : {2, 4, 8}) {
+    CAPTURE(n_pes);
+    for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) {
+      const Commands commands = CommandsOfPermute(n_pes, bytes);
+      CHECK(commands.in_line == 4);
+      CHECK(commands.pair == 11);
+    }
+    const Commands commands = CommandsOfPermute(n_pes, size_t{64} << 20);  // 16 chunks
+    CHECK(commands.in_line == 64);
+    CHECK(commands.pair == 71);
+  }
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing

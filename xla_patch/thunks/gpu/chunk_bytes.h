@@ -1,0 +1,28 @@
+// How large the chunks of a message through slots are.
+#ifndef XLA_SHMEM_THUNKS_GPU_CHUNK_BYTES_H_
+#define XLA_SHMEM_THUNKS_GPU_CHUNK_BYTES_H_
+
+#include <cstddef>
+
+namespace xla_shmem::gpu {
+
+// One direction of NVLink 4: half of the 900 GB/s that NVIDIA states for an H100.
+inline constexpr double kLinkBytesPerSecond = 450e9;
+// Time for which the link is idle between two chunks: a batch of memory operations and the start of a copy. A guess, to
+// be tuned on a GPU.
+inline constexpr double kGapSeconds = 3e-6;
+
+// Time of a message of `bytes` in `chunks`: the gaps, and the first copy, which fills the pipeline, and the last one,
+// which empties it. What the bytes themselves take is the same for any number of chunks.
+constexpr double ChunkedSeconds(size_t bytes, size_t chunks) {
+  return static_cast<double>(chunks) * kGapSeconds +
+         2 * static_cast<double>(bytes) / static_cast<double>(chunks) / kLinkBytesPerSecond;
+}
+
+// The chunk, at most a slot, for which ChunkedSeconds is smallest: a multiple of 64 bytes (chunks.h). Both ends of a
+// message compute it from the same numbers.
+size_t ChunkBytes(size_t message_bytes, size_t slot_bytes);
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_CHUNK_BYTES_H_
