@@ -28,7 +28,14 @@ bool Satisfied(uint64_t seen, int compare, uint64_t value) {
 bool Run(const Command& command) {
   switch (command.kind) {
     case Command::Kind::kCopy:
-      if (command.bytes != 0) memcpy(command.destination, command.source, command.bytes);
+      // A copied signal: the copy engine writes a word at once, behind what it has copied before.
+      if (command.bytes == sizeof(uint64_t) && reinterpret_cast<uintptr_t>(command.destination) % 8 == 0) {
+        uint64_t word;
+        memcpy(&word, command.source, sizeof(word));
+        __atomic_store_n(static_cast<uint64_t*>(command.destination), word, __ATOMIC_RELEASE);
+      } else if (command.bytes != 0) {
+        memcpy(command.destination, command.source, command.bytes);
+      }
       return true;
     case Command::Kind::kFill:
       if (command.bytes != 0) memset(command.destination, command.compare_or_op, command.bytes);

@@ -28,7 +28,7 @@ CUresult cuInit(unsigned flags) {
   return Visible() > 0 ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
 }
 CUresult cuDriverGetVersion(int* version) {
-  *version = static_cast<int>(Setting("VERSION", 13000));
+  *version = DriverVersion();
   return CUDA_SUCCESS;
 }
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,

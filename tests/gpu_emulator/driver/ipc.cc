@@ -69,6 +69,7 @@ CUresult cuIpcOpenMemHandle(CUdeviceptr* pointer, CUipcMemHandle handle, unsigne
   if (backing->fd < 0) return CUDA_ERROR_INVALID_VALUE;
   backing->bytes = content.bytes;
   backing->device = CurrentDevice();
+  backing->of_other_gpu = content.gpu != Physical(CurrentDevice());
   const Lock lock(Global());
   const uint64_t address = NewAddresses(content.bytes, kGranularity);
   if (!MapView(address, *backing, content.bytes, PROT_READ | PROT_WRITE)) return CUDA_ERROR_MAP_FAILED;

@@ -25,6 +25,7 @@ struct Backing {
   size_t bytes = 0;
   int device = 0;
   bool counted = false;              // in its device's used memory
+  bool of_other_gpu = false;         // by a handle of another process
   CUmemAllocationProp properties{};  // of cuMemCreate; zeros for memory of other calls
   ~Backing();
 };

@@ -36,6 +36,8 @@ int LinkDomains() {
   return std::max(count, 1);
 }
 
+int DriverVersion() { return static_cast<int>(Setting("VERSION", 13000)); }
+
 bool HasWideMemoryOperations() { return Setting("WIDE_MEMORY_OPERATIONS", 1) != 0; }
 
 }  // namespace emulator

@@ -14,6 +14,7 @@ size_t TotalMemory();            // MEMORY: bytes of each GPU (8 GiB)
 int ComputeCapability();         // COMPUTE_CAPABILITY: 10 x major + minor (85)
 int Multiprocessors();           // MULTIPROCESSORS (132)
 int LinkDomains();               // LINK_DOMAINS (1)
+int DriverVersion();             // VERSION (13000)
 bool HasWideMemoryOperations();  // WIDE_MEMORY_OPERATIONS: 64-bit stream memory operations (1)
 
 // Whether two GPUs of the machine reach each other's memory: their numbers are equal modulo LinkDomains().

@@ -26,6 +26,7 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
     pe->device =
         std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
+    pe->device->SetSignals(options.signals);
     if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);
     Pe* raw = pe.get();

@@ -16,6 +16,7 @@ namespace xla_shmem::testing {
 struct GpuJobOptions {
   int n_pes = 2;
   gpu::Puts puts = gpu::Puts::kDriver;
+  gpu::Signals signals = gpu::Signals::kWrites;
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};

@@ -112,6 +112,7 @@ TEST_CASE("Operations of all kinds end although all streams of a GPU share one h
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.one_queue = true;
+    options.signals = seed % 2 == 0 ? gpu::Signals::kWrites : gpu::Signals::kCopies;
     GpuJob job(options);
     CAPTURE(seed);
     RunProgram(job, RandomProgram(seed + 100, options.n_pes));

@@ -4,6 +4,7 @@
 
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "tests/thunks/gpu/gpu_job.h"
 #include "xla_patch/thunks/gpu/transfers.h"
@@ -12,6 +13,7 @@ namespace xla_shmem::testing {
 namespace {
 
 using gpu::Puts;
+using gpu::Signals;
 
 constexpr char kName[] = "module/op";
 
@@ -89,10 +91,13 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
 }  // namespace
 
 void RunPermutesBothWays(const PermuteCase& test) {
-  for (const gpu::Puts puts : {Puts::kDriver, Puts::kNvshmem}) {
-    GpuJobOptions options;
-    options.n_pes = static_cast<int>(test.target_of.size());
+  GpuJobOptions options;
+  options.n_pes = static_cast<int>(test.target_of.size());
+  for (const auto& [puts, signals] : {std::pair(Puts::kDriver, Signals::kWrites),
+                                     {Puts::kDriver, Signals::kCopies},
+                                     {Puts::kNvshmem, Signals::kWrites}}) {
     options.puts = puts;
+    options.signals = signals;
     GpuJob job(options);
     RunPermutes(job, test);
   }

@@ -19,7 +19,8 @@ struct PermuteCase {
   int rounds = 5;
 };
 
-// Runs the permutes with the driver's puts and with NVSHMEM's. Fails the test if a result is wrong.
+// Runs the permutes with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the test if a result
+// is wrong.
 void RunPermutesBothWays(const PermuteCase& test);
 
 }  // namespace xla_shmem::testing

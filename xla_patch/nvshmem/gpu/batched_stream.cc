@@ -16,9 +16,22 @@ void BatchedStream::PutSignal(void* dest, const void* source, size_t bytes, uint
   if (device_->puts() == Puts::kNvshmem) {
     Flush();
     device_->PutSignal(dest, source, bytes, word, value, pe, stream_);
+  } else if (device_->CopiesSignal(word, pe)) {
+    Add({MemoryOperation::Kind::kWrite, word, value});
+    Put(dest, source, bytes, pe);
+    Put(word, word, sizeof(*word), pe);
   } else {
     Put(dest, source, bytes, pe);
     Signal(word, value, pe);
+  }
+}
+
+void BatchedStream::Signal(uint64_t* word, uint64_t value, int pe) {
+  if (device_->CopiesSignal(word, pe)) {
+    Add({MemoryOperation::Kind::kWrite, word, value});
+    Put(word, word, sizeof(*word), pe);
+  } else {
+    Add({MemoryOperation::Kind::kSignal, word, value, pe});
   }
 }
 

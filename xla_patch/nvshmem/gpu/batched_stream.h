@@ -23,7 +23,7 @@ class BatchedStream {
   void Copy(void* destination, const void* source, size_t bytes);
   void Fill(void* destination, unsigned char value, size_t bytes);
 
-  void Signal(uint64_t* word, uint64_t value, int pe) { Add({MemoryOperation::Kind::kSignal, word, value, pe}); }
+  void Signal(uint64_t* word, uint64_t value, int pe);
   void WaitAtLeast(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWaitAtLeast, word, value}); }
   void WaitEqual(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWaitEqual, word, value}); }
   void WriteHostWord(uint64_t* word, uint64_t value) { Add({MemoryOperation::Kind::kWriteHostWord, word, value}); }

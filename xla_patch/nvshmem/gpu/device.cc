@@ -84,7 +84,7 @@ void Device::Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream) {
   if (puts_ == Puts::kNvshmem) {
     shmem_->signal_op_on_stream(word, value, kSignalSet, pe, stream);
   } else {
-    Check(cuda_->stream_write_value64(stream, AddressOf(PeerAddress(word, pe)), value, 0), "cuStreamWriteValue64");
+    Write(static_cast<uint64_t*>(PeerAddress(word, pe)), value, 0, stream);
   }
 }
 
@@ -109,6 +109,8 @@ void Device::RunOne(const MemoryOperation& operation, CudaStream stream) {
   switch (operation.kind) {
     case MemoryOperation::Kind::kSignal:
       return Signal(operation.word, operation.value, operation.pe, stream);
+    case MemoryOperation::Kind::kWrite:
+      return Write(operation.word, operation.value, 0, stream);
     case MemoryOperation::Kind::kWaitAtLeast:
       return WaitAtLeast(operation.word, operation.value, stream);
     case MemoryOperation::Kind::kWaitEqual:
@@ -124,6 +126,9 @@ BatchedOperation Device::ToBatched(const MemoryOperation& operation) const {
     case MemoryOperation::Kind::kSignal:
       batched.operation = kBatchWrite64;
       batched.address = AddressOf(PeerAddress(operation.word, operation.pe));
+      break;
+    case MemoryOperation::Kind::kWrite:
+      batched.operation = kBatchWrite64;
       break;
     case MemoryOperation::Kind::kWaitAtLeast:
       batched.flags = kWaitGreaterOrEqual;
@@ -164,8 +169,11 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
 }
 
 void Device::WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream) {
-  if (!failed())
-    Check(cuda_->stream_write_value64(stream, AddressOf(word), value, kWriteUnfenced), "cuStreamWriteValue64");
+  Write(word, value, kWriteUnfenced, stream);
+}
+
+void Device::Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream stream) {
+  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, flags), "cuStreamWriteValue64");
 }
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,

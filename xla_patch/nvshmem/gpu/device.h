@@ -29,11 +29,20 @@ namespace xla_shmem::gpu {
 //             PEs that share a GPU: there NVSHMEM refuses its own calls without MPS.
 enum class Puts { kNvshmem, kDriver };
 
+// How signals travel with Puts::kDriver.
+//
+//   kWrites  as stream memory operations. From CUDA 13.1 on the driver does not support these on memory of other GPUs,
+//            says NVIDIA in issue 2052 of NCCL
+//   kCopies  the stream writes this PE's own instance of the word, which nothing else uses, and copies it to the peer
+enum class Signals { kWrites, kCopies };
+inline constexpr int kFirstDriverWithoutRemoteWrites = 13010;
+
 // A signal or a wait of a stream.
 struct MemoryOperation {
   enum class Kind {
-    kSignal,       // `word`: as for Device::Signal
-    kWaitAtLeast,  // `word`: in this device's memory
+    kSignal,  // `word`: as for Device::Signal
+    kWrite,   // `word` of this and of the waits: in this device's memory
+    kWaitAtLeast,
     kWaitEqual,
     kWriteHostWord,
   };
@@ -50,6 +59,7 @@ class Device {
       : cuda_(cuda), shmem_(shmem), puts_(puts), context_(context) {}
   // Before the first command.
   void SetPuts(Puts puts) { puts_ = puts; }
+  void SetSignals(Signals signals) { signals_ = signals; }
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
@@ -66,6 +76,10 @@ class Device {
   void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                  CudaStream stream);
   void Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream);
+  // Whether a signal to `pe` is a kWrite of the word and then a Put of it, and not one command.
+  bool CopiesSignal(const uint64_t* word, int pe) const {
+    return puts_ == Puts::kDriver && signals_ == Signals::kCopies && PeerAddress(word, pe) != word;
+  }
   void WaitAtLeast(uint64_t* word, uint64_t value, CudaStream stream);
   void WaitEqual(uint64_t* word, uint64_t value, CudaStream stream);
   // Runs the operations in their order, with Puts::kDriver in one command.
@@ -115,6 +129,7 @@ class Device {
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
   void RunOne(const MemoryOperation& operation, CudaStream stream);
+  void Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream stream);
   BatchedOperation ToBatched(const MemoryOperation& operation) const;
   void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);
@@ -123,6 +138,7 @@ class Device {
   const CudaDriver* const cuda_;
   const NvshmemApi* const shmem_;
   Puts puts_;
+  Signals signals_ = Signals::kWrites;
   const CudaContext context_;
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on

@@ -65,6 +65,8 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
       std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
   facts.missing_reductions = MissingReductions(nvshmem_.api);
   device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, gpu::Puts::kDriver, context_);
+  const bool writes = facts.driver_version < gpu::kFirstDriverWithoutRemoteWrites;
+  device_->SetSignals(writes ? gpu::Signals::kWrites : gpu::Signals::kCopies);
   return facts;
 }
 

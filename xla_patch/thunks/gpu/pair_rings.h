@@ -6,8 +6,9 @@
 //
 //   arrived  at the receiver: messages put so far       credit  at the sender: messages consumed so far
 //
-// Credit is given and awaited for half a ring at a time. CUDA graphs repeat a sequence with constant values, so replays
-// have slots and words of their own (replay.h).
+// A word of the pair (a, b) at b is instance a of an array; a never uses its own instance a but as the source of a
+// copied signal (Signals::kCopies). Credit is given and awaited for half a ring at a time. CUDA graphs repeat a
+// sequence with constant values, so replays have slots and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
