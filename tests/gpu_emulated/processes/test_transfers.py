@@ -34,14 +34,16 @@ class Job:
     gpus: int
     puts: str = "auto"
     reduce: str = "rings"
+    driver: str = "13000"
 
     def __str__(self) -> str:
-        return f"{self.processes}-on-{self.gpus}-{self.puts}-{self.reduce}"
+        return f"{self.processes}-on-{self.gpus}-{self.puts}-{self.reduce}-{self.driver}"
 
 
 JOBS = (
     Job(2, 2, puts="nvshmem"),
     Job(3, 3),
+    Job(3, 3, driver="13010"),  # no stream memory operations on other GPUs
     Job(4, 2),
     Job(4, 4, puts="nvshmem", reduce="teams"),
     Job(3, 3, reduce="teams"),
@@ -61,6 +63,7 @@ def outcomes(
             environ = {
                 "XLA_SHMEM_GPU_PUTS": job.puts,
                 "XLA_SHMEM_GPU_REDUCE": job.reduce,
+                "GPU_EMULATOR_VERSION": job.driver,
                 "GPU_EMULATOR_TRACE": "1",
                 "GPU_EMULATOR_LOG": str(directory / "log"),
             }

@@ -19,10 +19,11 @@ struct Commands {
   size_t most_of_pair;
 };
 
-Commands CommandsOfPermute(int n_pes, size_t bytes) {
+Commands CommandsOfPermute(int n_pes, size_t bytes, gpu::Signals signals = gpu::Signals::kWrites) {
   GpuJobOptions options;
   options.n_pes = n_pes;
   options.arena_bytes = gpu::PairLayout::RecommendedBytes(n_pes);
+  options.signals = signals;
   GpuJob job(options);
   GpuJob::Pe& pe = job.pe(0);
   pe.cuda->Pause(true);
@@ -61,6 +62,17 @@ TEST_CASE("A permute of one chunk is four commands in line, and one of many chun
     CHECK(commands.least_of_pair == 71);
     CHECK(commands.most_of_pair == 72);
   }
+}
+
+TEST_CASE("Copied signals take one command more each, grants and credits two") {
+  const Commands one = CommandsOfPermute(2, 4 << 10, gpu::Signals::kCopies);
+  CHECK(one.in_line == 7);
+  CHECK(one.least_of_pair == 12);
+  CHECK(one.most_of_pair == 14);
+  const Commands many = CommandsOfPermute(2, size_t{64} << 20, gpu::Signals::kCopies);
+  CHECK(many.in_line == 112);
+  CHECK(many.least_of_pair == 101);
+  CHECK(many.most_of_pair == 104);
 }
 
 }  // namespace
