@@ -55,6 +55,16 @@ MUTANTS = {
         "    batch.push_back(ToBatched(operation));\n",
         "    batch.insert(batch.begin(), ToBatched(operation));\n",
     ),
+    "words of other GPUs are written by a driver that cannot": Mutant(
+        "thunks/gpu/gpu_runtime.cc",
+        "writes ? gpu::Signals::kWrites : gpu::Signals::kCopies",
+        "writes ? gpu::Signals::kWrites : gpu::Signals::kWrites",
+    ),
+    "a copied signal is copied before its data": Mutant(
+        "nvshmem/gpu/batched_stream.cc",
+        "    Put(dest, source, bytes, pe);\n    Put(word, word, sizeof(*word), pe);\n",
+        "    Put(word, word, sizeof(*word), pe);\n    Put(dest, source, bytes, pe);\n",
+    ),
     "signals and waits are left in the batch": Mutant("thunks/gpu/collective_permute.cc", "  receives.Flush();\n", ""),
     "a signal is put off behind the next chunk": Mutant(
         "thunks/gpu/collective_permute.cc",
@@ -206,7 +216,11 @@ class Sources:
             "NVSHMEM_DISABLE_NVLS": "1",
             "CUDA_DEVICE_MAX_CONNECTIONS": "1" if seed % 2 else "8",
         }
-        environ = self._emulator.environment(PES, [], GPU_EMULATOR_SEED=str(seed), **settings)
+        # Drivers with and without stream memory operations on other GPUs.
+        version = "13010" if seed % 3 == 0 else "13000"
+        environ = self._emulator.environment(
+            PES, [], GPU_EMULATOR_SEED=str(seed), GPU_EMULATOR_VERSION=version, **settings
+        )
         with tempfile.TemporaryDirectory() as notes:
             command = [str(self._folder / "build" / "mutants_worker")]
             pes = [
