@@ -94,8 +94,8 @@ void RunPermutesBothWays(const PermuteCase& test) {
   GpuJobOptions options;
   options.n_pes = static_cast<int>(test.target_of.size());
   for (const auto& [puts, signals] : {std::pair(Puts::kDriver, Signals::kWrites),
-                                     {Puts::kDriver, Signals::kCopies},
-                                     {Puts::kNvshmem, Signals::kWrites}}) {
+                                      {Puts::kDriver, Signals::kCopies},
+                                      {Puts::kNvshmem, Signals::kWrites}}) {
     options.puts = puts;
     options.signals = signals;
     GpuJob job(options);
