@@ -84,6 +84,8 @@ class CollectiveRecord(TypedDict):
     """Name of the rule that decided; ``"stock"`` for a module of stock XLA."""
     reason: str
     """The decision in a sentence, with the numbers."""
+    model: str | None
+    """For NVSHMEM by a rule that does not ask the cost model: a sentence if the model expects DEFAULT to be faster."""
     computation: str
     """Name of the computation that holds it."""
     in_loop: bool
@@ -262,6 +264,41 @@ class TuningTable:
           ValueError: the op or the dtype is unknown.
         """
 
+def gpu_generation(major: int) -> str:
+    """Returns ``"hopper"`` or ``"blackwell"`` for a compute capability; ``""`` for one without a cost model."""
+
+def expected_times(op: str, bytes: int, group_size: int, num_devices: int, gpu: str) -> tuple[float, float] | None:
+    """Returns the times in µs on NVSHMEM and NCCL by the cost model (docs/tune.md); None without one.
+
+    Args:
+      op: HLO's name.
+      bytes: of the result.
+      group_size: devices of a group; of a permute, those that its pairs connect.
+      num_devices: devices of the module.
+      gpu: ``"hopper"`` or ``"blackwell"``.
+    """
+
+def planned_time(
+    op: str,
+    bytes: int,
+    group_size: int,
+    num_devices: int,
+    *,
+    profile: str = "upstream",
+    threshold: int = 16777216,
+    ops: Sequence[tuple[str, int | None]] = [],
+    tuning: TuningTable | None = None,
+    gpu: str = "",
+) -> float | None:
+    """Returns the time in µs of an f32 collective in one NVLink domain, on the backend that the rules choose for it.
+
+    As ``tuning`` measured it, or else by the cost model; None without either. Arguments are those of
+    :func:`expected_times` and :func:`run_pass`.
+    """
+
+def nccl_send_channels(bytes: int, num_devices: int, channels: int, most: int) -> int:
+    """Returns NCCL's channels for a send in a communicator of ``num_devices``: at most ``most`` of ``channels``."""
+
 @final
 class PassResult:
     """Result of :func:`run_pass`."""
@@ -297,6 +334,7 @@ def run_pass(
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
+    gpu: str = "",
 ) -> PassResult:
     """Decides the backend of every collective of a module, and rewrites the collectives that go to SHMEM.
 
@@ -311,10 +349,11 @@ def run_pass(
       tuning: measured times for ``"tuned"``. None: no measurements.
       lowering: ``"cpu"`` or ``"gpu"``: the platform to rewrite for. ``"none"``: write the decisions into the attributes
         and rewrite nothing.
+      gpu: ``"hopper"`` or ``"blackwell"`` for the cost model; ``""`` for none.
 
     Raises:
-      ValueError: the bytes are not a well-formed module; the profile, an op or the lowering is unknown; or a number of
-        bytes is negative.
+      ValueError: the bytes are not a well-formed module; the profile, an op, the lowering or the GPU is unknown; or a
+        number of bytes is negative.
     """
 
 def unwrap_module(data: bytes) -> bytes:
@@ -370,6 +409,7 @@ def explain_module(
     ops: Sequence[tuple[str, int | None]] = [],
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
+    gpu: str = "",
 ) -> list[Explanation]:
     """Decides as :func:`run_pass` does, keeps the answer of each rule, and changes nothing.
 
@@ -412,6 +452,7 @@ class PassHook:
         threshold: int = 16777216,
         ops: Sequence[tuple[str, int | None]] = [],
         tuning: TuningTable | None = None,
+        gpu: str = "",
     ) -> None:
         """Sets topology, transport and rules, for modules that are compiled from now on.
 
@@ -420,6 +461,7 @@ class PassHook:
           threshold: as in :func:`run_pass`.
           ops: as in :func:`run_pass`.
           tuning: as in :func:`run_pass`.
+          gpu: as in :func:`run_pass`.
 
         Raises:
           ValueError: the profile or an op is unknown, or a number of bytes is negative.

@@ -173,13 +173,5 @@ TEST_CASE("a permute without pairs and groups of one device are placed") {
   CHECK(Decide(AllReduce({{3}, {12}}, 4, topology), topology, kBlogOptions).rule == "single-partition");
 }
 
-TEST_CASE("sizes read well from bytes to exbibytes") {
-  CHECK(FormatBytes(0) == "0 B");
-  CHECK(FormatBytes(1023) == "1023 B");
-  CHECK(FormatBytes(1024) == "1.0 KiB");
-  CHECK(FormatBytes(1536) == "1.5 KiB");
-  CHECK(FormatBytes(INT64_MAX) == "8.0 EiB");
-}
-
 }  // namespace
 }  // namespace xla_shmem

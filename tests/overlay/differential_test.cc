@@ -209,7 +209,7 @@ TEST(DifferentialTest, OverlayAndPluginWriteTheSameOntoTheSameInstructions) {
   }
   EXPECT_GT(seen.collectives, 2 * static_cast<int>(kSeeds));
   for (const char* rule :
-       {"single-device", "single-partition", "nvlink-domain", "group-in-domain", "size", "no-placement",
+       {"single-device", "single-partition", "nvlink-domain", "group-in-domain", "model", "size", "no-placement",
         "group-across-domains", "unconsidered-op", "unresolved-groups", "unknown-device"}) {
     EXPECT_GT(seen.rules[rule], 10) << rule;
   }

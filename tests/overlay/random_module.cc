@@ -82,6 +82,8 @@ class Generator {
       out_.transport.unavailable_reason = "no library";
     }
     out_.rules.profile = OneIn(3) ? Profile::kDomain : Profile::kUpstream;
+    out_.rules.gpu = Pick<GpuGeneration>(
+        {GpuGeneration::kUnknown, GpuGeneration::kUnknown, GpuGeneration::kHopper, GpuGeneration::kBlackwell});
     out_.rules.threshold = Pick<int64_t>({0, 1, 256, 4096, int64_t{1} << 20, kDefaultThresholdBytes});
     if (!OneIn(4)) {
       const std::vector<int64_t> order = OneIn(2) ? Shuffled(num_devices_) : Ordered(num_devices_);

@@ -1,11 +1,12 @@
 #include "xla_patch/assigner/assigner.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "xla_patch/assigner/model_rule.h"
+#include "xla_patch/assigner/quantities.h"
 #include "xla_patch/assigner/tuned_rule.h"
 
 namespace xla_shmem {
@@ -151,7 +152,7 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
     return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
   }
   if (considered.op == CollectiveOp::kAllReduce && options.profile != Profile::kTuned &&
-      options.threshold != kNoThreshold) {
+      options.threshold != kNoThreshold && !DecidesByModel(options)) {
     return SizeLimit{options.threshold, "threshold"};
   }
   return std::nullopt;
@@ -162,22 +163,6 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
 const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
 
 bool IsConsidered(CollectiveOp op, const Options& options) { return FindConsidered(op, options).has_value(); }
-
-std::string FormatBytes(int64_t bytes) {
-  if (bytes < 1024) {
-    return std::to_string(bytes) + " B";
-  }
-  static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double value = static_cast<double>(bytes) / 1024;
-  int unit = 0;
-  while (value >= 1024 && unit < 5) {
-    value /= 1024;
-    ++unit;
-  }
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f %s", value, kUnits[unit]);
-  return text;
-}
 
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, DecisionTrace* trace) {
   const std::string op = OpName(spec.op);
@@ -228,6 +213,10 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
     return by_times;
   }
   decision.reason += "; " + size;
+  if (!considered->limit.has_value() && DecidesByModel(options)) {
+    return DecideByModel(spec, options, std::move(decision), trace);
+  }
+  decision.model = ExpectDefaultFaster(spec, options, trace);
   return decision;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/cost_model.h"
 #include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/tuning.h"
@@ -15,7 +16,8 @@
 namespace xla_shmem {
 
 // kUpstream follows the published rules of upstream's assigner. kDomain requires of each group that it lies in one
-// NVLink domain. kTuned requires the same, and then decides by measured times instead of sizes.
+// NVLink domain; with the default threshold and a known GPU it then decides by the cost model. kTuned requires the
+// same, and then decides by measured times instead of sizes.
 enum class Profile { kUpstream, kDomain, kTuned };
 
 // xla/backends/gpu/transforms/collectives/collective_backend_assigner.h of 2026-02 used the same 16 MiB.
@@ -33,7 +35,8 @@ struct Options {
   int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; ignored by kTuned
   // The ops of XLA_SHMEM_OPS. Empty: the published two, all-reduce and collective-permute; for kTuned all.
   std::vector<ConsideredOp> ops;
-  TuningTable tuning;  // of kTuned
+  TuningTable tuning;                           // of kTuned
+  GpuGeneration gpu = GpuGeneration::kUnknown;  // for the cost model
 };
 
 enum class Backend { kDefault, kNvshmem };
@@ -41,14 +44,17 @@ const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
 
 // The backend, the name of the rule that decided, and a sentence with the numbers.
 //
-//   NVSHMEM: single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); tuned
-//   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, tuned,
+//   NVSHMEM: single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); model (domain); tuned
+//   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, model, tuned,
 //            tuned-tie (neither was measured to be faster), tuned-unmeasured (the table lacks the op),
 //            unresolved-groups and unknown-device (the module and the topology contradict each other)
 struct Decision {
   Backend backend = Backend::kDefault;
   std::string rule;
   std::string reason;
+  // For NVSHMEM by a rule that does not ask the cost model, if that expects DEFAULT to be faster: a sentence with both
+  // times.
+  std::optional<std::string> model = std::nullopt;
 };
 
 // True for the ops that Decide may move to NVSHMEM at all.
@@ -58,9 +64,6 @@ bool IsConsidered(CollectiveOp op, const Options& options);
 // if not null, gets every rule that is asked.
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options,
                 DecisionTrace* trace = nullptr);
-
-// "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.
-std::string FormatBytes(int64_t bytes);
 
 }  // namespace xla_shmem
 

@@ -1,6 +1,7 @@
 #include "xla_patch/assigner/decision_trace.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "xla_patch/assigner/assigner.h"
@@ -11,8 +12,10 @@ namespace {
 // Profiles in which a rule is asked.
 constexpr int kUpstream = 1, kDomain = 2, kTuned = 4, kAll = kUpstream | kDomain | kTuned;
 
+constexpr std::string_view kModelRule = "model";
+
 struct Rule {
-  const char* name;
+  std::string_view name;
   const char* question;
   int profiles;
 };
@@ -39,6 +42,7 @@ constexpr Rule kRules[] = {
     {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kUpstream},
     {"group-in-domain", "Does every group or pair lie in one NVLink domain?", kDomain | kTuned},
     {"size", "Is the result smaller than the limit?", kAll},
+    {kModelRule, "Which backend does the cost model expect to be faster?", kUpstream | kDomain},
     {"tuned", "Which backend was measured to be faster?", kTuned},
     {"form", "Can this form of instruction be replaced?", kAll},
     {"transport", "Does the transport carry it?", kAll},
@@ -60,15 +64,17 @@ const char* VerdictName(Verdict verdict) {
   return "not asked";
 }
 
-void CompleteDecisionTrace(Profile profile, DecisionTrace* trace) {
+void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
   DecisionTrace complete;
   for (const Rule& rule : kRules) {
-    if ((rule.profiles & BitOf(profile)) == 0) {
+    const bool has_answer = rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown;
+    if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) {
       continue;
     }
     const auto asked =
         std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
-    complete.push_back(asked == trace->end() ? RuleStep{rule.name, "", "", Verdict::kNotAsked} : std::move(*asked));
+    complete.push_back(asked == trace->end() ? RuleStep{std::string(rule.name), "", "", Verdict::kNotAsked}
+                                             : std::move(*asked));
     complete.back().question = rule.question;
   }
   *trace = std::move(complete);

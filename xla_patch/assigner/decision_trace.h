@@ -7,7 +7,7 @@
 
 namespace xla_shmem {
 
-enum class Profile;
+struct Options;
 
 // The answer of a rule. The last rule that names a backend decides.
 enum class Verdict : uint8_t { kNotAsked, kPassed, kDefault, kNvshmem };
@@ -30,9 +30,9 @@ void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evid
   }
 }
 
-// Puts the rules of the profile in the order in which they are asked, adds their questions, and adds the rules that
+// Puts the rules of the options in the order in which they are asked, adds their questions, and adds the rules that
 // were not asked.
-void CompleteDecisionTrace(Profile profile, DecisionTrace* trace);
+void CompleteDecisionTrace(const Options& options, DecisionTrace* trace);
 
 }  // namespace xla_shmem
 

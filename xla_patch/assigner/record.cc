@@ -32,6 +32,7 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
+  record->model = decision.model.value_or("");
   if (decision.backend == Backend::kNvshmem) {
     // A missing transport, or one without this op, is reported first: another form of the instruction would not help.
     const bool is_by_form = transport.available && Carries(transport, spec.op) && form.has_value();
@@ -39,6 +40,7 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
     const bool is_vetoed = !record->veto.empty();
     if (is_vetoed) {
       record->lowered = BackendName(Backend::kDefault);
+      record->model.clear();
     }
     Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
@@ -47,7 +49,7 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
     }
   }
   if (trace != nullptr) {
-    CompleteDecisionTrace(options.profile, trace);
+    CompleteDecisionTrace(options, trace);
   }
 }
 
@@ -61,6 +63,9 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   };
   if (!record.veto.empty()) {
     attributes[attribute::kVeto] = record.veto;
+  }
+  if (!record.model.empty()) {
+    attributes[attribute::kModel] = record.model;
   }
   if (record.op == OpName(CollectiveOp::kCollectivePermute)) {
     attributes[attribute::kPairs] = std::to_string(record.num_pairs);
@@ -85,6 +90,7 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   read(attribute::kRule, &record->rule);
   read(attribute::kReason, &record->reason);
   read(attribute::kVeto, &record->veto);
+  read(attribute::kModel, &record->model);
   read(attribute::kReduction, &record->reduction);
   read(attribute::kOp, &record->op);
   std::string groups;

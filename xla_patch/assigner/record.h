@@ -29,6 +29,7 @@ struct CollectiveRecord {
   std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
   std::string rule;
   std::string reason;
+  std::string model;  // that the cost model expects DEFAULT to be faster; "" if it does not, or if it decided
   std::string computation;
   bool in_loop = false;     // runs inside a while loop
   int64_t executions = -1;  // in one run of the module; -1 if unknown
@@ -46,6 +47,7 @@ constexpr const char* kLowered = "xla_shmem.lowered";  // the decision after vet
 constexpr const char* kRule = "xla_shmem.rule";
 constexpr const char* kReason = "xla_shmem.reason";
 constexpr const char* kVeto = "xla_shmem.veto";            // only when vetoed
+constexpr const char* kModel = "xla_shmem.model";          // only if the cost model expects DEFAULT to be faster
 constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
 constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce or reduce-scatter

@@ -1,23 +1,11 @@
 #include "xla_patch/assigner/tuned_rule.h"
 
-#include <cmath>
-#include <cstdio>
 #include <optional>
+
+#include "xla_patch/assigner/quantities.h"
 
 namespace xla_shmem {
 namespace {
-
-// "2.1 µs", "310 µs", "12.4 ms".
-std::string FormatTime(double us) {
-  if (std::isinf(us)) {
-    return "not run";
-  }
-  const bool in_ms = us >= 9999.5;
-  const double value = in_ms ? us / 1000 : us;
-  char text[32];
-  std::snprintf(text, sizeof(text), value < 99.95 ? "%.1f %s" : "%.0f %s", value, in_ms ? "ms" : "µs");
-  return text;
-}
 
 std::string FormatInterval(const BackendTime& time) {
   return FormatTime(time.low_us) + " to " + FormatTime(time.high_us);

@@ -55,6 +55,12 @@ _OPTIONS = (
         metavar="N",
         help="Devices of the whole job.  [default: those the module names]",
     ),
+    click.option(
+        "--gpu",
+        type=click.Choice(["hopper", "blackwell"]),
+        metavar="hopper|blackwell",
+        help="GPUs whose times the cost model estimates.  [default: no cost model]",
+    ),
 )
 
 

@@ -22,6 +22,7 @@ class GpuFacts:
     peer_links: tuple[str, ...] = ()
     peers: dict[str, Link | None] = dataclasses.field(default_factory=dict)
     fabric: Fabric | None = None
+    compute_capability: tuple[int, int] = (0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +58,7 @@ class ProcessFacts:
             GpuFacts(
                 **gpu
                 | {
+                    "compute_capability": tuple(gpu["compute_capability"]),
                     "peer_links": tuple(gpu["peer_links"]),
                     "fabric": None if gpu["fabric"] is None else Fabric(**gpu["fabric"]),
                 }
@@ -106,6 +108,7 @@ def process_facts(
 def _facts(bus_id: str, gpu: Gpu) -> GpuFacts:
     return GpuFacts(
         bus_id=bus_id,
+        compute_capability=gpu.compute_capability,
         mig=gpu.mig,
         switch_links=gpu.switch_links,
         peer_links=tuple(sorted({same_bus_id_form(other) for other in gpu.peer_links})),

@@ -60,7 +60,7 @@ def print_tables(
             console.print(_table(report.records, with_reasons=console.width >= _WIDE_ENOUGH))
             if console.width < _WIDE_ENOUGH:
                 for record in report.records:
-                    console.print(Text.assemble((record["name"], "bold"), f": {_reason(record)}"))
+                    console.print(Text.assemble((record["name"], "bold"), f": {full_reason(record)}"))
             for renderable in () if below is None else below(report):
                 console.print()
                 console.print(renderable)
@@ -101,7 +101,7 @@ def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table
             Text(f"{record['num_groups']} × {record['group_size']}"),
             decided_backend(record),
             Text(record["rule"]),
-            *([Text(_reason(record))] if with_reasons else []),
+            *([Text(full_reason(record))] if with_reasons else []),
             Text(record["computation"] + (" (loop)" if record["in_loop"] else "")),
             *([Text(source_line(record))] if has_sources else []),
         ]
@@ -127,6 +127,7 @@ def source_line(record: Mapping[str, Any]) -> str:
     return f"{PurePath(record['source_file']).name}:{record['source_line']}" if record["source_file"] else ""
 
 
-def _reason(record: Mapping[str, Any]) -> str:
-    reason: str = record["reason"]
-    return f"{reason}; not lowered: {record['veto']}" if record["veto"] else reason
+def full_reason(record: Mapping[str, Any]) -> str:
+    """Returns the reason of a decision, with what speaks against it: a veto, or the cost model."""
+    parts = [record["reason"], record["veto"] and f"not lowered: {record['veto']}", record["model"]]
+    return "; ".join(part for part in parts if part)

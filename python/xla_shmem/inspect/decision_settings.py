@@ -33,6 +33,7 @@ class DecisionSettings:
     devices_per_host: int | None = None
     nvlink_domain: str | None = None
     num_devices: int | None = None
+    gpu: str | None = None
 
     def options(self) -> Options:
         """Returns the options in force. Raises: OptionError."""
@@ -72,6 +73,7 @@ class DecisionSettings:
                 _transport(lowering, places),
                 **options.rules(module.platform if lowering == "none" else lowering),
                 lowering=lowering,
+                gpu=self.gpu or "",
             )
         except ValueError as error:
             raise HloFileError(f"{module.source}: {error}") from None

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xla_shmem.console import report_table
-from xla_shmem.hlo.collective_report import decided_backend, styled_backend
+from xla_shmem.hlo.collective_report import decided_backend, full_reason, styled_backend
 from xla_shmem.hlo.files import HloFileError
 from xla_shmem.inspect.decision_settings import DecisionSettings
 from xla_shmem.inspect.modules import InspectedModule
@@ -69,7 +69,7 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         Text(),
         Text.assemble("Decision: ", decided_backend(decided), f" by {decided['rule']}: "),
     ]
-    lines.append(Text(f"  {decided['reason']}" + (f"; not lowered: {decided['veto']}" if decided["veto"] else "")))
+    lines.append(Text(f"  {full_reason(decided)}"))
     if written["rule"] == "stock":
         lines.append(Text.assemble("The module was compiled without these rules: ", written["reason"], "."))
     elif any(written[key] != decided[key] for key in _SETTLED):  # type: ignore[literal-required]
@@ -78,7 +78,7 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
                 ("The module has another decision: ", "red"), decided_backend(written), f" by {written['rule']}: "
             )
         )
-        lines.append(Text(f"  {written['reason']}" + (f"; not lowered: {written['veto']}" if written["veto"] else "")))
+        lines.append(Text(f"  {full_reason(written)}"))
         lines.append(
             Text("It was compiled with other options or for other devices: see --profile, --devices-per-process, …")
         )

@@ -41,8 +41,8 @@ TABLE: tuple[Option, ...] = (
         "upstream",
         "`upstream`, `domain`, `tuned`",
         "Rules that choose the backend: `upstream` decides as XLA itself did, `domain` requires that each group lies "
-        "in one NVLink domain, `tuned` requires the same and then chooses the backend that `xla-shmem tune` measured "
-        "to be faster.",
+        "in one NVLink domain and on Hopper and Blackwell goes by the cost model, `tuned` requires the same and then "
+        "chooses the backend that `xla-shmem tune` measured to be faster.",
         one_of("upstream", "domain", "tuned", blog="upstream"),
     ),
     Option(
@@ -50,7 +50,8 @@ TABLE: tuple[Option, ...] = (
         "16MiB",
         "bytes: `16MiB`, `4K`, `65536`; `none`",
         "All-reduces whose result is this large or larger stay on the default backend, unless `XLA_SHMEM_OPS` gives "
-        "a limit for them; other ops have no limit. Ignored by profile `tuned`.",
+        "a limit for them; other ops have no limit. Ignored by profile `tuned`. If the cost model decides, the default "
+        "does not hold, and any other value holds instead of the model.",
         threshold,
     ),
     Option(

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from xla_shmem import _core
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
 from xla_shmem.predict.program import Backend, Collective
-
-#: A peer-to-peer transfer over NVLink uses more channels if each would carry more bytes than this: 32 chunks of
-#: 512 KiB, addP2pToPlan in src/enqueue.cc and P2P_NVL_CHUNKSIZE in src/init.cc of NCCL 2.30.
-_CHANNEL_BYTES = 32 * (512 << 10)
 
 #: Minimum of channels to a peer over the network, and GB/s per channel: src/graph/paths.cc of NCCL 2.30.
 _NETWORK_SMS, _NETWORK_CHANNEL_GB_PER_S = 2, 14
@@ -53,12 +50,7 @@ def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> i
         most = 1 << (needed - 1).bit_length()  # the next power of two
         while most * math.ceil(devices / _PEERS_AT_ONCE) > channels and most > 1:
             most //= 2
-    used = most
-    while used * devices > channels and used > 1:
-        used //= 2
-    while size > used * _CHANNEL_BYTES and used <= most // 2:
-        used *= 2
-    return used
+    return _core.nccl_send_channels(size, devices, channels, most)
 
 
 def transfer(collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:

@@ -139,6 +139,7 @@ class GpuJob:
         self._reason = "the GPU path of this process has not been started"
         self._places: list[GpuPlace] = []
         self._worlds: list[World] = []
+        self._gpu = ""
         self._topology: JobTopology | None = None
 
     def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "", compiler: str = "") -> None:
@@ -160,6 +161,7 @@ class GpuJob:
             counts = [len(facts.gpus) for facts in all_facts]
             self._places = place_gpus(all_facts, counts, self._options.nvlink_domain)
             self._worlds = nvshmem_worlds(self._places)
+            self._gpu = _generation(all_facts)
             self._store.propose(f"{_PREFIX}/started/{self._process}", self._start_world(announced))
         elif self._process == 0:
             logger.warning("xla_shmem: %s; collectives between GPUs stay on the default backend", self._reason)
@@ -334,11 +336,11 @@ class GpuJob:
         ]
         topology = _core.Topology(locations)
         if reason:
-            return JobTopology(topology, _core.Transport(False, reason, None))
+            return JobTopology(topology, _core.Transport(False, reason, None), self._gpu)
         # One GPU a process: the job's PE is the number of the process.
         self._runtime.admit(list(self._own_world().processes), topology.fingerprint)
         reach = {device.id: place.reach for device, place in zip(ordered, self._places, strict=True)}
-        return JobTopology(topology, _core.gpu_transport(reach))
+        return JobTopology(topology, _core.gpu_transport(reach), self._gpu)
 
     def _why_not_started(self) -> str:
         for process in range(self._processes):
@@ -364,6 +366,12 @@ class GpuJob:
                         " (NVSHMEM_INFO=1 prints those of PE 0)"
                     )
         return ""
+
+
+def _generation(facts: Sequence[ProcessFacts]) -> str:
+    """Returns the generation of the job's GPUs; "" if they differ or have no cost model."""
+    found = {_core.gpu_generation(gpu.compute_capability[0]) for one in facts for gpu in one.gpus}
+    return found.pop() if len(found) == 1 else ""
 
 
 def _absent(process: int, timeout_s: float) -> str:

@@ -64,7 +64,7 @@ class GpuPlatform:
         if BACKEND not in xla_bridge.backends():
             return ""
         job = self._topology()
-        return f"{BACKEND} {job.topology.fingerprint} {job.transport.reason}"
+        return f"{BACKEND} {job.gpu} {job.topology.fingerprint} {job.transport.reason}"
 
     def _topology(self) -> JobTopology:
         if self._job is None or BACKEND not in xla_bridge.backends():
@@ -77,5 +77,5 @@ class GpuPlatform:
             job = self._topology()
         except Exception as error:
             return str(error)
-        _core.gpu_pass().set_options(job.topology, job.transport, **self._options.rules("gpu"))
+        _core.gpu_pass().set_options(job.topology, job.transport, **self._options.rules("gpu"), gpu=job.gpu)
         return ""

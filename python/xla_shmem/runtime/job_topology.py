@@ -14,7 +14,9 @@ class JobTopology:
     Attributes:
       topology: device, process, host, NVLink domain and PE of every device.
       transport: the collectives that can be carried between them.
+      gpu: generation of its GPUs, for the cost model; "" on CPU, and if they differ or have no model.
     """
 
     topology: _core.Topology
     transport: _core.Transport
+    gpu: str = ""

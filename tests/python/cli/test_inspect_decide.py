@@ -247,3 +247,23 @@ def test_bad_option_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("XLA_SHMEM_PROFILE", "tuned" if option == "--tuning" else "")
     assert sentence in _error(cpu, option, value)
+
+
+def test_the_cost_model_says_where_nccl_may_be_faster(cpu: Path) -> None:
+    cpu.write_text(CPU_SYNC.replace("replica_groups=[2,2]<=[4]", "replica_groups={{0,1,2,3}}"))
+    options = ["--threshold", "none", "--gpu", "hopper"]
+    assert all(record["model"] is None for record in _records(cpu, *options[:2]).values())
+    records = _records(cpu, *options)
+    assert {record["backend"] for record in records.values()} == {"NVSHMEM"}
+    assert [name for name, record in records.items() if record["model"]] == ["large"]
+    note = records["large"]["model"]
+    assert note.startswith("NCCL may be faster: NVSHMEM ")
+    assert note in " ".join(_decide(cpu, *options).stdout.split())
+
+
+def test_profile_domain_goes_by_the_cost_model(cpu: Path) -> None:
+    records = _records(cpu, "--profile", "domain", "--gpu", "blackwell")
+    assert {record["rule"] for record in records.values()} == {"model"}
+    assert all("expected (blackwell, groups of" in record["reason"] for record in records.values())
+    explained = inspect(cpu, "--explain", "small", "--profile", "domain", "--gpu", "blackwell").stdout
+    assert "Which backend does the cost model expect to be faster?" in " ".join(explained.split())

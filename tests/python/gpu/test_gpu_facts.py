@@ -147,7 +147,7 @@ def test_gpu_that_nvml_does_not_show_is_an_error() -> None:
 def test_facts_are_equal_after_json() -> None:
     fabric = Fabric("abababab-abab-abab-abab-abababababab", 7, "completed")
     gpu = GpuFacts(
-        "0000:1B:00.0", False, 3, ("0000:5D:00.0",), {"0000:5D:00.0": "nvlink", "0000:6D:00.0": None}, fabric
+        "0000:1B:00.0", False, 3, ("0000:5D:00.0",), {"0000:5D:00.0": "nvlink", "0000:6D:00.0": None}, fabric, (9, 0)
     )
     facts = ProcessFacts("host", (gpu, dataclasses.replace(gpu, fabric=None)))
     assert ProcessFacts.from_json(facts.to_json()) == facts

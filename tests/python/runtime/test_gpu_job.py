@@ -115,6 +115,18 @@ def test_one_host_is_one_world_with_process_numbers_as_pes() -> None:
         assert runtime.admitted == [([0, 1, 2], topologies[0].topology.fingerprint)]
 
 
+@pytest.mark.parametrize(
+    ("capabilities", "gpu"), [([(9, 0), (9, 0)], "hopper"), ([(9, 0), (10, 0)], ""), ([(8, 0), (8, 6)], "")]
+)
+def test_the_cost_model_is_that_of_gpus_of_one_generation(capabilities: list[tuple[int, int]], gpu: str) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{process}:00.0") for process in range(2)]
+    for runtime, capability in zip(runtimes, capabilities, strict=True):
+        (facts,) = runtime._facts.gpus
+        known = dataclasses.replace(facts, compute_capability=capability)
+        runtime._facts = dataclasses.replace(runtime._facts, gpus=(known,))
+    assert [job.gpu for job in run_job(runtimes)] == [gpu, gpu]
+
+
 def test_each_host_without_a_fabric_is_a_world() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("abab")]
     topologies = run_job(runtimes)

@@ -55,14 +55,11 @@ Lowering ParseLowering(const std::string& name) {
 std::vector<ConsideredOp> ParseOps(const OpList& ops) {
   std::vector<ConsideredOp> considered;
   for (const auto& [name, limit] : ops) {
-    const std::optional<CollectiveOp> op = OpNamed(name);
-    if (!op.has_value()) {
-      throw nb::value_error(("unknown op \"" + name + "\"").c_str());
-    }
+    const CollectiveOp op = ParseOp(name);
     if (limit.has_value() && *limit < 0) {
       throw nb::value_error(("limit of " + std::to_string(*limit) + " bytes for " + name + " is negative").c_str());
     }
-    considered.push_back({*op, limit});
+    considered.push_back({op, limit});
   }
   return considered;
 }
@@ -85,8 +82,8 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                      const std::string& lowering) {
-  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering);
+                      const std::string& lowering, const std::string& gpu) {
+  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu);
   return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
@@ -106,13 +103,29 @@ nb::list CollectiveOps() {
 
 }  // namespace
 
+GpuGeneration ParseGpu(const std::string& name) {
+  const std::optional<GpuGeneration> gpu = GpuGenerationNamed(name);
+  if (!gpu.has_value()) {
+    throw nb::value_error(("unknown GPU \"" + name + "\": use \"hopper\", \"blackwell\" or \"\"").c_str());
+  }
+  return *gpu;
+}
+
+CollectiveOp ParseOp(const std::string& name) {
+  const std::optional<CollectiveOp> op = OpNamed(name);
+  if (!op.has_value()) {
+    throw nb::value_error(("unknown op \"" + name + "\"").c_str());
+  }
+  return *op;
+}
+
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                            const std::string& lowering) {
+                            const std::string& lowering, const std::string& gpu) {
   if (threshold < 0) {
     throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
   }
-  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning},
+  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning, ParseGpu(gpu)},
           topology,
           transport,
           ParseLowering(lowering)};
@@ -141,6 +154,7 @@ nb::dict RecordDict(const CollectiveRecord& record) {
   dict["veto"] = record.veto.empty() ? nb::none() : Text(record.veto);
   dict["rule"] = Text(record.rule);
   dict["reason"] = Text(record.reason);
+  dict["model"] = record.model.empty() ? nb::none() : Text(record.model);
   dict["computation"] = Text(record.computation);
   dict["in_loop"] = record.in_loop;
   dict["executions"] = KnownCount(record.executions);
@@ -212,16 +226,18 @@ void BindPass(nb::module_& m) {
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, computation, in_loop, executions, source_file, source_line.");
+          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
-        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu",
+        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
         "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
         "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
         "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
-        "\"cpu\", \"gpu\" or \"none\" (attributes only). ValueError if the bytes are not a well-formed module.");
+        "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
+        "none. "
+        "ValueError if the bytes are not a well-formed module.");
 }
 
 }  // namespace xla_shmem

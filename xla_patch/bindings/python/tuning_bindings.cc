@@ -1,6 +1,7 @@
 #include "xla_patch/bindings/python/tuning_bindings.h"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -13,7 +14,9 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/assigner/assigner.h"
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/cost_model.h"
 #include "xla_patch/assigner/tuning.h"
 #include "xla_patch/bindings/python/pass_bindings.h"
 
@@ -26,14 +29,6 @@ namespace nb = nanobind;
 using TimeTuple = std::tuple<double, double, double>;
 // op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it.
 using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>>;
-
-CollectiveOp ParseOp(const std::string& name) {
-  const std::optional<CollectiveOp> op = OpNamed(name);
-  if (!op.has_value()) {
-    throw nb::value_error(("unknown op \"" + name + "\"").c_str());
-  }
-  return *op;
-}
 
 ElementType ParseDtype(const std::string& name) {
   const std::optional<ElementType> type = ElementTypeNamed(name);
@@ -73,6 +68,56 @@ std::optional<std::string> FasterOf(const TuningTable& table, const std::string&
   return "neither";
 }
 
+std::optional<std::pair<double, double>> ExpectedTimesOf(const std::string& op, int64_t bytes, int64_t group_size,
+                                                         int64_t num_devices, const std::string& gpu) {
+  const std::optional<ExpectedTimes> times = ExpectTimes(ParseOp(op), bytes, group_size, num_devices, ParseGpu(gpu));
+  if (!times.has_value()) {
+    return std::nullopt;
+  }
+  return std::make_pair(times->nvshmem_us, times->nccl_us);
+}
+
+// A group of the first devices of a job with one device a process, in one NVLink domain.
+CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_size, const Topology& topology) {
+  CollectiveSpec spec;
+  spec.op = op;
+  spec.bytes = bytes;
+  spec.element_types = {ElementType::kF32};
+  spec.module = {topology.num_devices(), 1};
+  for (int64_t i = 0; i < group_size; ++i) {
+    if (UsesPairs(op)) {
+      spec.pairs.emplace_back(i, (i + 1) % group_size);
+    } else {
+      spec.groups.devices.push_back(i);
+    }
+  }
+  if (!UsesPairs(op)) {
+    spec.groups.offsets.push_back(group_size);
+  }
+  return spec;
+}
+
+std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t group_size, int64_t num_devices,
+                                  const std::string& profile, int64_t threshold, const OpList& ops,
+                                  const TuningTable* tuning, const std::string& gpu) {
+  std::vector<DeviceLocation> devices;
+  for (int32_t i = 0; i < static_cast<int32_t>(num_devices); ++i) {
+    devices.push_back({i, i, 0, 0, i});
+  }
+  const Topology topology = ValueOrThrow(Topology::Create(std::move(devices)));
+  const Options options = MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu).assign;
+  const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, topology);
+  const bool on_nvshmem = Decide(spec, topology, options).backend == Backend::kNvshmem;
+  if (const auto measured = options.tuning.Find(spec.op, ElementType::kF32, group_size, bytes); measured.has_value()) {
+    return on_nvshmem ? measured->nvshmem.us : measured->on_default.us;
+  }
+  const std::optional<ExpectedTimes> times = ExpectTimes(spec.op, bytes, group_size, num_devices, options.gpu);
+  if (!times.has_value()) {
+    return std::nullopt;
+  }
+  return on_nvshmem ? times->nvshmem_us : times->nccl_us;
+}
+
 }  // namespace
 
 void BindTuning(nb::module_& m) {
@@ -87,6 +132,22 @@ void BindTuning(nb::module_& m) {
       .def("faster", &FasterOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
            "\"NVSHMEM\", \"DEFAULT\", \"neither\" (one median lies in the other's interval), or None if the op was not "
            "measured.");
+
+  m.def(
+      "gpu_generation", [](int major) { return GpuGenerationName(GpuGenerationOf(major)); }, nb::arg("major"),
+      "\"hopper\" or \"blackwell\" for a compute capability, \"\" for one without a cost model.");
+  m.def("expected_times", &ExpectedTimesOf, nb::arg("op"), nb::arg("bytes"), nb::arg("group_size"),
+        nb::arg("num_devices"), nb::arg("gpu"),
+        "Times in µs on NVSHMEM and NCCL by the cost model, or None without one. bytes: of the result. num_devices: of "
+        "the module.");
+  m.def(
+      "planned_time", &PlannedTime, nb::arg("op"), nb::arg("bytes"), nb::arg("group_size"), nb::arg("num_devices"),
+      nb::kw_only(), nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes,
+      nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(), nb::arg("gpu") = "",
+      "Time in µs of an f32 collective in one NVLink domain on the backend that the rules choose: as measured, else by "
+      "the cost model. None without either. Options as of run_pass.");
+  m.def("nccl_send_channels", &NcclSendChannels, nb::arg("bytes"), nb::arg("num_devices"), nb::arg("channels"),
+        nb::arg("most"), "Channels that NCCL takes for a send: of `channels` in all, at most `most` for a peer.");
 }
 
 }  // namespace xla_shmem

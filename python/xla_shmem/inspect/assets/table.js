@@ -27,7 +27,8 @@ function backendText(collective) {
 }
 
 function reasonText(collective) {
-  return collective.veto ? `${collective.reason}; not lowered: ${collective.veto}` : collective.reason;
+  const veto = collective.veto && `not lowered: ${collective.veto}`;
+  return [collective.reason, veto, collective.model].filter(Boolean).join("; ");
 }
 
 class CollectiveTable {

@@ -19,6 +19,7 @@
 #include "xla/service/gpu_topology.h"
 #include "xla/service/hlo_module_config.h"
 #include "xla/tsl/platform/status_macros.h"
+#include "xla_patch/assigner/cost_model.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
 #include "xla_patch/options/environment.h"
@@ -41,6 +42,13 @@ absl::StatusOr<xla_shmem::Topology> TopologyFor(const HloModule& module, const G
                          nvlink_domain == 0 ? per_host : per_domain);
 }
 
+xla_shmem::GpuGeneration GenerationFor(const GpuTopology& described) {
+  if (!described.has_gpu_target_config()) return xla_shmem::GpuGeneration::kUnknown;
+  const auto* capability =
+      described.gpu_target_config().device_description.gpu_compute_capability().cuda_compute_capability();
+  return capability == nullptr ? xla_shmem::GpuGeneration::kUnknown : xla_shmem::GpuGenerationOf(capability->major);
+}
+
 }  // namespace
 
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
@@ -55,6 +63,7 @@ absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology,
   if (config.replica_count() * config.num_partitions() < 2) return absl::OkStatus();
   ShmemJob job;
   job.rules = options->rules;
+  job.rules.gpu = GenerationFor(topology);
   ASSIGN_OR_RETURN(job.topology, TopologyFor(*module, topology, slice_size, options->nvlink_domain));
   // The runtime does not start unless every PE reaches every other.
   job.transport = xla_shmem::PatchedXlaTransport({});
