@@ -28,10 +28,12 @@ class Run:
     Attributes:
       dump: XLA's dumps.
       records: by program, what the pass recorded.
+      log: what XLA wrote to stderr.
     """
 
     dump: Dump
     records: dict[str, list[dict[str, Any]]]
+    log: str
 
 
 class Compiler:
@@ -51,4 +53,4 @@ class Compiler:
         command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]
-        return Run(Dump(folder), json.loads(records.read_text()))
+        return Run(Dump(folder), json.loads(records.read_text()), done.stderr)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,12 @@ class CompiledStep:
 
 
 def compile_step(
-    config: TrainConfig, target: str, wheels: Path, timeout: float = 1800.0, module: Path | None = None
+    config: TrainConfig,
+    target: str,
+    wheels: Path,
+    timeout: float = 1800.0,
+    module: Path | None = None,
+    flags: Sequence[str] = (),
 ) -> CompiledStep:
     """Compiles the job's step with the plugin on, in a separate process.
 
@@ -83,6 +89,8 @@ def compile_step(
       wheels: folder of the CUDA plugin's wheels.
       timeout: limit in seconds.
       module: file for the scheduled module that the pass received, a serialized `HloModuleProto`; None for no file.
+
+      flags: more XLA_FLAGS.
 
     Raises:
       CompileError: the compilation failed or took too long.
@@ -98,7 +106,7 @@ def compile_step(
             str(module or Path(folder) / "step.pb"),
             json.dumps(dataclasses.asdict(config)),
         ]
-        environment = compile_environment(wheels, [f"{FLAG}=true"])
+        environment = compile_environment(wheels, [f"{FLAG}=true", *flags])
         try:
             done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
         except subprocess.TimeoutExpired:

@@ -14,6 +14,15 @@ from xla_shmem.hlo import regular_topology
 _TARGETS = Path(__file__).parent / "targets"
 
 
+def target_description(target: str) -> str:
+    """The description in `targets/` of that name, an `xla.GpuTargetConfigProto` as text.
+
+    Raises:
+      FileNotFoundError: there is none.
+    """
+    return (_TARGETS / f"{target}.txtpb").read_text()
+
+
 def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
     """Devices of one NVLink domain, one process each; the pass is set up for them if the flag is set.
 
@@ -30,7 +39,7 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
         platform="cuda",
         topology_name="",
         topology=f"1x{count}x1",  # slices x processes x devices of a process
-        target_config=(_TARGETS / f"{target}.txtpb").read_text(),
+        target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
         places = regular_topology.regular_places(count, devices_per_host=count)
