@@ -12,7 +12,7 @@ _OLDEST_FFI = (0, 3)
 
 _OPS = (
     *("all_gather", "all_reduce", "all_to_all"),
-    *("collective_broadcast", "collective_permute", "reduce_scatter"),
+    *("collective_broadcast", "collective_permute", "ragged_all_to_all", "reduce_scatter"),
 )
 
 _METADATA_EXTENSION = 1  # XLA_FFI_Extension_Metadata

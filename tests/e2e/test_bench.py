@@ -17,10 +17,9 @@ from click.testing import CliRunner
 from job_runs import HERE, environment, shm_names
 
 from xla_shmem.bench import jobs, measure
-from xla_shmem.bench.plan import SAME_SHAPE_OPS, Plan
+from xla_shmem.bench.plan import MEASURED_OPS, SAME_SHAPE_OPS, Plan
 from xla_shmem.bench.results import Row, total_wrong
 from xla_shmem.cli.main import main
-from xla_shmem.options.values import OPS
 
 # Tests in the background of a shell may have SIGINT ignored, which children inherit.
 _PROGRAM = (
@@ -86,12 +85,13 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     out, err = run.process.communicate(timeout=150)
     assert run.process.returncode == 0, f"{out}\n{err}"
     rows = json.loads(report.read_text())["rows"]
-    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in OPS for size in (16, 4096, 1 << 20)]
+    sizes = (16, 4096, 1 << 20)
+    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in MEASURED_OPS for size in sizes]
     for row in rows:
         assert row["variants"]["shmem"]["wrong"] == 0, row
         # XLA:CPU itself has no collective-broadcast.
         assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "collective-broadcast" else 0), row
-    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (2 * len(OPS) - 1)
+    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (2 * len(MEASURED_OPS) - 1)
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert shm_names() <= before
     assert not run.processes()
@@ -100,7 +100,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(processes=2, devices_per_process=2, group=2, ops=OPS, dtype="bf16", misalign=2),
+        Plan(processes=2, devices_per_process=2, group=2, ops=MEASURED_OPS, dtype="bf16", misalign=2),
         Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
         Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),
     ],

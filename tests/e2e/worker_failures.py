@@ -83,6 +83,22 @@ def runs_another_shape(world: World) -> None:
     _report_error_of(lambda: _total(world, 100 + world.rank))
 
 
+def sends_rows_that_its_input_does_not_have(world: World) -> None:
+    """Only on GPUs: XLA:CPU has no ragged all-to-all."""
+
+    def send(x: jax.Array, *numbers: jax.Array) -> jax.Array:
+        return lax.ragged_all_to_all(x[0], x[0] * 0, *(number[0] for number in numbers), axis_name="x")[None]
+
+    rows, sizes = np.ones((world.n, 5 * world.n, 3), np.float32), np.full((world.n, world.n), 4)
+    starts = np.tile(5 * np.arange(world.n), (world.n, 1))
+    starts[0, -1] += 2
+    numbers = (starts, sizes, 5 * np.indices(sizes.shape)[0], sizes)
+    function = world.shard_map(send)
+    _report_error_of(
+        lambda: function(*(world.put(x) for x in (rows, *(number.astype(np.int32) for number in numbers))))
+    )
+
+
 def main() -> None:
     jax.distributed.initialize()
     world = World()

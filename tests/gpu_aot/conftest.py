@@ -21,8 +21,8 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 @pytest.fixture(scope="session")
 def lowered(compiler: Compiler) -> Run:
-    """All programs with the flag, and one more in stock_collectives()."""
-    return compiler.run("lowered", [*PROGRAMS, "stock:permute_overlap"], [FLAG])
+    """All programs with the flag, one of an op that is not listed, and one more in stock_collectives()."""
+    return compiler.run("lowered", [*PROGRAMS, "ragged_all_to_all_of_slices", "stock:permute_overlap"], [FLAG])
 
 
 @pytest.fixture(scope="session")

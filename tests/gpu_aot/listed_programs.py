@@ -11,9 +11,11 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from programs import RING, W, X, Y, line, on_devices
+from programs import DEVICES, RING, W, X, Y, line, on_devices
 
 Program = tuple[Any, Sequence[jax.ShapeDtypeStruct]]
+#: Rows like those of X, and twice as many.
+TWICE = ((2 * X[0][0], X[0][1]), X[1], X[2])
 LISTED: dict[str, Callable[[Sequence[Any]], Program]] = {}
 
 #: Each op as JAX calls it, on an array whose first dimension is divided among the devices.
@@ -23,11 +25,33 @@ OPS: dict[str, Callable[[Any], Any]] = {
     "all_to_all": lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),
     "broadcast": lambda x: lax.pbroadcast(x, "x", 3),
 }
-_OUT = {op: P() if op == "all_gather" else P("x") for op in OPS}
 
 
-def _add(name: str, mesh: Callable[[Sequence[Any]], Mesh], body: Callable[..., Any], shapes: Any, out: Any) -> None:
-    LISTED[name] = lambda devices: on_devices(name, mesh(devices), body, shapes, out)
+def _ragged(x: Any) -> Any:
+    """Each device sends as many rows to every one."""
+    rows = x.shape[0] // DEVICES
+    starts, sizes = jnp.arange(DEVICES) * rows, jnp.full(DEVICES, rows)
+    targets = jnp.full(DEVICES, lax.axis_index("x") * rows)
+    return lax.ragged_all_to_all(x, x * 0, starts, sizes, targets, sizes, axis_name="x")
+
+
+EVERY_OP = OPS | {"ragged_all_to_all": _ragged}
+_OUT = {op: P() if op == "all_gather" else P("x") for op in EVERY_OP}
+
+
+#: XLA moves work between start and done of a ragged all-to-all only with this scheduler.
+_HIDE_LATENCY = {"compiler_options": {"xla_gpu_enable_latency_hiding_scheduler": True}}
+
+
+def _add(
+    name: str,
+    mesh: Callable[[Sequence[Any]], Mesh],
+    body: Callable[..., Any],
+    shapes: Any,
+    out: Any,
+    **options: Any,
+) -> None:
+    LISTED[name] = lambda devices: on_devices(name, mesh(devices), body, shapes, out, **options)
 
 
 def _overlap(op: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -58,8 +82,9 @@ def _in_a_branch(op: Callable[[Any], Any]) -> Callable[..., Any]:
     return body
 
 
-for _name, _op in OPS.items():
-    _add(f"{_name}_overlap", line, _overlap(_op), [X, W], (_OUT[_name], P("x")))
+for _name, _op in EVERY_OP.items():
+    _options = {} if _name in OPS else _HIDE_LATENCY
+    _add(f"{_name}_overlap", line, _overlap(_op), [X, W], (_OUT[_name], P("x")), **_options)
     _add(f"{_name}_alone", line, _alone(_op), [X], _OUT[_name])
     _add(f"{_name}_in_a_loop", line, _in_a_loop(_op), [X], P("x"))
     _add(f"{_name}_in_a_branch", line, _in_a_branch(_op), [((1,), jnp.bool_, P()), X], P())
@@ -162,9 +187,9 @@ def gather_beside_a_permute(devices: Sequence[Any]) -> Program:
 
 
 @_listed
-def ragged_all_to_all(devices: Sequence[Any]) -> Program:
+def ragged_all_to_all_of_slices(devices: Sequence[Any]) -> Program:
     def body(x: Any, y: Any, *sizes: Any) -> Any:
         return lax.ragged_all_to_all(x, y, *(size[0] for size in sizes), axis_name="x")
 
-    sizes = [((len(devices), len(devices)), jnp.int32, P("x"))] * 4
-    return on_devices("ragged_all_to_all", line(devices), body, [X, X, *sizes], P("x"))
+    sizes = [((len(devices), 3 * len(devices)), jnp.int32, P("x"))] * 4
+    return on_devices("ragged_all_to_all_of_slices", line(devices), body, [X, TWICE, *sizes], P("x"))

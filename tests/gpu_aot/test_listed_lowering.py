@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from compiler_runs import Run
 from dumps import COLLECTIVES, Instruction, Module, Slice
-from listed_programs import LISTED, OPS
+from listed_programs import EVERY_OP, LISTED, OPS
 
 TARGETS = {op: "collective_broadcast" if op == "broadcast" else op for op in OPS}
 PAIRS = {f"{op}_overlap": op for op in OPS} | {f"{op}s_combined": op for op in ("all_gather", "reduce_scatter")}
 COLUMNS = ("all_gather", "reduce_scatter", "all_to_all")
 WHOLE = {f"{op}_alone": op for op in OPS} | {f"{op}_columns": op for op in COLUMNS} | {"resharded": "all_to_all"}
-LOWERED = [program for program in LISTED if program != "ragged_all_to_all"]
 # XLA makes pairs with only other collectives between them synchronous; with us they stay pairs, whose operands live on.
-LIKE_STOCK = [program for program in LOWERED if program != "mesh_axes"]
+LIKE_STOCK = [program for program in LISTED if program != "mesh_axes"]
 
 
 def is_matmul(word: str) -> bool:
@@ -37,12 +38,14 @@ def places(module: Module, instruction: Instruction, count: int) -> list[Slice]:
 
 def place_of(module: Module, name: str) -> set[Slice]:
     """Where a value lies; empty if it has another name in the buffer assignment."""
-    while module.instructions[name].opcode == "bitcast":
-        (name,) = module.instructions[name].operands
+    while (value := module.instructions[name]).opcode == "bitcast":
+        (name,) = value.operands
+    if element := re.search(r"\bindex=(\d+)", value.rest) if value.opcode == "get-tuple-element" else None:
+        name = f"{value.operands[0]}{{{element[1]}}}"
     return module.slices.get(name, set())
 
 
-@pytest.mark.parametrize("program", LOWERED)
+@pytest.mark.parametrize("program", LISTED)
 def test_every_collective_is_lowered(listed: Run, program: str) -> None:
     records = listed.records[program]
     assert records
@@ -51,7 +54,7 @@ def test_every_collective_is_lowered(listed: Run, program: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("program", LOWERED)
+@pytest.mark.parametrize("program", LISTED)
 def test_no_collective_remains_on_nccl(listed: Run, listed_stock: Run, program: str) -> None:
     def collectives(module: Module) -> set[str]:
         return {thunk.kind for thunk in module.thunks} & {*COLLECTIVES, "kAsyncStart", "kAsyncDone"}
@@ -72,13 +75,13 @@ def test_no_more_memory_is_taken(listed: Run, listed_stock: Run, program: str) -
     assert listed.dump[program].allocated <= listed_stock.dump[program].allocated + 1024
 
 
-@pytest.mark.parametrize("program", PAIRS)
+@pytest.mark.parametrize("program", [*PAIRS, "ragged_all_to_all_overlap"])
 def test_a_transfer_runs_beside_the_matmul(listed: Run, program: str) -> None:
     module = listed.dump[program]
     order = module.order()
     assert any(is_matmul(word) for word in order[order.index("start") : order.index("done")])
     for half in ("start", "done"):
-        assert len(module.calls(f"xla_shmem.{PAIRS[program]}_{half}")) == 1
+        assert len(module.calls(f"xla_shmem.{PAIRS.get(program, 'ragged_all_to_all')}_{half}")) == 1
 
 
 @pytest.mark.parametrize("program", PAIRS)
@@ -91,6 +94,29 @@ def test_the_start_writes_the_result_and_the_done_keeps_the_operands_alive(liste
     assert places(module, done, len(start.operands)) == written
     for source in start.operands:
         assert not place_of(module, source) & set(written)
+
+
+def test_a_ragged_pair_writes_into_its_output_operand_and_keeps_all_others_alive(listed: Run) -> None:
+    module = listed.dump["ragged_all_to_all_overlap"]
+    (start,) = module.calls("xla_shmem.ragged_all_to_all_start")
+    (done,) = module.calls("xla_shmem.ragged_all_to_all_done")
+    assert done.operands == (start.name, start.operands[0], *start.operands[2:])
+    (written,) = places(module, start, 1)
+    assert places(module, done, 1) == [written]
+    assert place_of(module, start.operands[1]) == {written}
+    for source in done.operands[1:]:
+        assert written not in place_of(module, source)
+
+
+@pytest.mark.parametrize("program", ["ragged_all_to_all_alone", "ragged_all_to_all_of_slices"])
+def test_a_ragged_all_to_all_with_nothing_beside_it_is_one_call_in_its_output_operand(
+    listed: Run, program: str
+) -> None:
+    module = listed.dump[program]
+    (call,) = module.calls("xla_shmem.ragged_all_to_all")
+    assert len(call.operands) == 6
+    assert place_of(module, call.operands[1]) == module.slices[call.name]
+    assert not place_of(module, call.operands[0]) & module.slices[call.name]
 
 
 def test_combined_ops_stay_one_call_with_a_result_for_each_operand(listed: Run) -> None:
@@ -110,7 +136,7 @@ def test_a_transfer_with_nothing_beside_it_is_one_call(listed: Run, program: str
     assert not module.slices[call.name] & source
 
 
-@pytest.mark.parametrize("program", [f"{op}_alone" for op in OPS])
+@pytest.mark.parametrize("program", [f"{op}_alone" for op in EVERY_OP])
 def test_one_call_is_captured(listed_captured: Run, program: str) -> None:
     calls = [thunk for thunk in listed_captured.dump[program].final_thunks if thunk.kind == "kCustomCall"]
     assert [call.inside for call in calls] == ["kCommandBuffer"]
@@ -124,7 +150,7 @@ def test_a_pair_stays_outside_of_graphs_and_the_compute_between_is_captured(list
     assert any(word.startswith("kCommandBuffer") for word in order[order.index("start") : order.index("done")])
 
 
-@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("op", EVERY_OP)
 @pytest.mark.parametrize("place", ["loop", "branch"])
 def test_a_call_in_a_loop_or_a_branch_is_not_captured(listed_captured: Run, op: str, place: str) -> None:
     module = listed_captured.dump[f"{op}_in_a_{place}"]

@@ -1,4 +1,4 @@
-"""Peers that do not come, are killed or are stopped: the watchdog names them after the deadline, and the job ends."""
+"""Peers that do not come, are killed or are stopped, and wrong arguments: the watchdog names them, and the job ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,14 @@ DEADLINE_S = 3
 LIMIT_S = 120
 
 
-def _fail(emulator: Emulator, way: str, results: Path, ranks: int = 2, flags: Sequence[str] = NO_GRAPH_FLAGS) -> JobRun:
+def _fail(
+    emulator: Emulator,
+    way: str,
+    results: Path,
+    ranks: int = 2,
+    flags: Sequence[str] = NO_GRAPH_FLAGS,
+    **environ: str,
+) -> JobRun:
     job = run_emulated(
         emulator,
         "../e2e/worker_failures.py",
@@ -29,6 +36,7 @@ def _fail(emulator: Emulator, way: str, results: Path, ranks: int = 2, flags: Se
         timeout=LIMIT_S,
         grace=60,  # the survivors get their error first
         XLA_SHMEM_DEADLINE=str(DEADLINE_S),
+        **environ,
     )
     assert "stopped after" not in job.output, f"the job hung:\n{job.output[-6000:]}"
     assert job.exit_code != 0
@@ -69,3 +77,15 @@ def test_a_graph_that_waits_ends_with_the_names_of_its_operations(emulator: Emul
     message = job.line_with("within the deadline")
     assert "all-reduce" in message
     assert job.result(0)["error"]
+
+
+@pytest.mark.parametrize("flags", [NO_GRAPH_FLAGS, GRAPH_FLAGS])
+def test_rows_that_do_not_exist_are_named_and_not_sent(
+    emulator: Emulator, tmp_path: Path, flags: Sequence[str]
+) -> None:
+    way = "sends_rows_that_its_input_does_not_have"
+    job = _fail(emulator, way, tmp_path, flags=flags, XLA_SHMEM_OPS="all")
+    message = job.line_with("are not all in the input")
+    assert message.startswith("[0] xla_shmem: jit_send/ragged-all-to-all")
+    assert message.endswith("on PE 0: the rows for PE 1 are not all in the input (input_offsets, send_sizes)")
+    assert job.result(0)["error"], "JAX has not reported the failure"

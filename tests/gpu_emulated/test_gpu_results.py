@@ -1,4 +1,4 @@
-"""Cases of tests/e2e and of cases_gpu.py on emulated GPUs, against NumPy. One job a setting runs all its cases."""
+"""Cases of tests/e2e, cases_gpu.py and cases_ragged.py on emulated GPUs, against NumPy; one job for each setting."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from all_cases import CASES
 from case_world import OPS
 from cases_gpu import GPU_CASES
 from cases_not_on_gpus import NO_COLLECTIVE_RUNS, NOT_ON_GPUS, NOT_RUN
+from cases_ragged import RAGGED_CASES
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from gpu_world import COMPARED_WITH_STOCK
@@ -32,6 +33,9 @@ CONTROL_FLOW = (
     "every_op_in_a_loop_between_permutes",
     "matmuls_between_start_and_done_do_not_disturb_the_transfer",
     "one_program_in_flight_many_times_does_not_mix",
+    "ragged_rows_beside_a_matmul",
+    "ragged_rows_in_a_loop_between_other_collectives",
+    "tokens_go_to_their_experts_and_come_back",
     "operand_used_again_is_not_overwritten",
     "ring_in_fori_loop_comes_back_after_n_steps",
     "same_program_compiled_twice_is_two_programs",
@@ -50,8 +54,10 @@ TIMING = (
     "every_op_in_a_loop_between_permutes",
     "gathers_scatters_and_exchanges_of_every_width",
     "matmuls_between_start_and_done_do_not_disturb_the_transfer",
+    "ragged_rows_beside_a_matmul",
     "ranks_at_different_speeds_still_meet",
     "ring_attention_equals_attention_on_the_cpu_forward_and_backward",
+    "rows_of_every_width_come_to_where_the_sender_says",
     "scattered_and_whole_sums_of_every_size",
     "steps_of_an_unrolled_ring_do_not_mix",
     "sum_is_right_at_sizes_around_every_limit",
@@ -98,7 +104,7 @@ def _parameters() -> list[ParameterSet]:
     found = []
     for key, setting in SETTINGS.items():
         shape = f"{setting.ranks}x1"
-        for name, case in (CASES | GPU_CASES).items():
+        for name, case in (CASES | GPU_CASES | RAGGED_CASES).items():
             if name in NOT_RUN or shape not in case.fast + case.slow:
                 continue
             if setting.names and name not in setting.names:
@@ -150,7 +156,7 @@ def reports(
                 "JAX_ENABLE_X64": "1",
                 "XLA_SHMEM_THRESHOLD": "2MiB",
                 # What the cases leave on gloo at a size cannot stay on NCCL here.
-                "XLA_SHMEM_OPS": OPS.replace("<1MiB", "<2MiB"),
+                "XLA_SHMEM_OPS": OPS.replace("<1MiB", "<2MiB") + ",ragged-all-to-all",
                 "XLA_SHMEM_DEADLINE": "60",
             }
             jobs[key] = run_emulated(

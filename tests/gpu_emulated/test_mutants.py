@@ -115,6 +115,32 @@ MUTANTS = {
         "    if (CountBlock(ended_blocks) != gridDim.x - 1) return;\n",
         "    if (CountBlock(ended_blocks) != 0) return;\n",
     ),
+    "a ragged lane does not wait for messages": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
+        "      lane_.PostTo(member);\n      lane_.Await(member);\n",
+        "      lane_.PostTo(member);\n",
+    ),
+    "a ragged lane stops when it has sent all": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
+        "state_.slice[member] < arguments_.slices || !state_.heard[member];",
+        "state_.slice[member] < arguments_.slices;",
+    ),
+    "a ragged lane stops when it has received all": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
+        "state_.slice[member] < arguments_.slices || !state_.heard[member];",
+        "!state_.heard[member];",
+    ),
+    "a ragged message is longer than its slot": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
+        "arguments_.lanes.slot_bytes - offset - sizeof(PieceHead));",
+        "arguments_.lanes.slot_bytes);",
+    ),
+    "a ragged message that is continued begins anew": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    state_.done[member] = done;\n", ""
+    ),
+    "ragged rows of the PE itself stay where they are": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh", "    CopyOwnRows();\n", ""
+    ),
     "slots are smaller than what is put into them": Mutant(
         "thunks/gpu/pair_rings.cc",
         "(kReplaySlots + message % num_slots_) * slot_bytes_;",

@@ -5,6 +5,20 @@
 namespace xla_shmem {
 namespace {
 
+constexpr size_t kRaggedOperands = 6;
+
+bool FitsCounts(const CollectiveSpec& spec, size_t num_operands, size_t num_results) {
+  if (spec.op == CollectiveOp::kRaggedAllToAll) return num_operands == kRaggedOperands && num_results == 1;
+  return num_results != 0 && num_results == num_operands;
+}
+
+std::string RaggedMisfit(size_t number, const std::string& members) {
+  if (number == 0) return "its input and result differ in more than the number of rows, or a row is not contiguous";
+  if (number == 1) return "its output operand and its result differ in shape or layout";
+  return "operand " + std::to_string(number) + " is not a row of s64 numbers, equally many for each of " + members +
+         " devices";
+}
+
 std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array) {
   const std::string i = std::to_string(number);
   const std::string members = std::to_string(spec.groups.common_size());
@@ -18,6 +32,7 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
     return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
                         : "operand and result " + i + " are not alike, or not like the others";
   }
+  if (spec.op == CollectiveOp::kRaggedAllToAll) return RaggedMisfit(number, members);
   return "operand and result " + i + " differ in shape or layout";
 }
 
@@ -25,7 +40,7 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
 
 Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
                                const std::vector<TransferredBuffer>& buffers) {
-  if (num_results == 0 || num_results != num_operands) {
+  if (!FitsCounts(spec, num_operands, num_results)) {
     return std::to_string(num_operands) + " operands for " + std::to_string(num_results) + " results";
   }
   const int64_t members = spec.groups.common_size();

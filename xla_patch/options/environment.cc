@@ -89,11 +89,14 @@ std::vector<std::string> Split(const std::string& text, char separator) {
   return parts;
 }
 
+// On every platform, so that the option means the same on all.
+bool IsListable(const CollectiveOpInfo& info) { return info.Has(op_trait::kOnCpu | op_trait::kOnGpu); }
+
 // The ops that a list may name: "all-reduce, collective-permute, ...".
 std::string ListableOps() {
   std::string names;
   for (const CollectiveOpInfo& info : kCollectiveOps) {
-    if (info.Has(op_trait::kOnCpu)) names += (names.empty() ? "" : ", ") + std::string(info.name);
+    if (IsListable(info)) names += (names.empty() ? "" : ", ") + std::string(info.name);
   }
   return names;
 }
@@ -105,7 +108,7 @@ Result<ConsideredOp> ReadOp(const std::string& text) {
     if (!name.empty() && name == info.short_name) name = info.name;
   }
   const std::optional<CollectiveOp> op = OpNamed(name);
-  if (!op.has_value() || !InfoOf(*op).Has(op_trait::kOnCpu)) {
+  if (!op.has_value() || !IsListable(InfoOf(*op))) {
     return MustBe("'default', 'all' or a list such as all-reduce<16MiB,all-gather out of " + ListableOps());
   }
   if (less == std::string::npos) return ConsideredOp{*op, std::nullopt};
@@ -120,7 +123,7 @@ Result<std::vector<ConsideredOp>> ReadOps(const std::string& text) {
   if (word == "default" || word == "blog") return ops;
   if (word == "all") {
     for (const CollectiveOpInfo& info : kCollectiveOps) {
-      if (info.Has(op_trait::kOnCpu)) ops.push_back({info.op, std::nullopt});
+      if (IsListable(info)) ops.push_back({info.op, std::nullopt});
     }
     return ops;
   }

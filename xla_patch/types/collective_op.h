@@ -70,7 +70,9 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu, "collective-broadcast", "broadcast",
      "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start", "xla_shmem.broadcast_done",
      "xla_shmem.broadcast_uncaptured"},
-    {CollectiveOp::kRaggedAllToAll, 0, "ragged-all-to-all", "", "", "", "", ""},
+    {CollectiveOp::kRaggedAllToAll, op_trait::kEqualGroups | op_trait::kOnGpu, "ragged-all-to-all", "",
+     "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done",
+     "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) { return kCollectiveOps[static_cast<size_t>(op)]; }

@@ -10,6 +10,9 @@ from xla_shmem.errors import UserError
 from xla_shmem.options.values import OPS
 from xla_shmem.quantities import plural
 
+#: Operations that are measured. XLA:CPU has no ragged all-to-all.
+MEASURED_OPS = tuple(op for op in OPS if op != "ragged-all-to-all")
+
 #: Operations whose operand and result have the same shape. Only these can run in place.
 SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
 
@@ -50,7 +53,7 @@ class Cell:
     """One row of the table.
 
     Attributes:
-      op: one of `OPS`, as HLO spells it.
+      op: one of `MEASURED_OPS`, as HLO spells it.
       count: elements as nccl-tests counts them: of the whole buffer; for all-gather, reduce-scatter and all-to-all of
         one PE's piece.
       dtype: key of `DTYPES`.
@@ -203,8 +206,8 @@ def sizes(first: int, last: int, factor: int) -> Iterator[int]:
 
 
 def chosen_ops(names: Sequence[str]) -> tuple[str, ...]:
-    """Resolves `all`, and keeps every operation once, in the order of `OPS`."""
-    return tuple(op for op in OPS if op in names or "all" in names)
+    """Resolves `all`, and keeps every operation once, in the order of `MEASURED_OPS`."""
+    return tuple(op for op in MEASURED_OPS if op in names or "all" in names)
 
 
 def chosen_rivals(text: str) -> tuple[str, ...]:

@@ -9,9 +9,6 @@ from typing import Any
 from xla_shmem.hlo.files import HloFileError
 from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
-#: Ops that a module may hold. The transport cannot carry the last one.
-KNOWN_OPS = (*OPS, "ragged-all-to-all")
-
 
 @dataclass(frozen=True)
 class Selection:
@@ -46,8 +43,8 @@ def read_selection(ops: Sequence[str], backend: str | None, min_bytes: str | Non
     """
     ops = tuple(OP_ALIASES.get(op, op) for op in ops)
     for op in ops:
-        if op not in KNOWN_OPS:
-            raise HloFileError(f"--op {op}: no such collective; use {', '.join(KNOWN_OPS)}.")
+        if op not in OPS:
+            raise HloFileError(f"--op {op}: no such collective; use {', '.join(OPS)}.")
     try:
         size = 0 if min_bytes is None else parse_size(min_bytes)
     except ValueError as error:

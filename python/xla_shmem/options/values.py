@@ -17,7 +17,15 @@ MIB = 1024 * KIB
 NO_THRESHOLD = 2**63 - 1
 
 #: Ops that ``OPS`` may list, in the order of ``all``.
-OPS = ("all-reduce", "collective-permute", "all-gather", "reduce-scatter", "all-to-all", "collective-broadcast")
+OPS = (
+    "all-reduce",
+    "collective-permute",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
 
 #: Short names, read wherever an op is named.
 OP_ALIASES = {"permute": "collective-permute", "broadcast": "collective-broadcast"}

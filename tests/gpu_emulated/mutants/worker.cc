@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <sstream>
 #include <string>
@@ -107,8 +108,9 @@ class Run {
     for (int round = 0; round < kRounds; ++round) {
       // Even: an exchange has two parts.
       const size_t count = 2 * (random_() % 3 == 0 ? 10000 + random_() % 75000 : 1 + random_() % 1000);
-      constexpr Kind kKinds[] = {Kind::kRing, Kind::kChain, Kind::kSum, Kind::kExchange, Kind::kBroadcast};
-      started.push_back(Make(count, round, kKinds[random_() % 5]));
+      constexpr Kind kKinds[] = {Kind::kRing,     Kind::kChain,     Kind::kSum,
+                                 Kind::kExchange, Kind::kBroadcast, Kind::kRagged};
+      started.push_back(Make(count, round, kKinds[random_() % std::size(kKinds)]));
       if (random_() % kPes == static_cast<unsigned>(me)) usleep(3000);
       const Transfer& transfer = started.back();
       WriteOperand(transfer);
@@ -124,32 +126,34 @@ class Run {
     Compare(started);
   }
 
-  // Permutes of many and of one chunk, a sum and an exchange in a CUDA graph that is launched again and again on other
-  // operands, with a permute of the stream itself behind each launch.
+  // Permutes of many and of one chunk, a sum and two exchanges in a CUDA graph that is launched again and again on
+  // other operands, with a permute of the stream itself behind each launch.
   void Graph() {
     Transfer permute = Make(30000, 100, Kind::kRing), sum = Make(30000, 100, Kind::kSum);
     Transfer exchange = Make(30000, 100, Kind::kExchange), small = Make(100, 100, Kind::kRing);
-    Transfer between = Make(20000, 100, Kind::kChain);
+    Transfer between = Make(20000, 100, Kind::kChain), ragged = Make(30000, 100, Kind::kRagged);
     Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
     Check(transfers_.ReplayPermute(Permute(permute), stream_));
     Check(transfers_.ReplayPermute(Permute(small), stream_));
     Check(transfers_.RunGroup(Group(sum), stream_));
     Check(transfers_.RunGroup(Group(exchange), stream_));
+    Check(transfers_.RunGroup(Group(ragged), stream_));
     CUgraph graph = nullptr;
     Check(cuStreamEndCapture(stream_, &graph), "cuStreamEndCapture");
     CUgraphExec executable = nullptr;
     Check(cuGraphInstantiate(&executable, graph, 0), "cuGraphInstantiate");
     std::vector<Transfer> launched;
     for (int launch = 0; launch < kLaunches; ++launch) {
-      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &between}) {
+      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &ragged, &between}) {
         transfer->round = 100 + launch;
         transfer->written = Pinned(transfer->count);
         transfer->seen = Pinned(transfer->count);
+        transfer->counts = PinnedCounts();
         WriteOperand(*transfer);
       }
       Check(cuGraphLaunch(executable, stream_), "cuGraphLaunch");
       Check(transfers_.ReplayPermute(Permute(between), stream_));
-      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &between}) {
+      for (Transfer* transfer : {&permute, &small, &sum, &exchange, &ragged, &between}) {
         ReadResult(*transfer);
         launched.push_back(*transfer);
       }
@@ -164,6 +168,7 @@ class Run {
     kSum,
     kExchange,   // an all-to-all
     kBroadcast,  // from PE 0, which waits for nobody
+    kRagged,     // rows of one element
   };
   struct Transfer {
     size_t count;
@@ -172,10 +177,16 @@ class Run {
     Buffer operand, result;
     int32_t* written;
     int32_t* seen;
+    // Of a ragged all-to-all: input offsets, send sizes, output offsets, receive sizes.
+    Buffer numbers;
+    uint64_t* counts;
   };
+  static constexpr size_t kCountWords = size_t{4} * kPes * sizeof(uint64_t) / sizeof(int32_t);
+  static uint64_t* PinnedCounts() { return reinterpret_cast<uint64_t*>(Pinned(kCountWords)); }
 
   static Transfer Make(size_t count, int round, Kind kind) {
-    return {count, round, kind, Buffer(count), Buffer(count), Pinned(count), Pinned(count)};
+    return {count,         round, kind, Buffer(count), Buffer(count), Pinned(count), Pinned(count), Buffer(kCountWords),
+            PinnedCounts()};
   }
 
   static gpu::Buffers BuffersOf(const Transfer& transfer) {
@@ -195,6 +206,13 @@ class Run {
     } else if (transfer.kind == Kind::kBroadcast) {
       arguments.name = "broadcast";
       arguments.op = CollectiveOp::kCollectiveBroadcast;
+    } else if (transfer.kind == Kind::kRagged) {
+      const auto* const numbers = reinterpret_cast<const uint64_t*>(transfer.numbers.device);
+      arguments.name = "ragged";
+      arguments.op = CollectiveOp::kRaggedAllToAll;
+      arguments.buffers.operands = {transfer.result.device};
+      arguments.ragged = {transfer.operand.device, sizeof(int32_t),    transfer.count,    transfer.count, 1, numbers,
+                          numbers + kPes,          numbers + 2 * kPes, numbers + 3 * kPes};
     } else {
       arguments.name = "exchange";
       arguments.op = CollectiveOp::kAllToAll;
@@ -217,6 +235,19 @@ class Run {
     Check(cuMemcpyAsync(transfer.operand.address(), reinterpret_cast<CUdeviceptr>(transfer.written),
                         transfer.operand.bytes, stream_),
           "cuMemcpyAsync");
+    if (transfer.kind == Kind::kRagged) WriteRagged(transfer);
+  }
+  void WriteRagged(const Transfer& transfer) {
+    for (int pe = 0; pe < kPes; ++pe) {
+      transfer.counts[pe] = Half(transfer) * pe;
+      transfer.counts[kPes + pe] = Rows(transfer, me, pe);
+      transfer.counts[2 * kPes + pe] = Target(transfer, me);
+      transfer.counts[3 * kPes + pe] = Rows(transfer, pe, me);
+    }
+    Check(cuMemcpyAsync(transfer.numbers.address(), reinterpret_cast<CUdeviceptr>(transfer.counts),
+                        transfer.numbers.bytes, stream_),
+          "cuMemcpyAsync");
+    Check(cuMemsetD8Async(transfer.result.address(), kUntouched, transfer.result.bytes, stream_), "cuMemsetD8Async");
   }
   void ReadResult(const Transfer& transfer) {
     Check(cuMemcpyAsync(reinterpret_cast<CUdeviceptr>(transfer.seen), transfer.result.address(), transfer.result.bytes,
@@ -224,7 +255,24 @@ class Run {
           "cuMemcpyAsync");
   }
 
+  // Each PE has a half for each one, of which it sends some rows, or none, to their second place on.
+  static constexpr unsigned char kUntouched = 0x11;
+  static size_t Half(const Transfer& transfer) { return transfer.count / kPes; }
+  static size_t Rows(const Transfer& transfer, int from, int to) {
+    return Half(transfer) * ((transfer.round + from + 2 * to) % 4) / 4;
+  }
+  static size_t Target(const Transfer& transfer, int from) { return Half(transfer) * from + 1; }
+  static int32_t ExpectedRagged(const Transfer& transfer, size_t i) {
+    for (int from = 0; from < kPes; ++from) {
+      const size_t first = Target(transfer, from);
+      if (i < first || i >= first + Rows(transfer, from, me)) continue;
+      return Value(from, transfer.round, Half(transfer) * me + i - first);
+    }
+    return kUntouched * 0x01010101;
+  }
+
   static int32_t Expected(const Transfer& transfer, size_t i) {
+    if (transfer.kind == Kind::kRagged) return ExpectedRagged(transfer, i);
     if (transfer.kind == Kind::kExchange) {
       const size_t part = transfer.count / kPes;
       return Value(static_cast<int>(i / part), transfer.round, me * part + i % part);

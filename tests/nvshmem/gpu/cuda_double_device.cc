@@ -40,7 +40,7 @@ bool DoubleLaunch::Poll() {
 
 void DoubleLaunch::End() {
   if (threads_.empty()) return;
-  gpu::CollectiveArguments arguments;
+  gpu::ExchangeArguments arguments;  // both kernels that wait begin with them
   memcpy(&arguments, argument_.data(), sizeof(arguments));
   __atomic_store_n(arguments.lanes.progress + gpu::kOrder, gpu::kOrderTrap, __ATOMIC_RELEASE);
   for (std::thread& thread : threads_) thread.join();

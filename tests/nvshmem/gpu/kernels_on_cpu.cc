@@ -60,9 +60,13 @@ bool RunTrap(const void*, unsigned, unsigned) { return false; }
 const Kernel* FindKernel(const char* name) {
   static const Kernel collective{Run<gpu::CollectiveArguments, gpu::collective>, sizeof(gpu::CollectiveArguments),
                                  true};
+  static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
-  return wanted == "collective" ? &collective : wanted == "trap" ? &trap : nullptr;
+  return wanted == "collective"          ? &collective
+         : wanted == "ragged_all_to_all" ? &ragged
+         : wanted == "trap"              ? &trap
+                                         : nullptr;
 }
 
 void ReduceByKernel(const gpu::KernelReduction& reduction, const char* const* inputs, int count, size_t bytes,

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from xla_shmem.bench import data
-from xla_shmem.bench.plan import DTYPES, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
-from xla_shmem.options.values import OPS
+from xla_shmem.bench.plan import DTYPES, MEASURED_OPS, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
 
 
 def _cell(op: str, count: int = 12, group: int = 4, dtype: str = "f32", reduction: str = "") -> Cell:
@@ -22,7 +21,7 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
 
 
 def test_the_size_is_that_of_the_larger_buffer_of_a_pe() -> None:
-    plan = Plan(processes=4, ops=OPS, min_bytes=1024, max_bytes=1024)
+    plan = Plan(processes=4, ops=MEASURED_OPS, min_bytes=1024, max_bytes=1024)
     found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
     assert found == {
         "collective-permute": (256, 256, 256, 1024),
@@ -82,7 +81,7 @@ def test_each_operation_is_listed_once_and_all_selects_every_one() -> None:
         "collective-permute",
         "collective-broadcast",
     )
-    assert chosen_ops(["collective-permute", "all"]) == OPS
+    assert chosen_ops(["collective-permute", "all"]) == MEASURED_OPS
 
 
 def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:

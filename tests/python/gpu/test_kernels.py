@@ -12,7 +12,7 @@ from xla_shmem.gpu.kernels import KernelError, compile_kernels
 
 # Turing to Blackwell, and a GPU that is newer than any compiler.
 CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
-KERNELS = ["collective", "trap"]
+KERNELS = ["collective", "ragged_all_to_all", "trap"]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from hlo_samples import CPU_SYNC, gpu_start_done
 from inspect_runs import inspect, inspected
 
 from xla_shmem.inspect.overlap import find_overlaps
-from xla_shmem.inspect.selection import KNOWN_OPS
+from xla_shmem.options.values import OPS
 from xla_shmem.quantities import format_flops
 
 LOOP = "while(%init), condition=%condition, body=%body"
@@ -66,7 +66,7 @@ def test_filter_backend_is_the_one_that_runs_the_collective_and_not_the_decision
 def test_an_unknown_op_is_an_error_that_lists_the_known_ones(cpu: Path) -> None:
     result = inspect(cpu, "--op", "all-reduce", "--op", "allreduce")
     assert result.exit_code == 2
-    assert result.stderr == f"Error: --op allreduce: no such collective; use {', '.join(KNOWN_OPS)}.\n"
+    assert result.stderr == f"Error: --op allreduce: no such collective; use {', '.join(OPS)}.\n"
 
 
 def test_an_invalid_size_is_an_error_of_one_sentence(cpu: Path) -> None:

@@ -105,12 +105,12 @@ bool IsPureWrapper(const Module& module, const Collective& collective) {
 }
 
 // An async-start's shape is ((operands), result, contexts...); its aliasing may share whole results with the operands
-// of the same number. Other aliasing is not supported.
-bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, std::vector<bool>* in_place) {
+// of the same number, or one result with operand `only`. Other aliasing is not supported.
+bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, int64_t only, std::vector<bool>* in_place) {
   for (const Aliasing& one : aliasing) {
     const std::vector<int64_t>& index = one.output_index;
     if (index.size() != (is_tuple ? 2 : 1) || index[0] != 1 || !one.operand_index.empty() || one.operand < 0 ||
-        one.operand >= static_cast<int64_t>(in_place->size()) || one.operand != (is_tuple ? index[1] : 0)) {
+        one.operand >= static_cast<int64_t>(in_place->size()) || one.operand != (is_tuple ? index[1] : only)) {
       return false;
     }
     (*in_place)[one.operand] = true;
@@ -174,7 +174,8 @@ Status Unwrap(const Module& module, Collective* collective) {
     unsupported = kSharesAsyncComputation;
   } else if (start.has_two_shapes) {
     unsupported = "its shape is given twice";
-  } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(), &in_place)) {
+  } else if (!ReadInPlace(start.aliasing, collective->result.IsTuple(),
+                          collective->spec.op == CollectiveOp::kRaggedAllToAll ? 1 : 0, &in_place)) {
     unsupported = "its start shares buffers in a way that is not known here";
   }
   if (unsupported.has_value()) {

@@ -29,8 +29,10 @@ struct Collective {
   size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the async computation
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
-  CollectiveSpec spec;           // everything but the module's placement
-  std::vector<bool> in_place;    // result i is in the buffer of operand i, by XLA's own choice; not for kSync
+  CollectiveSpec spec;  // everything but the module's placement
+  // Result i, or the only result, is in the buffer of operand i, by XLA's own choice. Not for kSync, but for a ragged
+  // all-to-all.
+  std::vector<bool> in_place;
   bool has_work_between = true;  // an instruction that takes time runs between start and done
   Unsupported unsupported_form;  // why its form cannot be replaced in place, whatever the transport
 };

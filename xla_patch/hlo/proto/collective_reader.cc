@@ -30,8 +30,14 @@ bool SameLeaves(const Shape& a, const Shape& b) {
                     [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
 }
 
-// Whether moving bytes, as the op does it, makes this result from operands of this shape.
-bool Fits(const Collective& collective, const Shape& operand, const Shape& result) {
+// Offsets or sizes of a ragged all-to-all: as many numbers for each member.
+bool AreCounts(const Shape& operand, int64_t members) {
+  return operand.element_type == ElementType::kS64 && operand.dimensions.size() == 1 && !operand.is_tiled &&
+         members > 0 && operand.dimensions[0] % members == 0;
+}
+
+// Whether moving bytes, as the op does it, makes this result from operands of this shape. `number`: of the operand.
+bool Fits(const Collective& collective, const Shape& operand, const Shape& result, size_t number) {
   const CollectiveFields& fields = collective.fields;
   const int64_t members = collective.spec.groups.common_size();
   const int64_t dimension = fields.dimensions.size() == 1 ? fields.dimensions[0] : -1;
@@ -44,6 +50,10 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
       return SameBytesLayout(operand, result) &&
              (fields.operand_ids.size() == 1 ? IsMadeOfEqualParts(operand, dimension, members)
                                              : SameBytesLayout(result, *collective.result.Leaves()[0]));
+    case CollectiveOp::kRaggedAllToAll:
+      return number == 0   ? HaveEqualRows(operand, result)
+             : number == 1 ? SameBytesLayout(operand, result)
+                           : AreCounts(operand, members);
     default:
       return SameBytesLayout(operand, result);
   }
@@ -144,6 +154,11 @@ class Finder {
     } else if (collective->form == CollectiveForm::kStartDone) {
       // All-reduce works in its operands' buffers (AliasInfo in xla/hlo/analysis/alias_info.cc).
       collective->in_place.assign(fields.operand_ids.size(), spec.op == CollectiveOp::kAllReduce);
+    }
+    if (spec.op == CollectiveOp::kRaggedAllToAll && fields.operand_ids.size() > 1) {
+      // It writes its rows into operand 1, in every form (AliasInfo again).
+      collective->in_place.resize(fields.operand_ids.size());
+      collective->in_place[1] = true;
     }
     if (fields.source_file.empty()) {
       const SourceLine source = source_lines_.OfFrame(fields.stack_frame);
@@ -252,15 +267,18 @@ class Finder {
     }
     std::vector<TransferredBuffer> buffers;
     const std::vector<const Shape*> leaves = collective.result.Leaves();
-    for (size_t i = 0; i < leaves.size() && i < fields.operand_ids.size(); ++i) {
+    const bool has_one_result = collective.spec.op == CollectiveOp::kRaggedAllToAll && leaves.size() == 1;
+    const size_t results = has_one_result ? fields.operand_ids.size() : leaves.size();
+    for (size_t i = 0; i < results && i < fields.operand_ids.size(); ++i) {
+      const Shape& result = *leaves[has_one_result ? 0 : i];
       const Instruction* operand = index.Find(fields.operand_ids[i]);
       const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
       if (!shape.ok()) {
         return "operand " + std::to_string(i) + " cannot be read";
       }
-      buffers.push_back({leaves[i]->is_dynamic || shape->is_dynamic,
-                         leaves[i]->memory_space == kHostMemorySpace || shape->memory_space == kHostMemorySpace,
-                         Fits(collective, *shape, *leaves[i])});
+      buffers.push_back({result.is_dynamic || shape->is_dynamic,
+                         result.memory_space == kHostMemorySpace || shape->memory_space == kHostMemorySpace,
+                         Fits(collective, *shape, result, i)});
     }
     return UnsupportedBuffers(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
   }

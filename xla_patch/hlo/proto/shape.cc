@@ -176,6 +176,13 @@ bool SameBytesLayout(const Shape& a, const Shape& b) {
          !a.is_tiled && !b.is_tiled && !a.IsTuple() && !b.IsTuple();
 }
 
+bool HaveEqualRows(const Shape& a, const Shape& b) {
+  if (!HasDimension(a, 0) || !HasDimension(b, 0) || !IsMajorMost(a, 0) || !IsMajorMost(b, 0)) return false;
+  Shape like_a = b;
+  like_a.dimensions[0] = a.dimensions[0];
+  return SameBytesLayout(a, like_a);
+}
+
 bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts) {
   if (whole.IsTuple() || part.IsTuple() || whole.is_tiled || part.is_tiled || whole.element_size_in_bits != 0 ||
       part.element_size_in_bits != 0 || whole.element_type != part.element_type || parts < 1 ||

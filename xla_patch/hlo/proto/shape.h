@@ -37,6 +37,9 @@ int64_t ShapeBytes(const Shape& shape);
 // Same element type, dimensions and physical order: a byte copy from one to the other is right.
 bool SameBytesLayout(const Shape& a, const Shape& b);
 
+// The same, but for the size of the first dimension, along which both lie row after row in memory.
+bool HaveEqualRows(const Shape& a, const Shape& b);
+
 // Whether `whole`, as it lies in memory, is `parts` arrays like `part` one after the other, where logically they follow
 // one another along `dimension`.
 bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int64_t parts);

@@ -54,7 +54,7 @@ std::vector<Aliasing> AliasFirstOperand(const Shape& result) {
   return aliasing;
 }
 
-// Result i shares the buffer of operand i exactly where XLA had it so: no copy insertion follows the hook.
+// A result shares the buffer of operand i exactly where XLA had it so: no copy insertion follows the hook.
 std::vector<Aliasing> AliasInPlaceOperands(const Collective& collective) {
   std::vector<Aliasing> aliasing;
   for (int64_t i = 0; i < static_cast<int64_t>(collective.in_place.size()); ++i) {

@@ -9,7 +9,7 @@ namespace xla_shmem::gpu {
 namespace {
 
 // What all GPUs take as the parameters of a kernel.
-static_assert(sizeof(CollectiveArguments) <= 4096);
+static_assert(sizeof(CollectiveArguments) <= 4096 && sizeof(RaggedArguments) <= 4096);
 
 }  // namespace
 
@@ -45,7 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "trap"}) FindFunction(kernel);
+  for (const char* const kernel : {"collective", "ragged_all_to_all", "trap"}) FindFunction(kernel);
   return TakeError();
 }
 
@@ -179,6 +179,11 @@ void Device::Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream st
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
                               CudaStream stream) {
   if (!failed()) Launch("collective", blocks, threads, &arguments, stream);
+}
+
+void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads,
+                                  CudaStream stream) {
+  if (!failed()) Launch("ragged_all_to_all", blocks, threads, &arguments, stream);
 }
 
 void Device::WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream) {

@@ -87,8 +87,9 @@ class Device {
   Puts puts() const { return puts_; }
   void Copy(void* destination, const void* source, size_t bytes, CudaStream stream);
   void Fill(void* destination, unsigned char value, size_t bytes, CudaStream stream);
-  // Runs the kernel of all collectives (kernels/kernels.cu).
+  // Run the kernels of the collectives (kernels/kernels.cu).
   void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
+  void LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
   // `word`: in this device's memory, written by a kernel of this process.
   void WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream);
 

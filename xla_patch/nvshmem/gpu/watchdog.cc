@@ -160,18 +160,19 @@ std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
   return Failure{waits_[(number & ~kSeen) - 1], {}};
 }
 
-// Fails if a kernel has been running for as long as the deadline.
+// Fails if a kernel cannot go on, or has been running for as long as the deadline.
 std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
   std::lock_guard<std::mutex> lock(mutex_);
   const Clock::time_point now = Clock::now();
   for (WatchedKernels& watched : kernels_) {
     const uint64_t* const words = watched.progress.words;
+    const bool at_fault = __atomic_load_n(words + kFault, __ATOMIC_ACQUIRE) != kNoFault;
     const uint64_t ended = __atomic_load_n(words + kEnded, __ATOMIC_ACQUIRE);
     const uint64_t begun = __atomic_load_n(words + kBegun, __ATOMIC_ACQUIRE);
-    if (begun <= ended || begun != watched.begun_seen) {
+    if (!at_fault && (begun <= ended || begun != watched.begun_seen)) {
       watched.begun_seen = begun;
       watched.deadline = now + deadline_;
-    } else if (now >= watched.deadline) {
+    } else if (at_fault || now >= watched.deadline) {
       LateTransfer late = watched.progress.describe(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE));
       return Failure{std::move(late.waits_for), std::move(late.describe)};
     }

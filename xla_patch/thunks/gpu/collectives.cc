@@ -23,6 +23,21 @@ Status CheckOverlaps(const Buffers& buffers, size_t operand_parts, size_t result
   return {};
 }
 
+namespace {
+
+// The input of a ragged all-to-all is read while its result is written.
+Status CheckRagged(const RaggedRows& ragged, const Buffers& buffers) {
+  const char* const result = buffers.results[0];
+  const size_t input_bytes = ragged.input_rows * ragged.row_bytes;
+  if (input_bytes == 0 || buffers.bytes[0] == 0 || ragged.input + input_bytes <= result ||
+      result + buffers.bytes[0] <= ragged.input) {
+    return {};
+  }
+  return Status::Error("the input overlaps the result; XLA is not known to do that, please report it");
+}
+
+}  // namespace
+
 Status CheckGroup(const GroupArguments& group, int pe) {
   const size_t members = group.group.size();
   if (group.group.empty() && group.op == CollectiveOp::kCollectiveBroadcast) return {};
@@ -44,6 +59,7 @@ Status CheckGroup(const GroupArguments& group, int pe) {
       return Status::Error("no GPU kernel for this element type or reduction; leave it to NCCL");
     }
   }
+  if (group.op == CollectiveOp::kRaggedAllToAll) XLA_SHMEM_RETURN_IF_ERROR(CheckRagged(group.ragged, group.buffers));
   const bool whole = group.op == CollectiveOp::kAllToAll && !group.one_array_each;
   return CheckOverlaps(group.buffers, whole || group.op == CollectiveOp::kReduceScatter ? members : 1,
                        whole || group.op == CollectiveOp::kAllGather ? members : 1);

@@ -3,6 +3,7 @@
 #define XLA_SHMEM_THUNKS_GPU_COLLECTIVES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,22 @@ struct PermuteArguments {
   Buffers buffers;
 };
 
+// What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
+// of the input on, i = m * slices + s. They go to row `output_offsets[i]` of that member's result. `receive_sizes[i]`
+// rows come from member m in the same way. Rows of the result that nobody sends are those of the operand.
+struct RaggedRows {
+  const char* input = nullptr;
+  size_t row_bytes = 0;
+  size_t input_rows = 0;
+  size_t output_rows = 0;
+  size_t slices = 0;  // for each member
+  // In device memory.
+  const uint64_t* input_offsets = nullptr;
+  const uint64_t* send_sizes = nullptr;
+  const uint64_t* output_offsets = nullptr;
+  const uint64_t* receive_sizes = nullptr;
+};
+
 // A collective of a replica group: all but permutes.
 //
 // `buffers.bytes[i]` is the size of one part of operand i and of result i. With n members:
@@ -37,6 +54,9 @@ struct PermuteArguments {
 //   reduce-scatter        n parts    one part
 //   all-to-all            n parts    n parts; or n operands and n results of one part each, one for each member
 //   collective-broadcast  one part   one part
+//
+// A ragged all-to-all has two operands, its input and its output, and one result. `buffers` has the output's pair
+// alone.
 struct GroupArguments {
   std::string name;  // of the HLO instruction, for errors
   CollectiveOp op = CollectiveOp::kAllReduce;
@@ -47,6 +67,7 @@ struct GroupArguments {
   std::vector<ElementType> types;  // of the operands, for ops that reduce
   bool one_array_each = false;     // all-to-all: operands and results are one array for each member
   Buffers buffers;
+  RaggedRows ragged;  // of a ragged all-to-all
 };
 
 // Error if an operand overlaps a result that is not its own: result i may be operand i if both are equally large.

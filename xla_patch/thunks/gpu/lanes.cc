@@ -24,12 +24,38 @@ int IndexOf(const std::vector<int>& group, int pe) {
 }
 
 void SetMembers(const Device& device, const std::vector<int>& members, int pe, char* memory,
-                CollectiveArguments* arguments) {
+                ExchangeArguments* arguments) {
   arguments->members = static_cast<int>(members.size());
   arguments->me = IndexOf(members, pe);
   for (size_t i = 0; i < members.size(); ++i) {
     arguments->pes[i] = static_cast<unsigned short>(members[i]);
     arguments->arenas[i] = members[i] == pe ? memory : static_cast<char*>(device.PeerAddress(memory, members[i]));
+  }
+}
+
+struct Grid {
+  unsigned blocks;
+  unsigned threads;
+};
+
+// For lanes that share `bytes`. Every member computes the same number of blocks.
+Grid GridFor(size_t bytes, size_t lanes) {
+  const size_t blocks = std::clamp<size_t>((bytes + kBytesOfBlock - 1) / kBytesOfBlock, 1, lanes);
+  const size_t packs = Padded((bytes + blocks - 1) / blocks) / kPackBytes;
+  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
+  return {static_cast<unsigned>(blocks), static_cast<unsigned>(threads)};
+}
+
+// Why the kernel refuses to go on; `pe`: of the other side.
+std::string FaultText(Word fault, Word pe) {
+  const std::string rows = "the rows for PE " + std::to_string(pe);
+  switch (fault) {
+    case kBeyondInput:
+      return rows + " are not all in the input (input_offsets, send_sizes)";
+    case kBeyondOutput:
+      return rows + ", or from it, do not all fit in the output (output_offsets, send_sizes, recv_sizes)";
+    default:
+      return "PE " + std::to_string(pe) + " sends other numbers of rows than recv_sizes says";
   }
 }
 
@@ -76,13 +102,17 @@ uint64_t Lanes::NumberOf(const GroupArguments& group) {
   return found->second;
 }
 
+void Lanes::SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments) {
+  arguments->lanes = set(use).lanes;
+  arguments->operation = NumberOf(group);
+  arguments->send_to = arguments->receive_from = kAllMembers;
+}
+
 CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   CollectiveArguments arguments{};
-  arguments.lanes = set(use).lanes;
-  arguments.operation = NumberOf(group);
+  SetExchange(use, group, &arguments);
   arguments.shape = kMove;
   arguments.kind = static_cast<int>(group.reduction);
-  arguments.send_to = arguments.receive_from = kAllMembers;
   switch (group.op) {
     case CollectiveOp::kAllReduce:
       arguments.shape = kReduce;  // or kTwoShot, by size
@@ -125,11 +155,30 @@ void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream strea
   if (arguments->total == 0) return;
   size_t share = arguments->total;
   if (arguments->shape == kTwoShot) share = Padded((share + arguments->members - 1) / arguments->members);
-  // Every member computes the same number of blocks.
-  const size_t blocks = std::clamp<size_t>((share + kBytesOfBlock - 1) / kBytesOfBlock, 1, layout_.lanes());
-  const size_t packs = Padded((share + blocks - 1) / blocks) / kPackBytes;
-  const size_t threads = std::clamp<size_t>((packs + kWarp - 1) / kWarp * kWarp, kWarp, kMaxThreads);
-  device_->LaunchCollective(*arguments, static_cast<unsigned>(blocks), static_cast<unsigned>(threads), stream);
+  const Grid grid = GridFor(share, layout_.lanes());
+  device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
+  ++set(use).enqueued;
+}
+
+void Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream) {
+  const RaggedRows& rows = group.ragged;
+  if (rows.row_bytes == 0 || rows.output_rows == 0) return;
+  RaggedArguments arguments{};
+  SetExchange(use, group, &arguments);
+  SetMembers(*device_, group.group, pe_, memory_, &arguments);
+  arguments.input = rows.input;
+  arguments.output = group.buffers.results[0];
+  arguments.row_bytes = rows.row_bytes;
+  arguments.input_rows = rows.input_rows;
+  arguments.output_rows = rows.output_rows;
+  arguments.input_offsets = reinterpret_cast<const Word*>(rows.input_offsets);
+  arguments.send_sizes = reinterpret_cast<const Word*>(rows.send_sizes);
+  arguments.output_offsets = reinterpret_cast<const Word*>(rows.output_offsets);
+  arguments.receive_sizes = reinterpret_cast<const Word*>(rows.receive_sizes);
+  arguments.slices = static_cast<int>(rows.slices);
+  // What each member would get if all of the input were sent, in equal parts.
+  const Grid grid = GridFor(Padded(rows.input_rows * rows.row_bytes / group.group.size()), layout_.lanes());
+  device_->LaunchRaggedAllToAll(arguments, grid.blocks, grid.threads, stream);
   ++set(use).enqueued;
 }
 
@@ -139,7 +188,10 @@ void Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream)
     for (size_t i = 0; i < buffers.results.size(); ++i) device_->Fill(buffers.results[i], 0, buffers.bytes[i], stream);
     return;
   }
-  if (group.group.size() == 1) return CopyOperands(*device_, buffers, stream);
+  const bool is_ragged = group.op == CollectiveOp::kRaggedAllToAll;
+  if (group.group.size() == 1 || is_ragged) CopyOperands(*device_, buffers, stream);
+  if (is_ragged) return EnqueueRagged(use, group, stream);
+  if (group.group.size() == 1) return;
   CollectiveArguments arguments = Common(use, group);
   const auto reduction_of = [&](size_t i) {
     return IsReducing(group.op) ? FindKernelReduction(group.types[i], group.reduction) : std::nullopt;
@@ -180,6 +232,10 @@ LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
     if (number >= 1 && number <= operations_.size()) operation = operations_[number - 1];
   }
   Word* const words = set(use).lanes.progress;
+  if (const Word fault = __atomic_load_n(words + kFault, __ATOMIC_ACQUIRE); fault != kNoFault) {
+    const Word other = __atomic_load_n(words + kFaultPe, __ATOMIC_ACQUIRE);
+    return {operation.name + " on PE " + std::to_string(pe_) + ": " + FaultText(fault, other), {}};
+  }
   const auto text = [operation, pe = pe_](auto is_late) {
     std::string waits;
     for (const int peer : operation.peers) {

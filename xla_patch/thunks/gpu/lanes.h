@@ -1,4 +1,4 @@
-// Launches the kernel of the collectives of a group (nvshmem/gpu/kernels/kernels.cu), and reads its progress.
+// Launches the kernels of the collectives of a group (nvshmem/gpu/kernels/kernels.cu), and reads its progress.
 #ifndef XLA_SHMEM_THUNKS_GPU_LANES_H_
 #define XLA_SHMEM_THUNKS_GPU_LANES_H_
 
@@ -53,8 +53,11 @@ class Lanes {
   };
 
   Set& set(LaneUse use) { return sets_[use == LaneUse::kInLine ? 1 : 0]; }
+  void SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments);
   CollectiveArguments Common(LaneUse use, const GroupArguments& group);
   void Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream);
+  // The operand's rows are in the result.
+  void EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream);
   uint64_t NumberOf(const GroupArguments& group);
   LateTransfer Describe(LaneUse use, uint64_t operation);
 

@@ -81,7 +81,7 @@ Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group
   if (status.ok()) status = CheckStart(stream);
   if (!status.ok()) return ErrorOf(group.name, status);
   WatchLanes(LaneUse::kOverlapping);
-  if (group.group.size() < 2) {
+  if (group.group.size() < 2 && group.op != CollectiveOp::kRaggedAllToAll) {
     lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
     started_[key] = {};
   } else if (!StartOnTeam(key, group, stream)) {

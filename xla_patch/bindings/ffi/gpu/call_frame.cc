@@ -26,4 +26,19 @@ Result<int> ToWorldPe(int job_pe, const std::string& name) {
   return world_pe;
 }
 
+Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op) {
+  const Result<PeGroups> groups = ReadGroups(frame.attributes);
+  if (!groups.ok()) return groups.status();
+  const int pe = GpuRuntime::Get().job_pe();
+  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) return std::vector<int>();
+  Result<std::vector<int>> group = GroupOf(*groups, pe, frame.call.name);
+  if (!group.ok()) return group;
+  for (int& member : *group) {
+    const Result<int> world_pe = ToWorldPe(member, frame.call.name);
+    if (!world_pe.ok()) return world_pe.status();
+    member = *world_pe;
+  }
+  return group;
+}
+
 }  // namespace xla_shmem

@@ -3,10 +3,12 @@
 #define XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 
 #include <string>
+#include <vector>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -37,6 +39,9 @@ Result<CallIdentity> ReadRunnableCall(::xla::ffi::Dictionary attributes);
 // Converts a PE of the job, -1 for none, to the PE of this NVSHMEM world. The pass does not move collectives across
 // worlds. `name`: of the call.
 Result<int> ToWorldPe(int job_pe, const std::string& name);
+
+// The group of this PE in PEs of its NVSHMEM world. Empty in a broadcast without this PE.
+Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
 
 }  // namespace xla_shmem
 

@@ -1,4 +1,4 @@
-// The handlers of all ops but permutes: every one reads a GroupArguments.
+// The handlers of all ops but permutes and ragged all-to-alls: every one reads a GroupArguments.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -9,22 +9,6 @@
 
 namespace xla_shmem {
 namespace {
-
-// The group of this PE in PEs of its NVSHMEM world. Empty in a broadcast without this PE.
-Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op) {
-  const Result<PeGroups> groups = ReadGroups(frame.attributes);
-  if (!groups.ok()) return groups.status();
-  const int pe = GpuRuntime::Get().job_pe();
-  if (op == CollectiveOp::kCollectiveBroadcast && FindGroup(*groups, pe) == nullptr) return std::vector<int>();
-  Result<std::vector<int>> group = GroupOf(*groups, pe, frame.call.name);
-  if (!group.ok()) return group;
-  for (int& member : *group) {
-    const Result<int> world_pe = ToWorldPe(member, frame.call.name);
-    if (!world_pe.ok()) return world_pe.status();
-    member = *world_pe;
-  }
-  return group;
-}
 
 // Parts of an operand and of its result, as in the table of GroupArguments.
 struct Parts {

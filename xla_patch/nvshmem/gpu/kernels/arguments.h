@@ -16,10 +16,20 @@ enum ProgressWord : int {
   kEnded,      // the last kernel that has ended
   kOperation,  // of the kernel in progress (CollectiveArguments::operation)
   kOrder,      // from the watchdog
+  kFault,      // why a kernel cannot go on (Fault), 0 if it can
+  kFaultPe,    // the PE that its rows go to or come from
   kFirstLate,
 };
 constexpr Word kOrderReport = 1;  // lanes that wait say so
 constexpr Word kOrderTrap = 2;    // they end with a trap
+
+// What is wrong with the offsets and sizes of a ragged all-to-all.
+enum Fault : int {
+  kNoFault,
+  kBeyondInput,
+  kBeyondOutput,
+  kOtherSizes,  // the sender sends other rows than the receiver expects
+};
 
 // Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
 // set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
@@ -81,26 +91,45 @@ struct CollectivePart {
 constexpr int kAllMembers = -1;
 constexpr int kNoMember = -2;
 
-// A message is the concatenation of the parts, each padded to 16 bytes.
-struct CollectiveArguments {
+// Who exchanges messages.
+struct ExchangeArguments {
   LaneSet lanes;
   Word operation;
-  Word total;  // bytes of a message
-  CollectiveShape shape;
-  Elements elements;
-  int kind;  // ReductionKind
   int members;
   int me;            // index of this PE
   int send_to;       // index of a member, or kAllMembers, or kNoMember
   int receive_from;  // likewise
+  unsigned short pes[kMaxMembers];
+  char* arenas[kMaxMembers];
+};
+
+// A message is the concatenation of the parts, each padded to 16 bytes.
+struct CollectiveArguments : ExchangeArguments {
+  Word total;  // bytes of a message
+  CollectiveShape shape;
+  Elements elements;
+  int kind;  // ReductionKind
   int parts;
   bool source_has_parts;  // member j gets bytes [j * part.bytes, (j + 1) * part.bytes) of the source
   bool dest_has_parts;    // likewise, from member j
   bool part_of_member;    // part j is what members exchange with member j
   bool keeps_own;         // the message to this PE is copied
-  unsigned short pes[kMaxMembers];
-  char* arenas[kMaxMembers];
   CollectivePart part[kMaxParts];
+};
+
+// Slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]` on, i = m * slices + s. They go
+// to row `output_offsets[i]` of that member's output. `receive_sizes[i]` rows come from member m in the same way.
+struct RaggedArguments : ExchangeArguments {
+  const char* input;
+  char* output;
+  Word row_bytes;
+  Word input_rows;
+  Word output_rows;
+  const Word* input_offsets;
+  const Word* send_sizes;
+  const Word* output_offsets;
+  const Word* receive_sizes;
+  int slices;  // for each member
 };
 
 }  // namespace xla_shmem::gpu

@@ -106,7 +106,7 @@ class Pieces {
 class Lane {
  public:
   // `messages`: shared by the block, a word for each member.
-  __device__ Lane(const CollectiveArguments& arguments, Word* messages) : arguments_(arguments), messages_(messages) {}
+  __device__ Lane(const ExchangeArguments& arguments, Word* messages) : arguments_(arguments), messages_(messages) {}
 
   __device__ void Begin() {
     const LaneSet& lanes = arguments_.lanes;
@@ -129,10 +129,7 @@ class Lane {
   // The message is in the slots of the peers: tells them.
   __device__ void Post() {
     __syncthreads();
-    ForPeers([&](int member) {
-      messages_[member] += 1;
-      StoreRelease(ArrivedAt(member), messages_[member]);
-    });
+    ForPeers([&](int member) { PostTo(member); });
   }
 
   // Waits for the message that the peers post as this PE posts its own.
@@ -156,6 +153,20 @@ class Lane {
     StoreRelease(lanes.launches, launches);
   }
 
+  // Peers are divided among the threads. A thread may call the two methods below for its own.
+  template <typename Body>
+  __device__ void ForPeers(Body body) const {
+    for (int member = threadIdx.x; member < arguments_.members; member += blockDim.x) {
+      if (member != arguments_.me) body(member);
+    }
+  }
+  __device__ void PostTo(int member) const {
+    messages_[member] += 1;
+    StoreRelease(ArrivedAt(member), messages_[member]);
+  }
+  // Waits for the peer's message of the number of this PE's last one.
+  __device__ void Await(int member) const { Await(member, messages_[member]); }
+
   __device__ bool Sends(int member) const { return Takes(arguments_.send_to, member); }
   __device__ bool Receives(int member) const { return Takes(arguments_.receive_from, member); }
 
@@ -169,14 +180,6 @@ class Lane {
 
  private:
   __device__ bool Takes(int which, int member) const { return which == kAllMembers || which == member; }
-
-  // Peers are divided among the threads.
-  template <typename Body>
-  __device__ void ForPeers(Body body) const {
-    for (int member = threadIdx.x; member < arguments_.members; member += blockDim.x) {
-      if (member != arguments_.me) body(member);
-    }
-  }
 
   __device__ Word Row(int pe) const { return (Word{blockIdx.x} * arguments_.lanes.n_pes + pe) * sizeof(Word); }
   __device__ Word* Own(Word offset, int pe) const {
@@ -208,7 +211,7 @@ class Lane {
     }
   }
 
-  const CollectiveArguments& arguments_;
+  const ExchangeArguments& arguments_;
   Word* const messages_;
 };
 

@@ -1,4 +1,4 @@
-// The device code of xla-shmem: the kernel of all collectives, and a trap that ends a stuck job.
+// The device code of xla-shmem: the kernels of the collectives, and a trap that ends a stuck job.
 //
 // NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
 // ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
@@ -6,6 +6,7 @@
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/ragged_all_to_all.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/reduction.cuh"
 
 namespace xla_shmem::gpu {
@@ -37,7 +38,8 @@ __device__ inline bool Takes(const CollectiveArguments& arguments, Step step) {
   }
 }
 
-// Every collective. Block b is lane b; each lane has its share of the bytes, and moves it in chunks of a slot.
+// Every collective of equal parts. Block b is lane b; each lane has its share of the bytes, and moves it in chunks of a
+// slot.
 extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArguments arguments) {
   __shared__ Word messages[kMaxMembers];
   Lane lane(arguments, messages);
@@ -68,6 +70,11 @@ extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArg
     }
   }
   lane.End();
+}
+
+extern "C" __global__ void __launch_bounds__(512) ragged_all_to_all(const RaggedArguments arguments) {
+  __shared__ RaggedLane::State state;
+  RaggedLane(arguments, &state).Run();
 }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.
