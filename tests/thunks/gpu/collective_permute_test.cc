@@ -23,6 +23,14 @@ TEST_CASE("PEs without a source get zeros, and a PE that sends to itself gets a 
   RunPermutesBothWays({{1, 2, -1, 3, -1}, {5000}});
 }
 
+TEST_CASE("A driver without batches of memory operations runs them one by one") {
+  for (const bool replay : {false, true}) {
+    PermuteCase test{{1, 2, 0}, {70000, 3}, /*in_place=*/replay, replay, 3};
+    test.batches = false;
+    RunPermutesBothWays(test);
+  }
+}
+
 TEST_CASE("Result and operand of a permute may be one buffer") {
   RunPermutesBothWays({{1, 2, 0}, {70000, 3}, /*in_place=*/true});
 }

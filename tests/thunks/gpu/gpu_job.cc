@@ -10,7 +10,8 @@
 
 namespace xla_shmem::testing {
 
-GpuJob::GpuJob(const GpuJobOptions& options) {
+GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
+  if (!options.batches) driver_.stream_batch_mem_op = nullptr;
   const size_t heap_bytes = options.arena_bytes + options.lane_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
@@ -24,8 +25,7 @@ GpuJob::GpuJob(const GpuJobOptions& options) {
   for (int number = 0; number < options.n_pes; ++number) {
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
-    pe->device =
-        std::make_unique<gpu::Device>(&CudaDouble::Driver(), &CudaDouble::Shmem(), options.puts, pe->cuda->context());
+    pe->device = std::make_unique<gpu::Device>(&driver_, &CudaDouble::Shmem(), options.puts, pe->cuda->context());
     pe->device->SetSignals(options.signals);
     if (!pe->device->LoadKernels("kernels.cu").ok()) abort();
     const gpu::ScopedContext context(*pe->device);

@@ -17,6 +17,7 @@ struct GpuJobOptions {
   int n_pes = 2;
   gpu::Puts puts = gpu::Puts::kDriver;
   gpu::Signals signals = gpu::Signals::kWrites;
+  bool batches = true;  // the driver has batches of memory operations
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
@@ -50,6 +51,7 @@ class GpuJob {
  private:
   std::unique_ptr<shm::Heap> heap_;
   gpu::PairLayout layout_;
+  gpu::CudaDriver driver_;
   std::vector<std::unique_ptr<Pe>> pes_;
 };
 

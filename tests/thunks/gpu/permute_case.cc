@@ -93,6 +93,7 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
 void RunPermutesBothWays(const PermuteCase& test) {
   GpuJobOptions options;
   options.n_pes = static_cast<int>(test.target_of.size());
+  options.batches = test.batches;
   for (const auto& [puts, signals] : {std::pair(Puts::kDriver, Signals::kWrites),
                                       {Puts::kDriver, Signals::kCopies},
                                       {Puts::kNvshmem, Signals::kWrites}}) {

@@ -17,6 +17,7 @@ struct PermuteCase {
   bool in_place = false;
   bool replay = false;
   int rounds = 5;
+  bool batches = true;  // GpuJobOptions
 };
 
 // Runs the permutes with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the test if a result
