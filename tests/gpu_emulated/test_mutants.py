@@ -50,10 +50,15 @@ MUTANTS = {
         "    Put(dest, source, bytes, pe);\n    Signal(word, value, pe);\n",
         "    Signal(word, value, pe);\n    Put(dest, source, bytes, pe);\n",
     ),
-    "the operations of a batch run backwards": Mutant(
+    "the first and the last operation of a batch are swapped": Mutant(
         "nvshmem/gpu/device.cc",
-        "    batch.push_back(ToBatched(operation));\n",
-        "    batch.insert(batch.begin(), ToBatched(operation));\n",
+        "  Check(cuda_->stream_batch_mem_op(",
+        "  std::swap(batch.front(), batch.back());\n  Check(cuda_->stream_batch_mem_op(",
+    ),
+    "a graph resets a word before it waits for it": Mutant(
+        "thunks/gpu/replay.cc",
+        "    stream_.WaitEqual(word, 1);\n    stream_.Signal(word, 0, rings_->pe());\n",
+        "    stream_.Signal(word, 0, rings_->pe());\n    stream_.WaitEqual(word, 1);\n",
     ),
     "words of other GPUs are written by a driver that cannot": Mutant(
         "thunks/gpu/gpu_runtime.cc",

@@ -107,10 +107,11 @@ class Run {
     std::vector<int> unfinished;
     for (int round = 0; round < kRounds; ++round) {
       // Even: an exchange has two parts.
-      const size_t count = 2 * (random_() % 3 == 0 ? 10000 + random_() % 75000 : 1 + random_() % 1000);
+      const bool is_large = round == 0 || random_() % 3 == 0;
+      const size_t count = 2 * (is_large ? 10000 + random_() % 75000 : 1 + random_() % 1000);
       constexpr Kind kKinds[] = {Kind::kRing,     Kind::kChain,     Kind::kSum,
                                  Kind::kExchange, Kind::kBroadcast, Kind::kRagged};
-      started.push_back(Make(count, round, kKinds[random_() % std::size(kKinds)]));
+      started.push_back(Make(count, round, round == 0 ? Kind::kRing : kKinds[random_() % std::size(kKinds)]));
       if (random_() % kPes == static_cast<unsigned>(me)) usleep(3000);
       const Transfer& transfer = started.back();
       WriteOperand(transfer);
@@ -131,7 +132,7 @@ class Run {
   void Graph() {
     Transfer permute = Make(30000, 100, Kind::kRing), sum = Make(30000, 100, Kind::kSum);
     Transfer exchange = Make(30000, 100, Kind::kExchange), small = Make(100, 100, Kind::kRing);
-    Transfer between = Make(20000, 100, Kind::kChain), ragged = Make(30000, 100, Kind::kRagged);
+    Transfer between = Make(40000, 100, Kind::kChain), ragged = Make(30000, 100, Kind::kRagged);
     Check(cuStreamBeginCapture(stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
     Check(transfers_.ReplayPermute(Permute(permute), stream_));
     Check(transfers_.ReplayPermute(Permute(small), stream_));
