@@ -125,6 +125,11 @@ MUTANTS = {
         "      lane_.PostTo(member);\n      lane_.Await(member);\n",
         "      lane_.PostTo(member);\n",
     ),
+    "a ragged lane reads before all threads have seen the message": Mutant(
+        "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
+        "      lane_.Await(member);\n    });\n    __syncthreads();\n",
+        "      lane_.Await(member);\n    });\n",
+    ),
     "a ragged lane stops when it has sent all": Mutant(
         "nvshmem/gpu/kernels/ragged_all_to_all.cuh",
         "state_.slice[member] < arguments_.slices || !state_.heard[member];",
