@@ -562,6 +562,8 @@ def gpu_start(
     puts: str,
     reduce: str,
     deadline_s: float,
+    *,
+    timed: bool = False,
 ) -> int:
     """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
 
@@ -575,6 +577,7 @@ def gpu_start(
       puts: ``"nvshmem"`` or ``"driver"``.
       reduce: ``"rings"`` or ``"teams"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
+      timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
 
     Returns:
       The bytes between the start of NVSHMEM's heap and the arena, which must be equal on all PEs.
@@ -582,6 +585,31 @@ def gpu_start(
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
       ValueError: ``puts`` or ``reduce`` is unknown.
+    """
+
+def gpu_observe(
+    process: int, processes: Sequence[int], *, record_directory: str, statistics: bool, trace_file: str
+) -> list[str]:
+    """Turns on records, statistics and traces of the collectives on this process's GPU, like :func:`observe`.
+
+    Must be called after :func:`gpu_start`, whose ``timed`` statistics and traces need, and before the first collective.
+
+    Args:
+      process: number of this process, which is the job's PE of its GPU.
+      processes: processes of the job on this host.
+      record_directory, statistics, trace_file: as of :func:`observe`.
+
+    Returns:
+      A sentence for each part that does not work. The job runs without that part.
+    """
+
+def gpu_report() -> None:
+    """Prints the statistics of the GPU, once, and writes the trace so far. Waits at most a second for what runs."""
+
+def gpu_in_graphs() -> tuple[int, int]:
+    """Returns how many calls CUDA graphs have captured on this process's GPU, and how many collectives they have run.
+
+    Groups of one member do not count.
     """
 
 def gpu_admit(world: list[int], topology_fingerprint: int) -> None:

@@ -1,7 +1,7 @@
 """Counts the collectives that a process runs on NVSHMEM, and reads from compiled modules how many it should run.
 
-The count is taken where XLA calls the handlers of xla-shmem, so it holds for programs outside CUDA graphs: a graph that
-is launched again calls no handler.
+The count is taken where XLA calls the handlers of xla-shmem. A CUDA graph that is launched calls none: what it runs is
+counted by the device (`_core.gpu_in_graphs`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Runs the cases in a file, one a line, on emulated GPUs. Stock results lie in a directory (gpu_world.py).
 
 For each it reports the error, or why the case cannot run on GPUs; the digests that must be equal on all ranks; how many
-collectives called a handler of xla-shmem, and how many the compiled modules announce; and how many CUDA graphs were
-launched, if the emulator writes a trace.
+collectives ran, how many of them in CUDA graphs, and how many the compiled modules announce.
 """
 
 from __future__ import annotations
@@ -21,15 +20,7 @@ from executed_collectives import NOTHING, Executions, LeftOnNccl
 from gpu_world import GpuWorld, Ledger
 from job_runs import report
 
-
-def graph_launches() -> int:
-    """Launches of this process in the emulator's trace, 0 without one."""
-    log = os.environ.get("GPU_EMULATOR_LOG")
-    if log is None:
-        return 0
-    own = f"[{os.getpid()}]: cuGraphLaunch"
-    with open(log, errors="replace") as lines:
-        return sum(own in line for line in lines)
+from xla_shmem import _core
 
 
 def main() -> None:
@@ -43,23 +34,25 @@ def main() -> None:
         assert {device.platform for device in world.devices} == {"gpu"}
         error = unsupported = ""
         ledger.expected, executions.count = NOTHING, 0
-        begin, launched = time.monotonic(), graph_launches()
+        begin, (captured, in_graphs) = time.monotonic(), _core.gpu_in_graphs()
         try:
             (CASES | GPU_CASES | RAGGED_CASES)[name].run(world)
         except LeftOnNccl as left:
             unsupported = f"NCCL: {left}"
         except Exception:
             error = traceback.format_exc(limit=-3)
+        now_captured, now_in_graphs = _core.gpu_in_graphs()
         report(
             {
                 "case": name,
                 "error": error,
                 "unsupported": unsupported,
                 "digests": world.digests,
-                "ran": executions.count,
+                # A captured call does not run.
+                "ran": executions.count - (now_captured - captured) + now_in_graphs - in_graphs,
                 "expected": ledger.expected.least,
                 "exact": ledger.expected.exact,
-                "launches": graph_launches() - launched,
+                "in_graphs": now_in_graphs - in_graphs,
                 "seconds": time.monotonic() - begin,
             }
         )

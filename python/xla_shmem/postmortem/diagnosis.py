@@ -138,7 +138,8 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
         for entry in record.entries[pe]:
             if entry.site is None:
                 continue
-            begun.add((pe, _key(entry)))
+            if entry.state is not State.ENQUEUED:
+                begun.add((pe, _key(entry)))
             # A collective that a failure ended was under way until then.
             if entry.under_way or entry.state is State.FAILED:
                 under_way.setdefault(_key(entry), {})[pe] = entry
@@ -149,7 +150,9 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
         assert site is not None
         peers = sorted({peer for pe in entries for peer in site.peers(pe)} - set(entries))
         missing = tuple(
-            Missing(peer, _why_missing(peer, site, by_pe.get(peer), now)) for peer in peers if (peer, key) not in begun
+            Missing(peer, _why_missing(peer, key, site, by_pe.get(peer), now))
+            for peer in peers
+            if (peer, key) not in begun
         )
         start = min(entry.start for entry in entries.values())
         failed = all(entry.state is State.FAILED for entry in entries.values())
@@ -159,7 +162,7 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
     return tuple(sorted(found, key=lambda stuck: (not stuck.missing, -stuck.seconds)))
 
 
-def _why_missing(pe: int, site: Site, record: ProcessRecord | None, now: float) -> str:
+def _why_missing(pe: int, key: tuple[int, int], site: Site, record: ProcessRecord | None, now: float) -> str:
     if record is None:
         return "no record on this host: it is on another host, or its process did not reach its first collective"
     # A process that was cut short might have loaded this program later.
@@ -170,9 +173,13 @@ def _why_missing(pe: int, site: Site, record: ProcessRecord | None, now: float) 
         )
     if cut_short or not record.life:
         return f"process {record.process} (pid {record.pid}) {_life_in_words(record)}"
-    mine = [entry for entry in record.entries[pe] if entry.under_way and entry.site is not None]
+    known = [entry for entry in record.entries[pe] if entry.site is not None]
+    mine = [entry for entry in known if entry.under_way]
     if mine:
         return f"it has been in {mine[0].site.name} for {now - mine[0].start:.1f} s"  # type: ignore[union-attr]
     if not record.entries[pe]:
         return "it has begun no collective yet"
+    for entry in known:
+        if entry.state is State.ENQUEUED and _key(entry) == key:
+            return f"its GPU has not come to it, {now - entry.start:.1f} s after it was enqueued"
     return f"it has been between collectives for {now - max(e.end for e in record.entries[pe]):.1f} s"

@@ -33,12 +33,13 @@ _MAGIC = b"XSHMFR1\n"
 
 
 class State(enum.Enum):
-    """State of a collective."""
+    """State of a collective. ENQUEUED: the GPU has not come to it."""
 
     STARTED = 1
     WAITING = 2
     DONE = 3
     FAILED = 4
+    ENQUEUED = 5
 
 
 class Outcome(enum.Enum):
@@ -83,7 +84,7 @@ class Entry:
       site: None if the line about it is missing.
       state: its state.
       bytes: of the operands.
-      start: seconds of the machine's monotonic clock.
+      start: seconds of the machine's monotonic clock; on GPUs when the host enqueued it.
       end: the same clock; 0 while it runs.
     """
 

@@ -10,11 +10,13 @@ process ends with the reason.
 
 from __future__ import annotations
 
+import atexit
 import base64
 import dataclasses
 import json
 import logging
 import os
+import secrets
 import sys
 import threading
 import time
@@ -30,6 +32,7 @@ from xla_shmem.gpu.process_facts import ProcessFacts, read_process_facts
 from xla_shmem.options import Options
 from xla_shmem.runtime import nvshmem_settings
 from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.observation import begin_trace, record_directory
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 
 logger = logging.getLogger(__name__)
@@ -76,6 +79,8 @@ class Runtime:
     facts = staticmethod(read_process_facts)
     unique_id = staticmethod(_core.gpu_unique_id)
     start = staticmethod(_core.gpu_start)
+    observe = staticmethod(_core.gpu_observe)
+    report = staticmethod(_core.gpu_report)
     admit = staticmethod(_core.gpu_admit)
 
     def open(self, options: Options, ordinal: int, cuda: int) -> int:
@@ -151,6 +156,7 @@ class GpuJob:
           error: why this process cannot take part, "" if it can.
           compiler: release of XLA's GPU compiler. Different releases order and combine collectives differently.
         """
+        begin_trace(self._options, self._process)
         facts, free_bytes, error = self._open(ordinals, cuda, error)
         own = Announcement(facts, error, self._agreement(compiler), free_bytes)
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
@@ -270,7 +276,9 @@ class GpuJob:
                 puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
                 reduce=self._options.gpu_reduce,
                 deadline_s=self._options.deadline,
+                timed=bool(self._options.stats or self._options.trace),
             )
+            self._observe(facts)
             self._store.set(f"{_PREFIX}/offset/{self._process}", str(offset))
         except RuntimeError as failure:
             return str(failure)
@@ -279,6 +287,21 @@ class GpuJob:
         finally:
             ended.set()
         return ""
+
+    def _observe(self, facts: Sequence[ProcessFacts]) -> None:
+        job = self._store.propose(f"{_PREFIX}/job", f"gpu-{secrets.token_hex(8)}")
+        here = [process for process, other in enumerate(facts) if other.host == facts[self._process].host]
+        troubles = self._runtime.observe(
+            self._process,
+            here,
+            record_directory=record_directory(self._options, job),
+            statistics=bool(self._options.stats),
+            trace_file=self._options.trace or "",
+        )
+        for trouble in troubles:
+            logger.warning("xla_shmem: %s", trouble)
+        # Exit handlers of C++ run when the driver may be gone, and not after Ctrl-C.
+        atexit.register(self._runtime.report)
 
     def _settings(self, world: World, facts: Sequence[ProcessFacts], arena_bytes: int) -> dict[str, str]:
         """Returns NVSHMEM's variables for a world, the same in all its processes."""

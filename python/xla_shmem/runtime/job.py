@@ -23,8 +23,8 @@ from typing import Any
 from xla_shmem import _core
 from xla_shmem.options import Options
 from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
-from xla_shmem.runtime import flight_records
 from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.observation import begin_trace, record_directory
 from xla_shmem.runtime.store import open_store
 
 logger = logging.getLogger(__name__)
@@ -73,8 +73,7 @@ class Job:
             _core.create_segment(*self._segment_request(), self._options.single_copy)
         except RuntimeError as failure:
             error = error or str(failure)
-        if self._options.trace and self._process == 0:
-            self._begin_trace(self._options.trace)
+        begin_trace(self._options, self._process)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
         announcement = Announcement(_host_identity(), error, self._agreement())
@@ -115,24 +114,11 @@ class Job:
 
         return f"xla-shmem {__version__}, {self._options.decision_key()}"
 
-    @staticmethod
-    def _begin_trace(path: str) -> None:
-        """Removes an earlier job's file. No process writes one before all processes have announced themselves."""
-        try:
-            pathlib.Path(path).unlink(missing_ok=True)
-        except OSError as error:
-            logger.warning("xla_shmem: the trace is appended to what is there: %s", error)
-
     def _observe(self, here: list[int], local_pes: list[int]) -> None:
-        try:
-            directory = flight_records.make_job_directory(self._options.records, self._store.wait(f"{_KEY_PREFIX}/job"))
-        except OSError as error:
-            logger.warning("xla_shmem: no flight recorder: %s", error)
-            directory = ""
         troubles = _core.observe(
             here,
             local_pes,
-            record_directory=directory,
+            record_directory=record_directory(self._options, self._store.wait(f"{_KEY_PREFIX}/job")),
             statistics=bool(self._options.stats),
             trace_file=self._options.trace or "",
         )

@@ -108,7 +108,7 @@ CUresult cuEventSynchronize(CUevent event) {
   return failed ? kFailed : CUDA_SUCCESS;
 }
 
-CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+CUresult cuEventElapsedTime_v2(float* milliseconds, CUevent from, CUevent to) {
   for (CUevent event : {from, to}) {
     if (!IsLive(HandleKind::kEvent, event, __func__)) return CUDA_ERROR_INVALID_HANDLE;
     if ((event->flags & CU_EVENT_DISABLE_TIMING) != 0) return CUDA_ERROR_INVALID_HANDLE;
@@ -121,6 +121,11 @@ CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
   if (!begin->reached() || !end->reached()) return failed ? kFailed : CUDA_ERROR_NOT_READY;
   *milliseconds = std::chrono::duration<float, std::milli>(end->when() - begin->when()).count();
   return CUDA_SUCCESS;
+}
+
+#undef cuEventElapsedTime
+CUresult cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
+  return cuEventElapsedTime_v2(milliseconds, from, to);
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event, unsigned flags) {

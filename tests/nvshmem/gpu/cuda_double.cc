@@ -83,7 +83,7 @@ struct DoubleCalls {
     return 0;
   }
   static int WaitEvent(CudaStream stream, CudaEvent handle, unsigned) {
-    Command command{Command::Kind::kWait, kCmpEq};
+    Command command{Command::Kind::kWait, kCmpGe};
     command.word = __atomic_load_n(&static_cast<DoubleEvent*>(handle)->reached, __ATOMIC_ACQUIRE);
     command.value = 1;
     return Enqueue(stream, command);
@@ -121,23 +121,31 @@ struct DoubleCalls {
     device.commands -= count - 1;
     return 0;
   }
-  static int EventCreate(CudaEvent* event, unsigned) {
+  static int EventCreate(CudaEvent* event, unsigned flags) {
     if (current.empty()) return kInvalidContext;
     Device& device = Current();
     std::lock_guard<std::mutex> lock(device.mutex);
-    *event = &device.events.emplace_back();
+    DoubleEvent& created = device.events.emplace_back();
+    created.timed = (flags & gpu::kEventDisableTiming) == 0;
+    *event = &created;
     return 0;
   }
   static int EventDestroy(CudaEvent) { return 0; }
   static int EventRecord(CudaEvent handle, CudaStream stream) {
-    Command command{Command::Kind::kSignal, kSignalSet};
-    command.value = 1;
+    Command command{Command::Kind::kHostFunc};
+    uint64_t* word = nullptr;
     {
       Device* device = StreamOf(stream).device;
       std::lock_guard<std::mutex> lock(device->mutex);
-      command.word = &device->records.emplace_back(0);
+      word = &device->records.emplace_back(0);
     }
-    __atomic_store_n(&static_cast<DoubleEvent*>(handle)->reached, command.word, __ATOMIC_RELEASE);
+    command.destination = word;
+    command.function = [](void* reached) {
+      const auto now = std::chrono::steady_clock::now().time_since_epoch();
+      const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+      __atomic_store_n(static_cast<uint64_t*>(reached), static_cast<uint64_t>(ns), __ATOMIC_RELEASE);
+    };
+    __atomic_store_n(&static_cast<DoubleEvent*>(handle)->reached, word, __ATOMIC_RELEASE);
     return Enqueue(stream, command);
   }
   static int EventQuery(CudaEvent handle) {
@@ -148,7 +156,18 @@ struct DoubleCalls {
       std::lock_guard<std::mutex> lock(device.mutex);
       if (device.trapped) return kLaunchFailed;
     }
-    return nvshmem_double::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE)) == 1 ? 0 : gpu::kCudaNotReady;
+    return TimeOf(event) != 0 ? 0 : gpu::kCudaNotReady;
+  }
+  static uint64_t TimeOf(const DoubleEvent* event) {
+    return nvshmem_double::LoadSignal(__atomic_load_n(&event->reached, __ATOMIC_ACQUIRE));
+  }
+  static int EventElapsedTime(float* milliseconds, CudaEvent from, CudaEvent to) {
+    const auto* const begin = static_cast<DoubleEvent*>(from);
+    const auto* const end = static_cast<DoubleEvent*>(to);
+    if (!begin->timed || !end->timed) return kInvalidHandle;
+    if (TimeOf(begin) == 0 || TimeOf(end) == 0) return gpu::kCudaNotReady;
+    *milliseconds = static_cast<float>(TimeOf(end) - TimeOf(begin)) / 1e6F;
+    return 0;
   }
   static int HostAlloc(void** memory, size_t bytes, unsigned) {
     if (current.empty()) return kInvalidContext;
@@ -229,6 +248,7 @@ const gpu::CudaDriver& CudaDouble::Driver() {
     table.event_destroy = DoubleCalls::EventDestroy;
     table.event_record = DoubleCalls::EventRecord;
     table.event_query = DoubleCalls::EventQuery;
+    table.event_elapsed_time = DoubleCalls::EventElapsedTime;
     table.mem_host_alloc = DoubleCalls::HostAlloc;
     table.memcpy_async = DoubleCalls::Memcpy;
     table.memset_d8_async = DoubleCalls::Memset;

@@ -16,8 +16,10 @@
 
 namespace xla_shmem::testing {
 
-// Each record has a word of its own: waits are bound to the record that was the last when they were enqueued.
+// Each record has a word of its own: waits are bound to the record that was the last when they were enqueued. It
+// becomes the time at which the record is reached, in nanoseconds.
 struct DoubleEvent {
+  bool timed = false;
   uint64_t never_recorded = 1;
   uint64_t* reached = &never_recorded;
 };

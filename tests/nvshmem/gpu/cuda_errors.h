@@ -7,6 +7,7 @@ namespace xla_shmem::testing {
 inline constexpr int kInvalidValue = 1;
 inline constexpr int kInvalidDevice = 101;
 inline constexpr int kInvalidContext = 201;
+inline constexpr int kInvalidHandle = 400;  // CUDA_ERROR_INVALID_HANDLE
 inline constexpr int kNotFound = 500;
 inline constexpr int kLaunchFailed = 719;
 inline constexpr int kDriverMismatch = 803;

@@ -123,3 +123,15 @@ def test_entries_without_a_name_are_accepted() -> None:
     diagnosis = diagnose_job([record(0, nameless)], NOW)
     assert diagnosis.stuck == ()
     assert diagnosis.pes[0].under_way == (nameless,)
+
+
+def test_a_gpu_that_has_not_come_to_a_collective_is_missing_there() -> None:
+    queued = record(2, entry(SUM, State.DONE, 980.0, 981.0, run=1), entry(SUM, State.ENQUEUED, 990.0))
+    diagnosis = diagnose_job([waiting(0), waiting(1), queued], NOW)
+    assert why_missing(diagnosis) == {2: "its GPU has not come to it, 10.0 s after it was enqueued"}
+    (stuck,) = diagnosis.stuck
+    assert stuck.waiting == (0, 1)
+
+
+def test_collectives_that_no_gpu_has_come_to_are_not_stuck() -> None:
+    assert diagnose_job([record(pe, entry(SUM, State.ENQUEUED, 990.0)) for pe in range(3)], NOW).stuck == ()

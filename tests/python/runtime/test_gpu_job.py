@@ -10,6 +10,7 @@ import dataclasses
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -49,6 +50,7 @@ class RecordingRuntime(Runtime):
         self.opened: list[int] = []
         self.started: list[dict[str, Any]] = []
         self.admitted: list[tuple[list[int], int]] = []
+        self.observed: list[tuple[int, list[int], dict[str, Any]]] = []
 
     def facts(self, ordinals: Sequence[int] | None) -> ProcessFacts:  # type: ignore[override]
         return self._facts
@@ -56,6 +58,13 @@ class RecordingRuntime(Runtime):
     def open(self, options: Any, ordinal: int, cuda: int) -> int:
         self.opened.append(ordinal)
         return self._free_bytes
+
+    def observe(self, process: int, processes: Sequence[int], **what: Any) -> list[str]:  # type: ignore[override]
+        self.observed.append((process, list(processes), what))
+        return []
+
+    def report(self) -> None:  # type: ignore[override]
+        pass
 
     def set_nvshmem(self, settings: Mapping[str, str]) -> None:
         self.settings.update(settings)
@@ -90,7 +99,7 @@ def run_job(
 
     def body(process: int) -> None:
         before(process)
-        chosen = dataclasses.replace(resolve({}, {}), **options)
+        chosen = dataclasses.replace(resolve({}, {}), **{"records": "off", **options})
         job = GpuJob(chosen, store, process, len(runtimes), runtimes[process], timeout_s)
         job.start([0], cuda=13)
         topologies[process] = job.topology(devices)
@@ -125,6 +134,24 @@ def test_the_cost_model_is_that_of_gpus_of_one_generation(capabilities: list[tup
         known = dataclasses.replace(facts, compute_capability=capability)
         runtime._facts = dataclasses.replace(runtime._facts, gpus=(known,))
     assert [job.gpu for job in run_job(runtimes)] == [gpu, gpu]
+
+
+def test_processes_of_one_host_record_in_one_directory(tmp_path: Path) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", host=host) for index, host in enumerate("abab")]
+    run_job(runtimes, records=str(tmp_path), stats=True)
+    seen = [runtime.observed[0] for runtime in runtimes]
+    assert [(process, here) for process, here, _ in seen] == [(0, [0, 2]), (1, [1, 3]), (2, [0, 2]), (3, [1, 3])]
+    assert len({what["record_directory"] for _, _, what in seen}) == 1
+    assert Path(seen[0][2]["record_directory"]).parent == tmp_path
+    assert all(what["statistics"] for _, _, what in seen)
+    assert all(runtime.started[0]["timed"] for runtime in runtimes)
+
+
+def test_without_statistics_and_trace_nothing_is_timed() -> None:
+    runtimes = [RecordingRuntime("0000:00:00.0"), RecordingRuntime("0000:01:00.0")]
+    run_job(runtimes, records="off")
+    assert [runtime.started[0]["timed"] for runtime in runtimes] == [False, False]
+    assert runtimes[0].observed[0][2] == {"record_directory": "", "statistics": False, "trace_file": ""}
 
 
 def test_each_host_without_a_fabric_is_a_world() -> None:

@@ -34,13 +34,15 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
         pe->device.get(), options.deadline, [raw](gpu::Watchdog::Event event, const std::string& reason) {
           raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
         });
+    pe->timeline = std::make_unique<gpu::Timeline>(pe->device.get(), options.timed);
     pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
     pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, heap_->base(number) + lane_memory);
     gpu::TeamReductions reductions;
     if (options.team_staging_bytes > 0) {
       reductions = {&ShmemWithReductions(), &pe->teams, heap_->base(number) + staging, options.team_staging_bytes};
     }
-    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(), reductions);
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(),
+                                                     pe->timeline.get(), reductions);
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
   }
@@ -53,6 +55,7 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
 
 GpuJob::~GpuJob() {
   // Watchdogs use devices, and devices use doubles.
+  for (auto& pe : pes_) pe->timeline.reset();
   for (auto& pe : pes_) pe->transfers.reset();
   for (auto& pe : pes_) pe->watchdog.reset();
   pes_.clear();

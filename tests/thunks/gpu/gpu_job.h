@@ -22,6 +22,7 @@ struct GpuJobOptions {
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
   bool one_queue = false;         // all streams of a GPU share one hardware queue
+  bool timed = false;             // collectives are followed with times
   size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
 };
 
@@ -34,6 +35,7 @@ class GpuJob {
     std::unique_ptr<CudaDouble> cuda;
     std::unique_ptr<gpu::Device> device;
     std::unique_ptr<gpu::Watchdog> watchdog;
+    std::unique_ptr<gpu::Timeline> timeline;
     std::unique_ptr<gpu::PairRings> rings;
     std::unique_ptr<gpu::Lanes> lanes;
     std::unique_ptr<gpu::Transfers> transfers;

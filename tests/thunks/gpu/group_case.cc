@@ -80,6 +80,7 @@ std::vector<char> Expected(const GroupCase& test, const std::vector<Arrays>& ope
 }
 
 constexpr int kRounds = 3;
+constexpr int kLaunches = 20;  // of a graph
 
 // What one PE does: its inputs are copied to its operands before every round.
 struct Member {
@@ -134,9 +135,18 @@ struct Member {
     }
     if (!graph) return;
     pe.cuda->EndCapture(pe.compute);
-    for (int launch = 0; launch < 20; ++launch) pe.cuda->LaunchGraph(pe.compute);
+    for (int launch = 0; launch < kLaunches; ++launch) pe.cuda->LaunchGraph(pe.compute);
   }
 };
+
+// Whether the PE's collective is a kernel.
+bool HasMessages(const GroupCase& test, int pe) {
+  const auto has_bytes = [](size_t elements) { return elements > 0; };
+  if (std::none_of(test.elements.begin(), test.elements.end(), has_bytes)) return false;
+  return std::any_of(test.groups.begin(), test.groups.end(), [&](const std::vector<int>& group) {
+    return group.size() > 1 && std::find(group.begin(), group.end(), pe) != group.end();
+  });
+}
 
 }  // namespace
 
@@ -162,6 +172,11 @@ void RunGroupCase(const GroupCase& test) {
   }
   for (std::thread& host : hosts) host.join();
   REQUIRE(job.Synchronize());
+  for (int pe = 0; pe < options.n_pes; ++pe) {
+    const gpu::Transfers::InGraphs in_graphs = job.pe(pe).transfers->in_graphs();
+    CHECK(in_graphs.run == kLaunches * in_graphs.captured);
+    CHECK((in_graphs.captured > 0) == (test.form == Form::kGraph && HasMessages(test, pe)));
+  }
   for (std::vector<Member>& group : members) {
     std::vector<Arrays> inputs;
     for (const Member& member : group) inputs.push_back(member.inputs);

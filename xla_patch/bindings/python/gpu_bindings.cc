@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
+#include "xla_patch/bindings/ffi/gpu/recording.h"
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
@@ -113,7 +114,7 @@ void LoadKernels(const nb::bytes& kernels) {
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             const std::string& reduce, double deadline_s) {
+             const std::string& reduce, double deadline_s, bool timed) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
@@ -122,7 +123,13 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.puts = ParsePuts(puts);
   options.team_reductions = ParseReduce(reduce);
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.timed = timed;
   return ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
+}
+
+std::vector<std::string> Observe(int process, const std::vector<int>& processes, const std::string& record_directory,
+                                 bool statistics, const std::string& trace_file) {
+  return StartGpuObserver({record_directory, statistics, trace_file, /*on_gpu=*/true}, process, processes);
 }
 
 void SetAdmitHook(nb::callable hook) {
@@ -154,9 +161,23 @@ void BindGpuRuntime(nb::module_& m) {
         "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"),
+        nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
+  m.def("gpu_observe", &Observe, nb::arg("process"), nb::arg("processes"), nb::kw_only(), nb::arg("record_directory"),
+        nb::arg("statistics"), nb::arg("trace_file"),
+        "Starts to record the collectives of this process's GPU. Returns a sentence for each part that does not work.");
+  m.def(
+      "gpu_report", [] { WithoutGil([] { ReportGpuObserver(); }); },
+      "Prints the statistics of the GPU, once, and writes the trace so far.");
+  m.def(
+      "gpu_in_graphs",
+      []() -> std::pair<uint64_t, uint64_t> {
+        if (!GpuRuntime::Get().started()) return {0, 0};
+        const gpu::Transfers::InGraphs found = GpuRuntime::Get().transfers().in_graphs();
+        return {found.captured, found.run};
+      },
+      "Collectives that CUDA graphs have captured on this process's GPU, and those that they have run.");
   m.def(
       "gpu_admit",
       [](std::vector<int> world, int64_t topology_fingerprint) {

@@ -37,6 +37,7 @@ Result<CudaDriver> LoadCudaDriver(const std::string& library) {
   read("cuEventDestroy_v2", &driver.event_destroy);
   read("cuEventRecord", &driver.event_record);
   read("cuEventQuery", &driver.event_query);
+  read("cuEventElapsedTime", &driver.event_elapsed_time);
   read("cuMemGetInfo_v2", &driver.mem_get_info);
   read("cuMemHostAlloc", &driver.mem_host_alloc);
   read("cuMemcpyAsync", &driver.memcpy_async);

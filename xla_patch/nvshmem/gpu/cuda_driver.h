@@ -27,6 +27,7 @@ inline constexpr int kCudaNotReady = 600;           // CUDA_ERROR_NOT_READY
 inline constexpr unsigned kStreamNonBlocking = 1;   // CU_STREAM_NON_BLOCKING
 inline constexpr unsigned kHostAllocPortable = 1;   // CU_MEMHOSTALLOC_PORTABLE
 inline constexpr unsigned kHostAllocDeviceMap = 2;  // CU_MEMHOSTALLOC_DEVICEMAP
+inline constexpr unsigned kEventDefault = 0;        // CU_EVENT_DEFAULT
 inline constexpr unsigned kEventDisableTiming = 2;  // CU_EVENT_DISABLE_TIMING
 inline constexpr unsigned kWaitGreaterOrEqual = 0;  // CU_STREAM_WAIT_VALUE_GEQ: cyclic, (int64)(*address - value) >= 0
 inline constexpr unsigned kWaitEqual = 1;           // CU_STREAM_WAIT_VALUE_EQ
@@ -76,6 +77,7 @@ struct CudaDriver {
   int (*event_destroy)(CudaEvent event);
   int (*event_record)(CudaEvent event, CudaStream stream);
   int (*event_query)(CudaEvent event);
+  int (*event_elapsed_time)(float* milliseconds, CudaEvent from, CudaEvent to);
 
   int (*mem_get_info)(size_t* free_bytes, size_t* total_bytes);
   int (*mem_host_alloc)(void** memory, size_t bytes, unsigned flags);

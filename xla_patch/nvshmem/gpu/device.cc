@@ -45,7 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "ragged_all_to_all", "trap"}) FindFunction(kernel);
+  for (const char* const kernel : {"collective", "ragged_all_to_all", "count", "trap"}) FindFunction(kernel);
   return TakeError();
 }
 
@@ -186,6 +186,11 @@ void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blo
   if (!failed()) Launch("ragged_all_to_all", blocks, threads, &arguments, stream);
 }
 
+void Device::Count(uint64_t* word, CudaStream stream) {
+  const CountArguments arguments{reinterpret_cast<Word*>(word)};
+  if (!failed()) Launch("count", 1, 1, &arguments, stream);
+}
+
 void Device::WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream) {
   if (failed()) return;
   Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, kWaitGreaterOrEqual), "cuStreamWaitValue64");
@@ -200,16 +205,18 @@ void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, co
         "cuLaunchKernel");
 }
 
-CudaEvent Device::Mark(CudaStream stream) {
+CudaEvent Device::Mark(CudaStream stream, Timing timing) {
   CudaEvent event = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (!idle_events_.empty()) {
-      event = idle_events_.back();
-      idle_events_.pop_back();
+    std::vector<CudaEvent>& idle = idle_events_[static_cast<int>(timing)];
+    if (!idle.empty()) {
+      event = idle.back();
+      idle.pop_back();
     }
   }
-  if (event == nullptr) Check(cuda_->event_create(&event, kEventDisableTiming), "cuEventCreate");
+  const unsigned flags = timing == Timing::kTimed ? kEventDefault : kEventDisableTiming;
+  if (event == nullptr) Check(cuda_->event_create(&event, flags), "cuEventCreate");
   if (event != nullptr) Check(cuda_->event_record(event, stream), "cuEventRecord");
   return event;
 }
@@ -218,10 +225,15 @@ void Device::WaitFor(CudaEvent event, CudaStream stream) {
   if (event != nullptr) Check(cuda_->stream_wait_event(stream, event, 0), "cuStreamWaitEvent");
 }
 
-void Device::Recycle(CudaEvent event) {
+void Device::Recycle(CudaEvent event, Timing timing) {
   if (event == nullptr) return;
   std::lock_guard<std::mutex> lock(mutex_);
-  idle_events_.push_back(event);
+  idle_events_[static_cast<int>(timing)].push_back(event);
+}
+
+double Device::MillisecondsBetween(CudaEvent from, CudaEvent to) const {
+  float milliseconds = 0;
+  return cuda_->event_elapsed_time(&milliseconds, from, to) == kCudaSuccess ? milliseconds : 0;
 }
 
 void Device::Order(CudaStream stream, CudaStream other) {

@@ -90,6 +90,8 @@ class Device {
   // Run the kernels of the collectives (kernels/kernels.cu).
   void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
   void LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
+  // Adds 1 to a word of pinned memory.
+  void Count(uint64_t* word, CudaStream stream);
   // `word`: in this device's memory, written by a kernel of this process.
   void WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream);
 
@@ -100,9 +102,12 @@ class Device {
   void WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream);
 
   // An event behind everything that `stream` has now. Recycle it after the last query.
-  CudaEvent Mark(CudaStream stream);
+  enum class Timing : int { kUntimed, kTimed };
+  CudaEvent Mark(CudaStream stream, Timing timing = Timing::kUntimed);
   void WaitFor(CudaEvent event, CudaStream stream);
-  void Recycle(CudaEvent event);
+  void Recycle(CudaEvent event, Timing timing = Timing::kUntimed);
+  // Between two timed events that have been reached; 0 if the driver cannot tell.
+  double MillisecondsBetween(CudaEvent from, CudaEvent to) const;
   // `stream` continues after everything that `other` has now.
   void Order(CudaStream stream, CudaStream other);
 
@@ -149,7 +154,7 @@ class Device {
 
   mutable std::mutex mutex_;  // guards the members below
   std::string error_;
-  std::vector<CudaEvent> idle_events_;
+  std::vector<CudaEvent> idle_events_[2];  // by Timing
 };
 
 // Makes the device's context current on this thread.

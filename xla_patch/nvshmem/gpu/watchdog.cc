@@ -15,26 +15,26 @@ constexpr std::chrono::seconds kDescribeTime{2};
 // The watchdog marks the number of a wait that it has seen. A stream that comes to another wait writes it unmarked.
 constexpr uint64_t kSeen = uint64_t{1} << 63;
 
-void PrintOrExit(Watchdog::Event event, const std::string& reason) {
-  fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
-  fflush(stderr);
-  if (event == Watchdog::Event::kStuck) std::_Exit(70);
-}
-
 std::string Seconds(std::chrono::nanoseconds time) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(time).count()) + " s";
 }
 
 }  // namespace
 
-EventRef MarkShared(Device& device, CudaStream stream) {
-  return EventRef(device.Mark(stream), [&device](CudaEvent event) { device.Recycle(event); });
+void Watchdog::PrintOrExit(Event event, const std::string& reason) {
+  fprintf(stderr, "xla_shmem: %s\n", reason.c_str());
+  fflush(stderr);
+  if (event == Watchdog::Event::kStuck) std::_Exit(70);
+}
+
+EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing) {
+  return EventRef(device.Mark(stream, timing), [&device, timing](CudaEvent event) { device.Recycle(event, timing); });
 }
 
 Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event, std::chrono::milliseconds grace)
     : device_(device),
       deadline_(deadline),
-      on_event_(on_event ? std::move(on_event) : PrintOrExit),
+      on_event_(on_event ? std::move(on_event) : OnEvent(PrintOrExit)),
       grace_(grace),
       trap_stream_(device->CreateStream()) {
   device->PrepareReads();

@@ -29,7 +29,7 @@ namespace xla_shmem::gpu {
 
 // An event that returns to its device's pool with the last reference.
 using EventRef = std::shared_ptr<void>;
-EventRef MarkShared(Device& device, CudaStream stream);
+EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing = Device::Timing::kUntimed);
 
 // What is known of a transfer that is late.
 struct LateTransfer {
@@ -51,8 +51,9 @@ class Watchdog {
     kDescribed,  // the same in other words, with what was read from the GPU
     kStuck,      // the streams have not ended a while after the trap, or the driver does not answer
   };
-  // By default the reason is printed; with kStuck the process then exits with status 70.
   using OnEvent = std::function<void(Event event, const std::string& reason)>;
+  // The default: prints the reason; with kStuck the process then exits with status 70.
+  static void PrintOrExit(Event event, const std::string& reason);
   static constexpr std::chrono::seconds kGrace{10};
 
   Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event = {},

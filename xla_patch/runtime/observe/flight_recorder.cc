@@ -138,7 +138,7 @@ uint32_t FlightRecorder::AddSite(const Site& site) {
   return number;
 }
 
-Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns,
+Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, State state,
                              uint64_t* sequence) {
   for (size_t i = 0; i < header_->n_pes; ++i) {
     PeHeader* header = HeaderOf(i);
@@ -150,7 +150,7 @@ Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t
     entry->sequence.exchange(0, std::memory_order_acq_rel);
     entry->execution = execution;
     entry->site = site;
-    entry->state.store(static_cast<uint32_t>(State::kStarted), std::memory_order_relaxed);
+    entry->state.store(static_cast<uint32_t>(state), std::memory_order_relaxed);
     entry->bytes = bytes;
     entry->start_ns = start_ns;
     entry->end_ns = 0;

@@ -21,7 +21,8 @@
 
 namespace xla_shmem::observe {
 
-enum class State : uint32_t { kEmpty = 0, kStarted = 1, kWaiting = 2, kDone = 3, kFailed = 4 };
+// kEnqueued: the host has enqueued it, and the GPU has not come to it.
+enum class State : uint32_t { kEmpty = 0, kStarted = 1, kWaiting = 2, kDone = 3, kFailed = 4, kEnqueued = 5 };
 
 // One execution of a collective on one PE. Times are CLOCK_MONOTONIC, the same clock in all processes of a host.
 struct alignas(64) Entry {
@@ -83,7 +84,8 @@ class FlightRecorder {
   uint32_t AddSite(const Site& site);
 
   // Returns null if `pe` is not local. Collective number kEntries after this one overwrites the entry.
-  Entry* Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, uint64_t* sequence);
+  Entry* Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, State state,
+               uint64_t* sequence);
   // No effect once the entry belongs to a later collective.
   static void Set(Entry* entry, uint64_t sequence, State state, uint64_t end_ns);
 

@@ -1,6 +1,8 @@
 #include "xla_patch/runtime/observe/observer.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <utility>
 
 #include "xla_patch/runtime/observe/program_mismatch.h"
@@ -22,7 +24,7 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
       options_.record_directory.clear();
     }
   }
-  if (options.statistics) statistics_ = std::make_unique<Statistics>();
+  if (options.statistics) statistics_ = std::make_unique<Statistics>(options.on_gpu);
   if (!options.trace_file.empty()) {
     auto trace = Trace::Open(options.trace_file, process, pes);
     if (trace.ok()) {
@@ -44,25 +46,32 @@ const RecordedSite* Observer::AddSite(Site site) {
   return &entry->second;
 }
 
+const RecordedSite* Observer::FindSite(uint64_t operation, const std::string& name) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = sites_.find({operation, name});
+  return found == sites_.end() ? nullptr : &found->second;
+}
+
 Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes) {
   Span span;
   span.site = site;
   span.pe = pe;
   span.execution = execution;
   span.bytes = bytes;
-  if (recorder_ == nullptr && !measures_copies()) return span;
+  if (!records()) return span;
   span.start_ns = MonotonicNanoseconds();
   if (recorder_ != nullptr) {
-    span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, &span.sequence);
+    const State state = options_.on_gpu ? State::kEnqueued : State::kStarted;
+    span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, state, &span.sequence);
   }
-  if (trace_ != nullptr) span.track = trace_->Begin(pe);
+  if (trace_ != nullptr && !options_.on_gpu) span.track = trace_->Begin(pe);
   return span;
 }
 
 void Observer::MarkWaiting(const Span& span) { FlightRecorder::Set(span.entry, span.sequence, State::kWaiting, 0); }
 
 void Observer::End(const Span& span, uint64_t copied_ns, bool is_inline) {
-  if (recorder_ == nullptr && !measures_copies()) return;
+  if (!records()) return;
   const uint64_t end_ns = MonotonicNanoseconds();
   FlightRecorder::Set(span.entry, span.sequence, State::kDone, end_ns);
   if (!measures_copies()) return;
@@ -74,6 +83,30 @@ void Observer::End(const Span& span, uint64_t copied_ns, bool is_inline) {
   }
 }
 
+void Observer::EndOnGpu(const Span& span, int track, uint64_t begun_ns, uint64_t ended_ns) {
+  FlightRecorder::Set(span.entry, span.sequence, State::kDone, ended_ns);
+  if (!measures_copies() || begun_ns == 0) return;
+  const Measurement measurement{span.bytes, ended_ns - std::min(begun_ns, ended_ns), std::nullopt, false};
+  const Site& site = span.site->site;
+  if (statistics_ != nullptr) statistics_->Add(site.op, site.name, measurement);
+  if (trace_ != nullptr) trace_->End(span.pe, track, site.op, site.name, span.execution, begun_ns, measurement);
+}
+
+void Observer::FailOnGpu(const Span& span) {
+  FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
+}
+
+std::string Observer::FailJob(const std::string& why) {
+  if (recorder_ == nullptr) return why;
+  recorder_->Fail(why);
+  return why + PlaceOfRecords();
+}
+
+std::string Observer::PlaceOfRecords() const {
+  const std::string& directory = options_.record_directory;
+  return " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
+}
+
 std::string Observer::Fail(const Span& span, const std::string& why) {
   FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
   if (recorder_ == nullptr) return why;
@@ -82,14 +115,14 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
       DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site);
   if (!mismatch.empty()) text += "; " + mismatch;
   recorder_->Fail(text);
-  const std::string& directory = options_.record_directory;
-  return text + " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
+  return text + PlaceOfRecords();
 }
 
-void Observer::Report() {
+void Observer::Report(const std::string& footer) {
   if (statistics_ != nullptr && !has_printed_.exchange(true)) {
     const std::string table =
-        statistics_->Table("xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)");
+        statistics_->Table("xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)") +
+        footer;
     fwrite(table.data(), 1, table.size(), stderr);
   }
   if (trace_ != nullptr) trace_->Flush();

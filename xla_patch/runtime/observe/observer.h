@@ -24,6 +24,7 @@ struct ObserverOptions {
   std::string record_directory;  // "": no flight recorder
   bool statistics = false;
   std::string trace_file;  // "": none
+  bool on_gpu = false;     // collectives are enqueued, and run later
 };
 
 // A collective of a loaded program.
@@ -53,6 +54,8 @@ class Observer {
 
   // The result is valid as long as the observer, and the same for a program that is loaded again.
   const RecordedSite* AddSite(Site site);
+  // The same, null if it has not been added.
+  const RecordedSite* FindSite(uint64_t operation, const std::string& name);
 
   // `bytes`: of the operands.
   Span Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes);
@@ -63,18 +66,30 @@ class Observer {
   // Returns `why`, extended by what the records of the other processes tell.
   std::string Fail(const Span& span, const std::string& why);
 
-  // Whether the caller has to measure `copied_ns`.
+  // On GPUs Begin records that the execution was enqueued, and MarkWaiting that the GPU has come to it.
+  // `begun_ns`: 0 if not known. Executions of one `track` do not overlap.
+  void EndOnGpu(const Span& span, int track, uint64_t begun_ns, uint64_t ended_ns);
+  void FailOnGpu(const Span& span);
+  // The job of this process has failed. Returns `why`, extended by where the records are.
+  std::string FailJob(const std::string& why);
+
+  // Whether Begin and what follows have an effect.
+  bool records() const { return recorder_ != nullptr || measures_copies(); }
+  // Whether the caller has to measure `copied_ns`, or the times on the GPU.
   bool measures_copies() const { return statistics_ != nullptr || trace_ != nullptr; }
 
   // Where `xla-shmem postmortem` finds this job, "" without a recorder.
   const std::string& record_directory() const { return options_.record_directory; }
 
   // Called when the program ends: prints statistics, once, and writes the trace so far.
-  void Report();
+  // `footer`: printed below the statistics.
+  void Report(const std::string& footer = "");
   // Called when the process ends: reports, and records that the process has ended well.
   void Close();
 
  private:
+  std::string PlaceOfRecords() const;
+
   ObserverOptions options_;
   int process_ = 0;
   std::vector<int> processes_;  // of the job on this host

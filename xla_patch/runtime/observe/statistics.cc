@@ -29,12 +29,19 @@ void Statistics::Add(const std::string& op, const std::string& name, const Measu
   row.inline_calls += measurement.is_inline;
   row.bytes += measurement.bytes;
   row.total_ns += measurement.total_ns;
-  row.copied_ns += measurement.copied_ns;
+  row.copied_ns += measurement.copied_ns.value_or(0);
   row.longest_ns = std::max(row.longest_ns, measurement.total_ns);
 }
 
-std::string Statistics::Line(const Row& row, const std::string& op, const std::string& name) {
+std::string Statistics::Line(const Row& row, const std::string& op, const std::string& name) const {
   char text[160];
+  if (on_gpu_) {
+    const double microseconds = static_cast<double>(row.total_ns) / 1e3;
+    snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f %10.1f %10.1f  ", row.calls, Bytes(row.bytes).c_str(),
+             Milliseconds(row.total_ns), row.calls == 0 ? 0.0 : microseconds / static_cast<double>(row.calls),
+             static_cast<double>(row.longest_ns) / 1e3);
+    return text + op + "  " + name + "\n";
+  }
   snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f %11.3f %11.3f %10.1f %6.1f%%  ", row.calls,
            Bytes(row.bytes).c_str(), Milliseconds(row.total_ns),
            Milliseconds(row.total_ns - std::min(row.copied_ns, row.total_ns)), Milliseconds(row.copied_ns),
@@ -60,7 +67,9 @@ std::string Statistics::Table(const std::string& title) const {
   std::stable_sort(order.begin(), order.end(),
                    [](const auto* a, const auto* b) { return a->second.total_ns > b->second.total_ns; });
   std::string table =
-      title + "\n      calls       bytes    total ms   waited ms    moved ms longest us inline  collective\n";
+      title + (on_gpu_
+                   ? "\n      calls       bytes      GPU ms    mean us longest us  collective\n"
+                   : "\n      calls       bytes    total ms   waited ms    moved ms longest us inline  collective\n");
   for (const auto* row : order) table += Line(row->second, row->first.second, row->first.first);
   return table + Line(sum, "all", "");
 }

@@ -18,6 +18,16 @@ constexpr size_t kFlushBytes = 1 << 20;
 
 double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 
+// What of the time was spent waiting and copying, as further members of the event.
+std::string ShareOf(const Measurement& measurement) {
+  if (!measurement.copied_ns.has_value()) return "";
+  char text[120];
+  const uint64_t waited_ns = measurement.total_ns - std::min(*measurement.copied_ns, measurement.total_ns);
+  snprintf(text, sizeof(text), R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s)", Microseconds(waited_ns),
+           Microseconds(*measurement.copied_ns), measurement.is_inline ? "true" : "false");
+  return text;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
@@ -62,17 +72,16 @@ int Trace::Begin(int pe) {
 void Trace::End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution,
                 uint64_t start_ns, const Measurement& measurement) {
   char numbers[400];
-  const uint64_t waited_ns = measurement.total_ns - std::min(measurement.copied_ns, measurement.total_ns);
   snprintf(numbers, sizeof(numbers),
            R"("ph": "X", "pid": %d, "tid": %d, "ts": %.3f, "dur": %.3f, "args": {"bytes": %)" PRIu64
-           R"(, "run": %)" PRIu64 R"(, "in_run": %)" PRIu64 R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s}},)"
-           "\n",
+           R"(, "run": %)" PRIu64 R"(, "in_run": %)" PRIu64,
            pe, track, Microseconds(start_ns), Microseconds(measurement.total_ns), measurement.bytes, execution >> 32,
-           execution & 0xffffffff, Microseconds(waited_ns), Microseconds(measurement.copied_ns),
-           measurement.is_inline ? "true" : "false");
-  const std::string line = "{\"name\": " + JsonString(name) + ", \"cat\": " + JsonString(op) + ", " + numbers;
+           execution & 0xffffffff);
+  const std::string line = "{\"name\": " + JsonString(name) + ", \"cat\": " + JsonString(op) + ", " + numbers +
+                           ShareOf(measurement) + "}},\n";
   std::lock_guard<std::mutex> lock(mutex_);
-  taken_[pe][track] = false;
+  std::vector<bool>& taken = taken_[pe];
+  if (static_cast<size_t>(track) < taken.size()) taken[track] = false;  // else the caller has chosen the track
   buffer_ += line;
   if (buffer_.size() >= kFlushBytes) FlushLocked();
 }

@@ -26,7 +26,7 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Returns a track of `pe` for a collective that begins now. End frees it.
+  // Returns a track of `pe` for a collective that begins now. End frees it. On GPUs the caller chooses the tracks.
   int Begin(int pe);
   void End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution, uint64_t start_ns,
            const Measurement& measurement);

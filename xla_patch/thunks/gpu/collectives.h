@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,8 @@
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
+
+class Follower;  // thunks/gpu/timeline.h
 
 // Device memory.
 struct Buffers {
@@ -26,6 +29,7 @@ struct PermuteArguments {
   int source = -1;   // the PE that sends to this one, -1: none (results become zeros)
   int target = -1;   // the PE that this one sends to, -1: none
   Buffers buffers;
+  std::shared_ptr<Follower> follower = nullptr;
 };
 
 // What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
@@ -68,6 +72,7 @@ struct GroupArguments {
   bool one_array_each = false;     // all-to-all: operands and results are one array for each member
   Buffers buffers;
   RaggedRows ragged;  // of a ragged all-to-all
+  std::shared_ptr<Follower> follower = nullptr;
 };
 
 // Error if an operand overlaps a result that is not its own: result i may be operand i if both are equally large.

@@ -97,10 +97,18 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   pe_ = options.pe;
   lanes_ = std::make_unique<gpu::Lanes>(device_.get(), layout->lanes, options.pe, *arena);
   rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout->pairs, options.pe, *arena + layout->pairs_offset);
-  watchdog_ = std::make_unique<gpu::Watchdog>(device_.get(), options.deadline);
-  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), team_reductions_);
+  watchdog_ = std::make_unique<gpu::Watchdog>(
+      device_.get(), options.deadline,
+      [this](gpu::Watchdog::Event event, const std::string& why) { Report(event, why); });
+  timeline_ = std::make_unique<gpu::Timeline>(device_.get(), options.timed);
+  transfers_ =
+      std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get(), team_reductions_);
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
   return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
+}
+
+void GpuRuntime::Report(gpu::Watchdog::Event event, const std::string& why) const {
+  gpu::Watchdog::PrintOrExit(event, failure_hook_ ? failure_hook_(why) : why);
 }
 
 Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {

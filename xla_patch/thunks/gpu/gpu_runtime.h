@@ -25,6 +25,7 @@
 #include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/thunks/gpu/arena_layout.h"
 #include "xla_patch/thunks/gpu/lanes.h"
+#include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/status.h"
 
@@ -55,6 +56,7 @@ struct GpuStartOptions {
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
   bool team_reductions = false;
+  bool timed = false;  // the timeline measures times on the device
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
 };
 
@@ -75,6 +77,8 @@ class GpuRuntime {
   // may come from a cache, in a process that has compiled nothing. The hook may call Admit. It need not, because XLA
   // also makes executables for GPUs that this machine lacks, and those never run.
   void SetAdmitHook(std::function<void()> hook) { admit_hook_ = std::move(hook); }
+  // `hook` is told why the job has failed, and returns what to print. To be called before the first collective.
+  void SetFailureHook(std::function<std::string(const std::string& why)> hook) { failure_hook_ = std::move(hook); }
   bool EnsureAdmitted();
   bool admitted() const { return ready_.load(std::memory_order_acquire); }
   int64_t topology_fingerprint() const { return fingerprint_; }
@@ -86,12 +90,14 @@ class GpuRuntime {
   // Only after Start.
   gpu::Transfers& transfers() { return *transfers_; }
   gpu::Device& device() { return *device_; }
+  gpu::Timeline& timeline() { return *timeline_; }
   // Symmetric memory besides the arena, null if none is left. Collective over the world.
   void* Symmetric(size_t bytes) { return nvshmem_.api.malloc(bytes); }
 
  private:
   GpuRuntime() = default;
   Result<char*> MakeArena(const GpuStartOptions& options);
+  void Report(gpu::Watchdog::Event event, const std::string& why) const;
   Status ZeroArena(char* arena, size_t bytes);
   Status SetUpTeams();
 
@@ -104,10 +110,12 @@ class GpuRuntime {
   gpu::Teams teams_;
   gpu::TeamReductions team_reductions_;
   std::unique_ptr<gpu::Watchdog> watchdog_;
+  std::unique_ptr<gpu::Timeline> timeline_;
   std::unique_ptr<gpu::PairRings> rings_;
   std::unique_ptr<gpu::Lanes> lanes_;
   std::unique_ptr<gpu::Transfers> transfers_;
   std::function<void()> admit_hook_;
+  std::function<std::string(const std::string&)> failure_hook_;
   std::atomic<bool> ready_{false};
   std::vector<int> world_;
   int64_t fingerprint_ = 0;

@@ -160,9 +160,17 @@ void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream strea
   ++set(use).enqueued;
 }
 
-void Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream) {
+void Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
+  if (in_graph) {
+    ++set(use).captured;
+  } else {
+    lanes->ticket = ++set(use).tickets;
+  }
+}
+
+uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
   const RaggedRows& rows = group.ragged;
-  if (rows.row_bytes == 0 || rows.output_rows == 0) return;
+  if (rows.row_bytes == 0 || rows.output_rows == 0) return 0;
   RaggedArguments arguments{};
   SetExchange(use, group, &arguments);
   SetMembers(*device_, group.group, pe_, memory_, &arguments);
@@ -178,21 +186,32 @@ void Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream s
   arguments.slices = static_cast<int>(rows.slices);
   // What each member would get if all of the input were sent, in equal parts.
   const Grid grid = GridFor(Padded(rows.input_rows * rows.row_bytes / group.group.size()), layout_.lanes());
+  SetTicket(use, in_graph, &arguments.lanes);
+  arguments.lanes.ends = true;
   device_->LaunchRaggedAllToAll(arguments, grid.blocks, grid.threads, stream);
   ++set(use).enqueued;
+  return arguments.lanes.ticket;
 }
 
-void Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream) {
+uint64_t Lanes::ProgressOf(LaneUse use, ProgressWord word) {
+  return __atomic_load_n(set(use).lanes.progress + word, __ATOMIC_ACQUIRE);
+}
+
+uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph) {
   const Buffers& buffers = group.buffers;
   if (group.group.empty()) {
     for (size_t i = 0; i < buffers.results.size(); ++i) device_->Fill(buffers.results[i], 0, buffers.bytes[i], stream);
-    return;
+    return 0;
   }
   const bool is_ragged = group.op == CollectiveOp::kRaggedAllToAll;
   if (group.group.size() == 1 || is_ragged) CopyOperands(*device_, buffers, stream);
-  if (is_ragged) return EnqueueRagged(use, group, stream);
-  if (group.group.size() == 1) return;
+  if (is_ragged) return EnqueueRagged(use, group, stream, in_graph);
+  if (group.group.size() == 1) return 0;
+  size_t with_bytes = buffers.bytes.size();  // operands up to the last that has bytes
+  while (with_bytes > 0 && buffers.bytes[with_bytes - 1] == 0) --with_bytes;
+  if (with_bytes == 0) return 0;
   CollectiveArguments arguments = Common(use, group);
+  SetTicket(use, in_graph, &arguments.lanes);
   const auto reduction_of = [&](size_t i) {
     return IsReducing(group.op) ? FindKernelReduction(group.types[i], group.reduction) : std::nullopt;
   };
@@ -211,8 +230,11 @@ void Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream)
     if (group.op == CollectiveOp::kAllReduce) {
       arguments.shape = bytes <= OneShotBytes(group.group.size()) ? kReduce : kTwoShot;
     }
+    arguments.lanes.ends = i >= with_bytes;
     Launch(use, &arguments, stream);
+    if (arguments.lanes.ends) break;
   }
+  return arguments.lanes.ticket;
 }
 
 void Lanes::EnqueueJoin(uint64_t kernels, CudaStream stream) {

@@ -28,8 +28,17 @@ class Lanes {
   // `memory`: local address of the lanes in the symmetric arena, zero on every PE before the first collective.
   Lanes(Device* device, const LaneLayout& layout, int pe, char* memory);
 
-  // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use.
-  void Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream);
+  // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use. Returns the operation's
+  // ticket, which Progress compares with; 0 if there is nothing to wait for. With `in_graph` it has no ticket.
+  uint64_t Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph = false);
+  // How far the GPU is.
+  bool HasReached(LaneUse use, uint64_t ticket) { return ProgressOf(use, kReached) >= ticket; }
+  bool HasFinished(LaneUse use, uint64_t ticket) { return ProgressOf(use, kFinished) >= ticket; }
+  // Calls with `in_graph` so far, and operations that CUDA graphs have run.
+  uint64_t captured() { return set(LaneUse::kInLine).captured; }
+  uint64_t finished_in_graphs() {
+    return ProgressOf(LaneUse::kInLine, kCount) - ProgressOf(LaneUse::kInLine, kFinished);
+  }
   // Kernels so far, but for what graphs repeat.
   uint64_t enqueued(LaneUse use) { return set(use).enqueued; }
   // Makes `stream` wait for the first `kernels` kernels of kOverlapping.
@@ -43,8 +52,10 @@ class Lanes {
 
  private:
   struct Set {
-    LaneSet lanes;
+    LaneSet lanes{};
     uint64_t enqueued = 0;
+    uint64_t tickets = 0;
+    uint64_t captured = 0;
   };
   // What the watchdog says of an operation.
   struct Operation {
@@ -54,10 +65,13 @@ class Lanes {
 
   Set& set(LaneUse use) { return sets_[use == LaneUse::kInLine ? 1 : 0]; }
   void SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments);
+  uint64_t ProgressOf(LaneUse use, ProgressWord word);
+  // Numbers the operation that is enqueued.
+  void SetTicket(LaneUse use, bool in_graph, LaneSet* lanes);
   CollectiveArguments Common(LaneUse use, const GroupArguments& group);
   void Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream);
   // The operand's rows are in the result.
-  void EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream);
+  uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const GroupArguments& group);
   LateTransfer Describe(LaneUse use, uint64_t operation);
 

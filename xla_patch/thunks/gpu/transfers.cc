@@ -15,11 +15,13 @@ Status ErrorOf(const std::string& name, const Status& status) {
 
 }  // namespace
 
-Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, TeamReductions team_reductions)
+Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline,
+                     TeamReductions team_reductions)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
       lanes_(lanes),
+      timeline_(timeline),
       team_reductions_(team_reductions),
       send_stream_(device_->CreateStream()),
       receive_stream_(device_->CreateStream()),
@@ -41,14 +43,26 @@ Status Transfers::Begin(CudaStream stream) {
   return device_->TakeError();
 }
 
-Status Transfers::End(const TransferKey& key, const std::string& name) {
+EventRef Transfers::Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const {
+  const bool is_timed = follower != nullptr && timeline_ != nullptr && timeline_->timed();
+  return is_timed ? timeline_->Mark(stream) : nullptr;
+}
+
+Status Transfers::End(const TransferKey& key, const PermuteArguments& permute) {
   EventRef sent = MarkShared(*device_, send_stream_);
   EventRef received = MarkShared(*device_, receive_stream_);
+  if (timed_ != nullptr) {
+    timeline_->TimedFollow(Track::kPermutes, permute.follower, std::move(timed_),
+                           {timeline_->Mark(send_stream_), timeline_->Mark(receive_stream_)});
+  } else if (timeline_ != nullptr && permute.follower != nullptr) {
+    timeline_->Follow(Track::kPermutes, permute.follower, timeline_->AllReached({begun_}),
+                      timeline_->AllReached({sent, received}));
+  }
   if (watchdog_ != nullptr) {
-    watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, name));
+    watchdog_->Watch(std::move(begun_), {sent, received}, DescribeLateTransfer(*rings_, permute.name));
   }
   started_[key] = {{std::move(sent), std::move(received)}, 0};
-  return ErrorOf(name, device_->TakeError());
+  return ErrorOf(permute.name, device_->TakeError());
 }
 
 ReplayWaits Transfers::WaitsOf(const PermuteArguments& permute) {
@@ -65,8 +79,9 @@ Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& p
   Status status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = Begin(stream);
   if (!status.ok()) return ErrorOf(permute.name, status);
+  timed_ = Time(permute.follower, stream);
   EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
-  return End(key, permute.name);
+  return End(key, permute);
 }
 
 void Transfers::WatchLanes(LaneUse use) {
@@ -81,15 +96,35 @@ Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group
   if (status.ok()) status = CheckStart(stream);
   if (!status.ok()) return ErrorOf(group.name, status);
   WatchLanes(LaneUse::kOverlapping);
+  EventRef begun = Time(group.follower, stream);
   if (group.group.size() < 2 && group.op != CollectiveOp::kRaggedAllToAll) {
     lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
+    FollowGroup(LaneUse::kOverlapping, group.follower, 0, std::move(begun), stream);
     started_[key] = {};
   } else if (!StartOnTeam(key, group, stream)) {
     device_->Order(group_stream_, stream);
-    lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
+    const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
+    FollowGroup(LaneUse::kOverlapping, group.follower, ticket, std::move(begun), group_stream_);
     started_[key] = {{}, lanes_->enqueued(LaneUse::kOverlapping)};
   }
   return ErrorOf(group.name, device_->TakeError());
+}
+
+void Transfers::FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
+                            CudaStream stream) {
+  if (follower == nullptr || timeline_ == nullptr) return;
+  const Track track = use == LaneUse::kInLine ? Track::kInLine : Track::kGroups;
+  if (begun != nullptr) {
+    timeline_->TimedFollow(track, follower, std::move(begun), {timeline_->Mark(stream)});
+    return;
+  }
+  const auto done_if = [](bool done) { return done ? Device::Progress::kDone : Device::Progress::kRunning; };
+  timeline_->Follow(
+      track, follower, [this, use, ticket, done_if] { return done_if(lanes_->HasReached(use, ticket)); },
+      [this, use, ticket, done_if] {
+        if (lanes_->HasFinished(use, ticket)) return Device::Progress::kDone;
+        return CheckJob().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
+      });
 }
 
 bool Transfers::StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
@@ -108,7 +143,16 @@ Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stre
   Status status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(permute.name, status);
+  const bool in_graph = device_->Capturing(stream);
+  EventRef begun;
+  if (in_graph) {
+    ++captured_permutes_;
+  } else if (permute.follower != nullptr && timeline_ != nullptr) {
+    begun = MarkShared(*device_, stream, timeline_->timing());
+  }
   EnqueuePermuteReplay(*rings_, permute, WaitsOf(permute), stream);
+  if (begun != nullptr) FollowReplay(permute.follower, std::move(begun), stream);
+  if (in_graph && timeline_ != nullptr && timeline_->timed()) timeline_->CountInGraph(stream);
   return ErrorOf(permute.name, device_->TakeError());
 }
 
@@ -118,8 +162,27 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(group.name, status);
   WatchLanes(LaneUse::kInLine);
-  lanes_->Enqueue(LaneUse::kInLine, group, stream);
+  const bool in_graph = device_->Capturing(stream);
+  EventRef begun = in_graph ? nullptr : Time(group.follower, stream);
+  const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, group, stream, in_graph);
+  if (!in_graph) FollowGroup(LaneUse::kInLine, group.follower, ticket, std::move(begun), stream);
   return ErrorOf(group.name, device_->TakeError());
+}
+
+void Transfers::FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream) {
+  EventRef ended = MarkShared(*device_, stream, timeline_->timing());
+  if (timeline_->timed()) {
+    timeline_->TimedFollow(Track::kInLine, follower, std::move(begun), {std::move(ended)});
+  } else {
+    timeline_->Follow(Track::kInLine, follower, timeline_->AllReached({std::move(begun)}),
+                      timeline_->AllReached({std::move(ended)}));
+  }
+}
+
+Transfers::InGraphs Transfers::in_graphs() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return {captured_permutes_ + lanes_->captured(),
+          lanes_->finished_in_graphs() + (timeline_ == nullptr ? 0 : timeline_->counted_in_graphs())};
 }
 
 Status Transfers::Finish(const TransferKey& key, const std::string& name, CudaStream stream) {

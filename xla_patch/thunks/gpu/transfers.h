@@ -22,6 +22,7 @@
 #include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/thunks/gpu/replay.h"
 #include "xla_patch/thunks/gpu/team_reductions.h"
+#include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
@@ -37,8 +38,10 @@ struct TransferKey {
 
 class Transfers {
  public:
-  // `rings`, `lanes` and `watchdog` (may be null) must outlive this.
-  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, TeamReductions team_reductions = {});
+  // `rings`, `lanes`, `watchdog` and `timeline` (both may be null) must outlive this. Without a timeline nobody
+  // follows.
+  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr,
+            TeamReductions team_reductions = {});
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // All collectives of groups.
@@ -49,6 +52,14 @@ class Transfers {
   Status ReplayPermute(const PermuteArguments& permute, CudaStream stream);
   // Without a start and a done; may be captured into a CUDA graph.
   Status RunGroup(const GroupArguments& group, CudaStream stream);
+
+  // Whole operations that were captured so far, and those that CUDA graphs have run: a launch calls no method. Not
+  // those of one member, and permutes that graphs have run only if the timeline is timed.
+  struct InGraphs {
+    uint64_t captured;
+    uint64_t run;
+  };
+  InGraphs in_graphs();
 
  private:
   // What a done waits for.
@@ -63,22 +74,30 @@ class Transfers {
   Status CheckStart(CudaStream stream);
   // Checks the start and forks from `stream`.
   Status Begin(CudaStream stream);
-  Status End(const TransferKey& key, const std::string& name);
+  Status End(const TransferKey& key, const PermuteArguments& permute);
+  // An event for the follower's times; null without times or follower.
+  EventRef Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const;
+  void FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
+                   CudaStream stream);
   void WatchLanes(LaneUse use);
   // Runs the all-reduce on a team if it can.
   bool StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream);
   ReplayWaits WaitsOf(const PermuteArguments& permute);
+  void FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream);
 
   PairRings* const rings_;
   Device* const device_;
   Watchdog* const watchdog_;
   Lanes* const lanes_;
+  Timeline* const timeline_;
   const TeamReductions team_reductions_;
   CudaStream send_stream_;
   CudaStream receive_stream_;
   CudaStream group_stream_;
   std::mutex mutex_;
   EventRef begun_;  // of the transfer being enqueued
+  EventRef timed_;  // likewise, null without times
+  uint64_t captured_permutes_ = 0;
   bool lanes_watched_[2] = {false, false};
   std::map<TransferKey, Started> started_;
 };

@@ -5,6 +5,7 @@
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
+#include "xla_patch/bindings/ffi/gpu/recording.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/collective_op.h"
@@ -12,36 +13,38 @@
 namespace xla_shmem {
 
 // Reads a call and passes its arguments to `enqueue`, with the GPU's context current.
-template <typename Arguments, typename Enqueue>
-::xla::ffi::Error EnqueueCall(Result<Arguments> (*read)(const GpuCallFrame&), Enqueue enqueue,
+template <CollectiveOp kOp, typename Arguments, typename Enqueue>
+::xla::ffi::Error EnqueueCall(Result<Arguments> (*read)(const GpuCallFrame&), Enqueue enqueue, gpu::CudaStream stream,
                               ::xla::ffi::RemainingArgs operands, ::xla::ffi::RemainingRets results,
                               ::xla::ffi::Dictionary attributes) {
   const Result<CallIdentity> call = ReadRunnableCall(attributes);
   if (!call.ok()) return ToError(call.status());
-  const Result<Arguments> arguments = read({*call, attributes, operands, results});
+  const GpuCallFrame frame{*call, attributes, operands, results};
+  Result<Arguments> arguments = read(frame);
   if (!arguments.ok()) return ToError(arguments.status());
   const gpu::ScopedContext context(GpuRuntime::Get().device());
+  arguments->follower = RecordExecution(frame, kOp, stream);
   return ToFfiError(enqueue(GpuRuntime::Get().transfers(), *call, *arguments));
 }
 
-template <typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
+template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
           Status (gpu::Transfers::*Start)(const gpu::TransferKey&, const Arguments&, gpu::CudaStream)>
 ::xla::ffi::Error StartCall(gpu::CudaStream stream, ::xla::ffi::RunId run, ::xla::ffi::RemainingArgs operands,
                             ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& call, const Arguments& arguments) {
     return (transfers.*Start)({call.operation, run.run_id}, arguments, stream);
   };
-  return EnqueueCall(Read, enqueue, operands, results, attributes);
+  return EnqueueCall<kOp>(Read, enqueue, stream, operands, results, attributes);
 }
 
-template <typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
+template <CollectiveOp kOp, typename Arguments, Result<Arguments> (*Read)(const GpuCallFrame&),
           Status (gpu::Transfers::*Replay)(const Arguments&, gpu::CudaStream)>
 ::xla::ffi::Error ReplayCall(gpu::CudaStream stream, ::xla::ffi::RunId /*run*/, ::xla::ffi::RemainingArgs operands,
                              ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, const Arguments& arguments) {
     return (transfers.*Replay)(arguments, stream);
   };
-  return EnqueueCall(Read, enqueue, operands, results, attributes);
+  return EnqueueCall<kOp>(Read, enqueue, stream, operands, results, attributes);
 }
 
 // `Arguments` are those of thunks/gpu. XLA takes the handlers as plain functions.
@@ -52,18 +55,18 @@ GpuHandlerRegistration RegisterGpuHandlers() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnGpu), "the table of ops does not carry this one on GPU");
   return {kOp,
           [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler = GpuCallBinding().To(StartCall<Arguments, Read, Start>).release();
+            static auto* const handler = GpuCallBinding().To(StartCall<kOp, Arguments, Read, Start>).release();
             return handler->Call(frame);
           },
           [](XLA_FFI_CallFrame* frame) {
             static auto* const handler =
                 GpuCallBinding()
-                    .To(ReplayCall<Arguments, Read, Replay>, {::xla::ffi::Traits::kCmdBufferCompatible})
+                    .To(ReplayCall<kOp, Arguments, Read, Replay>, {::xla::ffi::Traits::kCmdBufferCompatible})
                     .release();
             return handler->Call(frame);
           },
           [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler = GpuCallBinding().To(ReplayCall<Arguments, Read, Replay>).release();
+            static auto* const handler = GpuCallBinding().To(ReplayCall<kOp, Arguments, Read, Replay>).release();
             return handler->Call(frame);
           }};
 }

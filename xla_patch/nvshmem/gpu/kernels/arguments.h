@@ -18,6 +18,9 @@ enum ProgressWord : int {
   kOrder,      // from the watchdog
   kFault,      // why a kernel cannot go on (Fault), 0 if it can
   kFaultPe,    // the PE that its rows go to or come from
+  kReached,    // ticket of the last operation that has begun
+  kFinished,   // and of the last that has ended
+  kCount,      // operations that have ended, those in CUDA graphs among them
   kFirstLate,
 };
 constexpr Word kOrderReport = 1;  // lanes that wait say so
@@ -38,8 +41,10 @@ struct LaneSet {
   Word sent;     // messages with each PE so far: a word for each lane and PE, of this PE alone
   Word slots;    // two for each lane and sender
   Word slot_bytes;
-  Word* launches;  // kernels that have ended, in device memory; the word 8 words behind it counts ended blocks
+  Word* launches;  // kernels that have ended, in device memory; 8 words behind it ended blocks, 16 ended operations
   Word* progress;  // pinned
+  Word ticket;     // of the operation, 0 for none: grows from one operation to the next
+  bool ends;       // whether this is the last kernel of the operation
   int pe;
   int n_pes;
 };
@@ -130,6 +135,10 @@ struct RaggedArguments : ExchangeArguments {
   const Word* output_offsets;
   const Word* receive_sizes;
   int slices;  // for each member
+};
+
+struct CountArguments {
+  Word* word;  // pinned
 };
 
 }  // namespace xla_shmem::gpu

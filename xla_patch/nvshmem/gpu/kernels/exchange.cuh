@@ -112,6 +112,7 @@ class Lane {
     const LaneSet& lanes = arguments_.lanes;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
       StoreRelease(lanes.progress + kOperation, arguments_.operation);
+      if (lanes.ticket != 0) StoreRelease(lanes.progress + kReached, lanes.ticket);
       StoreRelease(lanes.progress + kBegun, *lanes.launches + 1);
     }
     ForPeers([&](int member) { messages_[member] = *Sent(member); });
@@ -148,6 +149,12 @@ class Lane {
     Word* const ended_blocks = lanes.launches + 8;
     if (CountBlock(ended_blocks) != gridDim.x - 1) return;
     *ended_blocks = 0;
+    if (lanes.ends) {
+      Word* const operations = lanes.launches + 16;
+      *operations += 1;
+      StoreRelease(lanes.progress + kCount, *operations);
+      if (lanes.ticket != 0) StoreRelease(lanes.progress + kFinished, lanes.ticket);
+    }
     const Word launches = *lanes.launches + 1;
     StoreRelease(lanes.progress + kEnded, launches);
     StoreRelease(lanes.launches, launches);

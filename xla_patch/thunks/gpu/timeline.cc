@@ -1,0 +1,164 @@
+#include "xla_patch/thunks/gpu/timeline.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace xla_shmem::gpu {
+namespace {
+
+using Progress = Device::Progress;
+
+constexpr std::chrono::milliseconds kPoll{1};
+constexpr uint64_t kAnchorAgeNs = 10'000'000'000;
+
+uint64_t MonotonicNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace
+
+Timeline::Timeline(Device* device, bool timed) : device_(device), timed_(timed) {
+  if (timed) {
+    anchor_stream_ = device->CreateStream();
+    in_graphs_ = device->AllocateHostWords(1);
+    SetAnchor();
+  }
+  thread_ = std::thread([this] { Run(); });
+}
+
+Timeline::~Timeline() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+EventRef Timeline::Mark(CudaStream stream) { return MarkShared(*device_, stream, Device::Timing::kTimed); }
+
+Timeline::Question Timeline::AllReached(std::vector<EventRef> events) const {
+  return [device = device_, events = std::move(events)] {
+    Progress all = Progress::kDone;
+    for (const EventRef& event : events) {
+      const Progress one = device->Query(event.get());
+      if (one == Progress::kFailed) return one;
+      if (one == Progress::kRunning) all = one;
+    }
+    return all;
+  };
+}
+
+void Timeline::TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun,
+                           std::vector<EventRef> ended) {
+  Entry entry;
+  entry.track = track;
+  entry.follower = std::move(follower);
+  entry.reached = AllReached({begun});
+  entry.ended = AllReached(ended);
+  entry.begun_event = std::move(begun);
+  entry.ended_events = std::move(ended);
+  Add(std::move(entry));
+}
+
+void Timeline::Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended) {
+  Entry entry;
+  entry.track = track;
+  entry.follower = std::move(follower);
+  entry.reached = std::move(reached);
+  entry.ended = std::move(ended);
+  Add(std::move(entry));
+}
+
+void Timeline::Add(Entry entry) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (entry.begun_event != nullptr) entry.anchor = anchor_;
+  tracks_[static_cast<int>(entry.track)].push_back(std::move(entry));
+  changed_.notify_all();
+}
+
+// The event is reached at once: nothing else is on its stream. The host's time is then at most a look late.
+void Timeline::SetAnchor() {
+  auto anchor = std::make_shared<Anchor>();
+  anchor->event = Mark(anchor_stream_);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (device_->Query(anchor->event.get()) == Progress::kRunning) {
+    // The stream may share a hardware queue with one that waits. The anchor before it still serves.
+    if (anchor_ != nullptr && std::chrono::steady_clock::now() > give_up) return;
+  }
+  anchor->host_ns = MonotonicNanoseconds();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  anchor_ = std::move(anchor);
+}
+
+DeviceTimes Timeline::TimesOf(const Entry& entry) const {
+  if (entry.anchor == nullptr) return {0, MonotonicNanoseconds()};
+  const auto time_of = [&](const EventRef& event) {
+    const double ns = 1e6 * device_->MillisecondsBetween(entry.anchor->event.get(), event.get());
+    return static_cast<uint64_t>(static_cast<double>(entry.anchor->host_ns) + ns);
+  };
+  DeviceTimes times{time_of(entry.begun_event), 0};
+  for (const EventRef& event : entry.ended_events) times.ended_ns = std::max(times.ended_ns, time_of(event));
+  return times;
+}
+
+bool Timeline::Look(Entry& entry) {
+  if (!entry.was_reached) {
+    const Progress reached = entry.reached();
+    if (reached == Progress::kRunning) return false;
+    entry.was_reached = true;
+    if (reached == Progress::kDone) entry.follower->Reached();
+  }
+  const Progress ended = entry.ended();
+  if (ended == Progress::kRunning) return false;
+  if (ended == Progress::kDone) {
+    entry.follower->Ended(entry.track, TimesOf(entry));
+  } else {
+    entry.follower->Failed();
+  }
+  return true;
+}
+
+void Timeline::Settle() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_for(lock, std::chrono::seconds(1), [&] {
+    return std::all_of(std::begin(tracks_), std::end(tracks_), [](const auto& track) { return track.empty(); });
+  });
+}
+
+void Timeline::Run() {
+  const ScopedContext context(*device_);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (!stop_) {
+    bool is_idle = true;
+    for (std::deque<Entry>& track : tracks_) {
+      while (!track.empty()) {
+        Entry& entry = track.front();  // only this thread removes entries, and adding moves none
+        lock.unlock();
+        const bool ended = Look(entry);
+        lock.lock();
+        if (!ended) break;
+        track.pop_front();
+      }
+      is_idle = is_idle && track.empty();
+    }
+    if (is_idle) changed_.notify_all();
+    if (timed_ && MonotonicNanoseconds() > anchor_->host_ns + kAnchorAgeNs) {
+      lock.unlock();
+      SetAnchor();
+      lock.lock();
+    }
+    if (is_idle) {
+      changed_.wait(lock);
+    } else {
+      changed_.wait_for(lock, kPoll, [&] { return stop_; });
+    }
+  }
+}
+
+}  // namespace xla_shmem::gpu

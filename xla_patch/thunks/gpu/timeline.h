@@ -1,0 +1,106 @@
+// Follows collectives on the GPU: when it comes to each and when each ends, and on request the device's times of both.
+//
+// Nothing here waits for the GPU but a thread that looks every millisecond, and only while something is followed.
+// Without times no command is enqueued: a collective tells how far it is by words in pinned memory, or by the events
+// that its watchdog has anyway.
+#ifndef XLA_SHMEM_THUNKS_GPU_TIMELINE_H_
+#define XLA_SHMEM_THUNKS_GPU_TIMELINE_H_
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "xla_patch/nvshmem/gpu/device.h"
+#include "xla_patch/nvshmem/gpu/watchdog.h"
+
+namespace xla_shmem::gpu {
+
+// CLOCK_MONOTONIC in nanoseconds: by the clock of the device if the timeline is timed, else when the end was seen.
+struct DeviceTimes {
+  uint64_t begun_ns = 0;  // 0 if not timed
+  uint64_t ended_ns = 0;
+};
+
+// Collectives of one track end in the order of their starts.
+enum class Track : int { kPermutes, kGroups, kInLine };
+
+// Is told what becomes of one collective, on the timeline's thread, in the order of these methods.
+class Follower {
+ public:
+  virtual ~Follower() = default;
+  virtual void Reached() = 0;
+  virtual void Ended(Track track, const DeviceTimes& times) = 0;
+  // The GPU has failed.
+  virtual void Failed() = 0;
+};
+
+class Timeline {
+ public:
+  using Question = std::function<Device::Progress()>;
+
+  // `device` must outlive this.
+  Timeline(Device* device, bool timed);
+  ~Timeline();
+  Timeline(const Timeline&) = delete;
+  Timeline& operator=(const Timeline&) = delete;
+
+  bool timed() const { return timed_; }
+  Device::Timing timing() const { return timed_ ? Device::Timing::kTimed : Device::Timing::kUntimed; }
+  // For TimedFollow, here and now on `stream`.
+  EventRef Mark(CudaStream stream);
+  // `begun`, `ended`: from Mark.
+  void TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun, std::vector<EventRef> ended);
+  void Follow(Track track, std::shared_ptr<Follower> follower, Question reached, Question ended);
+  // Whether all events have been reached.
+  Question AllReached(std::vector<EventRef> events) const;
+  // Only if timed: the graph that `stream` is captured into counts its launches here.
+  void CountInGraph(CudaStream stream) { device_->Count(in_graphs_, stream); }
+  uint64_t counted_in_graphs() const { return timed_ ? __atomic_load_n(in_graphs_, __ATOMIC_ACQUIRE) : 0; }
+  // Returns once nothing is followed, at the latest after a second.
+  void Settle();
+
+ private:
+  // A point in time on both clocks. They drift, so there is a new one every few seconds.
+  struct Anchor {
+    EventRef event;
+    uint64_t host_ns;
+  };
+  struct Entry {
+    Track track;
+    std::shared_ptr<Follower> follower;
+    Question reached;
+    Question ended;
+    bool was_reached = false;
+    std::shared_ptr<const Anchor> anchor;  // null: no times
+    EventRef begun_event;
+    std::vector<EventRef> ended_events;
+  };
+
+  void Add(Entry entry);
+  void Run();
+  // Whether the entry has ended.
+  bool Look(Entry& entry);
+  DeviceTimes TimesOf(const Entry& entry) const;
+  void SetAnchor();
+
+  static constexpr int kTracks = 3;
+  Device* const device_;
+  const bool timed_;
+  CudaStream anchor_stream_ = nullptr;
+  uint64_t* in_graphs_ = nullptr;  // pinned
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Entry> tracks_[kTracks];
+  std::shared_ptr<const Anchor> anchor_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace xla_shmem::gpu
+
+#endif  // XLA_SHMEM_THUNKS_GPU_TIMELINE_H_
