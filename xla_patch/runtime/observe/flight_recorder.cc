@@ -138,8 +138,8 @@ uint32_t FlightRecorder::AddSite(const Site& site) {
   return number;
 }
 
-Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, State state,
-                             uint64_t* sequence) {
+Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns,
+                             uint64_t* sequence, State state) {
   for (size_t i = 0; i < header_->n_pes; ++i) {
     PeHeader* header = HeaderOf(i);
     if (header->pe != static_cast<uint32_t>(pe)) continue;

@@ -84,8 +84,8 @@ class FlightRecorder {
   uint32_t AddSite(const Site& site);
 
   // Returns null if `pe` is not local. Collective number kEntries after this one overwrites the entry.
-  Entry* Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, State state,
-               uint64_t* sequence);
+  Entry* Begin(int pe, uint32_t site, uint64_t execution, uint64_t bytes, uint64_t start_ns, uint64_t* sequence,
+               State state = State::kStarted);
   // No effect once the entry belongs to a later collective.
   static void Set(Entry* entry, uint64_t sequence, State state, uint64_t end_ns);
 

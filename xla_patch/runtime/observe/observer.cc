@@ -62,7 +62,7 @@ Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execut
   span.start_ns = MonotonicNanoseconds();
   if (recorder_ != nullptr) {
     const State state = options_.on_gpu ? State::kEnqueued : State::kStarted;
-    span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, state, &span.sequence);
+    span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, &span.sequence, state);
   }
   if (trace_ != nullptr && !options_.on_gpu) span.track = trace_->Begin(pe);
   return span;

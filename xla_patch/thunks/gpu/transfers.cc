@@ -121,7 +121,7 @@ void Transfers::FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follow
   const auto done_if = [](bool done) { return done ? Device::Progress::kDone : Device::Progress::kRunning; };
   timeline_->Follow(
       track, follower, [this, use, ticket, done_if] { return done_if(lanes_->HasReached(use, ticket)); },
-      [this, use, ticket, done_if] {
+      [this, use, ticket] {
         if (lanes_->HasFinished(use, ticket)) return Device::Progress::kDone;
         return CheckJob().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
       });
