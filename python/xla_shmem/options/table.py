@@ -124,7 +124,7 @@ TABLE: tuple[Option, ...] = (
         "0",
         "`0`, `1`",
         "1 prints at exit, for each collective of the process: calls, bytes, and the time spent waiting and moving "
-        "data. CPU only.",
+        "data, or the time on the GPU.",
         count(0, 1, "0 or 1"),
     ),
     Option(
@@ -132,7 +132,7 @@ TABLE: tuple[Option, ...] = (
         "",
         "a path",
         "File for a trace of all collectives in Chrome's format (Perfetto opens it), with one track group for each PE. "
-        "All processes of a host write to one file. CPU only.",
+        "All processes of a host write to one file.",
         str,
     ),
     Option(
@@ -140,7 +140,7 @@ TABLE: tuple[Option, ...] = (
         "auto",
         "`auto`, `off`, or a directory",
         "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`; `auto` is "
-        "`xla-shmem-<uid>` in the directory for temporary files. A job that ends well removes its records. CPU only.",
+        "`xla-shmem-<uid>` in the directory for temporary files. A job that ends well removes its records.",
         str,
     ),
     Option(

@@ -101,7 +101,13 @@ Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group
     lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
     FollowGroup(LaneUse::kOverlapping, group.follower, 0, std::move(begun), stream);
     started_[key] = {};
-  } else if (!StartOnTeam(key, group, stream)) {
+  } else if (StartOnTeam(key, group, stream)) {
+    if (group.follower != nullptr && timeline_ != nullptr) {
+      timeline_->Follow(
+          Track::kGroups, group.follower, [] { return Device::Progress::kDone; },
+          timeline_->AllReached(started_[key].events));
+    }
+  } else {
     device_->Order(group_stream_, stream);
     const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
     FollowGroup(LaneUse::kOverlapping, group.follower, ticket, std::move(begun), group_stream_);
