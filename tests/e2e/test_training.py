@@ -133,3 +133,13 @@ def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
     assert job.returncode == 1
     assert "context 2 x tensor 1 needs 2 devices, this job has 1; start 2 ranks or choose" in errors
     assert "Traceback" not in errors
+
+
+def test_every_rank_records_a_profile_of_the_steps_asked_for(tmp_path: Path) -> None:
+    with train(*SMALL, "--context=2", "--steps=4", "--profile=1", out=tmp_path) as job:
+        job.communicate(timeout=WAIT_S)
+    assert job.returncode == 0
+    assert len(read_records(tmp_path / LOG_NAME)) == 4
+    for rank in (0, 1):
+        (found,) = (tmp_path / "profile" / f"rank-{rank}").rglob("*.xplane.pb")
+        assert b"train_step" in found.read_bytes()

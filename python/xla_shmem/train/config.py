@@ -20,6 +20,9 @@ MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "para
 #: Element types of a `.bin` token file, which does not record its type.
 TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
 
+#: Steps before a profile: the first compiles, and the second may still fill pools.
+STEPS_BEFORE_PROFILE = 2
+
 MESH_FIELDS = ("data", "fsdp", "context", "tensor")
 
 
@@ -94,6 +97,10 @@ class TrainConfig:
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
     checkpoints_kept: int = _field(2, "Number of newest checkpoints to keep.")
     resume: bool = _field(False, "Continue from the newest checkpoint in the folder, if there is one.")
+    profile: int = _field(
+        0,
+        "Steps that jax.profiler records on every rank, from the third on, in `profile` of the folder; 0 for none.",
+    )
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -103,11 +110,16 @@ class TrainConfig:
         for name in ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
-        for name in ("seed", "checkpoint_every"):
+        for name in ("seed", "checkpoint_every", "profile"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
         if self.resume and not self.checkpoint_every:
             raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; set the steps between checkpoints.")
+        if self.profile and self.profile + STEPS_BEFORE_PROFILE > self.steps:
+            raise ConfigError(
+                f"profile is {self.profile} of {self.steps} steps, and the first {STEPS_BEFORE_PROFILE} are not"
+                f" recorded; set steps to at least {self.profile + STEPS_BEFORE_PROFILE}."
+            )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
         overlapped = self.tensor_matmul == "async" and self.tensor > 1

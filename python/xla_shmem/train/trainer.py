@@ -26,6 +26,7 @@ from xla_shmem.train.feed import Feed
 from xla_shmem.train.job_folder import check_folder
 from xla_shmem.train.step import TrainState, abstract_state, init_state, make_train_step
 from xla_shmem.train.step_log import LOG_NAME, StepLog, StepRecord
+from xla_shmem.train.step_profile import StepProfile
 from xla_shmem.train.stop_request import StopRequest
 from xla_shmem.train.throughput import step_flops
 from xla_shmem.train.windows import Windows
@@ -61,7 +62,8 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
             first = checkpoints.newest or 0
         state = checkpoints.restore(abstract_state(config, mesh)) if first and checkpoints else init_state(config, mesh)
         stop = stack.enter_context(StopRequest(jax.process_count() > 1))
-        done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop)
+        profile = stack.enter_context(StepProfile(config, first))
+        done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop, profile)
     if done < config.steps:
         how = "--resume continues there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
         raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
@@ -75,12 +77,14 @@ def _steps(
     feed: Feed,
     checkpoints: Checkpoints | None,
     stop: StopRequest,
+    profile: StepProfile,
 ) -> Generator[StepRecord, None, int]:
     """Yields the records; returns the number of steps done, less than all after a request to stop."""
     tokens = config.batch * config.sequence
     tera = step_flops(config.model(), config.batch, config.sequence) / config.devices / 1e12
     batch = feed.at(first)
     for step in range(first, config.steps):
+        profile.before(step)
         start = time.perf_counter()
         state, loss = train_step(state, *batch)
         if step + 1 < config.steps:
@@ -94,6 +98,7 @@ def _steps(
             checkpoints.save(done, state)
         if stopping:
             return done
+    profile.before(config.steps)
     return config.steps
 
 
