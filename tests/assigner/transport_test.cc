@@ -122,7 +122,7 @@ TEST_CASE("an unavailable transport vetoes everything with its reason") {
   CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
 }
 
-TEST_CASE("A group larger than a GPU reduction can take is vetoed with both numbers") {
+TEST_CASE("A group larger than a kernel can take is vetoed with both numbers") {
   std::unordered_map<int64_t, int32_t> reach;
   std::vector<int64_t> devices;
   for (int64_t device = 0; device < 129; ++device) {
@@ -132,7 +132,9 @@ TEST_CASE("A group larger than a GPU reduction can take is vetoed with both numb
   const Topology topology = MakeTopology(129, 1, 129);
   CollectiveSpec spec = AllReduce({devices}, 4, topology);
   CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)) ==
-        "a replica group of 129 devices, at most 128 can be reduced");
+        "a replica group of 129 devices, at most 128 can take part");
+  spec.op = CollectiveOp::kAllGather;
+  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
   devices.pop_back();
   spec = AllReduce({devices}, 4, topology);
   CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());

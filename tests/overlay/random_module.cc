@@ -76,7 +76,7 @@ class Generator {
     }
     out_.topology = *Topology::Create(std::move(locations));
     out_.transport = PatchedXlaTransport(std::move(reach));
-    out_.transport.max_reduced_group = OneIn(6) ? 3 : 128;
+    out_.transport.max_group = OneIn(6) ? 3 : 128;
     if (OneIn(10)) {
       out_.transport = Transport();
       out_.transport.unavailable_reason = "no library";

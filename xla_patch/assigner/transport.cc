@@ -79,7 +79,7 @@ Unsupported UnsupportedGroupSize(const CollectiveSpec& spec, int64_t limit) {
     const int64_t members = spec.groups.offsets[group + 1] - spec.groups.offsets[group];
     if (members > limit) {
       return "a replica group of " + std::to_string(members) + " devices, at most " + std::to_string(limit) +
-             " can be reduced";
+             " can take part";
     }
   }
   return std::nullopt;
@@ -164,7 +164,7 @@ Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
-  transport.max_reduced_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
+  transport.max_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
   return transport;
 }
 
@@ -191,9 +191,9 @@ Unsupported UnsupportedByTransport(const CollectiveSpec& spec, const Topology& t
   Unsupported unsupported = UnsupportedElementTypes(spec);
   if (!unsupported.has_value() && IsReducing(spec.op)) {
     unsupported = UnsupportedReduction(spec, *carried);
-    if (!unsupported.has_value()) {
-      unsupported = UnsupportedGroupSize(spec, transport.max_reduced_group);
-    }
+  }
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedGroupSize(spec, transport.max_group);
   }
   if (!unsupported.has_value()) {
     unsupported = UnsupportedPairs(spec);

@@ -29,8 +29,8 @@ struct Transport {
   bool available = false;
   std::string unavailable_reason;  // shown to the user when not available
   std::vector<Carried> carried;
-  // Members of the largest group that a reduction can take; 0 for any number.
-  int64_t max_reduced_group = 0;
+  // Members of the largest group; 0 for any number.
+  int64_t max_group = 0;
   // Device id -> reach domain: devices of one domain can put into each other's memory. A missing device
   // reaches no other; no map means that every device reaches every other.
   std::optional<std::unordered_map<int64_t, int32_t>> reach;

@@ -176,7 +176,7 @@ TEST(ShmemBackendAssignerTest, AReductionThatIsNotPlainIsAVeto) {
 
 TEST(ShmemBackendAssignerTest, AGroupLargerThanTheTransportTakesIsAVeto) {
   ShmemJob job = Job(8, 1, 0);
-  job.transport.max_reduced_group = 4;
+  job.transport.max_group = 4;
   EXPECT_THAT(Decided(job, AllReduceOf("f32[8]")), HasSubstr("a replica group of 8 devices, at most 4"));
   EXPECT_EQ(Decided(job, AllReduceOf("f32[8]", "[2,4]<=[8]")), "NVSHMEM single-device");
 }
