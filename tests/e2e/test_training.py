@@ -136,7 +136,7 @@ def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
 
 
 def test_every_rank_records_a_profile_of_the_steps_asked_for(tmp_path: Path) -> None:
-    with train(*SMALL, "--context=2", "--steps=4", "--profile=1", out=tmp_path) as job:
+    with train(*SMALL, "--context=2", "--steps=4", "--profile-steps=1", out=tmp_path) as job:
         job.communicate(timeout=WAIT_S)
     assert job.returncode == 0
     assert len(read_records(tmp_path / LOG_NAME)) == 4

@@ -34,11 +34,13 @@ def test_library_of_the_wheel_is_found_with_its_release(compiler: Compiler) -> N
 
 @pytest.fixture(scope="module")
 def idle_driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library with all driver calls that xla-shmem needs. They succeed and do nothing."""
+    """A library with all driver calls that xla-shmem needs. They succeed and do nothing; every attribute is 1."""
     names = re.findall(r'read\("(cu\w+)"', (ROOT / "xla_patch/nvshmem/gpu/cuda_driver.cc").read_text())
     folder = tmp_path_factory.mktemp("driver")
     source, library = folder / "driver.c", folder / "libidle_driver.so"
-    source.write_text("".join(f"int {name}() {{ return 0; }}\n" for name in names))
+    attribute = "cuDeviceGetAttribute"
+    has_all = f"int {attribute}(int* value, int attribute, int device) {{ return *value = 1, 0; }}\n"
+    source.write_text(has_all + "".join(f"int {name}() {{ return 0; }}\n" for name in names if name != attribute))
     subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source], check=True)
     return library
 

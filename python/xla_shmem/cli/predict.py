@@ -45,7 +45,7 @@ _DEFAULTS = {name: value for name, value in vars(long_context_job()).items() if 
     default="gb200-nvl72",
     show_default=True,
     metavar="NAME|FILE",
-    help="Cluster that the prediction is for.",
+    help="Cluster that the estimate is for.",
 )
 @click.option(
     "--sketch", "sketched", is_flag=True, help="Estimate the job's program from its sizes instead of compiling it."

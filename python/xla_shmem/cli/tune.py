@@ -52,13 +52,13 @@ from xla_shmem.options import tuning_table as tables
     default="gb200-nvl72",
     show_default=True,
     metavar="NAME|FILE",
-    help="GPUs of --perf-table, as in predict.",
+    help="Cluster that the estimate is for, with --perf-table.",
 )
 @click.option(
     "--num-devices",
     type=click.IntRange(min=2),
     metavar="N",
-    help="GPUs of the job, for --perf-table.  [default: one NVLink domain]",
+    help="Devices of the whole job, for --perf-table.  [default: one NVLink domain]",
 )
 @click.option(
     "--tuning",

@@ -97,7 +97,7 @@ class TrainConfig:
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
     checkpoints_kept: int = _field(2, "Number of newest checkpoints to keep.")
     resume: bool = _field(False, "Continue from the newest checkpoint in the folder, if there is one.")
-    profile: int = _field(
+    profile_steps: int = _field(
         0,
         "Steps that jax.profiler records on every rank, from the third on, in `profile` of the folder; 0 for none.",
     )
@@ -110,15 +110,15 @@ class TrainConfig:
         for name in ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
-        for name in ("seed", "checkpoint_every", "profile"):
+        for name in ("seed", "checkpoint_every", "profile_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
         if self.resume and not self.checkpoint_every:
             raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; set the steps between checkpoints.")
-        if self.profile and self.profile + STEPS_BEFORE_PROFILE > self.steps:
+        if self.profile_steps and self.profile_steps + STEPS_BEFORE_PROFILE > self.steps:
             raise ConfigError(
-                f"profile is {self.profile} of {self.steps} steps, and the first {STEPS_BEFORE_PROFILE} are not"
-                f" recorded; set steps to at least {self.profile + STEPS_BEFORE_PROFILE}."
+                f"profile-steps is {self.profile_steps} of {self.steps} steps, and the first {STEPS_BEFORE_PROFILE} are not"
+                f" recorded; set steps to at least {self.profile_steps + STEPS_BEFORE_PROFILE}."
             )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")

@@ -11,7 +11,7 @@ from xla_shmem.train.config import STEPS_BEFORE_PROFILE, TrainConfig
 
 
 class StepProfile:
-    """Records the steps that `config.profile` asks for, on this rank, in a folder of its own. A context manager.
+    """Records the steps that `config.profile_steps` asks for, on this rank, in a folder of its own. A context manager.
 
     Args:
       config: the job.
@@ -20,7 +20,7 @@ class StepProfile:
 
     def __init__(self, config: TrainConfig, first: int) -> None:
         self._begin = first + STEPS_BEFORE_PROFILE
-        self._end = self._begin + config.profile
+        self._end = self._begin + config.profile_steps
         self._folder = Path(config.output) / "profile" / f"rank-{jax.process_index()}"
         self._records = False
 

@@ -124,8 +124,8 @@ def test_the_documentation_has_the_generated_table() -> None:
 
 
 def test_a_profile_needs_steps_behind_those_that_compile() -> None:
-    assert TrainConfig(profile=3, steps=5).profile == 3
-    with pytest.raises(ConfigError, match=r"profile is 4 of 5 steps, .* set steps to at least 6\."):
-        TrainConfig(profile=4, steps=5)
-    with pytest.raises(ConfigError, match="profile is -1; it must not be negative"):
-        TrainConfig(profile=-1)
+    assert TrainConfig(profile_steps=3, steps=5).profile_steps == 3
+    with pytest.raises(ConfigError, match=r"profile-steps is 4 of 5 steps, .* set steps to at least 6\."):
+        TrainConfig(profile_steps=4, steps=5)
+    with pytest.raises(ConfigError, match="profile-steps is -1; it must not be negative"):
+        TrainConfig(profile_steps=-1)
