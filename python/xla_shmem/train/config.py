@@ -117,8 +117,8 @@ class TrainConfig:
             raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; set the steps between checkpoints.")
         if self.profile_steps and self.profile_steps + STEPS_BEFORE_PROFILE > self.steps:
             raise ConfigError(
-                f"profile-steps is {self.profile_steps} of {self.steps} steps, and the first {STEPS_BEFORE_PROFILE} are not"
-                f" recorded; set steps to at least {self.profile_steps + STEPS_BEFORE_PROFILE}."
+                f"profile-steps is {self.profile_steps} of {self.steps} steps, and the first {STEPS_BEFORE_PROFILE} are"
+                f" not recorded; set steps to at least {self.profile_steps + STEPS_BEFORE_PROFILE}."
             )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
