@@ -77,7 +77,7 @@ def test_platform_cuda_alone_runs_collectives_on_nvshmem(emulator: Emulator, tmp
     job = run_emulated(
         emulator,
         "worker_gpu_cases.py",
-        [str(tmp_path / "cases.txt")],
+        [str(tmp_path / "cases.txt"), str(tmp_path)],
         ranks=2,
         results=tmp_path,
         JAX_PLATFORMS="cuda",

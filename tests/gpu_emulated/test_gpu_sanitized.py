@@ -29,7 +29,7 @@ def test_no_memory_error_and_no_undefined_behaviour(tmp_path: Path) -> None:
     job = run_emulated(
         emulator,
         "worker_gpu_cases.py",
-        [str(tmp_path / "cases.txt")],
+        [str(tmp_path / "cases.txt"), str(tmp_path)],
         ranks=2,
         results=tmp_path,
         timeout=500,

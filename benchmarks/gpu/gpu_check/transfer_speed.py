@@ -76,17 +76,19 @@ class Puts:
         self._world = world
         self._peer = 1 - world.pe
         memory = _core.gpu_symmetric(_MARGIN + SIZES[-1])
-        self._word, self._data = memory, memory + _MARGIN
+        # A word for each sender: where copies carry signals, the sender writes its own instance of the word.
+        self._sent, self._arrived = memory + 8 * world.pe, memory + 8 * self._peer
+        self._data = memory + _MARGIN
         self._source = world.cuda.allocate(SIZES[-1])
         self._value = 0
         world.cuda.fill(memory, 0, _MARGIN, world.stream)
         world.finish()
 
     def _put(self, size: int) -> None:
-        _core.gpu_put_signal(self._data, self._source, size, self._word, self._value, self._peer, self._world.stream)
+        _core.gpu_put_signal(self._data, self._source, size, self._sent, self._value, self._peer, self._world.stream)
 
     def _wait(self) -> None:
-        _core.gpu_wait(self._word, self._value, self._world.stream)
+        _core.gpu_wait(self._arrived, self._value, self._world.stream)
 
     def round_trip(self, size: int) -> None:
         """Enqueues a put to PE 1 and one back."""

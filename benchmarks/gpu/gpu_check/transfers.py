@@ -44,11 +44,12 @@ def put_and_signal(world: World) -> None:
     world.cuda.fill(memory, 0, words, world.stream)
     world.finish()
     source, target = world.ring()
+    # A word for each sender: where copies carry signals, the sender writes its own instance of the word.
     for number in range(rounds):
         operand = world.cuda.upload(pattern(world.pe, size, number))
         place = memory + words + number * size
-        _core.gpu_put_signal(place, operand, size, memory, number + 1, target, world.stream)
-    _core.gpu_wait(memory, rounds, world.stream)
+        _core.gpu_put_signal(place, operand, size, memory + 8 * world.pe, number + 1, target, world.stream)
+    _core.gpu_wait(memory + 8 * source, rounds, world.stream)
     seen = world.cuda.allocate(size * rounds)
     world.cuda.copy(seen, memory + words, size * rounds, world.stream)
     world.finish()

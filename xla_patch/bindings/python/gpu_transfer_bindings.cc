@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 
@@ -83,8 +84,9 @@ void Done(uint64_t operation, uintptr_t stream) {
 void PutSignal(uintptr_t destination, uintptr_t source, size_t bytes, uintptr_t word, uint64_t value, int pe,
                uintptr_t stream) {
   Enqueue([&](GpuRuntime& runtime) {
-    runtime.device().PutSignal(Pointer(destination), Pointer(source), bytes, static_cast<uint64_t*>(Pointer(word)),
-                               value, pe, Pointer(stream));
+    gpu::BatchedStream batched(&runtime.device(), Pointer(stream));
+    batched.PutSignal(Pointer(destination), Pointer(source), bytes, static_cast<uint64_t*>(Pointer(word)), value, pe);
+    batched.Flush();
     return runtime.device().TakeError();
   });
 }

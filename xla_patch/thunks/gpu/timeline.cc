@@ -98,12 +98,15 @@ void Timeline::SetAnchor() {
 
 DeviceTimes Timeline::TimesOf(const Entry& entry) const {
   if (entry.anchor == nullptr) return {0, MonotonicNanoseconds()};
-  const auto time_of = [&](const EventRef& event) {
-    const double ns = 1e6 * device_->MillisecondsBetween(entry.anchor->event.get(), event.get());
-    return static_cast<uint64_t>(static_cast<double>(entry.anchor->host_ns) + ns);
+  const auto between = [&](const EventRef& from, const EventRef& to) {
+    return static_cast<int64_t>(1e6 * device_->MillisecondsBetween(from.get(), to.get()));
   };
-  DeviceTimes times{time_of(entry.begun_event), 0};
-  for (const EventRef& event : entry.ended_events) times.ended_ns = std::max(times.ended_ns, time_of(event));
+  const uint64_t begun = entry.anchor->host_ns + between(entry.anchor->event, entry.begun_event);
+  DeviceTimes times{begun, begun};
+  // From the begin: between events that are far apart the driver's float has few digits.
+  for (const EventRef& event : entry.ended_events) {
+    times.ended_ns = std::max(times.ended_ns, begun + between(entry.begun_event, event));
+  }
   return times;
 }
 
