@@ -101,6 +101,7 @@ std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t 
                                   const std::string& profile, int64_t threshold, const OpList& ops,
                                   const TuningTable* tuning, const std::string& gpu) {
   std::vector<DeviceLocation> devices;
+  devices.reserve(num_devices);
   for (int32_t i = 0; i < static_cast<int32_t>(num_devices); ++i) {
     devices.push_back({i, i, 0, 0, i});
   }
