@@ -186,9 +186,6 @@ MUTANTS = {
         "    stream_.Signal(word, 0, rings_->pe());\n",
         "    if (word != rings_->OwnReplayWords(1 - rings_->pe(), 1).arrived) stream_.Signal(word, 0, rings_->pe());\n",
     ),
-    "a graph grants a slot too many": Mutant(
-        "thunks/gpu/replay.cc", "slot < std::min(kSlots, chunks.size())", "slot < kSlots"
-    ),
     "a graph grants a slot that it has not emptied": Mutant(
         "thunks/gpu/replay.cc",
         "    EnqueueResults(exchange.stream(), permute, chunks[chunk], arrived);\n"
