@@ -138,6 +138,27 @@ TEST_CASE("Graphs count the permutes that they run if the timeline is timed") {
   }
 }
 
+TEST_CASE("A collective that is added while another one is looked at is seen too") {
+  GpuJob job({});
+  gpu::Timeline& timeline = *job.pe(0).timeline;
+  const auto done = [] { return gpu::Device::Progress::kDone; };
+  std::atomic<bool> is_looking{false}, is_added{false};
+  const auto first = std::make_shared<Seen>(), second = std::make_shared<Seen>();
+  timeline.Follow(
+      gpu::Track::kInLine, first,
+      [&] {
+        is_looking = true;
+        SoonTrue(is_added);
+        return gpu::Device::Progress::kDone;
+      },
+      done);
+  REQUIRE(SoonTrue(is_looking));
+  timeline.Follow(gpu::Track::kPermutes, second, done, done);  // a track that was empty a moment ago
+  is_added = true;
+  CHECK(SoonTrue(first->ended));
+  CHECK(SoonTrue(second->ended));
+}
+
 TEST_CASE("What cannot end fails") {
   GpuJobOptions options;
   options.deadline = std::chrono::milliseconds(100);

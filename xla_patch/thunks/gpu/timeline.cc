@@ -13,6 +13,8 @@ using Progress = Device::Progress;
 
 constexpr std::chrono::milliseconds kPoll{1};
 constexpr uint64_t kAnchorAgeNs = 10'000'000'000;
+constexpr uint64_t kFirstAnchorLimitNs = 1'000'000'000;
+constexpr uint64_t kAnchorLimitNs = 20'000'000;
 
 uint64_t MonotonicNanoseconds() {
   timespec now;
@@ -82,14 +84,16 @@ void Timeline::Add(Entry entry) {
   changed_.notify_all();
 }
 
-// The event is reached at once: nothing else is on its stream. The host's time is then at most a look late.
+// The event is reached at once: nothing else is on its stream. The host's time is then at most a look late. But the
+// stream may share a hardware queue with one that waits: the anchor before this one, if any, serves until the next try.
 void Timeline::SetAnchor() {
+  const uint64_t begin = MonotonicNanoseconds();
+  const uint64_t limit = anchor_ == nullptr ? kFirstAnchorLimitNs : kAnchorLimitNs;
+  anchor_due_ns_ = begin + kAnchorAgeNs;
   auto anchor = std::make_shared<Anchor>();
   anchor->event = Mark(anchor_stream_);
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
-  while (device_->Query(anchor->event.get()) == Progress::kRunning) {
-    // The stream may share a hardware queue with one that waits. The anchor before it still serves.
-    if (anchor_ != nullptr && std::chrono::steady_clock::now() > give_up) return;
+  while (device_->Query(anchor->event.get()) != Progress::kDone) {
+    if (MonotonicNanoseconds() > begin + limit) return;
   }
   anchor->host_ns = MonotonicNanoseconds();
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -127,18 +131,19 @@ bool Timeline::Look(Entry& entry) {
   return true;
 }
 
+bool Timeline::IsIdle() const {
+  return std::all_of(std::begin(tracks_), std::end(tracks_), [](const auto& track) { return track.empty(); });
+}
+
 void Timeline::Settle() {
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, std::chrono::seconds(1), [&] {
-    return std::all_of(std::begin(tracks_), std::end(tracks_), [](const auto& track) { return track.empty(); });
-  });
+  changed_.wait_for(lock, std::chrono::seconds(1), [&] { return IsIdle(); });
 }
 
 void Timeline::Run() {
   const ScopedContext context(*device_);
   std::unique_lock<std::mutex> lock(mutex_);
   while (!stop_) {
-    bool is_idle = true;
     for (std::deque<Entry>& track : tracks_) {
       while (!track.empty()) {
         Entry& entry = track.front();  // only this thread removes entries, and adding moves none
@@ -148,16 +153,16 @@ void Timeline::Run() {
         if (!ended) break;
         track.pop_front();
       }
-      is_idle = is_idle && track.empty();
     }
-    if (is_idle) changed_.notify_all();
-    if (timed_ && MonotonicNanoseconds() > anchor_->host_ns + kAnchorAgeNs) {
+    if (timed_ && MonotonicNanoseconds() > anchor_due_ns_) {
       lock.unlock();
       SetAnchor();
       lock.lock();
     }
-    if (is_idle) {
-      changed_.wait(lock);
+    // Asked anew: while the lock was free, an entry may have come to a track that had been looked at.
+    if (IsIdle()) {
+      changed_.notify_all();
+      changed_.wait(lock, [&] { return stop_ || !IsIdle(); });
     } else {
       changed_.wait_for(lock, kPoll, [&] { return stop_; });
     }

@@ -82,10 +82,13 @@ class Timeline {
   };
 
   void Add(Entry entry);
+  // Whether nothing is followed. With the lock.
+  bool IsIdle() const;
   void Run();
   // Whether the entry has ended.
   bool Look(Entry& entry);
   DeviceTimes TimesOf(const Entry& entry) const;
+  // Tries to take a new anchor.
   void SetAnchor();
 
   static constexpr int kTracks = 3;
@@ -96,7 +99,8 @@ class Timeline {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Entry> tracks_[kTracks];
-  std::shared_ptr<const Anchor> anchor_;
+  std::shared_ptr<const Anchor> anchor_;  // null: none could be taken yet
+  uint64_t anchor_due_ns_ = 0;            // only on the thread, once it runs
   bool stop_ = false;
   std::thread thread_;
 };
