@@ -89,6 +89,13 @@ Result<PeGroups> ReadGroups(ffi::Dictionary attributes) {
   return groups;
 }
 
+PeGroups AsGroups(const PePairs& pairs) {
+  PeGroups groups;
+  groups.reserve(pairs.size() / 2);
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) groups.push_back({pairs[i], pairs[i + 1]});
+  return groups;
+}
+
 const std::vector<int>* FindGroup(const PeGroups& groups, int pe) {
   const auto found = std::find_if(groups.begin(), groups.end(), [&](const std::vector<int>& group) {
     return std::find(group.begin(), group.end(), pe) != group.end();

@@ -37,6 +37,8 @@ Neighbours FindNeighbours(const PePairs& pairs, int pe);
 
 // PEs of each group, in group order.
 using PeGroups = std::vector<std::vector<int>>;
+// Source and target of each pair.
+PeGroups AsGroups(const PePairs& pairs);
 Result<PeGroups> ReadGroups(::xla::ffi::Dictionary attributes);
 
 // The group of `pe`, or null.

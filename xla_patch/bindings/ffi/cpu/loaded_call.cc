@@ -42,9 +42,7 @@ Status CheckLoadable(ffi::Dictionary attributes) {
 observe::Site SiteOf(const char* op, const LoadedCall& call) {
   observe::Site site{call.identity.operation, op, call.identity.name, call.pairs.has_value(), {}};
   if (call.groups.has_value()) site.groups = *call.groups;
-  for (size_t i = 0; call.pairs.has_value() && i + 1 < call.pairs->size(); i += 2) {
-    site.groups.push_back({(*call.pairs)[i], (*call.pairs)[i + 1]});
-  }
+  if (call.pairs.has_value()) site.groups = AsGroups(*call.pairs);
   return site;
 }
 

@@ -44,7 +44,7 @@ observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
   if (!site.is_pairs) {
     if (Result<PeGroups> groups = ReadGroups(frame.attributes); groups.ok()) site.groups = *std::move(groups);
   } else if (const Result<PePairs> pairs = ReadPairs(frame.attributes); pairs.ok()) {
-    for (size_t i = 0; i + 1 < pairs->size(); i += 2) site.groups.push_back({(*pairs)[i], (*pairs)[i + 1]});
+    site.groups = AsGroups(*pairs);
   }
   return site;
 }
