@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import dataclasses
 import json
 import logging
 import os
@@ -31,6 +30,7 @@ from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot
 from xla_shmem.gpu.process_facts import ProcessFacts, read_process_facts
 from xla_shmem.options import Options
 from xla_shmem.runtime import nvshmem_settings
+from xla_shmem.runtime.gpu_announcement import Announcement
 from xla_shmem.runtime.job_topology import JobTopology
 from xla_shmem.runtime.observation import begin_trace, record_directory
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
@@ -44,33 +44,6 @@ _START_LIMIT = 3
 
 #: Exit status of a process that ends because it cannot go on (EX_SOFTWARE), as of the watchdog.
 _EXIT_STUCK = 70
-
-
-@dataclasses.dataclass(frozen=True)
-class Announcement:
-    """The announcement of one process to the others.
-
-    Attributes:
-      facts: its GPUs.
-      error: why it cannot take part, "" if it can.
-      agreement: version, options and NVSHMEM's variables that must be equal in all processes.
-      free_bytes: free memory of its GPU.
-    """
-
-    facts: ProcessFacts
-    error: str
-    agreement: str
-    free_bytes: int
-
-    def to_json(self) -> str:
-        """Returns text for the store."""
-        return json.dumps(vars(self) | {"facts": self.facts.to_json()})
-
-    @staticmethod
-    def from_json(text: str) -> Announcement:
-        """Reads the text of :meth:`to_json`."""
-        value = json.loads(text)
-        return Announcement(**value | {"facts": ProcessFacts.from_json(value["facts"])})
 
 
 class Runtime:
