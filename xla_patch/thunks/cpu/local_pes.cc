@@ -41,7 +41,8 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
     SlotPool* reserve_pool = pes->pools_.back().get();
     Mailboxes* mailboxes = pes->mailboxes_.back().get();
     for (int sender = 0; sender < n_pes; ++sender) {
-      mailboxes->AdvertiseDirectReads(sender, pes->cross_memory_reader_.Reads(sender));
+      // Rows begin as zeros. A store would take memory for each.
+      if (pes->cross_memory_reader_.Reads(sender)) mailboxes->AdvertiseDirectReads(sender, true);
     }
     pes->contexts_[pe] =
         std::make_unique<PeContext>(PeContext{heap, pe, mailboxes, pes->boards_.back().get(), slots, reserve_pool,

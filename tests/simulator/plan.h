@@ -1,0 +1,60 @@
+// What happens in one run, drawn from its seed.
+#ifndef XLA_SHMEM_TESTS_SIMULATOR_PLAN_H_
+#define XLA_SHMEM_TESTS_SIMULATOR_PLAN_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/simulator/memory_model.h"
+#include "tests/simulator/scheduler.h"
+#include "tests/simulator/system_calls.h"
+#include "xla_patch/shm/cross_memory_reader.h"
+
+namespace xla_shmem::simulator {
+
+enum class Fault { kNone, kKilled, kStopped };
+
+struct Plan {
+  uint64_t seed = 1;
+  std::vector<int> process_of_pe;
+  std::vector<double> speeds;      // by process
+  std::vector<int64_t> starts_ns;  // by process: when it begins
+  int threads = 1;                 // that start the operations of a PE
+  int rounds = 1;
+  int operations = 4;  // a round
+  size_t largest = 4096;
+  size_t arena_bytes = 1 << 20;
+  size_t reserve_bytes = 1 << 20;
+  size_t llc_share = SIZE_MAX;
+  shm::SingleCopy single_copy = shm::SingleCopy::kOff;
+  std::chrono::microseconds spin{20};
+  std::chrono::nanoseconds deadline{30'000'000'000};
+  bool ring_only = false;  // permutes around a ring of all PEs, and all-reduces of eight: for thousands of PEs
+
+  bool verbose = false;  // says what begins and ends
+
+  Fault fault = Fault::kNone;
+  int faulty = 0;          // process
+  int64_t fault_ns = 0;    // when, from the start of the run
+  int64_t stopped_ns = 0;  // how long
+
+  Scheduler::Options scheduler;
+  MemoryModel::Options memory;
+  SystemOptions system;
+
+  int n_pes() const { return static_cast<int>(process_of_pe.size()); }
+  int processes() const { return static_cast<int>(speeds.size()); }
+  bool refuses_threads() const { return system.refused_threads > 0; }
+};
+
+Plan DrawPlan(uint64_t seed);
+// A job of `pes` processes, for which memory is sequentially consistent: clocks of so many threads cost too much.
+Plan LargePlan(uint64_t seed, int pes);
+std::string Describe(const Plan& plan);
+
+}  // namespace xla_shmem::simulator
+
+#endif  // XLA_SHMEM_TESTS_SIMULATOR_PLAN_H_

@@ -1,0 +1,360 @@
+#include "tests/simulator/simulated_job.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/simulator/shared_memory.h"
+#include "tests/thunks/cpu/random_transfer.h"
+#include "xla_patch/runtime/execution_counter.h"
+#include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/progress_engine.h"
+#include "xla_patch/thunks/cpu/grant_board.h"
+#include "xla_patch/thunks/cpu/local_pes.h"
+#include "xla_patch/thunks/cpu/mailboxes.h"
+#include "xla_patch/thunks/cpu/slot_pool.h"
+
+namespace xla_shmem::simulator {
+namespace {
+
+using testing::DrawTransfer;
+using testing::Transfer;
+
+Scheduler& TheScheduler() { return Scheduler::Get(); }
+
+// All processes meet here before they map each other's segments: in a real job JAX's store does that.
+class Meeting {
+ public:
+  // `complete` is called when all are there.
+  Meeting(int processes, std::function<void()> complete) : missing_(processes), complete_(std::move(complete)) {}
+  void Meet() {
+    const OwnCode own_code;
+    MemoryModel::Release(&clock_);
+    if (--missing_ == 0) {
+      complete_();
+      TheScheduler().Wake(this);
+    } else {
+      TheScheduler().Block(this);
+    }
+    MemoryModel::Acquire(clock_);
+  }
+
+ private:
+  int missing_;
+  const std::function<void()> complete_;
+  VectorClock clock_;
+};
+
+size_t CountBlocks(SlotPool* pool, size_t bytes) {
+  std::vector<char*> blocks;
+  while (char* block = pool->Take(bytes)) blocks.push_back(block);
+  for (char* block : blocks) pool->Return(block, bytes);
+  return blocks.size();
+}
+
+// A thread of the user's, which the system does not refuse.
+std::thread StartThread(const std::function<void()>& body) {
+  while (true) {
+    try {
+      return std::thread(body);
+    } catch (const std::system_error&) {
+    }
+  }
+}
+
+class SimulatedJob {
+ public:
+  explicit SimulatedJob(const Plan& plan)
+      : plan_(plan), meeting_(plan.processes(), [this] { PlanFault(); }), end_(plan.processes(), [] {}) {}
+
+  // All processes, ready to run.
+  void Start();
+  // After the run.
+  Report Finish() const;
+
+ private:
+  // What a process has; its threads share it.
+  struct Member {
+    int process;
+    std::unique_ptr<shm::Heap> heap;
+    std::unique_ptr<LocalPes> pes;
+    std::unique_ptr<shm::ProgressEngine> engine;
+    ExecutionCounter executions;
+  };
+
+  void ProcessMain(Process* process);
+  void RunProcess(Process* process);
+  void PlanFault();
+  size_t HeapBytes() const;
+  std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe) const;
+  void RunPe(Member& member, int pe);
+  // `pending`: operations of this PE that have not ended.
+  void Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending);
+  void Ended(const Member& member, std::unique_ptr<Transfer> transfer, const Status& status, int* pending);
+  // With Plan::verbose.
+  template <typename Text>
+  void Say(const Text& text) const {
+    if (!plan_.verbose) return;
+    const OwnCode own_code;
+    fprintf(stderr, "%.6f process %d, %s: %s\n", static_cast<double>(TheScheduler().now()) * 1e-9,
+            Scheduler::current()->process->number, Scheduler::current()->name.c_str(), text().c_str());
+  }
+  void CheckError(const Member& member, const std::string& error) const;
+  void CheckAllFree(const Member& member) const;
+
+  const Plan plan_;
+  Meeting meeting_, end_;
+  std::vector<Process*> processes_;
+  int64_t fault_time_ = 0;
+  Report report_;
+};
+
+size_t SimulatedJob::HeapBytes() const {
+  const int n_pes = plan_.n_pes();
+  const size_t eager = plan_.ring_only ? 256 : 8 << 10;
+  const size_t bytes =
+      Mailboxes::Bytes(eager, n_pes) + GrantBoard::Bytes(n_pes) + plan_.arena_bytes + plan_.reserve_bytes;
+  return (bytes + (256 << 10)) / shm::kPageBytes * shm::kPageBytes;
+}
+
+void SimulatedJob::RunProcess(Process* process) {
+  Scheduler& scheduler = TheScheduler();
+  if (const int64_t start = plan_.starts_ns[static_cast<size_t>(process->number)]; start > 0) {
+    scheduler.Block(process, scheduler.now() + start);
+  }
+  Member member;
+  member.process = process->number;
+  const shm::JobKey key{{plan_.seed, 42}};
+  const auto pes_here = std::count(plan_.process_of_pe.begin(), plan_.process_of_pe.end(), process->number);
+  std::vector<std::unique_ptr<shm::Segment>> segments(static_cast<size_t>(plan_.processes()));
+  segments[static_cast<size_t>(process->number)] =
+      *shm::Segment::Create(key, process->number, shm::kPageBytes + static_cast<size_t>(pes_here) * HeapBytes());
+  meeting_.Meet();
+  for (int other = 0; other < plan_.processes(); ++other) {
+    if (other == process->number) continue;
+    Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Attach(key, other);
+    if (!segment.ok()) scheduler.Fail(segment.status().message());
+    segments[static_cast<size_t>(other)] = *std::move(segment);
+  }
+  Result<std::unique_ptr<shm::Heap>> heap =
+      shm::Heap::Create(std::move(segments), plan_.process_of_pe, process->number);
+  if (!heap.ok()) scheduler.Fail(heap.status().message());
+  member.heap = *std::move(heap);
+  Result<std::unique_ptr<LocalPes>> pes =
+      LocalPes::Create({plan_.single_copy, plan_.arena_bytes, plan_.reserve_bytes, plan_.llc_share}, member.heap.get());
+  if (!pes.ok()) scheduler.Fail(pes.status().message());
+  member.pes = *std::move(pes);
+  member.engine = std::make_unique<shm::ProgressEngine>(member.heap.get(), plan_.spin, plan_.deadline);
+  std::vector<std::thread> threads;
+  for (const int pe : member.heap->local_pes()) threads.push_back(StartThread([&, pe] { RunPe(member, pe); }));
+  for (std::thread& thread : threads) thread.join();
+  if (plan_.fault == Fault::kNone && !plan_.refuses_threads()) {
+    end_.Meet();
+    CheckAllFree(member);
+  }
+}
+
+void SimulatedJob::ProcessMain(Process* process) {
+  RunProcess(process);
+  const OwnCode own_code;
+  TheScheduler().Kill(process);  // it exits
+}
+
+std::unique_ptr<Transfer> SimulatedJob::Draw(Random& random, MessageKey key, int pe) const {
+  const int n_pes = plan_.n_pes();
+  if (!plan_.ring_only) return DrawTransfer(random, key, pe, n_pes, plan_.largest);
+  const size_t bytes = 1 + random() % plan_.largest;
+  if (random() % 2 == 0) {
+    constexpr int kMembers = 8;
+    std::vector<int> group;
+    for (int member = pe / kMembers * kMembers; member < std::min(n_pes, (pe / kMembers + 1) * kMembers); ++member) {
+      group.push_back(member);
+    }
+    testing::Reduction reduction{ReductionKind::kSum, group, {ElementType::kF32}, {bytes / 4}};
+    return std::make_unique<testing::AllReduceTransfer>(key, pe, reduction, testing::Placement::kApart);
+  }
+  // A PermuteTransfer looks through the targets of all PEs.
+  std::vector<int> target_of(static_cast<size_t>(n_pes), -1);
+  target_of[static_cast<size_t>(pe)] = (pe + 1) % n_pes;
+  target_of[static_cast<size_t>((pe + n_pes - 1) % n_pes)] = pe;
+  return std::make_unique<testing::PermuteTransfer>(key, pe, target_of, std::vector<size_t>{bytes},
+                                                    testing::Placement::kApart);
+}
+
+// Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
+void SimulatedJob::RunPe(Member& member, int pe) {
+  Random shared(plan_.seed * 31 + 7), own(plan_.seed * 1000 + static_cast<uint64_t>(pe));
+  for (int round = 0; round < plan_.rounds; ++round) {
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    for (int i = 0; i < plan_.operations; ++i) {
+      const uint64_t operation = (plan_.seed << 20) + static_cast<uint64_t>(i);
+      transfers.push_back(
+          Draw(shared, {operation, member.executions.Next(operation, pe, /*executable=*/1, /*run_id=*/round)}, pe));
+    }
+    std::shuffle(transfers.begin(), transfers.end(), own);
+    int pending = plan_.operations;
+    std::vector<std::thread> threads;
+    for (int thread = 0; thread < plan_.threads; ++thread) {
+      threads.push_back(StartThread([&, thread] {
+        for (size_t i = static_cast<size_t>(thread); i < transfers.size(); i += static_cast<size_t>(plan_.threads)) {
+          Begin(member, pe, std::move(transfers[i]), &pending);
+        }
+      }));
+    }
+    for (std::thread& thread : threads) thread.join();
+    const OwnCode own_code;
+    while (pending > 0) TheScheduler().Block(&pending);
+  }
+}
+
+// As bindings/ffi/cpu/handler.h does it.
+void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending) {
+  std::unique_ptr<Operation> operation = transfer->Begin(*member.pes->context(pe));
+  Say([&] { return "begins " + operation->Describe(); });
+  const Result<bool> finished = member.engine->TryInline(*operation);
+  if (!finished.ok() || *finished) {
+    Say([&] { return "ended at once: " + operation->Describe(); });
+    operation.reset();
+    Ended(member, std::move(transfer), finished.status(), pending);
+    return;
+  }
+  auto* const left = transfer.release();
+  member.engine->Submit(std::move(operation), [=, &member](const Status& status) {
+    Ended(member, std::unique_ptr<Transfer>(left), status, pending);
+  });
+}
+
+// XLA may reuse the buffers from here on: they are gone when this returns.
+void SimulatedJob::Ended(const Member& member, std::unique_ptr<Transfer> transfer, const Status& status, int* pending) {
+  Say([&] { return "ended: " + (status.ok() ? "right so far" : status.message()); });
+  if (status.ok()) {
+    ++report_.finished;
+    const std::string wrong = transfer->Verdict();
+    if (!wrong.empty()) TheScheduler().Fail("wrong result: " + wrong);
+  } else {
+    ++report_.failed;
+    CheckError(member, status.message());
+  }
+  transfer.reset();
+  const OwnCode own_code;
+  if (--*pending == 0) TheScheduler().Wake(pending);
+}
+
+void SimulatedJob::CheckError(const Member& member, const std::string& error) const {
+  const auto says = [&](const std::string& words) { return error.find(words) != std::string::npos; };
+  const std::string what = "process " + std::to_string(member.process) + " failed with: " + error;
+  if (plan_.refuses_threads() && says("cannot start a thread")) return;
+  for (int process = 0; process < plan_.processes(); ++process) {
+    const bool is_culprit = plan_.fault == Fault::kKilled && process == plan_.faulty;
+    if (!is_culprit && !plan_.refuses_threads() && says("process " + std::to_string(process) + " (PE ") &&
+        says(") has exited")) {
+      TheScheduler().Fail("an error names a process that did not die: " + what);
+    }
+  }
+  switch (plan_.fault) {
+    case Fault::kNone:
+      if (!plan_.refuses_threads()) TheScheduler().Fail("a run without a fault failed: " + what);
+      break;
+    case Fault::kKilled:
+      if (!says("process " + std::to_string(plan_.faulty) + " (PE ") && !says("deadline")) {
+        TheScheduler().Fail("an error does not name the process that died: " + what);
+      }
+      break;
+    case Fault::kStopped:
+      if (!says("gave up after the deadline")) {
+        TheScheduler().Fail("an error of a stopped process names no deadline: " + what);
+      }
+      if (plan_.stopped_ns + 150'000'000 < plan_.deadline.count()) {
+        TheScheduler().Fail("a stop of " + std::to_string(plan_.stopped_ns / 1'000'000) +
+                            " ms failed a job before its deadline: " + what);
+      }
+      break;
+  }
+}
+
+void SimulatedJob::CheckAllFree(const Member& member) const {
+  for (const int pe : member.heap->local_pes()) {
+    const PeContext& context = *member.pes->context(pe);
+    constexpr size_t kBlock = 4096;
+    char* const anywhere = member.heap->base(pe);  // a pool does not touch its memory
+    SlotPool slots(anywhere, plan_.arena_bytes), reserve(anywhere, plan_.reserve_bytes);
+    if (CountBlocks(context.slots, kBlock) != CountBlocks(&slots, kBlock) ||
+        CountBlocks(context.reserve, kBlock) != CountBlocks(&reserve, kBlock)) {
+      TheScheduler().Fail("PE " + std::to_string(pe) + " has lost slots");
+    }
+    if (plan_.ring_only) continue;
+    // The board lies first in a heap, and then the mailboxes (LocalPes::Create).
+    const auto* const records = reinterpret_cast<const GrantRecord*>(member.heap->base(pe));
+    for (size_t i = 0; i < GrantBoard::Bytes(plan_.n_pes()) / sizeof(GrantRecord); ++i) {
+      if (records[i].state != 0) TheScheduler().Fail("PE " + std::to_string(pe) + " still has a grant");
+    }
+    for (int receiver = 0; receiver < plan_.n_pes(); ++receiver) {
+      int free = 0;
+      for (uint64_t operation = 0; operation < 4096 && free < 64; ++operation) {
+        free += context.mailboxes->Claim(receiver, {operation, 0}).entry != nullptr;
+      }
+      if (free != 64) {
+        TheScheduler().Fail("PE " + std::to_string(pe) + " finds " + std::to_string(free) +
+                            " of 64 mailboxes free at PE " + std::to_string(receiver));
+      }
+    }
+  }
+}
+
+void SimulatedJob::Start() {
+  for (int process = 0; process < plan_.processes(); ++process) {
+    processes_.push_back(TheScheduler().AddProcess(plan_.speeds[static_cast<size_t>(process)]));
+    TheScheduler().Spawn(processes_.back(), "main", [this, owner = processes_.back()] { ProcessMain(owner); });
+  }
+}
+
+// Before all processes have met, a missing one is the business of JAX's store.
+void SimulatedJob::PlanFault() {
+  if (plan_.fault == Fault::kNone) return;
+  fault_time_ = TheScheduler().now() + plan_.fault_ns;
+  TheScheduler().At(fault_time_, [this] {
+    Process* const faulty = processes_[static_cast<size_t>(plan_.faulty)];
+    if (faulty->dead) return;
+    if (plan_.fault == Fault::kKilled) {
+      TheScheduler().Kill(faulty);
+    } else {
+      TheScheduler().Stop(faulty, fault_time_ + plan_.stopped_ns);
+    }
+  });
+}
+
+Report SimulatedJob::Finish() const {
+  Scheduler& scheduler = TheScheduler();
+  // Each process that a failure of another one ends may take its own deadline.
+  const int64_t limit = plan_.stopped_ns + 2 * plan_.deadline.count() + 2'000'000'000;
+  if (plan_.fault != Fault::kNone && scheduler.now() - fault_time_ > limit) {
+    scheduler.Fail("the job ended " + std::to_string((scheduler.now() - fault_time_) / 1'000'000) +
+                   " ms after its fault");
+  }
+  Report report = report_;
+  report.steps = scheduler.steps();
+  report.trace = scheduler.trace();
+  return report;
+}
+
+}  // namespace
+
+Report RunPlan(const Plan& plan) {
+  Scheduler::Get().Configure(plan.scheduler);
+  MemoryModel::Get().Configure(plan.memory);
+  System() = plan.system;
+  SharedMemory::Get().CatchBadAccesses();
+  SimulatedJob job(plan);
+  job.Start();
+  Scheduler::Get().Run();
+  return job.Finish();
+}
+
+}  // namespace xla_shmem::simulator
