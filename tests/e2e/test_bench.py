@@ -86,12 +86,14 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     assert run.process.returncode == 0, f"{out}\n{err}"
     rows = json.loads(report.read_text())["rows"]
     sizes = (16, 4096, 1 << 20)
-    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in MEASURED_OPS for size in sizes]
+    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in MEASURED_OPS["cpu"] for size in sizes]
     for row in rows:
         assert row["variants"]["shmem"]["wrong"] == 0, row
         # XLA:CPU itself has no collective-broadcast.
         assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "collective-broadcast" else 0), row
-    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (2 * len(MEASURED_OPS) - 1)
+    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (
+        2 * len(MEASURED_OPS["cpu"]) - 1
+    )
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert shm_names() <= before
     assert not run.processes()
@@ -100,7 +102,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(processes=2, devices_per_process=2, group=2, ops=MEASURED_OPS, dtype="bf16", misalign=2),
+        Plan(processes=2, devices_per_process=2, group=2, ops=MEASURED_OPS["cpu"], dtype="bf16", misalign=2),
         Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
         Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),
     ],
@@ -112,6 +114,21 @@ def test_results_are_right_in_other_forms(plan: Plan, monkeypatch: pytest.Monkey
     rows = _measured(small)
     assert {row.cell.op for row in rows if row.times["shmem"].us} == set(plan.ops)
     assert total_wrong(rows) == 0
+
+
+def test_one_process_may_have_all_devices_of_another_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    _clean_environment(monkeypatch)
+    plan = Plan(processes=2, ops=("all-reduce", "all-gather"), min_bytes=4096, max_bytes=4096, rounds=1, iterations=3)
+    starts = {
+        "shmem": jobs.launched(plan, {**os.environ, "XLA_SHMEM_OPS": "all"}),
+        "alone": jobs.launched(plan, os.environ, flag=False, one_process=True),
+    }
+    with jobs.connected_jobs(starts) as running:
+        rows = list(measure.measure(plan, running))
+    assert total_wrong(rows) == 0
+    for row in rows:
+        assert len(row.times["alone"].us) == len(row.times["shmem"].us) == 2
+        assert (row.records["shmem"]["lowered"], row.records["alone"]["lowered"]) == ("NVSHMEM", "DEFAULT")
 
 
 def test_wrong_results_are_counted_and_the_exit_code_is_1(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,14 +74,16 @@ FAULTS = {
     ),
     "overlap-1": Fault.of_driver("refused cuEventElapsedTime_v2", "exit status 1", "CudaError: cuEventElapsedTime"),
     "overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
-    "jax-speed": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
+    "collectives": Fault.of_driver("short copies", "all-reduce of 262144 bytes by shmem", "elements wrong"),
+    "recording": Fault(NO_NVSHMEM, "runs on SHMEM", "the pass did not run"),
+    "jax-overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
     "train": Fault.of_driver("short copies", "losses on SHMEM equal those of one rank", "4 steps, largest"),
     "sanitizer": Fault({"FAULT": "3"}, "memcheck: gpu_check.kernels", "ERROR SUMMARY: 3 errors"),
     "transfers-2-nvshmem": Fault.of_driver("short copies", "ring of 4112 bytes, pair", "1 of 4112 bytes wrong"),
 }
 
 #: NCCL has no emulated GPU to run on.
-NOT_RUN = {"build", "nccl", "nccl-fast"}
+NOT_RUN = {"build", "jax-overlap-nccl", "jax-overlap-nccl-fast"}
 
 Sections = dict[str, dict[str, Any]]
 RunCheck = Callable[[Mapping[str, Fault], Path], tuple[dict[str, Any], str]]

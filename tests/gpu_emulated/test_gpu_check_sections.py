@@ -17,8 +17,10 @@ from emulator import Emulator
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "gpu"
 sys.path.insert(0, str(BENCHMARKS))
 
-from gpu_check import records, xla_flag_names  # noqa: E402
+from gpu_check import records  # noqa: E402
 from gpu_check.runner import differing  # noqa: E402
+
+from xla_shmem.bench import xla_flag_names  # noqa: E402
 
 pytestmark = pytest.mark.timeout(240)
 

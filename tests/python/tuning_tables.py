@@ -23,13 +23,13 @@ def row(op: str, bytes: int, nvshmem: float, default: float | None, **other: Any
     return dataclasses.replace(plain, **other)
 
 
-def here(*rows: TunedRow) -> Table:
+def here(*rows: TunedRow, platform: str = "cpu") -> Table:
     """Returns a table that is valid on this machine, with default options."""
-    settings = vars(resolve({}, {}))
-    return Table("cpu", fingerprint.fingerprint(settings), {"date": "2026-11-21", "load": [0.1]}, rows)
+    found = fingerprint.fingerprint(vars(resolve({}, {})), platform)
+    return Table(platform, found, {"date": "2026-11-21", "load": [0.1]}, rows)
 
 
-def written(path: Path, *rows: TunedRow) -> Path:
+def written(path: Path, *rows: TunedRow, platform: str = "cpu") -> Path:
     """Saves such a table and returns its path."""
-    table.save(path, here(*rows), complete=True)
+    table.save(path, here(*rows, platform=platform), complete=True)
     return path

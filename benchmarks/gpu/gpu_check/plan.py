@@ -7,24 +7,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from gpu_check.records import NOT_MEASURED, Record
 from gpu_check.runner import Section
 
 _SOURCES = Path(__file__).resolve().parents[1]
-
-#: NCCL's own fast paths, for the baseline. The report names flags that a release does not know; they are left out.
-_NCCL_FAST = (
-    "xla_gpu_enable_nccl_user_buffers=true",
-    "xla_gpu_experimental_enable_nccl_symmetric_buffers=true",
-    "xla_gpu_collective_permute_connected_components=true",
-)
-#: Registered buffers come from a pool of their own, which is empty by default.
-_NCCL_POOL = {"XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB": "4096"}
 
 
 def machine(root: Path) -> Section:
@@ -93,15 +83,14 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
         flag: bool = False,
         counts: bool = True,
         why_not: str = why_not,
-        environment: Mapping[str, str] = MappingProxyType({}),
+        variant: str = "",
     ) -> Section:
         command = [python, "-m", "gpu_check.ranks", f"--ranks={count}", f"--gpus={gpus}"]
         command += ["--nvshmem-flag"] if flag else []
         command += [f"--xla={setting}" for setting in flags]
+        command += [f"--variant={variant}"] if variant else []
         title = f"{title}, {count} PE{'' if count == 1 else 's'}{shared if count > gpus else ''}"
-        return Section(
-            name, title, [*command, "--", module, *arguments], limit, paths | dict(environment), why_not, counts, kept
-        )
+        return Section(name, title, [*command, "--", module, *arguments], limit, paths, why_not, counts, kept)
 
     def transfers(count: int, limit: float, kept: float) -> Section:
         return ranks(f"transfers-{count}", "Transfers without XLA", limit, kept, count, "gpu_check.transfers")
@@ -139,20 +128,16 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
     for count in (1, 2):
         name = "overlap" if count == 2 else "overlap-1"
         yield ranks(name, "Overlap of a transfer with compute", 45, 12, count, "gpu_check.overlap")
-    yield ranks("jax-speed", "Speed in JAX", 90, 30, 2, "gpu_check.jax_speed", flag=True)
+    collectives = ("gpu_check.collectives", f"--gpus={gpus}")
+    pes = f"{gpus} PEs" if gpus >= 2 else f"2 PEs{shared}"
+    yield one("collectives", f"Collectives in JAX, {pes}", 180, 70, *collectives, "--compare=transports")
+    yield one("recording", f"Cost of recording, {pes}", 60, 20, *collectives, "--compare=recording")
+    beside = ("Permute beside a matmul in JAX", 45, 12, 2, "gpu_check.jax_overlap")
+    yield ranks("jax-overlap", *beside, flag=True)
     yield one("train", "Training job", 120, 50, "gpu_check.training", f"--gpus={gpus}")
-    yield ranks("nccl", "Speed in JAX, NCCL", 60, 25, 2, "gpu_check.jax_speed", why_not=why_not or no_nccl)
-    yield ranks(
-        "nccl-fast",
-        "Speed in JAX, NCCL's fast paths",
-        60,
-        25,
-        2,
-        "gpu_check.jax_speed",
-        flags=_NCCL_FAST,
-        why_not=why_not or no_nccl,
-        environment=_NCCL_POOL,
-    )
+    by_nccl = (f"{beside[0]}, NCCL", *beside[1:])
+    yield ranks("jax-overlap-nccl", *by_nccl, why_not=why_not or no_nccl)
+    yield ranks("jax-overlap-nccl-fast", *by_nccl, variant="nccl-fast", why_not=why_not or no_nccl)
     yield one("sanitizer", "compute-sanitizer", 75, 30, "gpu_check.sanitizer")
     # Counts only if each PE has a GPU: NVSHMEM is known to refuse some of its calls on a shared one.
     yield ranks("transfers-2-nvshmem", *by_nvshmem, 2, "gpu_check.transfers", "--puts=nvshmem", counts=gpus >= 2)

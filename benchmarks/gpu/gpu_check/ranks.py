@@ -1,6 +1,6 @@
 """Runs a module of the check as several ranks, each on a GPU of its own or all on one.
 
-python -m gpu_check.ranks --ranks=2 --gpus=1 [--nvshmem-flag] [--xla=NAME=VALUE ...] -- MODULE [ARGUMENT ...]
+python -m gpu_check.ranks --ranks=2 --gpus=1 [--nvshmem-flag] [--xla=NAME=VALUE ...] [--variant=NAME] -- MODULE [...]
 """
 
 from __future__ import annotations
@@ -9,8 +9,11 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
 
-from gpu_check import exchange, records, xla_flag_names
+from gpu_check import exchange, records
+from xla_shmem.bench import variants
+from xla_shmem.launch.launcher import launch
 
 #: Seconds after which a transfer that waits for a peer fails: less than any section's limit, so that the log shows it.
 DEADLINE_S = "20"
@@ -35,18 +38,17 @@ def environment(ranks: int, gpus: int) -> dict[str, str]:
     return result
 
 
-def xla_flags(settings: list[str], nvshmem: bool) -> str:
-    """Returns `XLA_FLAGS` with the settings that the installed XLA knows; an unknown flag would end the process."""
-    known = xla_flag_names.known([setting.partition("=")[0] for setting in settings])
-    flags = []
-    for setting in settings:
-        if setting.partition("=")[0] in known:
-            flags.append(f"--{setting}")
-        else:
-            records.left_out(f"--{setting}", "this release of XLA has no such flag")
+def base_flags() -> list[str]:
+    """Returns the XLA flags of all ranks. The caller's own are not among them, so that reports are comparable."""
+    return [f"--{setting}" for setting in (_FOR_EMULATED_GPUS if records.emulated() else ())]
+
+
+def record_flags(name: str, flags: Sequence[str], unknown: Sequence[str]) -> None:
+    """Records the XLA flags of a variant of `xla-shmem bench`, and those that the installed XLA does not know."""
     if flags:
-        records.fact(f"XLA_FLAGS of {' '.join(sys.argv[sys.argv.index('--') + 1 :])}", " ".join(flags))
-    return " ".join([*flags, *(["--xla_gpu_experimental_enable_nvshmem=true"] if nvshmem else [])])
+        records.fact(f"XLA_FLAGS of {name}", " ".join(flags))
+    for flag in unknown:
+        records.left_out(flag, "this release of XLA has no such flag")
 
 
 def main() -> int:
@@ -56,14 +58,21 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, required=True)
     parser.add_argument("--nvshmem-flag", action="store_true")
     parser.add_argument("--xla", action="append", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--variant", help="of xla-shmem bench: its XLA flags and variables")
     parser.add_argument("module", nargs="+")
     arguments = parser.parse_args()
     os.environ.update(environment(arguments.ranks, arguments.gpus))
-    # Not the caller's flags, so that reports are comparable.
-    needed = _FOR_EMULATED_GPUS if records.emulated() else ()
-    os.environ["XLA_FLAGS"] = xla_flags([*needed, *arguments.xla], arguments.nvshmem_flag)
+    flags = [*base_flags(), *(f"--{setting}" for setting in arguments.xla)]
+    if arguments.variant:
+        variant = variants.named(arguments.variant)
+        known, unknown = variant.xla_flags()
+        record_flags(variant.name, known, unknown)
+        flags += known
+        os.environ.update(variant.variables(tempfile.gettempdir()))
+    if arguments.nvshmem_flag:
+        flags.append("--xla_gpu_experimental_enable_nvshmem=true")
+    os.environ["XLA_FLAGS"] = " ".join(flags)
     os.environ.pop("XLA_SHMEM_ENABLED", None)
-    from xla_shmem.launch.launcher import launch
 
     with tempfile.TemporaryDirectory(prefix="gpu-check-") as folder:
         os.environ[exchange.VARIABLE] = folder

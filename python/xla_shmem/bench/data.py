@@ -54,7 +54,7 @@ def expected(cell: Cell, pe: int) -> Array:
     if cell.op == "all-gather":
         return np.concatenate([operand(cell, member) for member in members])
     piece = slice(place * cell.count, (place + 1) * cell.count)
-    if cell.op == "all-to-all":
+    if cell.op in ("all-to-all", "ragged-all-to-all"):
         return np.concatenate([operand(cell, member)[piece] for member in members])
     return _reduced(cell, members, piece if cell.op == "reduce-scatter" else slice(None))
 

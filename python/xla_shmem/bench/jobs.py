@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from xla_shmem.bench import variants
 from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.launch.launcher import GRACE
-from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, last_lines, stop
+from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
 
 #: Seconds until a job that does not start, or does not answer a command, counts as stuck. The end of a rank is noticed
@@ -33,14 +34,24 @@ WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
 
 
 class JobFailed(Exception):
-    """A job ended or does not answer. The message shows the last lines of its output."""
+    """A job ended or does not answer. The message shows the last lines of its output.
+
+    Attributes:
+      job: its name.
+      variant: the variant that it was running; "" if it was doing something else.
+    """
+
+    def __init__(self, message: str, job: str = "", variant: str = "") -> None:
+        super().__init__(message)
+        self.job = job
+        self.variant = variant
 
 
 class Job:
     """A running job whose ranks wait for commands at their sockets.
 
     Args:
-      name: `shmem` (which runs the stock collectives too) or `mpi`.
+      name: that of the job in `variants.VARIANTS`.
       command: command that starts the job.
       environment: environment of the command.
       ranks: number of ranks that will connect.
@@ -55,6 +66,7 @@ class Job:
         self._connections: dict[int, socket.socket] = {}
         self._unread: dict[int, bytes] = {}
         self._ranks = ranks
+        self._variant = ""
         with self._output.open("wb") as sink:
             self._process = subprocess.Popen(
                 command,
@@ -106,13 +118,31 @@ class Job:
         Raises:
           JobFailed: a rank has ended, or did not answer for `ANSWER_WITHIN` seconds.
         """
+        self.tell(do, **arguments)
+        return self.answers(do)
+
+    def tell(self, do: str, **arguments: Any) -> None:
+        """Sends a command to all ranks; `answers` must be called next.
+
+        Raises:
+          JobFailed: a rank has ended.
+        """
+        self._variant = arguments.get("variant", "")
         line = (json.dumps({"do": do, **arguments}) + "\n").encode()
+        for rank, connection in sorted(self._connections.items()):
+            try:
+                connection.sendall(line)
+            except OSError:
+                self._fail(f"lost rank {rank} before '{do}'")
+
+    def answers(self, do: str) -> list[dict[str, Any]]:
+        """Returns the answers to the command `do`, in the order of the ranks.
+
+        Raises:
+          JobFailed: as for `ask`.
+        """
         with selectors.DefaultSelector() as selector:
-            for rank, connection in sorted(self._connections.items()):
-                try:
-                    connection.sendall(line)
-                except OSError:
-                    self._fail(f"lost rank {rank} before '{do}'")
+            for rank, connection in self._connections.items():
                 selector.register(connection, selectors.EVENT_READ, rank)
             answers: dict[int, dict[str, Any]] = {}
             give_up = time.monotonic() + ANSWER_WITHIN
@@ -145,7 +175,8 @@ class Job:
     def _fail(self, event: str) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)  # so that the output is complete
-        raise JobFailed(f"the {self.name} job {event}. Last lines of its output:\n{last_lines(self._output)}")
+        said = f"the {self.name} job {event}. Last lines of its output:\n{last_lines(self._output)}"
+        raise JobFailed(said, self.name, self._variant)
 
 
 def mpi_command(plan: Plan) -> list[str]:
@@ -203,25 +234,34 @@ class Start:
     Attributes:
       prefix: command that starts the ranks, without their program.
       environment: environment of the command.
+      ranks: number of ranks.
       arguments: arguments of the ranks' program after the socket and the name of the job.
     """
 
     prefix: Sequence[str]
     environment: dict[str, str]
+    ranks: int
     arguments: Sequence[str] = ()
 
 
-def launched(plan: Plan, environ: Mapping[str, str]) -> Start:
-    """Returns the start of a CPU job by `xla-shmem launch`, with the flag set and the variables `environ`."""
-    devices = ("--devices-per-process", str(plan.devices_per_process))
+def launched(plan: Plan, environ: Mapping[str, str], *, flag: bool = True, one_process: bool = False) -> Start:
+    """Returns the start of a job by `xla-shmem launch` with the variables `environ`.
+
+    Args:
+      flag: whether xla-shmem is on.
+      one_process: whether one rank has all devices.
+    """
+    ranks, devices = (1, plan.pes) if one_process else (plan.processes, plan.devices_per_process)
     bind = ["--bind"] if plan.bind else []
-    prefix = [*LAUNCHER, "-n", str(plan.processes), *devices, *bind, "--"]
-    return Start(prefix, cpu_environment(environ, flag=True))
+    prefix = [*LAUNCHER, "-n", str(ranks), "--devices-per-process", str(devices), *bind, "--"]
+    if plan.gpus is None:
+        return Start(prefix, cpu_environment(environ, flag=flag), ranks)
+    return Start(prefix, gpu_environment(environ, flag=flag, shared=plan.shares_gpu), ranks)
 
 
 @contextlib.contextmanager
-def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str, Job]]:
-    """Starts jobs of `ranks` ranks each, yields them by name when all ranks are connected, and ends them.
+def connected_jobs(starts: Mapping[str, Start]) -> Iterator[dict[str, Job]]:
+    """Starts jobs, yields them by name when all ranks are connected, and ends them.
 
     Raises:
       BenchError: the socket cannot be created.
@@ -239,33 +279,49 @@ def connected_jobs(starts: Mapping[str, Start], ranks: int) -> Iterator[dict[str
         jobs = {}
         for name, start in starts.items():
             command = [*start.prefix, *WORKER, str(path), name, *start.arguments]
-            jobs[name] = stack.enter_context(Job(name, command, start.environment, ranks, folder))
+            jobs[name] = stack.enter_context(Job(name, command, start.environment, start.ranks, folder))
         _accept(listener, jobs)
         yield jobs
 
 
 @contextlib.contextmanager
 def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
-    """Starts the jobs of a plan, yields the job of each variant, and ends them.
+    """Starts the jobs of a plan, yields the job of each variant that can run, and ends them.
 
     Raises:
       BenchError: the plan compares with MPI, and MPI cannot be used here.
       JobFailed: a job did not start.
     """
-    mpirun = mpi_command(plan) if "mpi" in plan.rivals else []
-    # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
-    starts = {"shmem": launched(plan, {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", **os.environ})}
+    names = [name for name in ("shmem", *plan.rivals) if name not in variants.obstacles(plan, plan.rivals)]
+    starts: dict[str, Start] = {}
     with contextlib.ExitStack() as stack:
-        if mpirun:
-            holder, port = reserve_port()
-            stack.enter_context(holder)
-            cores = len(os.sched_getaffinity(0))
-            environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
-            environment["JAX_NUM_CPU_DEVICES"] = "1"
-            starts["mpi"] = Start(mpirun, environment, (f"127.0.0.1:{port}", str(plan.processes)))
-        jobs = stack.enter_context(connected_jobs(starts, plan.processes))
-        carriers = {"shmem": "shmem", "stock": "shmem", "mpi": "mpi"}
-        yield {variant: jobs[carriers[variant]] for variant in ("shmem", *plan.rivals)}
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-"))
+        for variant in map(variants.named, names):
+            if variant.name == "mpi":
+                starts[variant.job] = _under_mpi(plan, stack)
+            elif variant.job not in starts:
+                starts[variant.job] = _start_of(plan, variant, folder)
+        jobs = stack.enter_context(connected_jobs(starts))
+        yield {name: jobs[variants.named(name).job] for name in names}
+
+
+def _start_of(plan: Plan, variant: variants.Variant, folder: str) -> Start:
+    # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
+    rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none"}
+    environ = {**rules, **os.environ, **variant.variables(folder)}
+    if flags := variant.xla_flags()[0]:
+        environ["XLA_FLAGS"] = " ".join([environ.get("XLA_FLAGS", ""), *flags]).strip()
+    return launched(plan, environ, flag=variant.flag, one_process=variant.one_process)
+
+
+def _under_mpi(plan: Plan, stack: contextlib.ExitStack) -> Start:
+    command = mpi_command(plan)
+    holder, port = reserve_port()
+    stack.enter_context(holder)
+    cores = len(os.sched_getaffinity(0))
+    environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
+    environment["JAX_NUM_CPU_DEVICES"] = "1"
+    return Start(command, environment, plan.processes, (f"127.0.0.1:{port}", str(plan.processes)))
 
 
 def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
@@ -275,7 +331,8 @@ def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
         for job in jobs.values():
             job.check_alive()
         if time.monotonic() > give_up:
-            raise JobFailed(f"the ranks did not start within {START_WITHIN:.0f} s.")
+            late = [name for name, job in jobs.items() if not job.complete]
+            raise JobFailed(f"the ranks of {', '.join(late)} did not start within {START_WITHIN:.0f} s.", late[0])
         with contextlib.suppress(TimeoutError):
             connection, _ = listener.accept()
             connection.settimeout(START_WITHIN)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.bench.plan import VARIANTS
 from xla_shmem.bench.results import Row
+from xla_shmem.bench.variants import VARIANTS
 
-_COLOURS = {"shmem": "#0b6e4f", "stock": "#e07a1f", "mpi": "#3c6fb4"}
-_LABELS = {"shmem": "SHMEM", "stock": "stock (gloo)", "mpi": "MPI"}
+_COLOURS = ("#0b6e4f", "#e07a1f", "#3c6fb4", "#a03c78", "#8a6d1b", "#4d4d4d", "#1fa5b0", "#b04a1f")
 _LIMITS = (("memcpy limit, single-copy", "-"), ("memcpy limit, through slots", "--"))
 
 
@@ -51,14 +50,15 @@ def _draw(axes: Any, rows: Sequence[Row], *, bandwidth: bool) -> None:
     def value(row: Row, us: float) -> float:
         return row.cell.bytes / us / 1e3 if bandwidth else us
 
-    for variant in VARIANTS:
+    for number, variant in enumerate(one.name for one in VARIANTS):
         ran = [row for row in rows if variant in row.times and row.times[variant].us]
         if not ran:
             continue
         x = [row.cell.bytes for row in ran]
         quartiles = [[value(row, row.times[variant].quantile(q)) for row in ran] for q in (0.25, 0.5, 0.75)]
-        axes.fill_between(x, quartiles[0], quartiles[2], color=_COLOURS[variant], alpha=0.2, lw=0)
-        axes.plot(x, quartiles[1], "o-", ms=3, lw=1.4, color=_COLOURS[variant], label=_LABELS[variant])
+        colour = _COLOURS[number % len(_COLOURS)]
+        axes.fill_between(x, quartiles[0], quartiles[2], color=colour, alpha=0.2, lw=0)
+        axes.plot(x, quartiles[1], "o-", ms=3, lw=1.4, color=colour, label=variant)
     limited = [(row, limits) for row in rows if (limits := row.memcpy_limits_us()) is not None]
     for which, (label, style) in enumerate(_LIMITS if limited else ()):
         y = [value(row, limits[which]) for row, limits in limited]

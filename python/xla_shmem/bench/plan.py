@@ -5,13 +5,21 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
+from xla_shmem.bench import variants
 from xla_shmem.errors import UserError
 from xla_shmem.options.values import OPS
 from xla_shmem.quantities import plural
 
-#: Operations that are measured. XLA:CPU has no ragged all-to-all.
-MEASURED_OPS = tuple(op for op in OPS if op != "ragged-all-to-all")
+if TYPE_CHECKING:
+    from xla_shmem.bench.gpus import Gpus
+
+#: Operations that are measured on each platform. XLA:CPU has no ragged all-to-all.
+MEASURED_OPS = {"cpu": tuple(op for op in OPS if op != "ragged-all-to-all"), "gpu": OPS}
+
+#: Operations that cut the larger buffer of a PE into a piece for each PE of the group.
+_IN_PIECES = ("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all")
 
 #: Operations whose operand and result have the same shape. Only these can run in place.
 SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
@@ -35,13 +43,8 @@ DTYPES = {
     "u64": ("uint64", 8),
 }
 
-#: Variants to compare with SHMEM: XLA's default backend (gloo), and JAX's MPI collectives.
-RIVALS = ("stock", "mpi")
-
-VARIANTS = ("shmem", *RIVALS)
-
-#: Whether the pass must move a variant's collectives to SHMEM. For other variants the rules of their job decide.
-CARRIED = {"shmem": True, "stock": False, "mpi": False}
+#: Most collectives of one program on a GPU (`Plan.turns_per_call`).
+_TURNS_PER_CALL = 20
 
 
 class BenchError(UserError, ValueError):
@@ -54,8 +57,8 @@ class Cell:
 
     Attributes:
       op: one of `MEASURED_OPS`, as HLO spells it.
-      count: elements as nccl-tests counts them: of the whole buffer; for all-gather, reduce-scatter and all-to-all of
-        one PE's piece.
+      count: elements as nccl-tests counts them: of the whole buffer; for all-gather, reduce-scatter and the
+        all-to-alls of one PE's piece. The pieces of a ragged all-to-all are equal too.
       dtype: key of `DTYPES`.
       reduction: `sum`, `min` or `max`; empty for operations that do not reduce.
       group: PEs of each group.
@@ -72,12 +75,12 @@ class Cell:
     @property
     def operand_elements(self) -> int:
         """Elements of the operand of one PE."""
-        return self.count * (self.group if self.op in ("reduce-scatter", "all-to-all") else 1)
+        return self.count * (self.group if self.op in _IN_PIECES and self.op != "all-gather" else 1)
 
     @property
     def result_elements(self) -> int:
         """Elements of the result of one PE."""
-        return self.count * (self.group if self.op in ("all-gather", "all-to-all") else 1)
+        return self.count * (self.group if self.op in _IN_PIECES and self.op != "reduce-scatter" else 1)
 
     @property
     def bytes(self) -> int:
@@ -97,17 +100,22 @@ class Cell:
         """Number of copies of `bytes` per PE: with single-copy transfers, and through slots.
 
         A byte for another PE is copied once (from buffer to buffer) or twice (into a slot and out of it). A PE's own
-        piece (all-gather, all-to-all) is copied once in both cases. Reducing a byte into a buffer counts as one copy,
+        piece (all-gather, all-to-alls) is copied once in both cases. Reducing a byte into a buffer counts as one copy,
         although it reads one more byte.
         """
         crossing = self.bus_factor
-        stays = 1 / self.group if self.op in ("all-gather", "all-to-all") else 0.0
+        stays = 1 / self.group if self.op in _IN_PIECES and self.op != "reduce-scatter" else 0.0
         return crossing + stays, 2 * crossing + stays
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The settings of a run; `xla-shmem bench --help` explains each one."""
+    """The settings of a run; `xla-shmem bench --help` explains most.
+
+    Attributes:
+      gpus: the GPUs to measure on; None for the CPU.
+      program_ms: milliseconds of a timed program, if `iterations` is not given.
+    """
 
     processes: int = 2
     devices_per_process: int = 1
@@ -127,6 +135,28 @@ class Plan:
     misalign: int = 0
     bind: bool = False
     mpirun: str = "mpirun"
+    gpus: Gpus | None = None
+    program_ms: float = 200.0
+
+    @property
+    def platform(self) -> str:
+        """``cpu`` or ``gpu``."""
+        return "cpu" if self.gpus is None else "gpu"
+
+    @property
+    def shares_gpu(self) -> bool:
+        """Whether all processes share one GPU. Then the GPU time-slices them, and times mean little."""
+        return self.gpus is not None and self.processes > len(self.gpus.names)
+
+    @property
+    def turns_per_call(self) -> int | None:
+        """Collectives of one call of a compiled program; None if the number is an argument of the program.
+
+        XLA:GPU asks the device before each turn of a loop whose length it does not know, and waits for the answer.
+        """
+        if self.gpus is None:
+            return None
+        return max(2, min(_TURNS_PER_CALL, self.iterations or _TURNS_PER_CALL))
 
     @property
     def pes(self) -> int:
@@ -139,11 +169,13 @@ class Plan:
         return self.group or self.pes
 
     def __str__(self) -> str:
-        devices = plural(self.devices_per_process, "device")
+        devices = plural(self.devices_per_process, "device" if self.gpus is None else "GPU")
         form = "in place" if self.in_place else "out of place"
         bound = ", bound" if self.bind else ""
         return (
-            f"{self.processes} processes{bound} with {devices} each, groups of {self.group_size}, {self.dtype}, {form}"
+            f"{self.processes} processes{bound} "
+            f"{'that share one GPU' if self.shares_gpu else f'with {devices} each'}, groups of {self.group_size}, "
+            f"{self.dtype}, {form}"
         )
 
     def validate(self) -> None:
@@ -161,6 +193,11 @@ class Plan:
             raise BenchError(f"--min-bytes {self.min_bytes} is more than --max-bytes {self.max_bytes}.")
         if self.misalign % width:
             raise BenchError(f"--misalign {self.misalign} is not a multiple of the {width} bytes of {self.dtype}.")
+        if self.gpus is not None and self.devices_per_process > 1:
+            raise BenchError("NVSHMEM has one GPU per process: leave --devices-per-process at 1.")
+        for rival in self.rivals:
+            if rival not in variants.rivals(self.platform):
+                raise BenchError(f"--vs {rival}: there is no such variant on {self.platform.upper()}s.")
         if "mpi" in self.rivals and self.devices_per_process > 1:
             raise BenchError("JAX's MPI collectives need one device per process: leave --devices-per-process at 1.")
         if self.bind and self.processes > (processors := len(os.sched_getaffinity(0))):
@@ -168,6 +205,8 @@ class Plan:
                 f"--bind: {self.processes} ranks cannot have processors of their own: there are {processors}."
             )
         for op in self.ops:
+            if op not in MEASURED_OPS[self.platform]:
+                raise BenchError(f"--op {op}: XLA:{self.platform.upper()} has no such collective.")
             if self.reduction not in REDUCTIONS.get(op, (self.reduction,)):
                 raise BenchError(f"JAX has no {op} with --reduction {self.reduction}, only {REDUCTIONS[op][0]}.")
             if self.in_place and op not in SAME_SHAPE_OPS:
@@ -190,7 +229,7 @@ class Plan:
 
     def _cell(self, op: str, size: int) -> Cell | None:
         width = DTYPES[self.dtype][1]
-        pieces = self.group_size if op in ("all-gather", "reduce-scatter", "all-to-all") else 1
+        pieces = self.group_size if op in _IN_PIECES else 1
         count = size // (width * pieces)
         if count == 0:
             return None
@@ -205,21 +244,25 @@ def sizes(first: int, last: int, factor: int) -> Iterator[int]:
         first *= factor
 
 
-def chosen_ops(names: Sequence[str]) -> tuple[str, ...]:
-    """Resolves `all`, and keeps every operation once, in the order of `MEASURED_OPS`."""
-    return tuple(op for op in MEASURED_OPS if op in names or "all" in names)
+def chosen_ops(names: Sequence[str], platform: str) -> tuple[str, ...]:
+    """Resolves `all`, and keeps every operation once, in the order of `OPS`."""
+    return tuple(op for op in OPS if op in names or ("all" in names and op in MEASURED_OPS[platform]))
 
 
-def chosen_rivals(text: str) -> tuple[str, ...]:
-    """Reads `stock,mpi`, or `none`.
+def chosen_rivals(text: str, platform: str) -> tuple[str, ...]:
+    """Reads a list such as `stock,mpi`, or `none`.
 
     Raises:
-      BenchError: a name that is neither.
+      BenchError: a name that the platform does not have.
     """
     names = [name.strip() for name in text.split(",")]
     if names == ["none"]:
         return ()
+    rivals = variants.rivals(platform)
     for name in names:
-        if name not in RIVALS:
-            raise BenchError(f"--vs {text}: '{name}' is not one of {', '.join(RIVALS)}; 'none' measures SHMEM alone.")
-    return tuple(rival for rival in RIVALS if rival in names)
+        if name not in rivals:
+            raise BenchError(
+                f"--vs {text}: '{name}' is not one of {', '.join(rivals)} (on {platform.upper()}s); 'none' measures "
+                "SHMEM alone."
+            )
+    return tuple(rival for rival in rivals if rival in names)

@@ -8,16 +8,18 @@ Out of place (the result has its own buffer) the loop is
 out of the loop. In place the loop is `x = collective(x)`. XLA:CPU does not let a collective overwrite its operand there
 either and adds a copy to every turn, for all transports (docs/bench.md).
 
-The number of turns is an argument too, so that warm-up, check and timing use the same executable.
+On CPU the number of turns is an argument too, so that warm-up, check and timing use the same executable. On GPU a
+program has a fixed number of turns and is called several times without waiting for it (`Plan.turns_per_call`).
 """
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
@@ -30,12 +32,6 @@ from xla_shmem.bench.plan import Cell
 _AXES = ("group", "x")
 _SHARDED = P(_AXES)  # type: ignore[no-untyped-call]
 _REPLICATED = P()  # type: ignore[no-untyped-call]
-_OURS = re.compile(r'custom_call_target="xla_shmem\.')
-_COLLECTIVE = re.compile(
-    r'custom_call_target="xla_shmem\.|'
-    r" (?:all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast)\("
-)
-_WHY_NOT = ("xla_shmem.veto", "xla_shmem.reason")
 
 
 class NotCarried(Exception):
@@ -48,17 +44,28 @@ def mesh_of_job(group: int) -> Mesh:
     return Mesh(np.array(devices).reshape(-1, group), _AXES)
 
 
-def _collective(cell: Cell) -> Callable[[Any], Any]:
+def _collective(cell: Cell) -> Callable[[Any, Any], Any]:
+    """Returns the collective as a function of its operand and of the buffer for its result, which few need."""
     ring = [(i, (i + 1) % cell.group) for i in range(cell.group)]
     reduce = {"sum": lax.psum, "min": lax.pmin, "max": lax.pmax}
     return {
-        "collective-permute": lambda x: lax.ppermute(x, "x", ring),  # type: ignore[no-untyped-call]
-        "all-reduce": lambda x: reduce[cell.reduction](x, "x"),  # type: ignore[no-untyped-call]
-        "all-gather": lambda x: lax.all_gather(x, "x", tiled=True),
-        "reduce-scatter": lambda x: lax.psum_scatter(x, "x", tiled=True),  # type: ignore[no-untyped-call]
-        "all-to-all": lambda x: lax.all_to_all(x, "x", 0, 0, tiled=True),  # type: ignore[no-untyped-call]
-        "collective-broadcast": lambda x: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
+        "collective-permute": lambda x, y: lax.ppermute(x, "x", ring),  # type: ignore[no-untyped-call]
+        "all-reduce": lambda x, y: reduce[cell.reduction](x, "x"),  # type: ignore[no-untyped-call]
+        "all-gather": lambda x, y: lax.all_gather(x, "x", tiled=True),
+        "reduce-scatter": lambda x, y: lax.psum_scatter(x, "x", tiled=True),  # type: ignore[no-untyped-call]
+        "all-to-all": lambda x, y: lax.all_to_all(x, "x", 0, 0, tiled=True),  # type: ignore[no-untyped-call]
+        "collective-broadcast": lambda x, y: lax.pbroadcast(x, "x", 0),  # type: ignore[no-untyped-call]
+        "ragged-all-to-all": lambda x, y: _ragged(cell, x, y),
     }[cell.op]
+
+
+def _ragged(cell: Cell, x: Any, y: Any) -> Any:
+    starts = jnp.arange(cell.group, dtype=np.int32) * np.int32(cell.count)
+    sizes = jnp.full(cell.group, cell.count, np.int32)
+    places = jnp.full(cell.group, cell.count, np.int32) * lax.axis_index("x")
+    return lax.ragged_all_to_all(  # type: ignore[no-untyped-call]
+        x, y, starts, sizes, places, sizes, axis_name="x"
+    )
 
 
 def let_cpu_broadcast() -> None:
@@ -79,42 +86,62 @@ class Program:
     Args:
       cell: the collective to run.
       carried: whether the pass must move the collective to SHMEM; None: its rules decide.
+      turns_per_call: collectives of one call; None if a call takes their number.
 
     Raises:
       NotCarried: this transport cannot run the collective.
     """
 
-    def __init__(self, cell: Cell, *, carried: bool | None) -> None:
+    def __init__(self, cell: Cell, *, carried: bool | None, turns_per_call: int | None = None) -> None:
         self._cell = cell
+        self._turns = turns_per_call
         self._mesh = mesh_of_job(cell.group)
         self._sharding = NamedSharding(self._mesh, _SHARDED)
         self._places = {device: place for place, device in enumerate(self._mesh.devices.flat)}
+        everywhere = NamedSharding(self._mesh, _REPLICATED)
+        self._never = jax.make_array_from_callback((), everywhere, lambda _: np.zeros((), bool))
+        jax.block_until_ready(self._never)  # type: ignore[no-untyped-call]
         self._buffers = self._fresh_buffers()
-        self._compiled = self._compile()
-        text = self._compiled.as_text()
-        if carried and not _OURS.search(text):
-            raise NotCarried(why_not(text))
-        if carried is False and _OURS.search(text):
+        self._compiled = self._compile(turns_per_call)
+        records = _records(self._compiled)
+        if not _in_loop(records, turns_per_call):
+            raise RuntimeError(f"XLA moved the {cell.op} out of the loop:\n{self._compiled.as_text()}")
+        #: The collective as the pass describes it (`_core.CollectiveRecord`).
+        self.record = records[0]
+        ours = self.record["lowered"] == "NVSHMEM"
+        if carried and not ours:
+            raise NotCarried(why_not(self.record))
+        if carried is False and ours:
             raise RuntimeError("the pass moved a collective that had to stay with stock XLA")
-        if _COLLECTIVE.search(text[text.index("\nENTRY ") :]):
-            raise RuntimeError(f"XLA moved the {cell.op} out of the loop:\n{text}")
 
-    @property
-    def record(self) -> dict[str, Any]:
-        """The collective as the pass describes it (`_core.CollectiveRecord`)."""
-        (module,) = self._compiled.runtime_executable().hlo_modules()
-        (record,) = _core.inspect_module(module.as_serialized_hlo_module_proto())
-        return dict(record)
+    def run(self, turns: int) -> int:
+        """Runs the collective `turns` times, or a few times more, and waits until it is done.
 
-    def run(self, turns: int) -> None:
-        """Runs the collective `turns` times and waits until it is done."""
-        self._buffers = self._compiled(np.int32(turns), np.False_, *self._buffers)
+        Returns:
+          how often it ran: `turns`, or the next multiple of `turns_per_call`.
+        """
+        if self._turns is None:
+            self._buffers = self._compiled(np.int32(turns), self._never, *self._buffers)
+            calls, ran = 1, turns
+        else:
+            calls = -(-turns // self._turns)
+            ran = calls * self._turns
+            for _ in range(calls):
+                self._buffers = self._compiled(self._never, *self._buffers)
         jax.block_until_ready(self._buffers)  # type: ignore[no-untyped-call]
+        return ran
 
     def wrong(self) -> int:
-        """Runs the collective once and returns the number of wrong elements in this process's results."""
+        """Runs the collective once and returns the number of wrong elements in this process's results.
+
+        A program with a fixed number of turns runs all: out of place each has the same operand. In place another
+        program runs it once.
+        """
         self._buffers = self._fresh_buffers()
-        self.run(1)
+        if self._turns is not None and self._cell.in_place:
+            self._buffers = self._compile(1)(self._never, *self._buffers)
+        else:
+            self.run(1)
         result = self._buffers[-1]
         return sum(
             data.wrong_elements(np.asarray(shard.data), data.expected(self._cell, self._places[shard.device]))
@@ -139,38 +166,53 @@ class Program:
         shape = (shards[0].size * len(self._places),)
         return jax.make_array_from_single_device_arrays(shape, self._sharding, shards)
 
-    def _compile(self) -> Any:
+    def _compile(self, fixed_turns: int | None) -> Any:
         collective = _collective(self._cell)
 
         def in_place(turns: Any, never: Any, x: Any) -> Any:
-            return (lax.fori_loop(0, turns, lambda _, x: collective(x), x),)
+            return (lax.fori_loop(0, turns, lambda _, x: collective(x, x), x),)
 
         def out_of_place(turns: Any, never: Any, x: Any, y: Any) -> Any:
             def turn(_: Any, buffers: Any) -> Any:
-                x, _ = buffers
-                y = collective(x)
+                x, y = buffers
+                y = collective(x, y)
                 # With a constant index XLA would read from one part of an all-to-all and keep the parts apart.
                 first = lax.dynamic_index_in_dim(y, never.astype(np.int32), keepdims=False)
                 return x.at[0].set(lax.select(never, first, x[0])), y
 
             return lax.fori_loop(0, turns, turn, (x, y))
 
+        loop: Callable[..., Any] = in_place if self._cell.in_place else out_of_place
+        arguments: tuple[Any, ...] = (np.int32(1), self._never)
+        if fixed_turns is not None:
+            loop, arguments = functools.partial(loop, fixed_turns), (self._never,)
         sharded = (_SHARDED,) * len(self._buffers)
         mapped = jax.shard_map(
-            in_place if self._cell.in_place else out_of_place,
+            loop,
             mesh=self._mesh,
-            in_specs=(_REPLICATED, _REPLICATED, *sharded),
+            in_specs=(*(_REPLICATED,) * len(arguments), *sharded),
             out_specs=sharded,
             check_vma=False,
         )
         # Donated, so that a program does not begin with a copy of its operands.
-        donated = tuple(range(2, 2 + len(self._buffers)))
-        return jax.jit(mapped, donate_argnums=donated).lower(np.int32(1), np.False_, *self._buffers).compile()
+        donated = tuple(range(len(arguments), len(arguments) + len(self._buffers)))
+        return jax.jit(mapped, donate_argnums=donated).lower(*arguments, *self._buffers).compile()
 
 
-def why_not(text: str) -> str:
-    """Returns why the pass did not move the collective of a compiled module, as the module says."""
-    for attribute in _WHY_NOT:
-        if found := re.search(rf'{re.escape(attribute)}="((?:[^"\\]|\\.)*)"', text):
-            return found.group(1)
-    return "the pass did not run; check with `xla-shmem doctor` that JAX finds the plugin"
+def _records(compiled: Any) -> list[dict[str, Any]]:
+    (module,) = compiled.runtime_executable().hlo_modules()
+    return [dict(record) for record in _core.inspect_module(module.as_serialized_hlo_module_proto())]
+
+
+def _in_loop(records: list[dict[str, Any]], turns: int | None) -> bool:
+    """Returns whether the collective runs in each turn; XLA may have unrolled a loop of a fixed number of turns."""
+    if turns is None:
+        return bool(records) and all(record["in_loop"] for record in records)
+    return sum(record["executions"] or 0 for record in records) == turns
+
+
+def why_not(record: dict[str, Any]) -> str:
+    """Returns why the pass did not move a collective, by its record."""
+    if record["rule"] == "stock":
+        return "the pass did not run; check with `xla-shmem doctor` that JAX finds the plugin"
+    return str(record["veto"] or record["reason"])

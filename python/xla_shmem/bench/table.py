@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from xla_shmem.bench.gpus import Gpus
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row, Times
 
@@ -16,7 +17,7 @@ _COLUMNS = (
     ("type", 5),
     ("redop", 5),
     ("group", 5),
-    ("variant", 7),
+    ("variant", 11),
     ("p50", 10),
     ("p99", 10),
     ("algbw", 7),
@@ -30,6 +31,16 @@ _UNITS = {"size": "(B)", "count": "(elem)", "p50": "(us)", "p99": "(us)", "algbw
 _UNITS |= {"group": "(PEs)", "speed-up": "of SHMEM", "limit": "(%)", "call": "(us)"}
 
 
+_LIMITS = (
+    "limit: percent of the memcpy limit that is reached, single-copy / through slots",
+    "call: time of an FFI call that does nothing",
+)
+
+
+def _gpu_lines(gpus: Gpus) -> list[str]:
+    return [str(gpus), *(["the GPUs are emulated, without hardware: times mean nothing"] if gpus.emulated else [])]
+
+
 def _line(cells: Mapping[str, str]) -> str:
     texts = [cells.get(name, "") for name, _ in _COLUMNS]
     return " ".join(text.rjust(width) for text, (_, width) in zip(texts, _COLUMNS, strict=True))
@@ -37,15 +48,15 @@ def _line(cells: Mapping[str, str]) -> str:
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
     """Returns the lines above the first row."""
-    iterations = plan.iterations or "as many as take 200 ms"
+    iterations = plan.iterations or f"as many as take {plan.program_ms:.0f} ms"
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gib']} GiB, load {machine['load'][0]:.1f}; "
         + ", ".join(f"{name} {version}" for name, version in machine["versions"].items()),
+        *(_gpu_lines(plan.gpus) if plan.gpus else ()),
         f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iterations}",
         "times are per collective: the mean of a program at its slowest rank",
-        "speed-up: median divided by SHMEM's median; limit: percent of the memcpy limit that is reached, single-copy / "
-        "through slots",
-        "call: time of an FFI call that does nothing",
+        "speed-up: median divided by SHMEM's median",
+        *(() if plan.gpus else _LIMITS),
         *notes,
     ]
     return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]

@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from xla_shmem.bench.plan import CARRIED, Cell
+from xla_shmem.bench import variants as variant_table
+from xla_shmem.bench.plan import Cell
 
 #: Variables that hold the rank under mpirun: of Open MPI, and of the implementations with PMI.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -35,7 +36,7 @@ class _Rank:
         self._blocks: list[tuple[Any, Any]] = []
         self._empty_call: Any = None
 
-    def prepare(self, cell: dict[str, Any], variants: list[str]) -> dict[str, Any]:
+    def prepare(self, cell: dict[str, Any], variants: list[str], turns_per_call: int | None) -> dict[str, Any]:
         """Compiles a cell for each variant. Returns reasons of variants that cannot run it, and records of the rest."""
         from xla_shmem import plugin
         from xla_shmem.bench.programs import NotCarried, Program
@@ -44,11 +45,11 @@ class _Rank:
         self._warmups.clear()
         reasons = {}
         for variant in variants:
-            carried = CARRIED.get(variant)
+            carried = variant_table.carried(variant)
             stock = plugin.stock_collectives() if carried is False else contextlib.nullcontext()
             try:
                 with stock:
-                    self._programs[variant] = Program(Cell(**cell), carried=carried)
+                    self._programs[variant] = Program(Cell(**cell), carried=carried, turns_per_call=turns_per_call)
             except (NotCarried, NotImplementedError) as error:
                 reasons[variant] = str(error)
             except Exception as error:  # XLA has no exception type for unimplemented collectives
@@ -70,18 +71,19 @@ class _Rank:
         """
         program = self._programs[variant]
 
-        def seconds(turns: int) -> float:
+        def run(turns: int) -> tuple[int, float]:
             start = time.perf_counter()
-            program.run(turns)
-            return time.perf_counter() - start
+            ran = program.run(turns)
+            return ran, time.perf_counter() - start
 
         warmups = self._warmups.setdefault((variant, warmup), [])
         full = []
         for _ in range(runs):
-            warmups.append(seconds(warmup))
-            full.append(seconds(warmup + turns))
+            untimed_turns, seconds = run(warmup)
+            warmups.append(seconds)
+            full.append(run(warmup + turns))
         untimed = statistics.median(warmups)
-        return {"us": [(each - untimed) / turns * 1e6 for each in full]}
+        return {"us": [(seconds - untimed) / (ran - untimed_turns) * 1e6 for ran, seconds in full]}
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """Measures µs of an FFI call whose handler does nothing."""

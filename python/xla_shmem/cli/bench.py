@@ -12,7 +12,9 @@ from typing import Any
 
 import click
 
+from xla_shmem.bench.gpus import chosen_gpus
 from xla_shmem.bench.plan import DTYPES, REDUCTIONS, BenchError, Plan, chosen_ops, chosen_rivals
+from xla_shmem.bench.variants import VARIANTS
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, size, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.cli.former_names import json_option
@@ -47,7 +49,7 @@ _DEFAULTS = Plan()
     default="stock",
     show_default=True,
     metavar="LIST",
-    help="Variants to compare with: stock (JAX's default backend), mpi, stock,mpi or none.",
+    help="Variants to compare with, a list, or none. " + " ".join(f"{one.name}: {one.what}." for one in VARIANTS[1:]),
 )
 @click.option(
     "--groups", "group", type=click.IntRange(min=2), metavar="K", help="PEs of each group.  [default: all PEs]"
@@ -89,6 +91,7 @@ _DEFAULTS = Plan()
 )
 @one_sentence_errors
 def bench_command(
+    platform: str,
     num_ranks: int,
     step_factor: int,
     group: int | None,
@@ -99,12 +102,12 @@ def bench_command(
     picture: Path | None,
     **options: Any,
 ) -> None:
-    """Time collectives between processes of this host: on SHMEM, on stock JAX (gloo), over MPI.
+    """Time collectives between processes of this host: on SHMEM, on stock JAX (gloo or NCCL), over MPI.
 
     The variants take turns at every size. A program runs the collective many times in a loop. The table shows the
     median and the 99th percentile of the programs' means, less the time that the program takes without collectives.
     A size is that of the larger buffer of a PE. algbw and busbw are defined as in nccl-tests. The limit is the time
-    of the copies alone, by a memcpy that is measured between the programs.
+    of the copies alone, by a memcpy that is measured between the programs (CPU only).
 
     --vs mpi needs an MPI, and MPITRAMPOLINE_LIB set to the library of MPIwrapper.
 
@@ -116,8 +119,16 @@ def bench_command(
       xla-shmem bench --op permute --op all-reduce --vs stock,mpi --output bench.json --png bench.png
       xla-shmem bench -n 4 --groups 2 -d bf16 --misalign 2 --op all-gather
     """
+    gpus = chosen_gpus(platform, num_ranks, os.environ)
+    platform = "cpu" if gpus is None else "gpu"
     plan = Plan(
-        processes=num_ranks, factor=step_factor, group=group, ops=chosen_ops(ops), rivals=chosen_rivals(vs), **options
+        processes=num_ranks,
+        factor=step_factor,
+        group=group,
+        ops=chosen_ops(ops, platform),
+        rivals=chosen_rivals(vs, platform),
+        gpus=gpus,
+        **options,
     )
     plan.validate()
     if picture is not None and importlib.util.find_spec("matplotlib") is None:
@@ -131,17 +142,19 @@ def bench_command(
 def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bool) -> int:
     """Measures, prints and saves; returns the number of wrong elements."""
     from xla_shmem import machine
-    from xla_shmem.bench import jobs, measure, picture, results, table
+    from xla_shmem.bench import jobs, measure, picture, results, table, variants
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     facts = machine.describe_machine()
     rows: list[results.Row] = []
     remarks: set[str] = set()
     mpi = jobs.mpi_settings(plan)
+    missing = variants.obstacles(plan, plan.rivals)
+    notes = [*mpi, *variants.notes(plan.rivals, missing)]
     try:
         with jobs.running_jobs(plan) as running:
-            say("\n".join(table.heading(plan, facts, mpi)))
-            for row in measure.measure(plan, running):
+            say("\n".join(table.heading(plan, facts, notes)))
+            for row in measure.measure(plan, running, missing):
                 rows.append(row)
                 for line in table.row_lines(row, remarks):
                     say(line)
@@ -164,7 +177,8 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
 
 
 def _title(plan: Plan, facts: dict[str, Any]) -> str:
+    machine = f"{facts['cores']} cores, {facts['cpu']}" if plan.gpus is None else str(plan.gpus)
     return (
-        f"{plan}, on {facts['cores']} cores, {facts['cpu']}\n"
+        f"{plan}, on {machine}\n"
         f"{facts['date'][:10]}, xla-shmem {facts['versions']['xla-shmem']}, jax {facts['versions']['jax']}"
     )

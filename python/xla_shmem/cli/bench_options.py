@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.bench.plan import MEASURED_OPS, Plan
+from xla_shmem.bench.plan import Plan
 from xla_shmem.cli.former_names import former_option
-from xla_shmem.cli.job_options import bind_option, devices_option, num_ranks_option, rounds_option
-from xla_shmem.options.values import OP_ALIASES, parse_size
+from xla_shmem.cli.job_options import bind_option, devices_option, num_ranks_option, platform_option, rounds_option
+from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -34,15 +34,16 @@ def size(least: int) -> Callable[[str], int]:
 
 def _op(text: str) -> str:
     name = OP_ALIASES.get(text, text)
-    if name not in (*MEASURED_OPS, "all"):
-        raise click.BadParameter(f"'{text}' is not one of {', '.join(MEASURED_OPS)}, all.")
+    if name not in (*OPS, "all"):
+        raise click.BadParameter(f"'{text}' is not one of {', '.join(OPS)}, all.")
     return name
 
 
 def bench_job_options(command: Command) -> Command:
-    """Which job is measured: `num_ranks`, `devices_per_process`, `bind`."""
+    """Which job is measured: `platform`, `num_ranks`, `devices_per_process`, `bind`."""
     return _with(
         command,
+        platform_option(),
         num_ranks_option(_DEFAULTS.processes),
         former_option("-p", "--processes", now="--num-ranks"),
         devices_option(", on the CPU.", _DEFAULTS.devices_per_process),
@@ -64,7 +65,7 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
                 multiple=True,
                 default=(ops,),
                 show_default=True,
-                help=f"Collective, repeatable: {', '.join(MEASURED_OPS)}; or all.",
+                help=f"Collective, repeatable: {', '.join(OPS)} (on GPUs); or all.",
             ),
             _size_option("-b", "--min-bytes", "8", "Smallest size, of the larger buffer of a PE."),
             former_option("--minbytes", now="--min-bytes"),

@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
+from xla_shmem.bench.gpus import PLATFORMS
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: Exit code after Ctrl-C: 128 plus SIGINT.
@@ -37,6 +39,17 @@ def devices_option(details: str, default: int | None = None) -> Callable[[Comman
         default=default,
         show_default=default is not None,
         help=f"Devices of each process{details}",
+    )
+
+
+def platform_option() -> Callable[[Command], Command]:
+    """Where the ranks run: `platform`."""
+    return click.option(
+        "--platform",
+        type=click.Choice(PLATFORMS),
+        default="auto",
+        show_default=True,
+        help="Devices of the ranks. auto follows JAX_PLATFORMS; without it, GPUs if there is one for each rank.",
     )
 
 

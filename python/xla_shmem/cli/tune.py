@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from xla_shmem.bench.gpus import chosen_gpus
 from xla_shmem.bench.plan import DTYPES, Plan, chosen_ops
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
@@ -77,6 +78,7 @@ from xla_shmem.options import tuning_table as tables
 @former_option("-o", "--out", now=lambda given: "--tuning" if given.get("show") or given.get("verify") else "--output")
 @one_sentence_errors
 def tune_command(
+    platform: str,
     num_ranks: int,
     step_factor: int,
     groups: str | None,
@@ -94,7 +96,7 @@ def tune_command(
 ) -> None:
     """Measure which backend is faster on this machine, for XLA_SHMEM_PROFILE=tuned.
 
-    DEFAULT and SHMEM take turns at every op, group size, element type and size, between CPU processes of this host,
+    DEFAULT and SHMEM take turns at every op, group size, element type and size, between processes of this host,
     as in `xla-shmem bench`. The table holds medians and their confidence intervals. Between two sizes the profile
     interpolates. A collective stays on the default backend where the intervals overlap, or nothing was measured.
     A table of another machine, other versions or other settings of the transport is refused.
@@ -126,7 +128,9 @@ def tune_command(
     if show:
         _show(tuning or default, as_json)
         return
-    plan = Plan(processes=num_ranks, factor=step_factor, ops=chosen_ops(ops), **options)
+    gpus = chosen_gpus(platform, num_ranks, os.environ)
+    chosen = chosen_ops(ops, "cpu" if gpus is None else "gpu")
+    plan = Plan(processes=num_ranks, factor=step_factor, ops=chosen, gpus=gpus, **options)
     every = plans(plan, group_sizes(groups, plan.pes), dtypes)
     with ending_on_signals(lambda: ""):
         if verify:
@@ -169,13 +173,14 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     settings = vars(resolve(overrides={"profile": "domain"}))
     facts = {**machine.describe_machine(), "plan": dataclasses.asdict(every[0])}
+    platform = every[0].platform
     partial = path.with_name(f"{path.name}.partial")
     rows: list[tables.TunedRow] = []
     complete = False
 
     def table() -> tables.Table:
         measured = {**facts, "load_after": list(os.getloadavg())}
-        return tables.Table("cpu", fingerprint.fingerprint(settings), measured, tuple(rows))
+        return tables.Table(platform, fingerprint.fingerprint(settings, platform), measured, tuple(rows))
 
     say("\n".join([*(f"# {plan}" for plan in every), report.heading()]))
     try:

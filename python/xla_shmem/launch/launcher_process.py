@@ -22,13 +22,29 @@ def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]
     Raises:
       ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
     """
+    return _with_flag(environ, flag) | {"JAX_PLATFORMS": "cpu"}
+
+
+def gpu_environment(environ: Mapping[str, str], *, flag: bool, shared: bool) -> dict[str, str]:
+    """Returns an environment for ranks on GPUs whose memory several jobs use, with the flag on or off.
+
+    Args:
+      shared: whether all ranks use the first GPU.
+
+    Raises:
+      ValueError: as for `cpu_environment`.
+    """
+    variables = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    return _with_flag(environ, flag) | variables | ({"JAX_LOCAL_DEVICE_IDS": "0"} if shared else {})
+
+
+def _with_flag(environ: Mapping[str, str], flag: bool) -> dict[str, str]:
     environment = dict(environ)
     if take_flag(environment):
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=false".strip()
         take_flag(environment)  # removes the marker, by which child processes would inherit the flag
     if flag:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=true".strip()
-    environment["JAX_PLATFORMS"] = "cpu"
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Fingerprint of measured times: machine, versions, and options that change the transport.
+"""Fingerprint of measured times: machine, versions, and options that change the transport; one for each platform.
 
 A table is used only where the fingerprint is equal. Kernel, load, memory, binding and the number of processes are in
 the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/tune.md has a list.
@@ -10,27 +10,48 @@ import importlib.metadata
 import os
 from collections.abc import Mapping
 
+from xla_shmem.gpu.jax_plugin import distribution_version
+from xla_shmem.gpu.nvml import read_driver
 from xla_shmem.machine import cpu_model
 
 _PACKAGES = ("xla-shmem", "jax", "jaxlib")
 
-#: Options of the CPU transport, by field of `Options`; the fingerprint names their variables.
-SETTINGS = ("heap_size", "single_copy", "spin_us")
+#: Wheels that carry collectives between GPUs, or compile for them. One that is not installed is left out.
+_GPU_PACKAGES = tuple(
+    name.format(cuda=cuda)
+    for cuda in (12, 13)
+    for name in ("jax-cuda{cuda}-plugin", "jax-cuda{cuda}-pjrt", "nvidia-nccl-cu{cuda}", "nvidia-nvshmem-cu{cuda}")
+)
+
+#: Options of the transport of each platform, by field of `Options`; the fingerprint names their variables.
+SETTINGS = {"cpu": ("heap_size", "single_copy", "spin_us"), "gpu": ("heap_size", "gpu_puts", "gpu_reduce")}
 
 
-def fingerprint(settings: Mapping[str, object]) -> dict[str, str]:
+def fingerprint(settings: Mapping[str, object], platform: str) -> dict[str, str]:
     """Returns the fingerprint of this machine and process.
 
     Args:
       settings: the values of `SETTINGS` in force; None stands for ``auto``.
+      platform: ``cpu`` or ``gpu``: where the times were measured.
     """
     return {
-        "CPU": cpu_model(),
-        # All processors, not those this process may run on: binding differs between jobs.
-        "processors": str(os.cpu_count()),
+        **(_gpus() if platform == "gpu" else _processors()),
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        **{f"XLA_SHMEM_{name.upper()}": _text(settings[name]) for name in SETTINGS},
+        **{f"XLA_SHMEM_{name.upper()}": _text(settings[name]) for name in SETTINGS[platform]},
     }
+
+
+def _processors() -> dict[str, str]:
+    # All processors, not those this process may run on: binding differs between jobs.
+    return {"CPU": cpu_model(), "processors": str(os.cpu_count())}
+
+
+def _gpus() -> dict[str, str]:
+    """All GPUs of the machine, not those that CUDA shows this process."""
+    driver = read_driver()
+    versions = {name: version for name in _GPU_PACKAGES if (version := distribution_version(name)) is not None}
+    names = ", ".join(dict.fromkeys(gpu.name for gpu in driver.gpus))
+    return {"GPU": names or "none", "driver": driver.version or "none", **versions}
 
 
 def difference(measured: Mapping[str, str], here: Mapping[str, str]) -> str:

@@ -110,7 +110,7 @@ def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: 
     path = table.default_path(environ) if values["tuning"] is None else Path(values["tuning"])
     try:
         found = table.load(path)
-        here = fingerprint.fingerprint(values)
+        here = fingerprint.fingerprint(values, found.platform)
         if not any_machine and (difference := fingerprint.difference(found.fingerprint, here)):
             raise table.TuningError(f"{difference}; run `xla-shmem tune` again, or choose another profile.")
     except table.TuningError as error:

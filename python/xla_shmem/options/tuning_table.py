@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xla_shmem.errors import UserError
+from xla_shmem.options import fingerprint
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -199,13 +200,15 @@ def load(path: Path) -> Table:
 
 
 def _read_table(document: Mapping[str, Any]) -> Table:
-    fingerprint = _typed(document["fingerprint"], dict, "fingerprint")
+    facts = _typed(document["fingerprint"], dict, "fingerprint")
     rows = [_read_row(_typed(row, dict, "a row")) for row in _typed(document["rows"], list, "rows")]
     if not rows:
         raise ValueError("no rows")
+    if (platform := document["platform"]) not in fingerprint.SETTINGS:
+        raise ValueError(f"platform is {platform!r:.40}")
     return Table(
-        platform=_typed(document["platform"], str, "platform"),
-        fingerprint={str(name): _typed(value, str, str(name)) for name, value in fingerprint.items()},
+        platform=platform,
+        fingerprint={str(name): _typed(value, str, str(name)) for name, value in facts.items()},
         measured=_typed(document["measured"], dict, "measured"),
         rows=tuple(rows),
     )

@@ -6,7 +6,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
 
-from xla_shmem.bench import jobs, measure
+from xla_shmem.bench import jobs, measure, variants
 from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.options.tuning_table import Measured, TunedRow
@@ -37,8 +37,12 @@ def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan
     """Returns a plan for every group size and element type.
 
     Raises:
-      BenchError: one of the plans cannot run.
+      BenchError: one of the plans cannot run, or the default backend cannot on these GPUs.
     """
+    if reason := variants.obstacles(plan, ["stock"]).get("stock"):
+        raise BenchError(
+            f"tune compares with JAX's default backend, and {reason}. `xla-shmem bench --vs none` measures SHMEM alone."
+        )
     every = [dataclasses.replace(plan, group=group, dtype=dtype) for group in groups for dtype in dtypes]
     for one in every:
         one.validate()
@@ -56,10 +60,10 @@ def measure_rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]
     """
     start = jobs.launched(every[0], {**os.environ, **_RULES})
     seen: set[tuple[str, str, int, int]] = set()
-    with jobs.connected_jobs({"shmem": start}, every[0].processes) as running:
-        variants = {"shmem": running["shmem"], "stock": running["shmem"]}
+    with jobs.connected_jobs({"shmem": start}) as running:
+        both = {"shmem": running["shmem"], "stock": running["shmem"]}
         for plan in every:
-            for row in measure.measure(plan, variants):
+            for row in measure.measure(plan, both):
                 tuned = tuned_row(row.times, row.records)
                 # XLA:CPU runs bf16 collectives in f32, so two element types can have the same key.
                 if tuned is not None and (key := (tuned.op, tuned.dtype, tuned.group, tuned.bytes)) in seen:

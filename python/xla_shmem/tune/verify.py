@@ -74,7 +74,7 @@ def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
         "upstream": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "upstream"}),
         "tuned": jobs.launched(every[0], {**os.environ, **unset, **tuned}),
     }
-    with jobs.connected_jobs(starts, every[0].processes) as running:
+    with jobs.connected_jobs(starts) as running:
         variants = {"stock": running["upstream"], "upstream": running["upstream"], "tuned": running["tuned"]}
         for plan in every:
             for row in measure.measure(plan, variants):

@@ -21,7 +21,7 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
 
 
 def test_the_size_is_that_of_the_larger_buffer_of_a_pe() -> None:
-    plan = Plan(processes=4, ops=MEASURED_OPS, min_bytes=1024, max_bytes=1024)
+    plan = Plan(processes=4, ops=MEASURED_OPS["cpu"], min_bytes=1024, max_bytes=1024)
     found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
     assert found == {
         "collective-permute": (256, 256, 256, 1024),
@@ -77,18 +77,20 @@ def test_remote_bytes_are_copied_once_or_twice_and_local_bytes_once(op: str, sin
 
 
 def test_each_operation_is_listed_once_and_all_selects_every_one() -> None:
-    assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"]) == (
+    assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"], "cpu") == (
         "collective-permute",
         "collective-broadcast",
     )
-    assert chosen_ops(["collective-permute", "all"]) == MEASURED_OPS
+    assert chosen_ops(["collective-permute", "all"], "cpu") == MEASURED_OPS["cpu"]
+    assert chosen_ops(["all"], "gpu") == (*MEASURED_OPS["cpu"], "ragged-all-to-all")
 
 
 def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
-    assert chosen_rivals("mpi, stock") == ("stock", "mpi")
-    assert chosen_rivals("none") == ()
-    with pytest.raises(BenchError, match="'nccl' is not one of stock, mpi"):
-        chosen_rivals("stock,nccl")
+    assert chosen_rivals("mpi, stock", "cpu") == ("stock", "mpi")
+    assert chosen_rivals("none", "gpu") == ()
+    assert chosen_rivals("trace,nccl-fast", "gpu") == ("nccl-fast", "trace")
+    with pytest.raises(BenchError, match=r"'nccl-fast' is not one of stock, mpi, stats, trace \(on CPUs\)"):
+        chosen_rivals("stock,nccl-fast", "cpu")
 
 
 @pytest.mark.parametrize(

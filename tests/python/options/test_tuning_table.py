@@ -13,6 +13,7 @@ import pytest
 from tuning_tables import here, row, times, written
 
 from xla_shmem import _core
+from xla_shmem.gpu import nvml
 from xla_shmem.options import OptionError, fingerprint, resolve
 from xla_shmem.options import tuning_table as table
 from xla_shmem.options.tuning_table import Measured, TunedRow, TuningError, load, save
@@ -114,6 +115,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "in disorder": (_first_times("low_us", 7.0), "a median of 1.5 µs between 7.0 and 1.5"),
     "words": (_first_times("low_us", "fast"), "is damaged (could not convert"),
     "no programs": (_first_times("programs", 0), "is damaged (programs is 0)"),
+    "platform": (_damage(lambda d: d.update(platform="tpu")), "is damaged (platform is 'tpu')"),
     "twice": (_damage(lambda d: d["rows"].append(d["rows"][0])), "all-reduce of 64 B (f32, groups of 2) occurs twice"),
 }
 
@@ -197,3 +199,41 @@ def test_the_file_has_the_fields_of_the_rows(tmp_path: Path) -> None:
     assert (document["format"], document["version"], document["complete"]) == (table.FORMAT, table.VERSION, True)
     assert [field.name for field in dataclasses.fields(TunedRow)] == list(document["rows"][0])
     assert document["rows"][1]["default"] is None
+
+
+GPUS = (nvml.Gpu(0, "NVIDIA H100", "u", "0000:1B:00.0", (9, 0), 0, False, 18, (), {}, None),) * 8
+
+
+def _machine(monkeypatch: pytest.MonkeyPatch, driver: str, nccl: str) -> None:
+    monkeypatch.setattr(fingerprint, "read_driver", lambda: nvml.Driver("", driver, (13, 0), GPUS))
+    wheels = {"nvidia-nccl-cu13": nccl, "jax-cuda13-plugin": "0.10.2"}
+    monkeypatch.setattr(fingerprint, "distribution_version", wheels.get)
+
+
+def test_a_table_of_gpus_names_gpus_driver_and_libraries(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _machine(monkeypatch, "580.65.06", "2.30.3")
+    path = written(tmp_path / "tuning.json", *ROWS, platform="gpu")
+    found = load(path).fingerprint
+    assert (found["GPU"], found["driver"], found["nvidia-nccl-cu13"]) == ("NVIDIA H100", "580.65.06", "2.30.3")
+    assert found["XLA_SHMEM_GPU_PUTS"] == "auto"
+    assert "CPU" not in found
+    assert "nvidia-nccl-cu12" not in found
+    options = _resolve(path, XLA_SHMEM_SPIN_US="7")  # of the CPU path
+    assert options.rules("gpu")["tuning"].num_rows == 2
+    assert options.rules("cpu")["tuning"].num_rows == 0
+    with pytest.raises(
+        OptionError, match="was measured with XLA_SHMEM_GPU_PUTS auto; here is XLA_SHMEM_GPU_PUTS nvshm"
+    ):
+        _resolve(path, XLA_SHMEM_GPU_PUTS="nvshmem")
+    _machine(monkeypatch, "590.1", "2.31.0")
+    words = "was measured with driver 580.65.06, nvidia-nccl-cu13 2.30.3; here is driver 590.1, nvidia-nccl-cu13 2.31.0"
+    with pytest.raises(OptionError, match=words):
+        _resolve(path)
+
+
+def test_a_table_of_gpus_is_refused_where_there_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _machine(monkeypatch, "580.65.06", "2.30.3")
+    path = written(tmp_path / "tuning.json", *ROWS, platform="gpu")
+    monkeypatch.setattr(fingerprint, "read_driver", lambda: nvml.Driver(nvml.NO_DRIVER))
+    with pytest.raises(OptionError, match=r"GPU NVIDIA H100, driver 580\.65\.06; here is GPU none, driver none"):
+        _resolve(path)

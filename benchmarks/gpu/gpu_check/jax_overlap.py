@@ -1,6 +1,6 @@
-"""Time of a permute and of an all-reduce inside a compiled loop, and of a permute beside a matmul, as JAX runs them.
+"""Time of a permute beside a matmul inside a compiled loop, as JAX runs them.
 
-SHMEM runs them if the flag is on, otherwise NCCL. Times are the wall clock of the whole loop divided by its steps.
+SHMEM runs it if the flag is on, otherwise NCCL. Times are the wall clock of the whole loop divided by its steps.
 Rank 0 records.
 """
 
@@ -16,14 +16,8 @@ import numpy as np
 from gpu_check import exchange, records
 from gpu_check.jax_job import JaxJob, collectives
 
-SIZES = records.sizes((1 << 10, 1 << 14, 1 << 18, 1 << 22, 1 << 26, 1 << 28))
 _ROUNDS = 5
 _MATMUL = 64 if records.emulated() else 4096
-
-
-def steps(size: int) -> int:
-    """Returns the number of collectives in one program."""
-    return 50 if size <= 1 << 18 else 10
 
 
 def seconds(compiled: Any, *arguments: Any) -> float:
@@ -44,36 +38,6 @@ def transport_of(job: JaxJob, compiled: Any) -> str:
     if ours and not left:
         return "SHMEM"
     return "" if os.environ.get("GPU_CHECK_SHARED") == "1" else "NCCL"
-
-
-def loops(job: JaxJob) -> None:
-    """Permute and all-reduce of every size."""
-    from jax import lax
-    from jax.sharding import PartitionSpec as P
-
-    def permute(_: Any, x: Any) -> Any:
-        return lax.ppermute(x, "x", job.ring)
-
-    def all_reduce(_: Any, x: Any) -> Any:
-        return lax.psum(x, "x") * (1.0 / job.n)  # keeps repeated sums finite
-
-    for size in SIZES:
-        x = job.put(np.ones(job.n * size // 4, np.float32), "x")
-        for what, once in (("permute", permute), ("all-reduce", all_reduce)):
-            count = steps(size)
-
-            def loop(x: Any, count: int = count, once: Any = once) -> Any:
-                return lax.fori_loop(0, count, once, x)
-
-            compiled = job.program(loop, (P("x"),), P("x")).lower(x).compile()
-            by = transport_of(job, compiled)
-            if not by:
-                records.left_out(f"{what} of {size} bytes", "XLA runs it on NCCL, which refuses two ranks on one GPU")
-                continue
-            each = seconds(compiled, x) / count
-            if job.rank == 0:
-                times = {"µs": each * 1e6, "GB/s": size / each / 1e9}
-                records.measured_row("Speed in JAX", times, what=what, by=by, PEs=job.n, bytes=size)
 
 
 def beside_a_matmul(job: JaxJob) -> None:
@@ -116,7 +80,6 @@ def main() -> None:
     """Measures."""
     job = JaxJob()
     beside_a_matmul(job)
-    loops(job)
     exchange.leave()
 
 

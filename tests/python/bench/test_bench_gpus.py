@@ -1,0 +1,223 @@
+"""`xla-shmem bench` on GPUs, without one: which it takes, how its jobs start, what cannot be compared there."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+
+from xla_shmem.bench import gpus, jobs, measure, variants
+from xla_shmem.bench.gpus import Gpus, chosen_gpus
+from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.cli.main import main
+from xla_shmem.gpu import nvml
+from xla_shmem.gpu.cuda_driver import VisibleGpus
+from xla_shmem.options.table import TABLE
+from xla_shmem.tune import measuring
+
+H100 = Gpus(("NVIDIA H100",) * 2, "580.65.06")
+EMULATED = Gpus((nvml.EMULATED_GPU,) * 2, "0")
+
+
+@pytest.fixture
+def eight_gpus(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """NVML shows eight GPUs; the list holds the bus ids of those that CUDA shows."""
+    bus_ids = [f"0000:{number:02X}:00.0" for number in range(8)]
+    all_gpus = tuple(
+        nvml.Gpu(number, f"GPU {number}", "", f"0000{bus_id}", (9, 0), 0, False, 18, (), {}, None)
+        for number, bus_id in enumerate(bus_ids)
+    )
+    monkeypatch.setattr(gpus, "read_driver", lambda: nvml.Driver("", "580.65.06", (13, 0), all_gpus))
+    monkeypatch.setattr(gpus, "visible_gpus", lambda: VisibleGpus(tuple(bus_ids), ""))
+    monkeypatch.setattr(gpus, "local_gpu_count", lambda: 8)
+    return bus_ids
+
+
+@pytest.mark.parametrize(
+    ("platform", "processes", "environ", "on_gpus"),
+    [
+        ("auto", 8, {}, True),
+        ("auto", 9, {}, False),
+        ("auto", 8, {"JAX_PLATFORMS": "cpu"}, False),
+        ("auto", 8, {"JAX_PLATFORMS": "cuda,cpu"}, True),
+        ("cpu", 8, {"JAX_PLATFORMS": "cuda"}, False),
+        ("gpu", 2, {"JAX_PLATFORMS": "cpu"}, True),
+    ],
+)
+def test_the_platform_is_that_of_jax_or_the_gpus_if_there_are_enough(
+    eight_gpus: list[str], platform: str, processes: int, environ: dict[str, str], on_gpus: bool
+) -> None:
+    assert (chosen_gpus(platform, processes, environ) is not None) == on_gpus
+
+
+def test_gpus_are_those_of_cuda_in_its_order(eight_gpus: list[str]) -> None:
+    eight_gpus[:] = [eight_gpus[5], eight_gpus[2]]
+    found = chosen_gpus("gpu", 2, {})
+    assert found == Gpus(("GPU 5", "GPU 2"), "580.65.06")
+    assert str(Gpus(("H100", "H100"), "580")) == "2 × H100, driver 580"
+    with pytest.raises(BenchError, match=r"--num-ranks 3 needs as many GPUs, and CUDA shows 2\. To let all"):
+        chosen_gpus("gpu", 3, {})
+    del eight_gpus[1]
+    shared = Plan(processes=2, gpus=chosen_gpus("gpu", 2, {}))
+    assert shared.shares_gpu
+    assert str(shared).startswith("2 processes that share one GPU, groups of 2")
+    eight_gpus.clear()
+    with pytest.raises(BenchError, match="shows no GPU to CUDA; look at CUDA_VISIBLE_DEVICES"):
+        chosen_gpus("gpu", 1, {})
+
+
+def test_without_a_driver_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "read_driver", lambda: nvml.Driver(nvml.NO_DRIVER))
+    monkeypatch.setattr(gpus, "visible_gpus", lambda: VisibleGpus((), "cannot open libcuda.so.1"))
+    result = CliRunner().invoke(main, ["bench", "--platform", "gpu"])
+    assert result.exit_code == 2
+    assert f"--platform gpu: {nvml.NO_DRIVER}." in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"devices_per_process": 2}, "NVSHMEM has one GPU per process"),
+        ({"rivals": ("mpi",)}, "--vs mpi: there is no such variant on GPUs"),
+        ({"gpus": None, "ops": ("ragged-all-to-all",)}, "--op ragged-all-to-all: XLA:CPU has no such collective"),
+        ({"gpus": None, "rivals": ("nccl-fast",)}, "--vs nccl-fast: there is no such variant on CPUs"),
+    ],
+)
+def test_what_a_platform_does_not_have_is_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(BenchError, match=words):
+        dataclasses.replace(Plan(gpus=H100), **settings).validate()
+
+
+def test_programs_on_gpus_have_a_fixed_number_of_turns() -> None:
+    assert Plan(iterations=50).turns_per_call is None
+    assert [Plan(gpus=H100, iterations=count).turns_per_call for count in (None, 1, 7, 50)] == [20, 2, 7, 20]
+
+
+def test_each_value_of_the_reductions_but_the_default_is_a_variant() -> None:
+    option = next(option for option in TABLE if option.name == "gpu_reduce")
+    made = [one for one in variants.VARIANTS if option.env in one.variables("")]
+    assert made
+    for one in made:
+        assert one.variables("")[option.env] == one.name != option.default
+        assert option.parse(one.name) == one.name
+    names = [one.name for one in variants.VARIANTS]
+    assert len(set(names)) == len(names)
+
+
+def test_what_nccl_and_xla_cannot_do_is_said() -> None:
+    every = variants.rivals("gpu")
+    assert variants.obstacles(Plan(processes=2, gpus=H100), every) == {}
+    shared = variants.obstacles(Plan(processes=4, gpus=H100), every)
+    assert shared["stock"] == shared["nccl-fast"] == "NCCL refuses two ranks on one GPU"
+    assert set(every) - set(shared) == set(variants.RECORDING)
+    emulated = variants.obstacles(Plan(processes=2, gpus=EMULATED), every)
+    assert set(emulated) == {"stock", "nccl-fast", "xla-kernels"}
+    assert variants.obstacles(Plan(processes=4), ["stock"]) == {}
+
+
+def test_tune_says_that_nccl_is_missing() -> None:
+    with pytest.raises(BenchError, match=r"and neither NCCL nor XLA's kernels run on emulated GPUs\. `xla-shmem bench"):
+        measuring.plans(Plan(processes=2, gpus=EMULATED), (2,), ("f32",))
+    with pytest.raises(BenchError, match="and NCCL refuses two ranks on one GPU"):
+        measuring.plans(Plan(processes=4, gpus=H100), (2,), ("f32",))
+
+
+def test_flags_that_xla_does_not_know_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(variants, "_known", lambda names: {name for name in names if "mode" not in name})
+    (line,) = variants.notes(["nccl-fast", "xla-kernels", "stats"], {"xla-kernels": "cannot"})
+    flags, unknown = line.split("; this release of XLA has no ")
+    assert flags.startswith("nccl-fast: --xla_gpu_enable_nccl_user_buffers=true ")
+    assert unknown == "--xla_gpu_collective_permute_mode=symmetric"
+
+
+class _Started:
+    """Stands for running jobs: keeps how they were to be started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.starts: dict[str, jobs.Start] = {}
+        monkeypatch.setattr(jobs, "connected_jobs", self._connect)
+        monkeypatch.setattr(variants, "_known", lambda names: set(names))
+
+    def _connect(self, starts: dict[str, jobs.Start]) -> Any:
+        self.starts = starts
+        return contextlib.nullcontext(dict.fromkeys(starts, "a job"))
+
+
+def test_each_variant_has_the_flags_and_variables_of_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=here")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    monkeypatch.delenv("JAX_LOCAL_DEVICE_IDS", raising=False)
+    started = _Started(monkeypatch)
+    with jobs.running_jobs(Plan(processes=2, gpus=H100, rivals=variants.rivals("gpu"))) as running:
+        assert set(running) == {"shmem", *variants.rivals("gpu")}
+    starts = started.starts
+    assert set(starts) == {*running} - {"stock"}
+    on = "--xla_gpu_experimental_enable_nvshmem=true"
+    assert starts["shmem"].environment["XLA_FLAGS"].split() == ["--xla_dump_to=here", on]
+    assert starts["stats"].environment["XLA_SHMEM_STATS"] == "1"
+    assert starts["trace"].environment["XLA_SHMEM_TRACE"].endswith("/trace.json")
+    for name in ("nccl-fast", "xla-kernels"):
+        flags = starts[name].environment["XLA_FLAGS"].split()
+        assert flags == ["--xla_dump_to=here", *variants.named(name).xla_flags()[0]]
+    assert starts["nccl-fast"].environment["XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"] == "4096"
+    for name, start in starts.items():
+        assert start.environment["JAX_PLATFORMS"] == "cuda,cpu"
+        assert start.environment["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+        assert "JAX_LOCAL_DEVICE_IDS" not in start.environment
+        alone = name == "xla-kernels"
+        assert start.ranks == (1 if alone else 2)
+        assert list(start.prefix[-5:]) == ["-n", str(start.ranks), "--devices-per-process", "2" if alone else "1", "--"]
+
+
+def test_ranks_that_share_a_gpu_all_use_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = _Started(monkeypatch)
+    one = Gpus(("NVIDIA H100",), "580")
+    with jobs.running_jobs(Plan(processes=2, gpus=one, rivals=("stock", "stats"))) as running:
+        assert set(running) == {"shmem", "stats"}
+    assert {start.environment["JAX_LOCAL_DEVICE_IDS"] for start in started.starts.values()} == {"0"}
+
+
+class _Job:
+    """Answers like a job of two ranks whose collectives take a tenth of a millisecond."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._variants: Sequence[str] = ()
+
+    def tell(self, do: str, variants: Sequence[str], **arguments: Any) -> None:
+        assert (do, arguments["turns_per_call"]) == ("prepare", 20)
+        self._variants = variants
+
+    def answers(self, do: str) -> list[dict[str, Any]]:
+        return [{"reasons": {}, "records": {name: {} for name in self._variants}}] * 2
+
+    def ask(self, do: str, variant: str = "", runs: int = 0, turns: int = 0, **arguments: Any) -> list[dict[str, Any]]:
+        assert do in ("check", "time"), "memcpy and empty calls are the CPU's"
+        self.asked.append((do, variant))
+        if do == "check":
+            return [{"wrong": 0}] * 2
+        assert turns % 20 == 0 or turns == 200
+        return [{"us": [100.0] * runs}, {"us": [90.0] * runs}]
+
+
+def test_a_variant_is_measured_where_it_differs_and_a_missing_one_has_its_reason() -> None:
+    job = _Job()
+    running = cast("dict[str, jobs.Job]", {"shmem": job, "stock": job, "xla-kernels": job})
+    plan = Plan(gpus=H100, ops=("all-reduce", "all-gather"), min_bytes=1024, max_bytes=1024, rounds=1, program_ms=20)
+    rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", "teams": "no team"})
+    reduce, gather = rows
+    assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", "teams"]
+    assert list(gather.times) == ["shmem", "stock", "nccl-fast"]
+    assert reduce.times["teams"].reason == "no team"
+    assert reduce.times["xla-kernels"].us == [100.0, 100.0]
+    assert reduce.times["shmem"].turns == 200
+    assert reduce.memcpy_gb_per_s == reduce.empty_call_us == []
+
+
+def test_files_of_a_variant_lie_in_the_folder_of_the_jobs(tmp_path: Path) -> None:
+    assert variants.named("trace").variables(str(tmp_path)) == {"XLA_SHMEM_TRACE": f"{tmp_path}/trace.json"}
