@@ -18,6 +18,7 @@
 #include "driver/contexts.h"
 #include "driver/handles.h"
 #include "driver/log.h"
+#include "driver/multicast.h"
 #include "driver/objects.h"
 #include "driver/scheduler.h"
 #include "driver/settings.h"
@@ -84,6 +85,7 @@ void ForgetFreed(uintptr_t first) { FreedRanges().erase(first); }
 
 std::string Describe(uintptr_t address) {
   const std::string hex = Hex(address);
+  if (IsMulticast(address)) return hex + " is a multicast address, which only multimem instructions may use";
   const auto live = Find(address);
   if (live != Ranges().end()) {
     return hex + " lies " + std::to_string(address - live->first) + " bytes into " +

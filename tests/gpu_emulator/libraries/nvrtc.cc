@@ -33,6 +33,7 @@ struct Program {
   std::string log, ptx;
   bool compiled = false;
   bool has_cubin = false;
+  int architecture = 75;
 };
 
 std::string Read(const std::string& path) {
@@ -64,6 +65,7 @@ bool ReadOption(const std::string& option, Program* program, std::string* standa
     const bool real = value.rfind("sm_", 0) == 0, virtual_one = value.rfind("compute_", 0) == 0;
     program->has_cubin = real;
     const int number = real || virtual_one ? atoi(value.c_str() + value.find('_') + 1) : 0;
+    program->architecture = number;
     return std::find(std::begin(kArchitectures), std::end(kArchitectures), number) != std::end(kArchitectures);
   }
   return false;
@@ -72,11 +74,14 @@ bool ReadOption(const std::string& option, Program* program, std::string* standa
 // Compiles once for all processes: the PTX lies in the build folder, under a name that its origin determines.
 Result Compile(Program* program, const std::string& standard) {
   const std::string builtins = GPU_EMULATOR_DEVICE_BUILTINS;
-  // sm_80: the newest that every clang from 14 on has. All functions inlined: the interpreter has no calls.
+  // sm_80: the newest that every clang from 14 on has; the source sees the architecture that was asked for. All
+  // functions inlined: the interpreter has no calls.
+  const std::string architecture = std::to_string(10 * program->architecture);
   const std::string options =
       " -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -nostdinc"
-      " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-threshold=1000000 -O2 -S -std=" +
-      standard + " -include " + Quoted(builtins);
+      " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-threshold=1000000 -O2 -S"
+      " -Wno-builtin-macro-redefined -U__CUDA_ARCH__ -D__CUDA_ARCH__=" +
+      architecture + " -std=" + standard + " -include " + Quoted(builtins);
   const std::string key =
       Hash(program->source + '\0' + program->name + '\0' + options + '\0' + Read(builtins) + GPU_EMULATOR_CLANG);
   const std::string folder = GPU_EMULATOR_COMPILED;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
+#include <vector>
 
 #include "driver/device_view.h"
 #include "ptx/kernel.h"
@@ -12,6 +13,12 @@ namespace {
 
 std::atomic<AccessCheck> access_check{nullptr};
 std::atomic<uint64_t> forgotten{0};
+std::atomic<MulticastMembers> multicast_members{nullptr};
+
+bool FindMembers(uint64_t address, size_t bytes, std::vector<uint64_t>* members) {
+  const MulticastMembers find = multicast_members.load(std::memory_order_acquire);
+  return find != nullptr && find(address, bytes, members);
+}
 
 bool Contains(const AccessibleRange& range, uint64_t first, uint64_t end) {
   return range.begin <= first && end <= range.end;
@@ -114,7 +121,11 @@ bool CheckAddresses(Warp& warp, const Instruction& i, size_t bytes, bool write, 
     const uint64_t address = addresses[lane];
     if (!allowed || (i.space == Space::kGeneric && InWindow(warp, address, bytes, write, lane))) return;
     if (IsAllowed(grid, address, address + bytes, write)) return;
-    allowed = Refuse(warp, "is not in an allocation that the device can access", i.space, address, bytes, write, lane);
+    std::vector<uint64_t> members;
+    allowed = Refuse(warp,
+                     FindMembers(address, 1, &members) ? "is at a multicast address, which only multimem may use"
+                                                       : "is not in an allocation that the device can access",
+                     i.space, address, bytes, write, lane);
   });
   return allowed;
 }
@@ -160,6 +171,19 @@ bool Resolve(Warp& warp, const Instruction& i, size_t bytes, bool write, char** 
   }
   for (int lane = 0; lane < kLanes; ++lane) host[lane] = emulator::DeviceView<char>(addresses[lane]);
   return CheckAddresses(warp, i, bytes, write, addresses);
+}
+
+void SetMulticastMembers(MulticastMembers members) { multicast_members.store(members, std::memory_order_release); }
+
+bool ResolveMulticast(Warp& warp, uint64_t address, size_t bytes, int lane, std::vector<char*>* members) {
+  std::vector<uint64_t> addresses;
+  if (address % bytes != 0) return Refuse(warp, "is misaligned", Space::kGlobal, address, bytes, false, lane);
+  if (!FindMembers(address, bytes, &addresses)) {
+    return Refuse(warp, "is not at a multicast address", Space::kGlobal, address, bytes, false, lane);
+  }
+  members->clear();
+  for (const uint64_t member : addresses) members->push_back(emulator::DeviceView<char>(member));
+  return true;
 }
 
 Space TakeAddressSpace(Decoding& decoding) {

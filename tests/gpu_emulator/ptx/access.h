@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "ptx/decoder.h"
 #include "ptx/warp.h"
@@ -11,6 +13,10 @@ namespace ptx {
 // Sets host[lane] to the host's address of `bytes` bytes for every active lane, and for the other lanes to one of
 // those. Otherwise sets warp.error: the address is misaligned, out of bounds or not accessible.
 bool Resolve(Warp& warp, const Instruction& instruction, size_t bytes, bool write, char** host);
+
+// The addresses behind the multicast address of a lane, as the host sees them. Otherwise sets warp.error and returns
+// false: the address is misaligned or not one of multicast memory.
+bool ResolveMulticast(Warp& warp, uint64_t address, size_t bytes, int lane, std::vector<char*>* members);
 
 // The state space that the modifiers name, which are taken; generic if they name none.
 Space TakeAddressSpace(Decoding& decoding);

@@ -11,9 +11,10 @@ namespace {
 const std::unordered_map<std::string, DecodeFunction>& AllOpcodes() {
   static const auto* const all = [] {
     auto* table = new std::unordered_map<std::string, DecodeFunction>;
-    for (const Opcodes* family : {&ArithmeticOpcodes(), &IntegerOpcodes(), &FloatOpcodes(), &LogicOpcodes(),
-                                  &ComparisonOpcodes(), &ConversionOpcodes(), &MoveOpcodes(), &MemoryOpcodes(),
-                                  &AtomicOpcodes(), &ControlOpcodes(), &WarpOpcodes(), &CallOpcodes()}) {
+    for (const Opcodes* family :
+         {&ArithmeticOpcodes(), &IntegerOpcodes(), &FloatOpcodes(), &LogicOpcodes(), &ComparisonOpcodes(),
+          &ConversionOpcodes(), &MoveOpcodes(), &MemoryOpcodes(), &AtomicOpcodes(), &MultimemOpcodes(),
+          &ControlOpcodes(), &WarpOpcodes(), &CallOpcodes()}) {
       for (const Opcode& opcode : *family) table->emplace(opcode.name, opcode.decode);
     }
     return table;

@@ -95,6 +95,7 @@ const Opcodes& ConversionOpcodes();
 const Opcodes& MoveOpcodes();
 const Opcodes& MemoryOpcodes();
 const Opcodes& AtomicOpcodes();
+const Opcodes& MultimemOpcodes();
 const Opcodes& ControlOpcodes();
 const Opcodes& WarpOpcodes();
 const Opcodes& CallOpcodes();

@@ -176,6 +176,8 @@ Handler DecodePrefetch(Decoding& decoding) {
 void Fence(Warp& /*warp*/, const Instruction& /*instruction*/) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 
 Handler DecodeFence(Decoding& decoding) {
+  // Memory has no caches by address here, so aliases need no more than any fence.
+  if (decoding.Take("proxy")) return decoding.Take("alias") ? Fence : nullptr;
   decoding.TakeOneOf({"sc", "acq_rel", "acquire", "release"});
   decoding.TakeOneOf({"cta", "cluster", "gpu", "gl", "sys"});
   return Fence;

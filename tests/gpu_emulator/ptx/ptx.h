@@ -51,6 +51,13 @@ using AccessCheck = bool (*)(uint64_t address, size_t bytes, bool write, Accessi
 // Null, which is the default, accepts every address.
 void SetAccessCheck(AccessCheck check);
 
+// Sets `*members` to the addresses that a multicast address stands for; false if `bytes` bytes there are not multicast
+// memory.
+using MulticastMembers = bool (*)(uint64_t address, size_t bytes, std::vector<uint64_t>* members);
+
+// Null, which is the default: there is no multicast memory.
+void SetMulticastMembers(MulticastMembers members);
+
 // Has every range asked for again: to be called after memory has been freed or unmapped.
 void ForgetAccessibleRanges();
 
