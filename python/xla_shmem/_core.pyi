@@ -194,8 +194,6 @@ class GpuFacts(TypedDict):
     """Major, minor."""
     free_bytes: int
     """Free memory of the device."""
-    missing_reductions: list[str]
-    """NVSHMEM's reductions on streams that the library lacks, of those that ``reduce="teams"`` calls."""
 
 class Topology:
     """Process, host, NVLink domain and PE of every device of the job. Equal on all ranks."""
@@ -560,9 +558,9 @@ def gpu_start(
     unique_id: bytes,
     arena_bytes: int,
     puts: str,
-    reduce: str,
     deadline_s: float,
     *,
+    multimem: bool = False,
     timed: bool = False,
 ) -> int:
     """Joins the NVSHMEM world and allocates the symmetric arena, filled with zeros.
@@ -575,8 +573,8 @@ def gpu_start(
       unique_id: result of :func:`gpu_unique_id`, equal on all PEs.
       arena_bytes: bytes of symmetric memory, equal on all PEs.
       puts: ``"nvshmem"`` or ``"driver"``.
-      reduce: ``"rings"`` or ``"teams"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
+      multimem: whether to look for multicast memory, for :func:`gpu_use_multimem`. Equal on all PEs.
       timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
 
     Returns:
@@ -584,7 +582,7 @@ def gpu_start(
 
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
-      ValueError: ``puts`` or ``reduce`` is unknown.
+      ValueError: ``puts`` is unknown.
     """
 
 def gpu_observe(
@@ -628,8 +626,21 @@ def set_gpu_admit_hook(hook: Callable[[], object]) -> None:
         machine; such an executable fails when it runs.
     """
 
-def gpu_arena_bytes(n_pes: int) -> int:
-    """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs."""
+def gpu_has_multicast() -> bool:
+    """Returns whether :func:`gpu_start` was asked for multicast memory and has found it on this process's GPU."""
+
+def gpu_use_multimem() -> None:
+    """Has the NVLink switch do reductions of all PEs, of the types that it has.
+
+    All processes of the world must have multicast memory, and call this before the first collective.
+    """
+
+def gpu_arena_bytes(n_pes: int, multimem: bool = False) -> int:
+    """Returns the bytes of symmetric memory that each of ``n_pes`` PEs needs.
+
+    Args:
+      multimem: as of :func:`gpu_start`.
+    """
 
 def gpu_kernel_reduction(reduction: str, dtype: str) -> tuple[int, int]:
     """Returns the numbers by which the device code knows a reduction: elements and kind.
@@ -642,19 +653,13 @@ def gpu_kernel_reduction(reduction: str, dtype: str) -> tuple[int, int]:
       ValueError: the device code has no such reduction.
     """
 
-def gpu_team_staging_bytes() -> int:
-    """Returns the symmetric memory of each PE for reductions on teams, in bytes."""
-
-def gpu_team_forms(n_pes: int) -> int:
-    """Returns how many teams each of ``n_pes`` PEs belongs to with ``reduce="teams"``, besides the world."""
-
-def nvshmem_world_settings(symmetric_bytes: int, hosts: int, team_forms: int | None) -> dict[str, str]:
+def nvshmem_world_settings(symmetric_bytes: int, hosts: int, multimem: bool) -> dict[str, str]:
     """Returns NVSHMEM's variables for a world, by name.
 
     Args:
       symmetric_bytes: bytes that xla-shmem allocates on each PE.
       hosts: hosts of the world.
-      team_forms: :func:`gpu_team_forms`; None without team reductions.
+      multimem: whether NVSHMEM is to make multicast memory.
     """
 
 def nvshmem_heap_bytes(settings: dict[str, str], own_steps: bool) -> int:

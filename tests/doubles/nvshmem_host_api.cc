@@ -5,13 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "tests/doubles/nvshmem_teams.h"
+#include "tests/doubles/multicast.h"
 
 namespace xla_shmem::nvshmem_double {
 namespace {
 
 shm::Heap* current_heap = nullptr;
 thread_local int bound_pe = -1;
+
+// Of BarrierOnStream: where the words are in each heap, one for each PE, and the barriers of each local PE so far.
+size_t barrier_words = 0;
+std::mutex epochs_mutex;
+std::map<int, uint64_t> epochs;
 
 Stream& AsStream(StreamHandle stream) { return *static_cast<Stream*>(stream); }
 
@@ -54,6 +59,10 @@ void* Malloc(size_t bytes) {
 void Free(void*) {}  // the heap lives as long as the job
 
 void* Ptr(const void* dest, int pe) { return current_heap->Reaches(pe) ? current_heap->Translate(dest, pe) : nullptr; }
+
+void* MulticastPtr(TeamHandle team, const void* address) {
+  return team == kTeamWorld ? MulticastAddress(current_heap->OffsetOf(address)) : nullptr;
+}
 
 void PutmemOnStream(void* dest, const void* source, size_t bytes, int pe, StreamHandle stream) {
   Command command{Command::Kind::kCopy};
@@ -130,7 +139,21 @@ bool SetHeap(shm::Heap* heap) {
     allocated.blocks.clear();
     allocated.calls.clear();
   }
-  return heap == nullptr || ResetTeams(heap);
+  SetMulticastHeap(heap);
+  epochs.clear();
+  barrier_words = heap == nullptr ? 0 : heap->Allocate(sizeof(uint64_t) * static_cast<size_t>(heap->n_pes()));
+  return barrier_words != SIZE_MAX;
+}
+
+void BarrierOnStream(StreamHandle stream) {
+  uint64_t epoch = 0;
+  {
+    std::lock_guard<std::mutex> lock(epochs_mutex);
+    epoch = ++epochs[MyPe()];
+  }
+  auto* const words = reinterpret_cast<uint64_t*>(current_heap->base(MyPe()) + barrier_words);
+  for (int pe = 0; pe < NumPes(); ++pe) SignalOpOnStream(words + MyPe(), epoch, kSignalSet, pe, stream);
+  for (int pe = 0; pe < NumPes(); ++pe) SignalWaitUntilOnStream(words + pe, kCmpGe, epoch, stream);
 }
 
 shm::Heap* CurrentHeap() { return current_heap; }
@@ -145,18 +168,12 @@ const HostApi& Api() {
     table.shmem.malloc = Malloc;
     table.shmem.free = Free;
     table.shmem.ptr = Ptr;
+    table.shmem.mc_ptr = MulticastPtr;
     table.shmem.putmem_on_stream = PutmemOnStream;
     table.shmem.putmem_signal_on_stream = PutmemSignalOnStream;
     table.shmem.signal_op_on_stream = SignalOpOnStream;
     table.shmem.signal_wait_until_on_stream = SignalWaitUntilOnStream;
     table.shmem.quiet_on_stream = QuietOnStream;
-    table.shmem.barrier_on_stream = TeamBarrierOnStream;
-    table.shmem.team_my_pe = TeamMyPe;
-    table.shmem.team_n_pes = TeamNumPes;
-    table.shmem.team_translate_pe = TeamTranslatePe;
-    table.shmem.team_split_strided = TeamSplitStrided;
-    table.shmem.team_split_2d = TeamSplit2d;
-    table.shmem.team_destroy = TeamDestroy;
     table.stream.create = CreateStream;
     table.stream.destroy = DestroyStream;
     table.stream.query = QueryStream;

@@ -1,7 +1,7 @@
 // Doubles NVSHMEM's host calls (xla_patch/nvshmem/api.h) over POSIX shared memory. Only C++ unit tests use it, in one
 // process with several PEs or in several. Whole jobs use that of tests/gpu_emulator.
 //
-// my_pe, malloc, teams and barriers answer for the PE that the calling thread is bound to; a process with one PE needs
+// my_pe, malloc and barriers answer for the PE that the calling thread is bound to; a process with one PE needs
 // no binding. Calls that address memory find the PE by the heap in which the address lies.
 #ifndef XLA_SHMEM_TESTS_DOUBLES_NVSHMEM_HOST_API_H_
 #define XLA_SHMEM_TESTS_DOUBLES_NVSHMEM_HOST_API_H_
@@ -16,16 +16,16 @@
 
 namespace xla_shmem::nvshmem_double {
 
-// The default of NVSHMEM_MAX_TEAMS.
-inline constexpr int kMaxTeams = 32;
-
-// Puts `heap` behind the table, or detaches it (nullptr); it must outlive every call. Reserves the teams' words in it,
-// so this must come before any other allocation, on every PE. Returns false if the heap is too small for them.
+// Puts `heap` behind the table, or detaches it (nullptr); it must outlive every call. Reserves words for barriers in
+// it, so this must come before any other allocation, on every PE. Returns false if the heap is too small for them.
 bool SetHeap(shm::Heap* heap);
 shm::Heap* CurrentHeap();
 
 // Binds the calling thread to a local PE.
 void BindPe(int pe);
+
+// Holds the stream until all PEs have come to their n-th barrier. For tests: the product needs none.
+void BarrierOnStream(StreamHandle stream);
 
 // Calls on streams besides NVSHMEM's.
 struct StreamApi {

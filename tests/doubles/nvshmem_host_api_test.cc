@@ -65,7 +65,7 @@ TEST_CASE("ptr reaches the same object of every PE by plain loads and stores") {
     int* mine = Malloc<int>(3);
     Stream stream;
     for (int to = 0; to < 3; ++to) static_cast<int*>(shmem.ptr(mine, to))[pe] = 10 * pe + to;
-    shmem.barrier_on_stream(kTeamWorld, &stream);
+    BarrierOnStream(&stream);
     REQUIRE(Wait(stream).ok());
     for (int from = 0; from < 3; ++from) CHECK(mine[from] == 10 * from + pe);
     CHECK(shmem.ptr(mine, pe) == mine);
@@ -80,12 +80,12 @@ TEST_CASE("Data that was put before a barrier is there after it") {
     for (uint64_t round = 1; round <= 200; ++round) {
       const uint64_t value = round * 100 + pe;
       for (int to = 0; to < 4; ++to) shmem.putmem_on_stream(box + pe, &value, sizeof(value), to, &stream);
-      shmem.barrier_on_stream(kTeamWorld, &stream);
+      BarrierOnStream(&stream);
       REQUIRE(Wait(stream).ok());
       for (int from = 0; from < 4; ++from) {
         if (box[from] != round * 100 + from) FAIL("round " << round << " from " << from << ": " << box[from]);
       }
-      shmem.barrier_on_stream(kTeamWorld, &stream);
+      BarrierOnStream(&stream);
       REQUIRE(Wait(stream).ok());
     }
   });
@@ -124,7 +124,7 @@ TEST_CASE("Signals added by all PEs at once are all counted") {
     auto* counter = Malloc<uint64_t>(1);
     Stream stream;
     for (int i = 0; i < 1000; ++i) shmem.signal_op_on_stream(counter, 1, kSignalAdd, 0, &stream);
-    shmem.barrier_on_stream(kTeamWorld, &stream);
+    BarrierOnStream(&stream);
     REQUIRE(Wait(stream).ok());
     if (shmem.my_pe() == 0) CHECK(LoadSignal(counter) == 4000);
   });
@@ -137,7 +137,7 @@ TEST_CASE("A circular shift with put_signal and zero-byte puts leaves neighbours
     auto* signal = Malloc<uint64_t>(1);
     box[0] = box[2] = -1;
     Stream stream;
-    shmem.barrier_on_stream(kTeamWorld, &stream);
+    BarrierOnStream(&stream);
     REQUIRE(Wait(stream).ok());
     const int right = (pe + 1) % 5;
     shmem.putmem_on_stream(box, &pe, 0, right, &stream);
@@ -171,7 +171,7 @@ TEST_CASE("Puts return before they are done, read their sources when they run, a
       REQUIRE(Wait(opener).ok());
       REQUIRE(Wait(stream).ok());
     }
-    shmem.barrier_on_stream(kTeamWorld, &stream);
+    BarrierOnStream(&stream);
     REQUIRE(Wait(stream).ok());
     bool all = true;
     for (int i = 0; i < kPuts; ++i) all &= boxes[i] == (pe == 1 ? i * i : 0);
@@ -197,7 +197,7 @@ TEST_CASE("Hundreds of barriers back to back, on streams that are never drained 
     Stream stream;
     for (int i = 0; i < 300; ++i) {
       Api().stream.launch_host_func(&stream, [](void*) { ++*counter; }, nullptr);
-      shmem.barrier_on_stream(kTeamWorld, &stream);
+      BarrierOnStream(&stream);
     }
     REQUIRE(Wait(stream).ok());
     CHECK(entered == 900);
@@ -228,7 +228,7 @@ TEST_CASE("Real processes reach each other through the table") {
   testing::ProcessGroup group(3);
   group.Start([&](int rank) -> std::string {
     const auto heap = testing::HeapOfProcesses(group, key, rank, 3, 1 << 20);
-    if (!SetHeap(heap.get())) return "the heap is too small for teams";
+    if (!SetHeap(heap.get())) return "the heap is too small";
     auto* box = Malloc<uint64_t>(1);
     auto* signal = Malloc<uint64_t>(1);
     Stream stream;
@@ -239,7 +239,7 @@ TEST_CASE("Real processes reach each other through the table") {
       shmem.signal_wait_until_on_stream(signal, kCmpGe, round, &stream);
       if (Status waited = Wait(stream); !waited.ok()) return waited.message();
       if (*box != round * 10 + (rank + 2) % 3) return "wrong data in round " + std::to_string(round);
-      shmem.barrier_on_stream(kTeamWorld, &stream);
+      BarrierOnStream(&stream);
       if (Status waited = Wait(stream); !waited.ok()) return waited.message();
     }
     return "";

@@ -14,11 +14,13 @@ from compiler_runs import HERE, ROOT, WHEELS, Compiler
 from xla_shmem.gpu_compile.environment import compile_environment
 
 PROGRAM = """
+import ctypes
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
 
 library = _core.nvshmem_library(libraries.nvshmem(13, None).paths)
 print(library["path"], *library["version"])
+ctypes.CDLL(library["path"]).nvshmemx_mc_ptr  # the loader can do without it, XLA_SHMEM_GPU_REDUCE=multimem cannot
 """
 
 

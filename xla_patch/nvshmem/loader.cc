@@ -19,6 +19,12 @@ class SymbolReader {
     *slot = reinterpret_cast<Function*>(symbol);
   }
 
+  // The slot is null if the library lacks the call.
+  template <typename Function>
+  void ReadOptional(const char* name, Function** slot) {
+    *slot = reinterpret_cast<Function*>(dlsym(handle_, name));
+  }
+
   const std::string& missing() const { return missing_; }
 
  private:
@@ -33,42 +39,17 @@ void ReadTable(SymbolReader& reader, NvshmemLibrary* library) {
   reader.Read("nvshmem_malloc", &api.malloc);
   reader.Read("nvshmem_free", &api.free);
   reader.Read("nvshmem_ptr", &api.ptr);
+  reader.ReadOptional("nvshmemx_mc_ptr", &api.mc_ptr);
   reader.Read("nvshmemx_putmem_on_stream", &api.putmem_on_stream);
   reader.Read("nvshmemx_putmem_signal_on_stream", &api.putmem_signal_on_stream);
   reader.Read("nvshmemx_signal_op_on_stream", &api.signal_op_on_stream);
   reader.Read("nvshmemx_signal_wait_until_on_stream", &api.signal_wait_until_on_stream);
   reader.Read("nvshmemx_quiet_on_stream", &api.quiet_on_stream);
-  reader.Read("nvshmemx_barrier_on_stream", &api.barrier_on_stream);
-  reader.Read("nvshmem_team_my_pe", &api.team_my_pe);
-  reader.Read("nvshmem_team_n_pes", &api.team_n_pes);
-  reader.Read("nvshmem_team_translate_pe", &api.team_translate_pe);
-  reader.Read("nvshmem_team_split_strided", &api.team_split_strided);
-  reader.Read("nvshmem_team_split_2d", &api.team_split_2d);
-  reader.Read("nvshmem_team_destroy", &api.team_destroy);
   reader.Read("nvshmemx_hostlib_init_attr", &library->hostlib_init_attr);
   reader.Read("nvshmemx_init_status", &library->init_status);
   reader.Read("nvshmemx_hostlib_finalize", &library->hostlib_finalize);
   reader.Read("nvshmemx_get_uniqueid", &library->get_uniqueid);
   reader.Read("nvshmemx_set_attr_uniqueid_args", &library->set_attr_uniqueid_args);
-}
-
-// Calls `visit(name, type, kind)` for all reductions, with their positions in the lists of gpu_reductions.h.
-template <typename Visit>
-void ForEachReduction(Visit visit) {
-  for (size_t type = 0; type < std::size(kGpuElementTypes); ++type) {
-    for (size_t kind = 0; kind < std::size(kGpuReductionKinds); ++kind) {
-      visit(std::string("nvshmemx_") + kGpuElementTypes[type].nvshmem_name + "_" +
-                ReductionName(kGpuReductionKinds[kind]) + "_reduce_on_stream",
-            type, kind);
-    }
-  }
-}
-
-// Releases differ in the types they reduce; missing calls stay null.
-void ReadReductions(void* handle, NvshmemApi* api) {
-  ForEachReduction([&](const std::string& name, size_t type, size_t kind) {
-    api->reduce_on_stream[type][kind] = reinterpret_cast<ReduceOnStream>(dlsym(handle, name.c_str()));
-  });
 }
 
 Result<NvshmemLibrary> ReadLibrary(void* handle, const std::string& path) {
@@ -86,20 +67,11 @@ Result<NvshmemLibrary> ReadLibrary(void* handle, const std::string& path) {
     return Status::Error(path + " is NVSHMEM " + std::to_string(library.major) + "." + std::to_string(library.minor) +
                          ", at least " + std::to_string(kMinimumNvshmemMajor) + ".0 is needed: " + kInstallHint);
   }
-  ReadReductions(handle, &library.api);
   library.path = path;
   return library;
 }
 
 }  // namespace
-
-std::vector<std::string> MissingReductions(const NvshmemApi& api) {
-  std::vector<std::string> missing;
-  ForEachReduction([&](const std::string& name, size_t type, size_t kind) {
-    if (api.reduce_on_stream[type][kind] == nullptr) missing.push_back(name);
-  });
-  return missing;
-}
 
 Result<NvshmemLibrary> LoadNvshmem(const std::vector<std::string>& candidates) {
   std::string tried;

@@ -34,9 +34,6 @@ inline constexpr int kMinimumNvshmemMajor = 3;
 // that installs the library, if none opens, if it lacks a call, or if the release is too old.
 Result<NvshmemLibrary> LoadNvshmem(const std::vector<std::string>& candidates);
 
-// Names of the calls in `api.reduce_on_stream` that are null.
-std::vector<std::string> MissingReductions(const NvshmemApi& api);
-
 }  // namespace xla_shmem
 
 #endif  // XLA_SHMEM_NVSHMEM_LOADER_H_

@@ -208,7 +208,7 @@ std::string CountOr(const std::optional<int64_t>& count, const char* word) {
 Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
   EnvironmentOptions options;
   const auto read_puts = [](const std::string& text) { return ReadChoice(text, {"auto", "driver"}, "nvshmem"); };
-  const auto read_reduce = [](const std::string& text) { return ReadChoice(text, {"rings"}, "teams"); };
+  const auto read_reduce = [](const std::string& text) { return ReadChoice(text, {"kernel"}, "multimem"); };
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_PROFILE", ReadProfile, &options.rules.profile));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_THRESHOLD", ReadThreshold, &options.rules.threshold));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_OPS", ReadOps, &options.rules.ops));
@@ -217,7 +217,7 @@ Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_DEADLINE", ReadDeadline, &options.deadline));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_NVSHMEM_LIBRARY", ReadLibrary, &options.nvshmem_library));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_PUTS", read_puts, &options.nvshmem_puts));
-  XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_REDUCE", read_reduce, &options.team_reductions));
+  XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_REDUCE", read_reduce, &options.multimem));
   return options;
 }
 
@@ -231,7 +231,7 @@ std::string EnvironmentOptions::Agreement() const {
   return std::string("profile=") + (rules.profile == Profile::kDomain ? "domain" : "upstream") +
          " threshold=" + std::to_string(rules.threshold) + " ops=" + (ops.empty() ? "default" : ops) +
          " nvlink_domain=" + domain + " heap_size=" + CountOr(heap_bytes, "None") +
-         " gpu_reduce=" + (team_reductions ? "teams" : "rings");
+         " gpu_reduce=" + (multimem ? "multimem" : "kernel");
 }
 
 }  // namespace xla_shmem

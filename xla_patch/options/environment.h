@@ -20,8 +20,8 @@ struct EnvironmentOptions {
   std::optional<int64_t> nvlink_domain;
   std::optional<int64_t> heap_bytes;
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
-  bool nvshmem_puts = false;  // puts and signals by NVSHMEM's calls, not the driver's
-  bool team_reductions = false;
+  bool nvshmem_puts = false;    // puts and signals by NVSHMEM's calls, not the driver's
+  bool multimem = false;        // reductions in the NVLink switch, where it can
   std::string nvshmem_library;  // "" to search for it
 
   // What must be equal in all processes of a job. The plugin's processes compare the same text.

@@ -36,7 +36,7 @@ class World:
         ordinal = 0 if self.shared else self.pe
         self.cuda = Cuda(ordinal)
         arena = _core.gpu_arena_bytes(self.n)
-        settings = nvshmem_settings.world_settings(arena + symmetric, hosts=1, team_forms=None)
+        settings = nvshmem_settings.world_settings(arena + symmetric, hosts=1)
         nvshmem_settings.apply(settings, os.environ)
         search = libraries.nvshmem(device_code.cuda_release(), os.environ.get("XLA_SHMEM_NVSHMEM_LIBRARY"))
         found = _core.gpu_open(search.paths, ordinal)
@@ -50,7 +50,6 @@ class World:
             unique_id=exchange.get("unique-id"),
             arena_bytes=arena,
             puts=puts,
-            reduce="rings",
             deadline_s=_DEADLINE_S,
         )
         if self.pe == 0:

@@ -101,7 +101,7 @@ def _reductions() -> list[Variant]:
             job=value,
             carried=True,
             environ=((option.env, value),),
-            ops=("all-reduce",),
+            ops=("all-reduce", "reduce-scatter"),
             own_gpus=f"{option.env}={value} needs a GPU for each PE",
         )
         for value in values

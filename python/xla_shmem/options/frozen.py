@@ -46,7 +46,7 @@ class Options:
       records: ``"auto"``, ``"off"`` or a directory.
       nvshmem_library: path; None to search for it.
       gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
-      gpu_reduce: ``"rings"`` or ``"teams"``.
+      gpu_reduce: ``"kernel"`` or ``"multimem"``.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
 

@@ -161,11 +161,12 @@ TABLE: tuple[Option, ...] = (
     ),
     Option(
         "gpu_reduce",
-        "rings",
-        "`rings`, `teams`",
-        "How GPUs all-reduce: `rings` uses this package's kernel, with equal bits on all PEs; `teams` uses "
-        "NVSHMEM's reductions, for groups that are axes of a mesh over all GPUs and ops that overlap with compute.",
-        one_of("rings", "teams"),
+        "kernel",
+        "`kernel`, `multimem`",
+        "What reduces on GPUs: this package's kernel (`kernel`), or the NVLink switch (`multimem`), for groups of all "
+        "GPUs of the NVLink domain and the types that the switch has, where there is NVLink SHARP. Bits are equal on "
+        "all PEs either way.",
+        one_of("kernel", "multimem"),
     ),
     Option(
         "job",

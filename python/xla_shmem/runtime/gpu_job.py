@@ -52,6 +52,8 @@ class Runtime:
     facts = staticmethod(read_process_facts)
     unique_id = staticmethod(_core.gpu_unique_id)
     start = staticmethod(_core.gpu_start)
+    has_multicast = staticmethod(_core.gpu_has_multicast)
+    use_multimem = staticmethod(_core.gpu_use_multimem)
     observe = staticmethod(_core.gpu_observe)
     report = staticmethod(_core.gpu_report)
     admit = staticmethod(_core.gpu_admit)
@@ -66,14 +68,7 @@ class Runtime:
         for path, reason in search.rejected:
             logger.warning("xla_shmem: ignoring %s: %s", path, reason)
         found = _core.gpu_open(search.paths, ordinal)
-        library = f"NVSHMEM {found['nvshmem_version']} from {found['nvshmem_path']}"
-        logger.info("xla_shmem: %s", library)
-        if options.gpu_reduce == "teams" and found["missing_reductions"]:
-            first, *more = found["missing_reductions"]
-            raise RuntimeError(
-                f"{library} lacks {first} and {len(more)} other reductions, which XLA_SHMEM_GPU_REDUCE=teams calls: set"
-                " it to rings, or install another release"
-            )
+        logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
         _core.gpu_load_kernels(self.compile(found["compute_capability"], cuda))
         return found["free_bytes"]
 
@@ -118,6 +113,7 @@ class GpuJob:
         self._places: list[GpuPlace] = []
         self._worlds: list[World] = []
         self._gpu = ""
+        self._multimem = options.gpu_reduce == "multimem"
         self._topology: JobTopology | None = None
 
     def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "", compiler: str = "") -> None:
@@ -224,7 +220,7 @@ class GpuJob:
         """Joins this process's world; returns "" or why that failed."""
         world = self._own_world()
         facts = [announcement.facts for announcement in announced]
-        arena_bytes = self._options.heap_size or _core.gpu_arena_bytes(len(world.processes))
+        arena_bytes = self._options.heap_size or _core.gpu_arena_bytes(len(world.processes), self._multimem)
         settings = self._settings(world, facts, arena_bytes)
         error = why_world_cannot_start(
             world, facts, [one.free_bytes for one in announced], nvshmem_settings.heap_bytes(settings, os.environ)
@@ -247,11 +243,15 @@ class GpuJob:
                 unique_id=base64.b64decode(note["id"]),
                 arena_bytes=arena_bytes,
                 puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
-                reduce=self._options.gpu_reduce,
                 deadline_s=self._options.deadline,
+                multimem=self._multimem,
                 timed=bool(self._options.stats or self._options.trace),
             )
             self._observe(facts)
+            if self._multimem:
+                self._store.set(
+                    f"{_PREFIX}/multicast/{self._process}", "yes" if self._runtime.has_multicast() else "no"
+                )
             self._store.set(f"{_PREFIX}/offset/{self._process}", str(offset))
         except RuntimeError as failure:
             return str(failure)
@@ -278,12 +278,8 @@ class GpuJob:
 
     def _settings(self, world: World, facts: Sequence[ProcessFacts], arena_bytes: int) -> dict[str, str]:
         """Returns NVSHMEM's variables for a world, the same in all its processes."""
-        teams = self._options.gpu_reduce == "teams"
-        return nvshmem_settings.world_settings(
-            arena_bytes + (_core.gpu_team_staging_bytes() if teams else 0),
-            hosts=len({facts[process].host for process in world.processes}),
-            team_forms=_core.gpu_team_forms(len(world.processes)) if teams else None,
-        )
+        hosts = len({facts[process].host for process in world.processes})
+        return nvshmem_settings.world_settings(arena_bytes, hosts, self._multimem)
 
     def _watch_start(self, world: World, ended: threading.Event) -> None:
         """Ends this process if NVSHMEM's start lasts too long, and soon if another process of the world has failed."""
@@ -333,6 +329,8 @@ class GpuJob:
         topology = _core.Topology(locations)
         if reason:
             return JobTopology(topology, _core.Transport(False, reason, None), self._gpu)
+        if self._multimem:
+            self._choose_multimem()
         # One GPU a process: the job's PE is the number of the process.
         self._runtime.admit(list(self._own_world().processes), topology.fingerprint)
         reach = {device.id: place.reach for device, place in zip(ordered, self._places, strict=True)}
@@ -349,6 +347,20 @@ class GpuJob:
             if error:
                 return f"process {process}: {error}"
         return self._why_arenas_differ()
+
+    def _choose_multimem(self) -> None:
+        """Has the NVLink switch reduce, if all processes of this world have multicast memory."""
+        processes = self._own_world().processes
+        without = [process for process in processes if self._store.wait(f"{_PREFIX}/multicast/{process}") != "yes"]
+        if not without:
+            self._runtime.use_multimem()
+        elif self._process == processes[0]:
+            logger.warning(
+                "xla_shmem: XLA_SHMEM_GPU_REDUCE=multimem: process %d has no multicast memory (NVLink SHARP and GPUs of"
+                " compute capability 9.0), so the kernel that needs none reduces in processes %s",
+                without[0],
+                ", ".join(map(str, processes)),
+            )
 
     def _why_arenas_differ(self) -> str:
         """Returns "" if the arenas of each world lie at one offset, so that addresses of one PE are right on all."""

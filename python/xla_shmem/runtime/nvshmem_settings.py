@@ -13,15 +13,15 @@ from collections.abc import Mapping, MutableMapping
 from xla_shmem import _core
 
 
-def world_settings(symmetric_bytes: int, hosts: int, team_forms: int | None) -> dict[str, str]:
+def world_settings(symmetric_bytes: int, hosts: int, multimem: bool = False) -> dict[str, str]:
     """Returns the settings of an NVSHMEM world. Equal arguments give equal settings.
 
     Args:
       symmetric_bytes: bytes that xla-shmem allocates on each PE.
       hosts: hosts of the world.
-      team_forms: forms of replica groups that get teams (``_core.gpu_team_forms``); None without team reductions.
+      multimem: whether NVSHMEM is to make multicast memory.
     """
-    return _core.nvshmem_world_settings(symmetric_bytes, hosts, team_forms)
+    return _core.nvshmem_world_settings(symmetric_bytes, hosts, multimem)
 
 
 def apply(settings: Mapping[str, str], environ: MutableMapping[str, str]) -> None:

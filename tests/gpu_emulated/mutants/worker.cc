@@ -322,7 +322,10 @@ void StartRuntime() {
   start.arena_bytes = kArenaBytes;
   start.puts = gpu::Puts::kDriver;
   start.deadline = std::chrono::seconds(5);
+  start.multimem = getenv("MUTANTS_MULTIMEM") != nullptr;
   Check(runtime.Start(start).status());
+  if (start.multimem && !runtime.has_multicast()) End(3, "there is no multicast memory");
+  if (start.multimem) runtime.UseMultimem();
   Meet("started");
 }
 

@@ -19,13 +19,13 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "another threshold": (
         1,
         {"CHANGED": '{"threshold": 4096}'},
-        "threshold=4096 ops=default nvlink_domain=auto heap_size=524288 gpu_reduce=rings",
+        "threshold=4096 ops=default nvlink_domain=auto heap_size=524288 gpu_reduce=kernel",
         [1, 1],
     ),
     "another heap": (
         1,
         {"CHANGED": '{"heap_size": 1048576}'},
-        "heap_size=1048576 gpu_reduce=rings NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        "heap_size=1048576 gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
         [1, 1],
     ),
     "no NVSHMEM": (
@@ -57,7 +57,7 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "other settings of NVSHMEM": (
         1,
         {"NVSHMEM_MAX_TEAMS": "99"},
-        "gpu_reduce=rings NVSHMEM_CUMEM_GRANULARITY=2M NVSHMEM_MAX_TEAMS=99 and process 0 has",
+        "gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M NVSHMEM_MAX_TEAMS=99 and process 0 has",
         [1, 1],
     ),
     "another layout of NVSHMEM's heap": (
@@ -119,11 +119,22 @@ def test_a_driver_that_does_not_start_in_one_process_is_named_in_all(emulator: E
     assert "process 0: the NVIDIA driver's libnvidia-ml.so.1" in _same_reason(emulator, tmp_path, [1, 1], {0: only})
 
 
-def test_a_release_without_reductions_cannot_reduce_on_teams(emulator: Emulator, tmp_path: Path) -> None:
-    library = emulator.libraries / "without_reductions/libnvshmem_host.so.3"
-    only = {"CHANGED": '{"gpu_reduce": "teams"}', "XLA_SHMEM_NVSHMEM_LIBRARY": str(library)}
-    reason = _same_reason(emulator, tmp_path, [1, 1], {0: only})
-    assert "and 47 other reductions, which XLA_SHMEM_GPU_REDUCE=teams calls: set it to rings" in reason
+def test_a_gpu_without_multicast_memory_keeps_all_off_the_switch(emulator: Emulator, tmp_path: Path) -> None:
+    ended = process_jobs.run_processes(
+        emulator,
+        "worker_agreement.py",
+        3,
+        tmp_path,
+        "[1, 1, 1]",
+        only={2: {"GPU_EMULATOR_NVLS": "0"}},
+        STORE_TIMEOUT="20",
+        CHANGED='{"gpu_reduce": "multimem"}',
+        GPU_EMULATOR_COMPUTE_CAPABILITY="90",
+    )
+    assert all(report["available"] for report in process_jobs.reports(ended))
+    told = [line for one in ended for line in one.output.splitlines() if "XLA_SHMEM_GPU_REDUCE=multimem" in line]
+    assert len(told) == 1, told
+    assert "process 2 has no multicast memory" in told[0]
 
 
 @pytest.mark.parametrize("silent", [0, 2])

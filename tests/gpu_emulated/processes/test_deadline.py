@@ -26,9 +26,11 @@ _EARLY = _WAITS | {
 }
 
 
-def _killed(emulator: Emulator, directory: Path, form: str, puts: str) -> tuple[dict[str, Any], str]:
+def _killed(emulator: Emulator, directory: Path, form: str, puts: str, **environ: str) -> tuple[dict[str, Any], str]:
     """Report and output of PE 0 when PE 2 has been killed."""
-    first, second, killed = process_jobs.run_processes(emulator, "worker_deadline.py", 3, directory, form, puts)
+    first, second, killed = process_jobs.run_processes(
+        emulator, "worker_deadline.py", 3, directory, form, puts, **environ
+    )
     assert killed.exit_code == -signal.SIGKILL
     told, _ = process_jobs.reports([first, second])
     assert told["synchronize"] == "cuStreamSynchronize failed with CUDA_ERROR_LAUNCH_FAILED"
@@ -45,7 +47,6 @@ def test_a_killed_peer_is_named(emulator: Emulator, tmp_path: Path, form: str, p
     assert early < described or form == "whole_permute"
 
 
-def test_a_reduction_on_a_team_that_waits_is_named(emulator: Emulator, tmp_path: Path) -> None:
-    # It waits inside a kernel of NVSHMEM, which does not tell for whom.
-    told, _ = _killed(emulator, tmp_path, "team_all_reduce", "driver")
-    assert "all-reduce on PE 0 has not finished within the deadline (XLA_SHMEM_DEADLINE)" in told["next"]
+def test_a_killed_peer_of_a_reduction_in_the_switch_is_named(emulator: Emulator, tmp_path: Path) -> None:
+    told, _ = _killed(emulator, tmp_path, "switch_all_reduce", "driver", GPU_EMULATOR_COMPUTE_CAPABILITY="90")
+    assert _WAITS["all_reduce"] in told["next"]

@@ -29,7 +29,7 @@ library.nvshmem_malloc.restype = ctypes.c_void_p
 identity, attributes, context = (ctypes.c_char * 128)(), (ctypes.c_int * 36)(), ctypes.c_void_p()
 rank, ranks = int(sys.argv[1]), int(sys.argv[2])
 flags, current, bytes_put, pe, null_stream = 8, True, 16, 0, False
-team, elements, kind, type_name, dest, source, twice, pause = 0, 4, "sum", "float", 0, 1024, False, 0
+team, beyond, nvls, copies = 0, 0, False, False
 attributes[0], attributes[4], attributes[6] = (1 << 16) + 144, (1 << 16) + 128, (1 << 16) + 24
 note = pathlib.Path(sys.argv[3])
 if rank == 0:
@@ -56,15 +56,11 @@ cuda.cuStreamCreateWithPriority(ctypes.byref(other), 1, 0)
 chosen = None if null_stream else stream
 library.nvshmemx_putmem_on_stream(
     ctypes.c_void_p(memory), ctypes.c_void_p(memory + 2048), ctypes.c_size_t(bytes_put), pe, chosen)
-def reduce_on(stream):
-    reduce = getattr(library, f"nvshmemx_{{type_name}}_{{kind}}_reduce_on_stream")
-    return reduce(team, ctypes.c_void_p(memory + dest), ctypes.c_void_p(memory + source), ctypes.c_size_t(elements),
-                  stream)
-time.sleep(pause)
-assert reduce_on(chosen) == 0
-if twice:
-    assert reduce_on(other) == 0
-    assert cuda.cuStreamSynchronize(other) == 0
+library.nvshmemx_mc_ptr.restype = ctypes.c_void_p
+multicast = library.nvshmemx_mc_ptr(team, ctypes.c_void_p(memory + beyond))
+assert (multicast is not None) == nvls, multicast
+if copies:
+    cuda.cuMemcpyAsync(ctypes.c_void_p(multicast), ctypes.c_void_p(memory), ctypes.c_size_t(16), stream)
 assert cuda.cuStreamSynchronize(stream) == 0
 print("done", flush=True)
 os._exit(0)
@@ -72,10 +68,10 @@ os._exit(0)
 
 
 def _run(
-    emulator: Emulator, directory: Path, wrong: str, early: str = _SETTINGS, ranks: int = 1, alone_s: float = 60
+    emulator: Emulator, directory: Path, wrong: str, early: str = _SETTINGS, ranks: int = 1, **machine: str
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs a world; its PEs may go on for `alone_s` seconds when PE 0 has ended."""
-    environ = process_jobs.environment(emulator, directory) | {"GPU_EMULATOR_NVSHMEM_TIMEOUT": "30"}
+    """Runs a world; its PEs may go on for a minute when PE 0 has ended."""
+    environ = process_jobs.environment(emulator, directory) | {"GPU_EMULATOR_NVSHMEM_TIMEOUT": "30"} | machine
     program = _PROGRAM.format(early, wrong)
     children = []
     for rank in range(ranks):
@@ -85,7 +81,7 @@ def _run(
     said = [children[0].communicate(timeout=60)]
     for child in children[1:]:
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(alone_s)
+            child.wait(60)
         child.kill()
         said.append(child.communicate())
     return [
@@ -98,9 +94,6 @@ def _run(
 def test_the_right_calls_work(emulator: Emulator, tmp_path: Path, ranks: int) -> None:
     for done in _run(emulator, tmp_path, "", ranks=ranks):
         assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
-
-
-_REDUCTION = "nvshmemx_float_sum_reduce_on_stream"
 
 
 @pytest.mark.parametrize(
@@ -118,13 +111,7 @@ _REDUCTION = "nvshmemx_float_sum_reduce_on_stream"
         ("bytes_put = 1 << 28", "nvshmemx_putmem_on_stream for memory that is not in this PE's symmetric heap"),
         ("pe = 1", "nvshmemx_putmem_on_stream for PE 1"),
         ("null_stream = True", "nvshmemx_putmem_on_stream on the null stream"),
-        ("team = 1", f"{_REDUCTION} on team 1, of which this PE is no member"),
-        ("team = -1", f"{_REDUCTION} on team -1, of which this PE is no member"),
-        ("elements = 0", f"{_REDUCTION} of no elements"),
-        ("elements = 1 << 28", f"{_REDUCTION} for memory that is not in this PE's symmetric heap"),
-        ("dest = -1 << 30", f"{_REDUCTION} for memory that is not in this PE's symmetric heap"),
-        ("source = 1026", f"{_REDUCTION} of elements that are not aligned"),
-        ("dest = 1020", f"{_REDUCTION} whose operand and result overlap in part"),
+        ("team = 1", "nvshmemx_mc_ptr of team 1: only that of the world is emulated"),
     ],
 )
 def test_a_wrong_call_ends_the_process_with_its_reason(
@@ -135,29 +122,44 @@ def test_a_wrong_call_ends_the_process_with_its_reason(
     assert f"emulated NVSHMEM: {words}\n" in ended.stderr
 
 
+_WITH_NVLS = _SETTINGS + 'os.environ["NVSHMEM_DISABLE_NVLS"], os.environ["NVSHMEM_MAX_TEAMS"] = "0", "64"\n'
+
+
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("early", "ranks", "capability", "nvls", "has"),
     [
-        ("kind = 'max' if rank else 'sum'", "nvshmemx_float_max_reduce_on_stream of 4 elements from offset "),
-        ("type_name = 'int32' if rank else 'float'", "nvshmemx_int32_sum_reduce_on_stream of 4 elements from offset "),
-        ("elements += rank", f"{_REDUCTION} of 5 elements from offset "),
-        ("dest += 4 * rank", f"{_REDUCTION} of 4 elements from offset "),
+        (_WITH_NVLS, 2, "90", "1", True),
+        (_SETTINGS, 2, "90", "1", False),
+        (_WITH_NVLS, 1, "90", "1", False),
+        (_WITH_NVLS, 2, "85", "1", False),
+        (_WITH_NVLS, 2, "90", "0", False),
     ],
 )
-def test_reductions_that_differ_between_members_are_refused(
-    emulator: Emulator, tmp_path: Path, wrong: str, words: str
+def test_multicast_memory_is_there_with_nvlink_sharp_only(
+    emulator: Emulator, tmp_path: Path, early: str, ranks: int, capability: str, nvls: str, has: bool
 ) -> None:
-    for ended in _run(emulator, tmp_path, wrong, ranks=2):
+    machine = {"GPU_EMULATOR_COMPUTE_CAPABILITY": capability, "GPU_EMULATOR_NVLS": nvls}
+    for done in _run(emulator, tmp_path, f"nvls = {has}", early, ranks, **machine):
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_memory_outside_of_the_heap_has_no_multicast_address(emulator: Emulator, tmp_path: Path) -> None:
+    for done in _run(emulator, tmp_path, "beyond = 1 << 40", _WITH_NVLS, 2, GPU_EMULATOR_COMPUTE_CAPABILITY="90"):
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_copy_to_a_multicast_address_ends_the_process_with_a_sentence(emulator: Emulator, tmp_path: Path) -> None:
+    wrong = "nvls, copies = True, True"
+    for ended in _run(emulator, tmp_path, wrong, _WITH_NVLS, 2, GPU_EMULATOR_COMPUTE_CAPABILITY="90"):
         assert ended.returncode == -signal.SIGABRT, ended.stdout
-        assert "emulated NVSHMEM: reductions of team 0 that do not match: PE " in ended.stderr
-        assert words in ended.stderr
+        assert "is a multicast address, which only multimem instructions may use" in ended.stderr
 
 
-def test_reductions_of_one_team_on_two_streams_are_refused(emulator: Emulator, tmp_path: Path) -> None:
-    # The first waits for PE 1, which pauses.
-    first, _ = _run(emulator, tmp_path, "pause, twice = rank, not rank", ranks=2, alone_s=0)
-    assert first.returncode == -signal.SIGABRT, first.stdout
-    assert f"emulated NVSHMEM: {_REDUCTION} runs beside another reduction of team 0 on this PE\n" in first.stderr
+def test_too_few_teams_for_the_duplicates_of_nvlink_sharp_end_the_process(emulator: Emulator, tmp_path: Path) -> None:
+    few = _WITH_NVLS.replace('"64"', '"51"')
+    for ended in _run(emulator, tmp_path, "", few, 2):
+        assert ended.returncode == 1, ended.stdout
+        assert "unable to allocate enough duplicate teams (NVSHMEM_MAX_TEAMS)" in ended.stderr
 
 
 def test_settings_that_come_after_the_unique_id_are_ignored(emulator: Emulator, tmp_path: Path) -> None:

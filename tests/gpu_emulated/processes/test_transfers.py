@@ -1,4 +1,5 @@
-"""Transfers of processes without XLA, from the agreement on: by the driver's or NVSHMEM's calls, on rings or teams."""
+"""Transfers of processes without XLA, from the agreement on: by the driver's or NVSHMEM's calls, with and
+without reductions in the NVLink switch."""
 
 from __future__ import annotations
 
@@ -21,23 +22,27 @@ CASES = (
     "all_reduces_of_several_sizes_in_place_and_as_one_call",
 )
 
-# nvshmemx_<type>_<operation>_reduce_on_stream, of 12 types and 4 operations.
-_REDUCTION = re.compile(r"nvshmemx_\w+_reduce_on_stream")
-_REDUCTIONS = 48
+_IN_SWITCH = re.compile(r"cuLaunchKernel switch_reduction ")
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job. PEs on one GPU cannot use NVSHMEM's calls on streams."""
+    """A job. PEs on one GPU cannot use NVSHMEM's calls on streams, nor multicast memory."""
 
     processes: int
     gpus: int
     puts: str = "auto"
-    reduce: str = "rings"
+    reduce: str = "kernel"
     driver: str = "13000"
+    capability: str = "85"
+    nvls: str = "1"
 
     def __str__(self) -> str:
-        return f"{self.processes}-on-{self.gpus}-{self.puts}-{self.reduce}-{self.driver}"
+        return f"{self.processes}-on-{self.gpus}-{self.puts}-{self.reduce}-{self.driver}-{self.capability}-{self.nvls}"
+
+    @property
+    def has_multicast(self) -> bool:
+        return self.processes <= self.gpus and int(self.capability) >= 90 and self.nvls == "1"
 
 
 JOBS = (
@@ -45,8 +50,11 @@ JOBS = (
     Job(3, 3),
     Job(3, 3, driver="13010"),  # no stream memory operations on other GPUs
     Job(4, 2),
-    Job(4, 4, puts="nvshmem", reduce="teams"),
-    Job(3, 3, reduce="teams"),
+    Job(2, 2, puts="nvshmem", reduce="multimem", capability="90"),
+    Job(4, 4, reduce="multimem", capability="100"),
+    Job(3, 3, reduce="multimem", capability="90", nvls="0"),
+    Job(2, 2, reduce="multimem"),  # GPUs without the instructions
+    Job(4, 2, reduce="multimem", capability="90"),
 )
 
 
@@ -54,7 +62,7 @@ JOBS = (
 def outcomes(
     emulator: Emulator, tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[[Job], tuple[list[dict[str, str]], str]]:
-    """Runs a job once; returns the error of each case in each process, and the emulator's log."""
+    """Runs a job once; returns the error of each case in each process, and its output with the emulator's log."""
     known: dict[Job, tuple[list[dict[str, str]], str]] = {}
 
     def of(job: Job) -> tuple[list[dict[str, str]], str]:
@@ -64,13 +72,16 @@ def outcomes(
                 "XLA_SHMEM_GPU_PUTS": job.puts,
                 "XLA_SHMEM_GPU_REDUCE": job.reduce,
                 "GPU_EMULATOR_VERSION": job.driver,
+                "GPU_EMULATOR_COMPUTE_CAPABILITY": job.capability,
+                "GPU_EMULATOR_NVLS": job.nvls,
                 "GPU_EMULATOR_TRACE": "1",
                 "GPU_EMULATOR_LOG": str(directory / "log"),
             }
             ended = process_jobs.run_processes(
                 emulator, "worker_transfers.py", job.processes, directory, str(job.gpus), **environ
             )
-            known[job] = process_jobs.reports(ended), (directory / "log").read_text(errors="replace")
+            said = "".join(one.output for one in ended)
+            known[job] = process_jobs.reports(ended), said + (directory / "log").read_text(errors="replace")
         return known[job]
 
     return of
@@ -81,15 +92,20 @@ def outcomes(
 @pytest.mark.parametrize("name", CASES)
 def test_result(name: str, job: Job, outcomes: Callable[[Job], tuple[list[dict[str, str]], str]]) -> None:
     reports, _ = outcomes(job)
-    assert tuple(reports[0]) == CASES
+    assert tuple(reports[0]) == (*CASES, "in_switch")
     failures = [f"process {process}: {report[name]}" for process, report in enumerate(reports) if report[name]]
     assert not failures, "\n".join(failures)
 
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("job", JOBS, ids=str)
-def test_nvshmem_reduces_on_teams_only_if_it_is_asked_to(
+def test_the_switch_reduces_what_it_can_if_it_is_there_and_asked_for(
     job: Job, outcomes: Callable[[Job], tuple[list[dict[str, str]], str]]
 ) -> None:
-    called = set(_REDUCTION.findall(outcomes(job)[1]))
-    assert len(called) == (_REDUCTIONS if job.reduce == "teams" else 0), called
+    reports, said = outcomes(job)
+    in_switch = job.reduce == "multimem" and job.has_multicast
+    expected = sum(int(report["in_switch"]) for report in reports)
+    assert (expected > 0) == in_switch
+    assert len(_IN_SWITCH.findall(said)) == expected
+    told = said.count("process 0 has no multicast memory")
+    assert told == (1 if job.reduce == "multimem" and not in_switch else 0)

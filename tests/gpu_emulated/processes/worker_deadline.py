@@ -1,7 +1,7 @@
 """Kills the last process after the job has started; the others report how a transfer with it ends.
 
-Usage: worker_deadline.py PROCESS PROCESSES FORM PUTS. FORM: permute, all_reduce, team_all_reduce, or whole_permute for
-a permute in the form for CUDA graphs.
+Usage: worker_deadline.py PROCESS PROCESSES FORM PUTS. FORM: permute, all_reduce, switch_all_reduce (by
+multimem), or whole_permute for a permute in the form for CUDA graphs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ELEMENTS = 1000
 
 def main() -> None:
     form, puts = sys.argv[3:]
-    reduce = "teams" if form == "team_all_reduce" else "rings"
+    reduce = "multimem" if form == "switch_all_reduce" else "kernel"
     topology = job_topology(start_job(deadline=3.0, gpu_puts=puts, gpu_reduce=reduce))
     assert topology.transport.available, topology.transport.reason
     meet("up")

@@ -6,6 +6,8 @@ few hundred KiB go round the rings.
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -35,12 +37,16 @@ class Pe:
 
     Attributes:
       me, n: its number and that of all.
-      on_teams: whether groups that have a team are reduced by NVSHMEM.
+      switch: whether the NVLink switch reduces what it can.
+      in_switch: its reductions so far.
     """
 
     def __init__(self, ordinal: int) -> None:
         self.me, self.n = PROCESS, PROCESSES
-        self.on_teams = resolve().gpu_reduce == "teams"
+        has_multicast = int(sys.argv[3]) >= PROCESSES and os.environ["GPU_EMULATOR_NVLS"] == "1"
+        has_multicast &= int(os.environ["GPU_EMULATOR_COMPUTE_CAPABILITY"]) >= 90
+        self.switch = resolve().gpu_reduce == "multimem" and has_multicast
+        self.in_switch = 0
         self.cuda = Cuda(ordinal)
         self.stream = self.cuda.stream()
         self._operations = 0
@@ -117,18 +123,32 @@ def check_permute(pe: Pe, pairs: Pairs, shapes: Sequence[tuple[str, int]], round
             assert pe.read(result, want).tobytes() == want.tobytes(), f"round {salt}, operand {own}"
 
 
-def check_reduced(pe: Pe, kind: str, inputs: np.ndarray, got: np.ndarray, on_team: bool) -> None:
-    """Compares a reduction: with equal bits; on a team in any order, with a rounding after each step."""
-    want = expected(kind, inputs)
-    if not on_team or kind in ("min", "max") or inputs.dtype.kind in "iu":
-        assert not (wrong := difference(got, want)), wrong
+def reduces_in_switch(pe: Pe, kind: str, dtype: str, group: Sequence[int]) -> bool:
+    """Whether the switch does it: all PEs, and a type and kind that the PTX ISA has."""
+    if not pe.switch or len(group) != pe.n:
+        return False
+    if dtype[0] in "su":
+        return kind in ("and", "or", "xor") or (kind != "prod" and dtype[1:] in ("32", "64"))
+    return kind == "sum" and dtype in ("f16", "bf16", "f32", "f64", "c64", "c128")
+
+
+def check_reduced(pe: Pe, kind: str, dtype: str, group: Sequence[int], inputs: np.ndarray, got: np.ndarray) -> None:
+    """Compares a reduction: with equal bits; sums of the switch in any order, but equal on all PEs."""
+    in_switch = reduces_in_switch(pe, kind, dtype, group)
+    pe.in_switch += in_switch
+    if not in_switch or inputs.dtype.kind in "iu":
+        assert not (wrong := difference(got, expected(kind, inputs))), wrong
         return
+    if inputs.dtype.kind == "c":
+        part = np.dtype(f"f{inputs.dtype.itemsize // 2}")
+        inputs, got = inputs.view(part), got.view(part)
     wide = inputs.astype(np.float64)
-    exact = wide.sum(0) if kind == "sum" else wide.prod(0)
-    largest = np.abs(wide).sum(0) if kind == "sum" else np.abs(exact)
-    error = np.abs(got.astype(np.float64) - exact)
-    bound = len(inputs) * float(finfo(inputs.dtype).eps) * largest + float(finfo(inputs.dtype).tiny)
+    error = np.abs(got.astype(np.float64) - wide.sum(0))
+    bound = len(inputs) * float(finfo(inputs.dtype).eps) * np.abs(wide).sum(0) + float(finfo(inputs.dtype).tiny)
     assert (error <= bound).all(), f"off by {error.max()}"
+    STORE.set(f"sum.{pe.in_switch}.{pe.me}", hashlib.sha256(got.tobytes()).hexdigest())
+    sums = {STORE.wait(f"sum.{pe.in_switch}.{member}", 30) for member in range(pe.n)}
+    assert len(sums) == 1, f"a sum of {dtype} differs between PEs"
 
 
 def check_all_reduce(
@@ -141,11 +161,7 @@ def check_all_reduce(
     operation = pe.all_reduce(kind, dtype, group, operand, result, own.nbytes, whole)
     if not whole:
         pe.done(operation)
-    # A group has a team if it is an axis of a mesh of all PEs, as pairs of every second PE are of an even number.
-    has_team = len(group) > 1 and pe.n % len(group) == 0
-    # NVSHMEM reduces neither complex numbers nor floats of 8 bits.
-    on_team = pe.on_teams and not whole and has_team and dtype[:2] != "f8" and own.dtype.kind != "c"
-    check_reduced(pe, kind, inputs, pe.read(result, own), on_team)
+    check_reduced(pe, kind, dtype, group, inputs, pe.read(result, own))
 
 
 @case
@@ -210,7 +226,7 @@ def transfers_in_flight_are_joined_in_another_order(pe: Pe) -> None:
         want = values((pe.me + step) % pe.n, "f32", 30_000)
         assert pe.read(result, want).tobytes() == want.tobytes()
     inputs = np.stack([values(member, "f32", 30_000) for member in everybody])
-    check_reduced(pe, "sum", inputs, pe.read(total, own), pe.on_teams)
+    check_reduced(pe, "sum", "f32", everybody, inputs, pe.read(total, own))
 
 
 @case
@@ -248,7 +264,8 @@ def main() -> None:
     ordinal = PROCESS % int(sys.argv[3])
     topology = job_topology(start_job([ordinal], deadline=20.0))
     assert topology.transport.available, topology.transport.reason
-    report(outcomes(Pe(ordinal)))
+    pe = Pe(ordinal)
+    report(outcomes(pe) | {"in_switch": str(pe.in_switch)})
     leave()
 
 

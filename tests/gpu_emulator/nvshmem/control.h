@@ -1,4 +1,4 @@
-// Shared memory of the processes of a world, for what the real library does by its bootstrap and its team memory.
+// Shared memory of the processes of a world, for what the real library does by its bootstrap.
 #pragma once
 
 #include <cuda.h>
@@ -15,7 +15,6 @@
 namespace emulator::nvshmem {
 
 constexpr int kMaxPes = 128;
-constexpr int kMaxTeams = 1024;
 
 struct Control {
   struct Pe {
@@ -24,18 +23,9 @@ struct Control {
     CUipcMemHandle heap;
     size_t heap_bytes;
   };
-  // The reduction of a team that a PE runs, or ran last (reductions.cc).
-  struct Reduction {
-    std::atomic<uint32_t> running;
-    std::atomic<uint64_t> begun, read;  // how many of the team's it has published; of how many it has read the operands
-    char call[64];
-    uint64_t elements;
-    ptrdiff_t source, dest;  // in the heap
-  };
   Pe pes[kMaxPes];
   std::atomic<uint32_t> attached;
-  std::atomic<uint64_t> arrived[kMaxTeams][kMaxPes];  // by the member that waits
-  Reduction reductions[kMaxTeams][kMaxPes];
+  std::atomic<uint64_t> arrived[kMaxPes];  // by the PE that waits
 };
 
 // Maps the world's control memory; null on failure. `name` is that of a shared-memory object.

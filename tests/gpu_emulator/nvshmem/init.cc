@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "driver/multicast.h"
+#include "driver/settings.h"
 #include "nvshmem/control.h"
 #include "nvshmem/init_arguments.h"
 #include "nvshmem/variables.h"
@@ -71,6 +73,19 @@ bool MapHeaps(World& world) {
   return true;
 }
 
+// NVLink SHARP: GPUs of compute capability 9.0 behind switches, one for each PE. GPU_EMULATOR_NVLS=0 takes it away.
+bool MapMulticast(World& world) {
+  if (!AsksForNvls() || world.size < 2 || world.shares_gpu || ComputeCapability() < 90 || Setting("NVLS", 1) == 0) {
+    return true;
+  }
+  std::vector<CUdeviceptr> heaps;
+  for (char* const heap : world.heaps) heaps.push_back(reinterpret_cast<CUdeviceptr>(heap));
+  CUdeviceptr multicast = 0;
+  if (gpu_emulator_multicast(&multicast, heaps.data(), heaps.size(), world.heap_bytes) != CUDA_SUCCESS) return false;
+  world.multicast = reinterpret_cast<char*>(multicast);
+  return true;
+}
+
 bool Connect(World& world, const std::string& name) {
   if (MapControl(name) == nullptr || !PublishHeap(world) || !MapHeaps(world)) return false;
   // The last one to come removes the name.
@@ -78,7 +93,8 @@ bool Connect(World& world, const std::string& name) {
   const size_t teams = strtoull(Variable("NVSHMEM_MAX_TEAMS", "256").c_str(), nullptr, 10);
   // Before any other allocation: PEs that know other numbers of teams have later objects at other offsets.
   world.used_bytes = teams * kTeamBytes * (Failing("other-layout") ? 2 : 1);
-  return AddWorld() == 0 && Meet(0);
+  CheckTeams();
+  return MapMulticast(world) && Meet();
 }
 
 }  // namespace

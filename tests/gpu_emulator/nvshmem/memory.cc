@@ -16,13 +16,13 @@ void* nvshmem_malloc(size_t bytes) {
     memory = world.heaps[world.me] + world.used_bytes;
     world.used_bytes += padded;
   }
-  return Meet(0) ? memory : nullptr;
+  return Meet() ? memory : nullptr;
 }
 
 void nvshmem_free(void* memory) {
   Initialized("nvshmem_free");
   Demand(memory == nullptr || IsSymmetric(memory, 1), "nvshmem_free of memory that is not in this PE's symmetric heap");
-  Meet(0);
+  Meet();
 }
 
 void* nvshmem_ptr(const void* address, int pe) {
@@ -30,6 +30,13 @@ void* nvshmem_ptr(const void* address, int pe) {
   Demand(pe >= 0 && pe < world.size, "nvshmem_ptr for PE " + std::to_string(pe));
   if (!IsSymmetric(address, 1) || (Failing("no-peer") && pe != world.me)) return nullptr;
   return OnPe(address, pe);
+}
+
+void* nvshmemx_mc_ptr(int team, const void* address) {
+  const World& world = Initialized("nvshmemx_mc_ptr");
+  Demand(team == 0, "nvshmemx_mc_ptr of team " + std::to_string(team) + ": only that of the world is emulated");
+  if (world.multicast == nullptr || !IsSymmetric(address, 1)) return nullptr;
+  return world.multicast + (static_cast<const char*>(address) - world.heaps[world.me]);
 }
 
 }  // extern "C"

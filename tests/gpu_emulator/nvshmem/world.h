@@ -12,20 +12,14 @@ namespace emulator::nvshmem {
 
 enum class InitStatus { kNone = 0, kBootstrapped = 1, kInitialized = 2 };  // nvshmemx_init_status_t
 
-struct Team {
-  std::vector<int> members;  // PEs of the world, in the team's order
-  int me = -1;
-  uint64_t meetings = 0;
-};
-
 struct World {
   InitStatus status = InitStatus::kNone;
   int me = -1, size = 0;
   bool shares_gpu = false;  // two PEs are on one GPU
   size_t heap_bytes = 0, used_bytes = 0;
-  std::vector<char*> heaps;  // of all PEs, mapped here
-  std::vector<Team> teams;
-  size_t used_teams = 0;  // with the duplicates that NVSHMEM makes for NVLink SHARP
+  std::vector<char*> heaps;   // of all PEs, mapped here
+  char* multicast = nullptr;  // address of all heaps at once; null without NVLink SHARP
+  uint64_t meetings = 0;
 };
 
 World& TheWorld();
@@ -47,12 +41,12 @@ void CheckSymmetric(const char* call, const void* address, size_t bytes);
 char* OnPe(const void* address, int pe);
 bool IsSymmetric(const void* address, size_t bytes);
 
-// Waits for all members of a team; false if they do not come within GPU_EMULATOR_NVSHMEM_TIMEOUT seconds (60).
-bool Meet(int team);
-// Adds a team of these PEs and returns its number; -1 if there are too many. Numbers are the same on all members if all
-// PEs of the world make the same teams in the same order.
-int AddTeam(std::vector<int> members);
-// Makes team 0, that of all PEs.
-int AddWorld();
+// Waits for all PEs; false if they do not come within GPU_EMULATOR_NVSHMEM_TIMEOUT seconds (60).
+bool Meet();
+
+// Whether the user wants NVLink SHARP.
+bool AsksForNvls();
+// Ends the process if NVSHMEM_MAX_TEAMS is too small for the library's own teams.
+void CheckTeams();
 
 }  // namespace emulator::nvshmem

@@ -283,10 +283,6 @@ const NvshmemApi& CudaDouble::Shmem() {
       const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
       nvshmem_double::Api().shmem.signal_wait_until_on_stream(word, compare, value, stream);
     };
-    table.barrier_on_stream = [](TeamHandle team, StreamHandle stream) {
-      const Lock lock(DoubleCalls::StreamOf(stream).device->mutex);
-      return nvshmem_double::Api().shmem.barrier_on_stream(team, stream);
-    };
     return table;
   }();
   return api;

@@ -4,8 +4,11 @@
 #include <cstring>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "tests/doubles/multicast.h"
 #include "tests/nvshmem/gpu/cuda_double.h"
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/thunks/narrow_floats.h"
 
 namespace xla_shmem::gpu {
@@ -21,6 +24,10 @@ struct DeviceTrap {};
 void PauseOnHost() { usleep(100); }
 [[noreturn]] void TrapOnHost() { throw DeviceTrap(); }
 
+// Instructions of 16 bytes at multicast addresses.
+void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded);
+void MultimemStoreOnHost(char* address, const void* value);
+
 // What the compiler must not move across.
 void BarrierOnHost() { asm volatile("" ::: "memory"); }
 
@@ -33,6 +40,31 @@ void BarrierOnHost() { asm volatile("" ::: "memory"); }
 #define __launch_bounds__(threads)
 #define __syncthreads BarrierOnHost
 #include "xla_patch/nvshmem/gpu/kernels/kernels.cu"
+
+namespace xla_shmem::gpu {
+namespace {
+
+// Begins with another PE each time: in which order the switch adds is not known.
+void MultimemLoadOnHost(const char* address, Elements elements, int kind, void* loaded) {
+  thread_local size_t first = std::hash<std::thread::id>()(std::this_thread::get_id());
+  const std::vector<char*> members = nvshmem_double::MemberAddresses(address, kPack);
+  std::vector<const char*> inputs;
+  inputs.reserve(members.size());
+  for (size_t i = 0; i < members.size(); ++i) inputs.push_back(members[(first + i) % members.size()]);
+  ++first;
+  alignas(kPack) char reduced[kPack];
+  Reduce(elements, kind, inputs.data(), static_cast<int>(inputs.size()), kPack, reduced);
+  memcpy(loaded, reduced, kPack);
+  nvshmem_double::CountMulticast(/*store=*/false);
+}
+
+void MultimemStoreOnHost(char* address, const void* value) {
+  for (char* const member : nvshmem_double::MemberAddresses(address, kPack)) memcpy(member, value, kPack);
+  nvshmem_double::CountMulticast(/*store=*/true);
+}
+
+}  // namespace
+}  // namespace xla_shmem::gpu
 
 namespace xla_shmem::testing {
 namespace {
@@ -60,11 +92,14 @@ bool RunTrap(const void*, unsigned, unsigned) { return false; }
 const Kernel* FindKernel(const char* name) {
   static const Kernel collective{Run<gpu::CollectiveArguments, gpu::collective>, sizeof(gpu::CollectiveArguments),
                                  true};
+  static const Kernel switched{Run<gpu::CollectiveArguments, gpu::switch_reduction>, sizeof(gpu::CollectiveArguments),
+                               true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
   static const Kernel count{Run<gpu::CountArguments, gpu::count>, sizeof(gpu::CountArguments), false};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
   return wanted == "collective"          ? &collective
+         : wanted == "switch_reduction"  ? &switched
          : wanted == "ragged_all_to_all" ? &ragged
          : wanted == "count"             ? &count
          : wanted == "trap"              ? &trap

@@ -209,11 +209,11 @@ def test_a_variant_is_measured_where_it_differs_and_a_missing_one_has_its_reason
     job = _Job()
     running = cast("dict[str, jobs.Job]", {"shmem": job, "stock": job, "xla-kernels": job})
     plan = Plan(gpus=H100, ops=("all-reduce", "all-gather"), min_bytes=1024, max_bytes=1024, rounds=1, program_ms=20)
-    rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", "teams": "no team"})
+    rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", "multimem": "no switch"})
     reduce, gather = rows
-    assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", "teams"]
+    assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", "multimem"]
     assert list(gather.times) == ["shmem", "stock", "nccl-fast"]
-    assert reduce.times["teams"].reason == "no team"
+    assert reduce.times["multimem"].reason == "no switch"
     assert reduce.times["xla-kernels"].us == [100.0, 100.0]
     assert reduce.times["shmem"].turns == 200
     assert reduce.memcpy_gb_per_s == reduce.empty_call_us == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,7 +13,7 @@ from xla_shmem.gpu.kernels import KernelError, compile_kernels
 
 # Turing to Blackwell, and a GPU that is newer than any compiler.
 CAPABILITIES = [(7, 5), (8, 0), (9, 0), (10, 0), (99, 0)]
-KERNELS = ["collective", "ragged_all_to_all", "trap"]
+KERNELS = ["collective", "switch_reduction", "ragged_all_to_all", "trap"]
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +38,33 @@ def test_a_newer_gpu_gets_ptx_of_all_kernels(images: dict[tuple[int, int], bytes
     image = images[99, 0]
     assert image.endswith(b"\0")  # the driver reads it as text
     assert [kernel for kernel in KERNELS if f".visible .entry {kernel}(".encode() not in image] == []
+
+
+def _operations() -> list[str]:
+    """Returns the operations of multimem.ld_reduce in the table of the device code."""
+    return re.findall(r'ROW\(k\w+, \w+, \w+, "([^"]+)"\)', _core.kernel_source())
+
+
+def test_every_row_of_the_table_is_an_instruction(images: dict[tuple[int, int], bytes]) -> None:
+    text = images[99, 0].decode("latin-1")
+    operations = _operations()
+    assert len(operations) == len(set(operations)) == 17
+    missing = [name for name in operations if f"multimem.ld_reduce.relaxed.sys.global.{name} " not in text]
+    assert missing == []
+    assert "multimem.st.relaxed.sys.global.v4.f32 " in text
+    assert "fence.proxy.alias;" in text
+
+
+@pytest.mark.parametrize("capability", [(9, 0), (10, 0)])
+def test_the_assembler_knows_these_instructions_and_refuses_others(
+    monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]
+) -> None:
+    # The table as it is compiles (above); a type that the instruction lacks does not, so the assembler has looked.
+    source = _core.kernel_source().replace('"add.v4.f32"', '"min.v4.f32"')
+    monkeypatch.setattr(_core, "kernel_source", lambda: source)
+    with pytest.raises(KernelError, match="multimem"):
+        compile_kernels(capability, libraries.nvrtc(13).paths)
+    compile_kernels((8, 0), libraries.nvrtc(13).paths)  # without these instructions
 
 
 def test_a_gpu_too_old_for_the_compiler_is_an_error() -> None:

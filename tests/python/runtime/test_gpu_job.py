@@ -33,10 +33,17 @@ class RecordingRuntime(Runtime):
       start_error: what NVSHMEM's start fails with.
       offset: of the arena in NVSHMEM's heap.
       free_bytes: memory of its GPU.
+      multicast: whether it has multicast memory.
     """
 
     def __init__(
-        self, *bus_ids: str, host: str = "one", start_error: str = "", offset: int = 512, free_bytes: int = 80 << 30
+        self,
+        *bus_ids: str,
+        host: str = "one",
+        start_error: str = "",
+        offset: int = 512,
+        free_bytes: int = 80 << 30,
+        multicast: bool = True,
     ) -> None:
         # Behind switches, all GPUs of a host reach one another.
         gpus = tuple(GpuFacts(bus_id, switch_links=18) for bus_id in bus_ids)
@@ -44,6 +51,8 @@ class RecordingRuntime(Runtime):
         self._start_error = start_error
         self._offset = offset
         self._free_bytes = free_bytes
+        self._multicast = multicast
+        self.uses_multimem = False
         self.settings: dict[str, str] = {}
         self.settings_at_id: dict[str, str] | None = None
         self.ended: list[str] = []
@@ -81,6 +90,13 @@ class RecordingRuntime(Runtime):
         if self._start_error:
             raise RuntimeError(self._start_error)
         return self._offset
+
+    def has_multicast(self) -> bool:  # type: ignore[override]
+        return self._multicast
+
+    def use_multimem(self) -> None:  # type: ignore[override]
+        assert not self.admitted, "a collective may run already"
+        self.uses_multimem = True
 
     def admit(self, world: list[int], fingerprint: int) -> None:  # type: ignore[override]
         self.admitted.append((world, fingerprint))
@@ -224,6 +240,29 @@ def test_processes_that_share_a_gpu_need_memory_for_both() -> None:
     assert "NVSHMEM takes 536870912 for each of 2 processes on that GPU" in reason
 
 
+@pytest.mark.parametrize("lacking", [None, 0, 2])
+def test_all_processes_reduce_in_the_switch_or_none(lacking: int | None, caplog: pytest.LogCaptureFixture) -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0", multicast=index != lacking) for index in range(3)]
+    topologies = run_job(runtimes, gpu_reduce="multimem")
+    assert all(topology.transport.available for topology in topologies)
+    assert [runtime.started[0]["multimem"] for runtime in runtimes] == [True] * 3
+    assert "NVSHMEM_DISABLE_NVLS" not in runtimes[0].settings
+    assert [runtime.uses_multimem for runtime in runtimes] == [lacking is None] * 3
+    told = [text for text in caplog.messages if "XLA_SHMEM_GPU_REDUCE=multimem" in text]
+    assert len(told) == (0 if lacking is None else 1)
+    if lacking is not None:
+        assert f"process {lacking} has no multicast memory" in told[0]
+        assert told[0].endswith("reduces in processes 0, 1, 2")
+
+
+def test_without_multimem_nobody_asks_for_multicast_memory() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(2)]
+    run_job(runtimes)
+    assert [runtime.started[0]["multimem"] for runtime in runtimes] == [False] * 2
+    assert runtimes[0].settings["NVSHMEM_DISABLE_NVLS"] == "1"
+    assert not any(runtime.uses_multimem for runtime in runtimes)
+
+
 def test_arenas_at_different_offsets_are_refused_with_both_numbers() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0", offset=1000 + 24 * (index == 2)) for index in range(3)]
     (reason,) = {job.transport.reason for job in run_job(runtimes)}
@@ -237,7 +276,7 @@ def test_the_users_settings_of_nvshmem_are_part_of_the_agreement(monkeypatch: py
     job = GpuJob(resolve({}, {}), LocalStore(), 0, 1, RecordingRuntime("0000:01:00.0"))
     monkeypatch.setenv("NVSHMEM_MAX_TEAMS", "99")
     monkeypatch.setenv("NVSHMEM_DEBUG", "INFO")
-    assert job._agreement("1").endswith("gpu_reduce=rings NVSHMEM_MAX_TEAMS=99")
+    assert job._agreement("1").endswith("gpu_reduce=kernel NVSHMEM_MAX_TEAMS=99")
 
 
 def test_a_failed_start_in_one_process_admits_no_process() -> None:

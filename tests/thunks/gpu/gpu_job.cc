@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "tests/doubles/nvshmem_host_api.h"
-#include "tests/nvshmem/gpu/nvshmem_reductions_double.h"
 #include "tests/shm/test_heap.h"
 
 namespace xla_shmem::testing {
@@ -15,13 +14,12 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
   const size_t heap_bytes = options.arena_bytes + options.lane_bytes + (512 << 10);
   heap_ = HeapOfOneProcess(options.n_pes, heap_bytes / shm::kPageBytes * shm::kPageBytes);
   const Result<gpu::PairLayout> layout = gpu::PairLayout::Create(options.n_pes, options.arena_bytes);
-  const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes);
+  const Result<gpu::LaneLayout> lanes = gpu::LaneLayout::Create(options.n_pes, options.lane_bytes, options.multimem);
   if (!nvshmem_double::SetHeap(heap_.get()) || !layout.ok() || !lanes.ok()) abort();
   layout_ = *layout;
   const size_t arena = heap_->Allocate(options.arena_bytes);
-  const size_t staging = heap_->Allocate(std::max<size_t>(options.team_staging_bytes, 64));
   const size_t lane_memory = heap_->Allocate(options.lane_bytes);
-  if (arena == SIZE_MAX || staging == SIZE_MAX || lane_memory == SIZE_MAX) abort();
+  if (arena == SIZE_MAX || lane_memory == SIZE_MAX) abort();
   for (int number = 0; number < options.n_pes; ++number) {
     auto pe = std::make_unique<Pe>();
     pe->cuda = std::make_unique<CudaDouble>(number + 1, options.one_queue);
@@ -37,19 +35,13 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
     pe->timeline = std::make_unique<gpu::Timeline>(pe->device.get(), options.timed);
     pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
     pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, heap_->base(number) + lane_memory);
-    gpu::TeamReductions reductions;
-    if (options.team_staging_bytes > 0) {
-      reductions = {&ShmemWithReductions(), &pe->teams, heap_->base(number) + staging, options.team_staging_bytes};
-    }
-    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(),
-                                                     pe->timeline.get(), reductions);
+    char* const lane_address = heap_->base(number) + lane_memory;
+    if (options.multimem)
+      pe->lanes->UseMultimem(static_cast<char*>(CudaDouble::Shmem().mc_ptr(kTeamWorld, lane_address)));
+    pe->transfers =
+        std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(), pe->timeline.get());
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
-  }
-  if (options.team_staging_bytes > 0) {
-    RunPes(options.n_pes, [&](int number) {
-      if (!pes_[number]->teams.Create(nvshmem_double::Api().shmem).ok()) abort();
-    });
   }
 }
 

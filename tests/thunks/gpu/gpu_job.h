@@ -21,9 +21,9 @@ struct GpuJobOptions {
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
-  bool one_queue = false;         // all streams of a GPU share one hardware queue
-  bool timed = false;             // collectives are followed with times
-  size_t team_staging_bytes = 0;  // > 0: all-reduces go to teams
+  bool one_queue = false;  // all streams of a GPU share one hardware queue
+  bool timed = false;      // collectives are followed with times
+  bool multimem = false;   // reductions of all PEs are done in the switch
 };
 
 class GpuJob {
@@ -39,7 +39,6 @@ class GpuJob {
     std::unique_ptr<gpu::PairRings> rings;
     std::unique_ptr<gpu::Lanes> lanes;
     std::unique_ptr<gpu::Transfers> transfers;
-    gpu::Teams teams;
     gpu::CudaStream compute;  // XLA's stream
     std::vector<std::string> failures;
   };

@@ -156,7 +156,7 @@ void RunGroupCase(const GroupCase& test) {
   for (const auto& group : test.groups) options.n_pes += static_cast<int>(group.size());
   options.puts = test.puts;
   options.lane_bytes = test.lane_bytes;
-  options.team_staging_bytes = test.team_staging_bytes;
+  options.multimem = test.multimem;
   GpuJob job(options);
   std::vector<std::vector<Member>> members(test.groups.size());
   std::vector<std::thread> hosts;

@@ -23,7 +23,7 @@ struct GroupCase {
   ReductionKind kind = ReductionKind::kSum;
   size_t lane_bytes = 256 << 10;
   bool one_array_each = false;
-  size_t team_staging_bytes = 0;
+  bool multimem = false;
   gpu::Puts puts = gpu::Puts::kDriver;
 };
 

@@ -1,7 +1,6 @@
 #include "xla_patch/bindings/python/gpu_bindings.h"
 
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -57,7 +56,6 @@ nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, co
   dict["driver_version"] = facts.driver_version;
   dict["compute_capability"] = nb::make_tuple(facts.compute_major, facts.compute_minor);
   dict["free_bytes"] = facts.free_bytes;
-  dict["missing_reductions"] = facts.missing_reductions;
   return dict;
 }
 
@@ -92,12 +90,6 @@ gpu::Puts ParsePuts(const std::string& name) {
   throw nb::value_error(("unknown puts \"" + name + "\": nvshmem or driver").c_str());
 }
 
-bool ParseReduce(const std::string& name) {
-  if (name == "teams") return true;
-  if (name == "rings") return false;
-  throw nb::value_error(("unknown reduce \"" + name + "\": rings or teams").c_str());
-}
-
 std::pair<int, int> KernelReductionOf(const std::string& reduction, const std::string& dtype) {
   const std::optional<ReductionKind> kind = ReductionNamed(reduction);
   const std::optional<ElementType> type = ElementTypeNamed(dtype);
@@ -114,14 +106,14 @@ void LoadKernels(const nb::bytes& kernels) {
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             const std::string& reduce, double deadline_s, bool timed) {
+             double deadline_s, bool multimem, bool timed) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
   options.unique_id.assign(unique_id.c_str(), unique_id.size());
   options.arena_bytes = arena_bytes;
   options.puts = ParsePuts(puts);
-  options.team_reductions = ParseReduce(reduce);
+  options.multimem = multimem;
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.timed = timed;
   return ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
@@ -161,7 +153,7 @@ void BindGpuRuntime(nb::module_& m) {
         "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("puts"), nb::arg("reduce"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("timed") = false,
+        nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("multimem") = false, nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
   m.def("gpu_observe", &Observe, nb::arg("process"), nb::arg("processes"), nb::kw_only(), nb::arg("record_directory"),
@@ -189,15 +181,16 @@ void BindGpuRuntime(nb::module_& m) {
       "set_gpu_admit_hook", &SetAdmitHook, nb::arg("hook"),
       "`hook()` is called when an executable is loaded before `gpu_admit`. Its exceptions are ignored: the executable "
       "may be for GPUs that this machine lacks, and reports that when it runs.");
-  m.def("gpu_arena_bytes", &gpu::ArenaLayout::RecommendedBytes, nb::arg("n_pes"),
-        "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
   m.def(
-      "gpu_team_staging_bytes", [] { return gpu::kTeamStagingBytes; },
-      "Bytes of symmetric memory of each PE for reductions on teams.");
-  m.def("gpu_team_forms", &gpu::Teams::CountOfPe, nb::arg("n_pes"),
-        "How many teams each of `n_pes` PEs belongs to, besides the world.");
+      "gpu_has_multicast", [] { return GpuRuntime::Get().has_multicast(); },
+      "Whether `gpu_start` with `multimem` has found multicast memory.");
+  m.def(
+      "gpu_use_multimem", [] { GpuRuntime::Get().UseMultimem(); },
+      "Reductions of all PEs go to the NVLink switch. All processes of the world have multicast memory and call this.");
+  m.def("gpu_arena_bytes", &gpu::ArenaLayout::RecommendedBytes, nb::arg("n_pes"), nb::arg("multimem") = false,
+        "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
   m.def("nvshmem_world_settings", &gpu::WorldSettings, nb::arg("symmetric_bytes"), nb::arg("hosts"),
-        nb::arg("team_forms").none(), "NVSHMEM's variables for a world, by name.");
+        nb::arg("multimem"), "NVSHMEM's variables for a world, by name.");
   m.def("nvshmem_heap_bytes", &gpu::HeapBytes, nb::arg("settings"), nb::arg("own_steps"),
         "Bytes that NVSHMEM's heap takes on each PE with these settings.");
   m.def("nvshmem_check_world", &CheckWorld, nb::arg("members"), nb::arg("heap_bytes"),

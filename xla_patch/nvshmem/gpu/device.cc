@@ -45,7 +45,8 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "ragged_all_to_all", "count", "trap"}) FindFunction(kernel);
+  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "count", "trap"})
+    FindFunction(kernel);
   return TakeError();
 }
 
@@ -178,7 +179,8 @@ void Device::Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream st
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,
                               CudaStream stream) {
-  if (!failed()) Launch("collective", blocks, threads, &arguments, stream);
+  const char* const kernel = arguments.multicast == nullptr ? "collective" : "switch_reduction";
+  if (!failed()) Launch(kernel, blocks, threads, &arguments, stream);
 }
 
 void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads,

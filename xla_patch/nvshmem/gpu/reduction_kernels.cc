@@ -1,5 +1,10 @@
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "xla_patch/nvshmem/gpu/kernels/multimem_reductions.h"
+
 namespace xla_shmem::gpu {
 namespace {
 
@@ -98,6 +103,15 @@ std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKi
     default:
       return std::nullopt;
   }
+}
+
+bool IsInSwitch(const KernelReduction& reduction) {
+  static constexpr KernelReduction kReductions[] = {
+#define XLA_SHMEM_ROW(elements, kind, registers, operation) {elements, ReductionKind::k##kind},
+      XLA_SHMEM_MULTIMEM_REDUCTIONS(XLA_SHMEM_ROW)
+#undef XLA_SHMEM_ROW
+  };
+  return std::find(std::begin(kReductions), std::end(kReductions), reduction) != std::end(kReductions);
 }
 
 }  // namespace xla_shmem::gpu

@@ -21,6 +21,9 @@ struct KernelReduction {
 // numbers.
 std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKind kind);
 
+// Whether the NVLink switch does it (kernels/multimem_reductions.h).
+bool IsInSwitch(const KernelReduction& reduction);
+
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_NVSHMEM_GPU_REDUCTION_KERNELS_H_

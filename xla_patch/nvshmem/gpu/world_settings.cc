@@ -11,15 +11,15 @@ constexpr size_t kOwnBytes = 64 * kMib;  // for NVSHMEM's teams, workspaces and 
 constexpr size_t kTeamBytes = kMib;
 constexpr size_t kHeapStepBytes = 512 * kMib;  // of the heap's growth, unless NVSHMEM_CUMEM_GRANULARITY is set
 constexpr int kOwnTeams = 16;                  // NVSHMEM's own teams, and some to spare
-// With NVLink SHARP, NVSHMEM 3.5 and later make 15 duplicates of each of our teams and of three of its own.
+// With NVLink SHARP, NVSHMEM 3.5 and later make 15 duplicates of three of its own.
 constexpr int kCopiesOfTeam = 16;
 constexpr int kOwnTeamsWithCopies = 3;
 
 }  // namespace
 
-std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, std::optional<int> team_forms) {
+std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, bool multimem) {
   int teams = kOwnTeams;
-  if (team_forms.has_value()) teams += kCopiesOfTeam * (kOwnTeamsWithCopies + *team_forms);
+  if (multimem) teams += kCopiesOfTeam * kOwnTeamsWithCopies;
   std::map<std::string, std::string> settings = {
       {"NVSHMEM_SYMMETRIC_SIZE", std::to_string(symmetric_bytes + kOwnBytes + teams * kTeamBytes)},
       {"NVSHMEM_MAX_TEAMS", std::to_string(teams)},
@@ -30,7 +30,7 @@ std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hos
       {"NVSHMEM_DISABLE_LOCAL_ONLY_PROXY", "1"},
   };
   // Multicast groups need a working fabric manager, and cannot have two PEs on one GPU.
-  if (!team_forms.has_value()) settings["NVSHMEM_DISABLE_NVLS"] = "1";
+  if (!multimem) settings["NVSHMEM_DISABLE_NVLS"] = "1";
   // On GB200 NVSHMEM would allocate memory that other hosts can map, which the driver refuses without IMEX.
   if (hosts == 1) settings["NVSHMEM_DISABLE_MNNVL"] = "1";
   return settings;
@@ -57,7 +57,7 @@ std::vector<std::string> VariablesThatMustAgree() {
       "NVSHMEM_REDUCE_NVLS_THRESHOLD",
       "NVSHMEM_REDUCE_SCRATCH_SIZE",
   };
-  for (const auto& setting : WorldSettings(/*symmetric_bytes=*/0, /*hosts=*/1, /*team_forms=*/std::nullopt)) {
+  for (const auto& setting : WorldSettings(/*symmetric_bytes=*/0, /*hosts=*/1, /*multimem=*/false)) {
     names.push_back(setting.first);
   }
   std::sort(names.begin(), names.end());

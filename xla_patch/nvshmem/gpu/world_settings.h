@@ -8,15 +8,14 @@
 
 #include <cstddef>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
 namespace xla_shmem::gpu {
 
-// Variables by name. `symmetric_bytes`: what this runtime allocates on each PE. `hosts`: of the world. `team_forms`:
-// Teams::CountOfPe; none without team reductions. Equal arguments give equal settings.
-std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, std::optional<int> team_forms);
+// Variables by name. `symmetric_bytes`: what this runtime allocates on each PE. `hosts`: of the world. `multimem`:
+// whether NVSHMEM is to make multicast memory. Equal arguments give equal settings.
+std::map<std::string, std::string> WorldSettings(size_t symmetric_bytes, int hosts, bool multimem);
 
 // Bytes that NVSHMEM's heap takes on each PE with these settings. `own_steps`: the user has set
 // NVSHMEM_CUMEM_GRANULARITY, so the steps in which the heap grows are unknown and not counted.

@@ -15,9 +15,9 @@ struct ArenaLayout {
   PairLayout pairs;
   size_t pairs_offset = 0;
 
-  // Error if `bytes` are too little.
-  static Result<ArenaLayout> Create(int n_pes, size_t bytes);
-  static size_t RecommendedBytes(int n_pes);
+  // Error if `bytes` are too little. `multimem`: as of LaneLayout.
+  static Result<ArenaLayout> Create(int n_pes, size_t bytes, bool multimem = false);
+  static size_t RecommendedBytes(int n_pes, bool multimem = false);
 };
 
 }  // namespace xla_shmem::gpu

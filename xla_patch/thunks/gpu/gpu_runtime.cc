@@ -52,6 +52,7 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   if (!opened) return status;
   if (mem_ops == 0) return Status::Error("the GPU or its driver has no 64-bit stream memory operations");
   facts.bus_id = bus_id;
+  compute_major_ = facts.compute_major;
   size_t total_bytes = 0;
   succeeded(cuda_.mem_get_info(&facts.free_bytes, &total_bytes), "cuMemGetInfo");
   gpu::CudaContext popped = nullptr;
@@ -63,7 +64,6 @@ Result<GpuFacts> GpuRuntime::Open(const GpuOpenOptions& options) {
   facts.nvshmem_path = nvshmem_.path;
   facts.nvshmem_version =
       std::to_string(nvshmem_.major) + "." + std::to_string(nvshmem_.minor) + "." + std::to_string(nvshmem_.patch);
-  facts.missing_reductions = MissingReductions(nvshmem_.api);
   device_ = std::make_unique<gpu::Device>(&cuda_, &nvshmem_.api, gpu::Puts::kDriver, context_);
   const bool writes = facts.driver_version < gpu::kFirstDriverWithoutRemoteWrites;
   device_->SetSignals(writes ? gpu::Signals::kWrites : gpu::Signals::kCopies);
@@ -86,14 +86,15 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (device_ == nullptr) return Status::Error(kNotOpen);
   if (transfers_ != nullptr) return Status::Error("the GPU path of this process has started already");
-  const Result<gpu::ArenaLayout> layout = gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes);
+  const Result<gpu::ArenaLayout> layout =
+      gpu::ArenaLayout::Create(options.n_pes, options.arena_bytes, options.multimem);
   if (!layout.ok()) return layout.status();
   device_->SetPuts(options.puts);
   const gpu::ScopedContext context(*device_);
   XLA_SHMEM_RETURN_IF_ERROR(gpu::JoinWorld(nvshmem_, cuda_, options.pe, options.n_pes, options.unique_id));
   const Result<char*> arena = MakeArena(options);
   if (!arena.ok()) return arena.status();
-  if (options.team_reductions) XLA_SHMEM_RETURN_IF_ERROR(SetUpTeams());
+  if (options.multimem) multicast_ = FindMulticast(*arena, layout->lanes.bytes());
   pe_ = options.pe;
   lanes_ = std::make_unique<gpu::Lanes>(device_.get(), layout->lanes, options.pe, *arena);
   rings_ = std::make_unique<gpu::PairRings>(device_.get(), layout->pairs, options.pe, *arena + layout->pairs_offset);
@@ -101,8 +102,7 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
       device_.get(), options.deadline,
       [this](gpu::Watchdog::Event event, const std::string& why) { Report(event, why); });
   timeline_ = std::make_unique<gpu::Timeline>(device_.get(), options.timed);
-  transfers_ =
-      std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get(), team_reductions_);
+  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get());
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
   return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
 }
@@ -127,15 +127,14 @@ Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {
   return arena;
 }
 
-Status GpuRuntime::SetUpTeams() {
-  XLA_SHMEM_RETURN_IF_ERROR(teams_.Create(nvshmem_.api));
-  auto* staging = static_cast<char*>(nvshmem_.api.malloc(gpu::kTeamStagingBytes));
-  if (staging == nullptr) {
-    return Status::Error("NVSHMEM has no " + std::to_string(gpu::kTeamStagingBytes) +
-                         " bytes of symmetric memory for reductions on teams: set XLA_SHMEM_GPU_REDUCE=rings");
-  }
-  team_reductions_ = {&nvshmem_.api, &teams_, staging, gpu::kTeamStagingBytes};
-  return {};
+// Compute capability 9.0 has the first multimem instructions. NVSHMEM does not say that neighbouring bytes have
+// neighbouring multicast addresses, so it is asked for both ends.
+char* GpuRuntime::FindMulticast(const char* lanes, size_t bytes) const {
+  constexpr int kFirstMajor = 9;
+  if (compute_major_ < kFirstMajor || nvshmem_.api.mc_ptr == nullptr) return nullptr;
+  auto* const first = static_cast<char*>(nvshmem_.api.mc_ptr(kTeamWorld, lanes));
+  if (first == nullptr || nvshmem_.api.mc_ptr(kTeamWorld, lanes + bytes - 1) != first + bytes - 1) return nullptr;
+  return first;
 }
 
 Status GpuRuntime::ZeroArena(char* arena, size_t bytes) {

@@ -44,9 +44,8 @@ struct GpuFacts {
   int driver_version = 0;  // 1000 * major + 10 * minor
   int compute_major = 0;
   int compute_minor = 0;
-  std::string bus_id;                           // PCI address of the device
-  size_t free_bytes = 0;                        // memory of the device
-  std::vector<std::string> missing_reductions;  // calls of NVSHMEM, for reductions on teams
+  std::string bus_id;     // PCI address of the device
+  size_t free_bytes = 0;  // memory of the device
 };
 
 struct GpuStartOptions {
@@ -55,8 +54,8 @@ struct GpuStartOptions {
   std::string unique_id;  // from UniqueId in process 0
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
-  bool team_reductions = false;
-  bool timed = false;  // the timeline measures times on the device
+  bool multimem = false;  // reductions in the NVLink switch, if UseMultimem is called
+  bool timed = false;     // the timeline measures times on the device
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
 };
 
@@ -70,6 +69,11 @@ class GpuRuntime {
   Result<std::string> UniqueId();
   // Returns the arena's offset in NVSHMEM's heap (bootstrap.h).
   Result<size_t> Start(const GpuStartOptions& options);
+  // Whether Start was asked for reductions in the switch, and has found multicast memory for them.
+  bool has_multicast() const { return multicast_ != nullptr; }
+  // Reductions of all PEs go to the switch. All processes of the world have multicast memory, and all call this before
+  // the first collective.
+  void UseMultimem() { lanes_->UseMultimem(multicast_); }
   // Allows executables for this topology to run. `world`: the job's PE of each PE of this NVSHMEM world.
   void Admit(std::vector<int> world, int64_t topology_fingerprint);
 
@@ -99,16 +103,16 @@ class GpuRuntime {
   Result<char*> MakeArena(const GpuStartOptions& options);
   void Report(gpu::Watchdog::Event event, const std::string& why) const;
   Status ZeroArena(char* arena, size_t bytes);
-  Status SetUpTeams();
+  char* FindMulticast(const char* lanes, size_t bytes) const;
 
   std::mutex mutex_;
   gpu::CudaDriver cuda_{};
   NvshmemLibrary nvshmem_;
   gpu::CudaContext context_ = nullptr;
   int pe_ = -1;
+  int compute_major_ = 0;
+  char* multicast_ = nullptr;            // of the lanes
   std::unique_ptr<gpu::Device> device_;  // from Open on
-  gpu::Teams teams_;
-  gpu::TeamReductions team_reductions_;
   std::unique_ptr<gpu::Watchdog> watchdog_;
   std::unique_ptr<gpu::Timeline> timeline_;
   std::unique_ptr<gpu::PairRings> rings_;

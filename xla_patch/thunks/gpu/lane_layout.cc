@@ -31,13 +31,17 @@ size_t LaneLayout::row_bytes() const {
 }
 
 size_t LaneLayout::set_bytes() const {
-  return (kStateBytes + 2 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit +
-         lanes_ * SlotsOfLane(n_pes_) * slot_bytes_;
+  return (kStateBytes + 2 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit + slots_bytes() + staging_bytes();
 }
 
-Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes) {
+size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * slot_bytes_; }
+
+size_t LaneLayout::staging_bytes() const { return multimem_ ? lanes_ * n_pes_ * slot_bytes_ : 0; }
+
+Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem) {
   LaneLayout layout;
   layout.n_pes_ = n_pes;
+  layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
   layout.lanes_ = kMaxLanes;
   while (layout.bytes() > bytes && layout.slot_bytes_ > kMinSlotBytes) layout.slot_bytes_ -= kSlotUnit;
@@ -50,9 +54,10 @@ Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes) {
   return layout;
 }
 
-size_t LaneLayout::RecommendedBytes(int n_pes) {
+size_t LaneLayout::RecommendedBytes(int n_pes, bool multimem) {
   LaneLayout layout;
   layout.n_pes_ = n_pes;
+  layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
   layout.lanes_ = kMaxLanes;
   return layout.bytes();

@@ -16,12 +16,13 @@ enum class LaneUse {
 
 class LaneLayout {
  public:
-  // Uses at most `bytes`. Error if that is too little.
-  static Result<LaneLayout> Create(int n_pes, size_t bytes);
-  static size_t RecommendedBytes(int n_pes);
+  // Uses at most `bytes`. Error if that is too little. `multimem`: with staging memory for reductions in the switch.
+  static Result<LaneLayout> Create(int n_pes, size_t bytes, bool multimem = false);
+  static size_t RecommendedBytes(int n_pes, bool multimem = false);
 
   int n_pes() const { return n_pes_; }
   int lanes() const { return lanes_; }
+  bool has_staging() const { return multimem_; }
   size_t slot_bytes() const { return slot_bytes_; }
   size_t bytes() const { return 2 * set_bytes(); }
 
@@ -30,16 +31,20 @@ class LaneLayout {
   size_t Arrived(LaneUse use) const { return Set(use) + kStateBytes; }
   size_t Sent(LaneUse use) const { return Arrived(use) + row_bytes(); }
   size_t Slots(LaneUse use) const { return Sent(use) + row_bytes(); }
+  size_t Staging(LaneUse use) const { return Slots(use) + slots_bytes(); }
 
  private:
   static constexpr size_t kStateBytes = 256;
   // Of one word for each lane and PE.
   size_t row_bytes() const;
+  size_t slots_bytes() const;    // of all lanes
+  size_t staging_bytes() const;  // likewise
   size_t set_bytes() const;
   size_t Set(LaneUse use) const { return use == LaneUse::kInLine ? set_bytes() : 0; }
 
   int n_pes_ = 0;
   int lanes_ = 0;
+  bool multimem_ = false;
   size_t slot_bytes_ = 0;
 };
 

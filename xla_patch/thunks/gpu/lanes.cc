@@ -6,8 +6,6 @@
 #include <thread>
 #include <utility>
 
-#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
-
 namespace xla_shmem::gpu {
 namespace {
 
@@ -81,6 +79,7 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
     lanes.arrived = layout.Arrived(use);
     lanes.sent = layout.Sent(use);
     lanes.slots = layout.Slots(use);
+    lanes.staging = layout.has_staging() ? layout.Staging(use) : 0;
     lanes.slot_bytes = layout.slot_bytes();
     lanes.launches = reinterpret_cast<Word*>(memory + layout.Launches(use));
     lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(kFirstLate + layout.n_pes()));
@@ -223,18 +222,25 @@ uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream str
       arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i]};
       bytes += Padded(buffers.bytes[i]);
     }
-    if (reduction.has_value()) {
-      arguments.elements = reduction->elements;
-      arguments.kind = static_cast<int>(reduction->kind);
-    }
-    if (group.op == CollectiveOp::kAllReduce) {
-      arguments.shape = bytes <= OneShotBytes(group.group.size()) ? kReduce : kTwoShot;
-    }
+    if (reduction.has_value()) ChooseForm(group, *reduction, bytes, &arguments);
     arguments.lanes.ends = i >= with_bytes;
     Launch(use, &arguments, stream);
     if (arguments.lanes.ends) break;
   }
   return arguments.lanes.ticket;
+}
+
+void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
+                       CollectiveArguments* arguments) const {
+  arguments->elements = reduction.elements;
+  arguments->kind = static_cast<int>(reduction.kind);
+  const size_t members = group.group.size();
+  const bool all_pes = members == static_cast<size_t>(layout_.n_pes());
+  arguments->multicast = all_pes && IsInSwitch(reduction) ? multicast_ : nullptr;
+  if (group.op != CollectiveOp::kAllReduce) return;
+  // If each PE reduced for itself, the switch could give it other bits than another PE.
+  const bool one_shot = arguments->multicast == nullptr && bytes <= OneShotBytes(members);
+  arguments->shape = one_shot ? kReduce : kTwoShot;
 }
 
 void Lanes::EnqueueJoin(uint64_t kernels, CudaStream stream) {

@@ -12,6 +12,7 @@
 
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/watchdog.h"
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/lane_layout.h"
@@ -27,6 +28,10 @@ class Lanes {
  public:
   // `memory`: local address of the lanes in the symmetric arena, zero on every PE before the first collective.
   Lanes(Device* device, const LaneLayout& layout, int pe, char* memory);
+
+  // Reductions of all PEs go to the NVLink switch where it has them. `multicast`: address of `memory` on all PEs at
+  // once. The layout must have staging memory. All PEs call this before the first collective, or none does.
+  void UseMultimem(char* multicast) { multicast_ = multicast; }
 
   // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use. Returns the operation's
   // ticket, which Progress compares with; 0 if there is nothing to wait for. With `in_graph` it has no ticket.
@@ -74,11 +79,15 @@ class Lanes {
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const GroupArguments& group);
   LateTransfer Describe(LaneUse use, uint64_t operation);
+  // The form of a reduction of so many bytes; its other arguments are set.
+  void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
+                  CollectiveArguments* arguments) const;
 
   Device* const device_;
   const LaneLayout layout_;
   const int pe_;
   char* const memory_;
+  char* multicast_ = nullptr;
   Set sets_[2];
 
   std::mutex mutex_;  // guards the members below

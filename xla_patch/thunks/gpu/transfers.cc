@@ -15,14 +15,12 @@ Status ErrorOf(const std::string& name, const Status& status) {
 
 }  // namespace
 
-Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline,
-                     TeamReductions team_reductions)
+Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
       lanes_(lanes),
       timeline_(timeline),
-      team_reductions_(team_reductions),
       send_stream_(device_->CreateStream()),
       receive_stream_(device_->CreateStream()),
       group_stream_(device_->CreateStream()) {}
@@ -101,12 +99,6 @@ Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group
     lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
     FollowGroup(LaneUse::kOverlapping, group.follower, 0, std::move(begun), stream);
     started_[key] = {};
-  } else if (StartOnTeam(key, group, stream)) {
-    if (group.follower != nullptr && timeline_ != nullptr) {
-      timeline_->Follow(
-          Track::kGroups, group.follower, [] { return Device::Progress::kDone; },
-          timeline_->AllReached(started_[key].events));
-    }
   } else {
     device_->Order(group_stream_, stream);
     const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
@@ -131,17 +123,6 @@ void Transfers::FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follow
         if (lanes_->HasFinished(use, ticket)) return Device::Progress::kDone;
         return CheckJob().ok() ? Device::Progress::kRunning : Device::Progress::kFailed;
       });
-}
-
-bool Transfers::StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
-  if (!CanRunOnTeam(team_reductions_, group)) return false;
-  EventRef begun = MarkShared(*device_, stream);
-  device_->WaitFor(begun.get(), group_stream_);
-  EnqueueOnTeam(*device_, team_reductions_, group, group_stream_);
-  EventRef ended = MarkShared(*device_, group_stream_);
-  if (watchdog_ != nullptr) watchdog_->Watch(std::move(begun), {ended}, DescribeLateTransfer(*rings_, group.name));
-  started_[key] = {{std::move(ended)}, 0};
-  return true;
 }
 
 Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {

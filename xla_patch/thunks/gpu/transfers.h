@@ -21,7 +21,6 @@
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/thunks/gpu/replay.h"
-#include "xla_patch/thunks/gpu/team_reductions.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/types/status.h"
 
@@ -40,8 +39,7 @@ class Transfers {
  public:
   // `rings`, `lanes`, `watchdog` and `timeline` (both may be null) must outlive this. Without a timeline nobody
   // follows.
-  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr,
-            TeamReductions team_reductions = {});
+  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr);
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // All collectives of groups.
@@ -80,8 +78,6 @@ class Transfers {
   void FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
                    CudaStream stream);
   void WatchLanes(LaneUse use);
-  // Runs the all-reduce on a team if it can.
-  bool StartOnTeam(const TransferKey& key, const GroupArguments& group, CudaStream stream);
   ReplayWaits WaitsOf(const PermuteArguments& permute);
   void FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream);
 
@@ -90,7 +86,6 @@ class Transfers {
   Watchdog* const watchdog_;
   Lanes* const lanes_;
   Timeline* const timeline_;
-  const TeamReductions team_reductions_;
   CudaStream send_stream_;
   CudaStream receive_stream_;
   CudaStream group_stream_;

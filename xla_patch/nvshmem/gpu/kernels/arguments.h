@@ -40,6 +40,7 @@ struct LaneSet {
   Word arrived;  // messages that have arrived: a word for each lane and sender
   Word sent;     // messages with each PE so far: a word for each lane and PE, of this PE alone
   Word slots;    // two for each lane and sender
+  Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
   Word* launches;  // kernels that have ended, in device memory; 8 words behind it ended blocks, 16 ended operations
   Word* progress;  // pinned
@@ -119,6 +120,7 @@ struct CollectiveArguments : ExchangeArguments {
   bool dest_has_parts;    // likewise, from member j
   bool part_of_member;    // part j is what members exchange with member j
   bool keeps_own;         // the message to this PE is copied
+  char* multicast;        // address of the arenas of all PEs at once, for reductions in the switch
   CollectivePart part[kMaxParts];
 };
 

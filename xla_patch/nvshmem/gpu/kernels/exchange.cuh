@@ -57,6 +57,37 @@ struct Range {
   Word end;
 };
 
+// The bytes of the messages that this lane moves. With two shots, member j reduces bytes [j * share, (j + 1) * share).
+class LaneShare {
+ public:
+  __device__ explicit LaneShare(const CollectiveArguments& arguments)
+      : total_(arguments.total),
+        slot_bytes_(arguments.lanes.slot_bytes),
+        share_(arguments.shape == kTwoShot ? PadToPack((total_ + arguments.members - 1) / arguments.members) : total_),
+        step_(arguments.shape == kTwoShot ? share_ : 0) {
+    const Word of_lane = PadToPack((share_ + gridDim.x - 1) / gridDim.x);
+    begin_ = blockIdx.x * of_lane;
+    end_ = Minimum(begin_ + of_lane, share_);
+  }
+
+  __device__ Word begin() const { return begin_; }
+  __device__ Word end() const { return end_; }
+  // A chunk of a slot's size, of what goes to or comes from a member.
+  __device__ Range ChunkAt(Word begin, int member) const {
+    const Word offset = member * step_;
+    const Word end = Minimum(begin + slot_bytes_, end_);
+    return {Minimum(offset + begin, total_), Minimum(offset + end, total_)};
+  }
+
+ private:
+  const Word total_;
+  const Word slot_bytes_;
+  const Word share_;
+  const Word step_;  // between members
+  Word begin_;
+  Word end_;
+};
+
 // A piece of one part that lies in a range of a message.
 struct Piece {
   const char* source;

@@ -5,6 +5,7 @@
 // compile the same files for the CPU.
 #include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/nvshmem/gpu/kernels/exchange.cuh"
+#include "xla_patch/nvshmem/gpu/kernels/multimem.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/platform.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/ragged_all_to_all.cuh"
 #include "xla_patch/nvshmem/gpu/kernels/reduction.cuh"
@@ -44,18 +45,9 @@ extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArg
   __shared__ Word messages[kMaxMembers];
   Lane lane(arguments, messages);
   lane.Begin();
-  const bool two_shot = arguments.shape == kTwoShot;
-  // With two shots, member j reduces bytes [j * share, (j + 1) * share).
-  const Word share =
-      two_shot ? PadToPack((arguments.total + arguments.members - 1) / arguments.members) : arguments.total;
-  const Word of_lane = PadToPack((share + gridDim.x - 1) / gridDim.x);
-  const Word last = Minimum((blockIdx.x + 1) * of_lane, share);
-  for (Word begin = blockIdx.x * of_lane; begin < last; begin += arguments.lanes.slot_bytes) {
-    const Word end = Minimum(begin + arguments.lanes.slot_bytes, last);
-    const auto range_of = [&](int member) -> Range {
-      const Word offset = two_shot ? member * share : 0;
-      return {Minimum(offset + begin, arguments.total), Minimum(offset + end, arguments.total)};
-    };
+  const LaneShare share(arguments);
+  for (Word begin = share.begin(); begin < share.end(); begin += arguments.lanes.slot_bytes) {
+    const auto range_of = [&](int member) { return share.ChunkAt(begin, member); };
     // One loop, because each call of CopyStep is much code.
     XLA_SHMEM_NO_UNROLL
     for (int number = kSend; number <= kOwn; ++number) {
@@ -69,6 +61,15 @@ extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArg
       if (step == kSend && arguments.shape != kMove) ReduceArrivals(arguments, lane, range_of(arguments.me));
     }
   }
+  lane.End();
+}
+
+// An all-reduce or reduce-scatter by multimem instructions, with the lanes of `collective`.
+extern "C" __global__ void __launch_bounds__(512) switch_reduction(const CollectiveArguments arguments) {
+  __shared__ Word messages[kMaxMembers];
+  Lane lane(arguments, messages);
+  lane.Begin();
+  ReduceInSwitch(arguments, lane);
   lane.End();
 }
 

@@ -1,7 +1,6 @@
 #include "xla/backends/gpu/shmem/job_announcement.h"
 
 #include <cstdint>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -9,7 +8,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "xla/backends/gpu/shmem/job_rounds.h"
-#include "xla_patch/nvshmem/gpu/teams.h"
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/options/environment.h"
@@ -45,18 +43,12 @@ Result<Announcement> AnnouncementOf(int process, const std::string& text) {
 }
 
 size_t ArenaBytes(const EnvironmentOptions& options, int num_processes) {
-  const size_t recommended = xla_shmem::gpu::ArenaLayout::RecommendedBytes(num_processes);
+  const size_t recommended = xla_shmem::gpu::ArenaLayout::RecommendedBytes(num_processes, options.multimem);
   return static_cast<size_t>(options.heap_bytes.value_or(static_cast<int64_t>(recommended)));
 }
 
 std::map<std::string, std::string> NvshmemSettings(const EnvironmentOptions& options, int num_processes, int hosts) {
-  size_t bytes = ArenaBytes(options, num_processes);
-  std::optional<int> team_forms;
-  if (options.team_reductions) {
-    bytes += xla_shmem::gpu::kTeamStagingBytes;
-    team_forms = xla_shmem::gpu::Teams::CountOfPe(num_processes);
-  }
-  return xla_shmem::gpu::WorldSettings(bytes, hosts, team_forms);
+  return xla_shmem::gpu::WorldSettings(ArenaBytes(options, num_processes), hosts, options.multimem);
 }
 
 Status CheckAnnouncements(const std::vector<std::string>& texts, const EnvironmentOptions& options,

@@ -86,13 +86,14 @@ TEST(JobAnnouncementTest, MultiNodeNvlinkIsOnlyOffOnOneHost) {
   EXPECT_THAT(NvshmemSettings(SmallHeap(), 2, /*hosts=*/2), Not(Contains(Key("NVSHMEM_DISABLE_MNNVL"))));
 }
 
-TEST(JobAnnouncementTest, TeamsTakeMoreSymmetricMemory) {
-  EnvironmentOptions teams = SmallHeap();
-  teams.team_reductions = true;
+TEST(JobAnnouncementTest, ReductionsInTheSwitchTakeMoreSymmetricMemory) {
+  EnvironmentOptions multimem;
+  multimem.multimem = true;
   const auto bytes = [](const EnvironmentOptions& options) {
     return std::stoull(NvshmemSettings(options, 2, 1).at("NVSHMEM_SYMMETRIC_SIZE"));
   };
-  EXPECT_GE(bytes(teams), bytes(SmallHeap()) + (size_t{32} << 20));
+  EXPECT_GE(bytes(multimem), bytes(EnvironmentOptions()) + (size_t{8} << 20));
+  EXPECT_THAT(NvshmemSettings(multimem, 2, 1), Not(Contains(Key("NVSHMEM_DISABLE_NVLS"))));
 }
 
 }  // namespace

@@ -43,6 +43,7 @@ using ::xla_shmem::Status;
 // The rounds of the start.
 constexpr char kOpen[] = "open";
 constexpr char kStart[] = "start";
+constexpr char kMulticast[] = "multicast";
 // All processes have opened their libraries when NVSHMEM starts.
 constexpr std::chrono::seconds kStartPatience{60};
 
@@ -120,7 +121,28 @@ Status ShmemRuntime::StartTogether(const Job& job) {
   XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kOpen, Open(job), [](const std::vector<std::string>& announcements) {
     return CheckAnnouncements(announcements, *ShmemOptions(), !Environment("NVSHMEM_CUMEM_GRANULARITY").empty());
   }));
-  return rounds.Agree(kStart, StartWorld(job, rounds), CheckEqual);
+  XLA_SHMEM_RETURN_IF_ERROR(rounds.Agree(kStart, StartWorld(job, rounds), CheckEqual));
+  if (ShmemOptions()->multimem) AgreeOnMultimem(rounds);
+  return {};
+}
+
+void ShmemRuntime::AgreeOnMultimem(const JobRounds& rounds) {
+  const std::string own = gpu().has_multicast() ? "multicast memory" : "no multicast memory";
+  const auto check = [](const std::vector<std::string>& answers) {
+    for (size_t process = 0; process < answers.size(); ++process) {
+      if (answers[process] != "multicast memory") {
+        return Status::Error(absl::StrCat("process ", process, " has ", answers[process]));
+      }
+    }
+    return Status();
+  };
+  const Status agreed = rounds.Agree(kMulticast, own, check);
+  if (agreed.ok()) {
+    gpu().UseMultimem();
+  } else {
+    LOG(WARNING) << "XLA_SHMEM_GPU_REDUCE=multimem: " << agreed.message()
+                 << ", so the kernel for GPUs without NVLink SHARP reduces in all processes";
+  }
 }
 
 Result<std::string> ShmemRuntime::Open(const Job& job) {
@@ -135,12 +157,7 @@ Result<std::string> ShmemRuntime::Open(const Job& job) {
   open.device = job.device_ordinals.front();
   const Result<xla_shmem::GpuFacts> facts = gpu().Open(open);
   if (!facts.ok()) return facts.status();
-  const std::string library = absl::StrCat("NVSHMEM ", facts->nvshmem_version, " from ", facts->nvshmem_path);
-  VLOG(1) << library;
-  if (options->team_reductions && !facts->missing_reductions.empty()) {
-    return Status::Error(absl::StrCat(library, " lacks ", facts->missing_reductions.front(),
-                                      ", which XLA_SHMEM_GPU_REDUCE=teams calls: set it to rings"));
-  }
+  VLOG(1) << "NVSHMEM " << facts->nvshmem_version << " from " << facts->nvshmem_path;
   const Result<std::string> kernels =
       xla_shmem::gpu::CompileKernels(NvrtcCandidates(facts->driver_version), xla_shmem::gpu::kKernelSource,
                                      facts->compute_major * 10 + facts->compute_minor);
@@ -168,7 +185,7 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& ro
   start.unique_id = *std::move(unique_id);
   start.arena_bytes = ArenaBytes(options, job.num_processes);
   start.puts = options.nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
-  start.team_reductions = options.team_reductions;
+  start.multimem = options.multimem;
   start.deadline = options.deadline;
   const Result<size_t> offset = gpu().Start(start);
   if (!offset.ok()) return offset.status();

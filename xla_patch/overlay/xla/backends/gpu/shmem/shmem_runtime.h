@@ -69,6 +69,8 @@ class ShmemRuntime {
  private:
   // Ok once NVSHMEM runs in all processes; otherwise the same error in all of them.
   xla_shmem::Status StartTogether(const Job& job) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Reductions go to the NVLink switch if all processes have multicast memory.
+  void AgreeOnMultimem(const JobRounds& rounds);
   // Opens the libraries and loads the kernels. Returns this process's announcement (job_announcement.h).
   xla_shmem::Result<std::string> Open(const Job& job);
   // Returns the arena's offset in NVSHMEM's heap, which must be the same in all processes.

@@ -1,0 +1,59 @@
+"""Reductions in the NVLink switch (XLA_SHMEM_GPU_REDUCE=multimem), by JAX on emulated GPUs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from emulated_jobs import run_emulated
+from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
+from worker_multimem import BESIDE_IT, IN_SWITCH, OF_SOME, ROUNDS
+
+pytestmark = pytest.mark.timeout(300)
+
+_LAUNCH = re.compile(r"cuLaunchKernel (switch_reduction|collective) ")
+
+
+def _launches(
+    emulator: Emulator, results: Path, ranks: int, flags: tuple[str, ...], **environ: str
+) -> tuple[Counter[str], str]:
+    """Runs the worker; returns the launches of our kernels on all GPUs, and the job's output."""
+    settings = {
+        "XLA_SHMEM_GPU_REDUCE": "multimem",
+        "XLA_SHMEM_OPS": "all-reduce,reduce-scatter",
+        "GPU_EMULATOR_COMPUTE_CAPABILITY": "90",
+        "GPU_EMULATOR_TRACE": "1",
+        "GPU_EMULATOR_LOG": str(results / "log"),
+    }
+    job = run_emulated(
+        emulator, "worker_multimem.py", ranks=ranks, results=results, flags=flags, **(settings | environ)
+    )
+    assert job.exit_code == 0, job.output[-6000:]
+    return Counter(_LAUNCH.findall((results / "log").read_text(errors="replace"))), job.output
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_the_switch_reduces_for_all_gpus_and_the_kernel_the_rest(
+    emulator: Emulator, tmp_path: Path, ranks: int
+) -> None:
+    launches, output = _launches(emulator, tmp_path, ranks, NO_GRAPH_FLAGS)
+    rest = len(BESIDE_IT) + (len(OF_SOME) if ranks > 2 else 0)
+    runs = ranks * ROUNDS
+    assert launches == {"switch_reduction": runs * len(IN_SWITCH), "collective": runs * rest}
+    assert "has no multicast memory" not in output
+
+
+def test_reductions_in_the_switch_run_in_cuda_graphs(emulator: Emulator, tmp_path: Path) -> None:
+    launches, _ = _launches(emulator, tmp_path, 2, GRAPH_FLAGS)
+    assert launches["switch_reduction"] > 0
+
+
+@pytest.mark.parametrize("without", [{"GPU_EMULATOR_NVLS": "0"}, {"GPU_EMULATOR_COMPUTE_CAPABILITY": "85"}])
+def test_without_nvlink_sharp_the_log_says_so_and_the_kernel_reduces(
+    emulator: Emulator, tmp_path: Path, without: dict[str, str]
+) -> None:
+    launches, output = _launches(emulator, tmp_path, 2, NO_GRAPH_FLAGS, **without)
+    assert launches == {"collective": 2 * ROUNDS * (len(IN_SWITCH) + len(BESIDE_IT))}
+    assert output.count("XLA_SHMEM_GPU_REDUCE=multimem: process 0 has no multicast memory") == 1

@@ -1,0 +1,226 @@
+// Reductions in the NVLink switch: the kernel switch_reduction on doubled multicast memory.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/doubles/multicast.h"
+#include "tests/doubles/nvshmem_host_api.h"
+#include "tests/thunks/gpu/gpu_job.h"
+#include "tests/thunks/gpu/group_case.h"
+#include "xla_patch/nvshmem/gpu/reduction_kernels.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+// Multimem loads and stores of a case.
+nvshmem_double::MulticastCounts RunInSwitch(GroupCase test) {
+  test.multimem = true;
+  const nvshmem_double::MulticastCounts before = nvshmem_double::CountsOfMulticast();
+  RunGroupCase(test);
+  const nvshmem_double::MulticastCounts after = nvshmem_double::CountsOfMulticast();
+  return {after.loads - before.loads, after.stores - before.stores};
+}
+
+constexpr size_t kRounds = 3;  // of RunGroupCase
+
+TEST_CASE("All-reduces of all PEs are reduced once and stored to all, in every form") {
+  for (const Form form : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+    CAPTURE(static_cast<int>(form));
+    GroupCase test{CollectiveOp::kAllReduce, {{2, 0, 1}}, {ElementType::kF32}, {1001}};
+    test.form = form;
+    const size_t runs = form == Form::kGraph ? 20 : kRounds;
+    const nvshmem_double::MulticastCounts counts = RunInSwitch(test);
+    CHECK(counts.loads == runs * ((4 * 1001 + 15) / 16));  // each pack by one PE
+    CHECK(counts.stores == counts.loads);
+  }
+  // More than the staging memory of all lanes holds.
+  CHECK(RunInSwitch({CollectiveOp::kAllReduce, {{0, 1}}, {ElementType::kBf16}, {150001}, /*in_place=*/true}).stores >
+        0);
+  RunInSwitch({CollectiveOp::kAllReduce, {{3, 0, 1, 2}}, {ElementType::kF16, ElementType::kF16}, {70001, 3}});
+}
+
+TEST_CASE("Reduce-scatters of all PEs are reduced in the switch and stored by nobody else") {
+  for (const Form form : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+    GroupCase test{CollectiveOp::kReduceScatter, {{1, 2, 0}}, {ElementType::kF32, ElementType::kF32}, {1001, 7}};
+    test.form = form;
+    const nvshmem_double::MulticastCounts counts = RunInSwitch(test);
+    CHECK(counts.loads > 0);
+    CHECK(counts.stores == 0);
+  }
+  RunInSwitch({CollectiveOp::kReduceScatter, {{0, 1}}, {ElementType::kS32}, {60001}});
+}
+
+TEST_CASE("Every row of the table computes what the CPU path computes") {
+  int rows = 0;
+  for (int number = 1; number <= static_cast<int>(ElementType::kBuffer); ++number) {
+    const auto type = static_cast<ElementType>(number);
+    for (const ReductionKind kind : kReductionKinds) {
+      const auto reduction = gpu::FindKernelReduction(type, kind);
+      // Sums of f64 depend on the order; random bytes are no predicates, and NaNs of 8 bits have no defined bits.
+      if (!reduction.has_value() || reduction->elements == gpu::kF64 || type == ElementType::kPred) continue;
+      if (reduction->elements >= gpu::kF8E5M2) {
+        CHECK_FALSE(gpu::IsInSwitch(*reduction));
+        continue;
+      }
+      CAPTURE(ElementTypeName(type));
+      CAPTURE(ReductionName(kind));
+      GroupCase test{CollectiveOp::kAllReduce, {{0, 1, 2}}, {type}, {333}};
+      test.kind = kind;
+      const bool in_switch = gpu::IsInSwitch(*reduction);
+      CHECK((RunInSwitch(test).loads > 0) == in_switch);
+      rows += in_switch ? 1 : 0;
+    }
+  }
+  // Sums: f32, f16, bf16, c64, four integers. Min and max: four integers. Bits: eight integers by three kinds.
+  CHECK(rows == 8 + 8 + 24);
+  CHECK(gpu::IsInSwitch({gpu::kF64, ReductionKind::kSum}));
+  CHECK_FALSE(gpu::IsInSwitch({gpu::kF64, ReductionKind::kMax}));
+  CHECK_FALSE(gpu::IsInSwitch({gpu::kBf16, ReductionKind::kMax}));
+}
+
+TEST_CASE("Groups of some PEs and other collectives use the kernel for GPUs without multicast memory") {
+  for (const CollectiveOp op : {CollectiveOp::kAllReduce, CollectiveOp::kReduceScatter}) {
+    CHECK(RunInSwitch({op, {{0, 3}, {2, 1}}, {ElementType::kF32}, {2000}}).loads == 0);
+    CHECK(RunInSwitch({op, {{0, 2, 1}, {3}}, {ElementType::kF32}, {2000}}).loads == 0);
+  }
+  for (const CollectiveOp op :
+       {CollectiveOp::kAllGather, CollectiveOp::kAllToAll, CollectiveOp::kCollectiveBroadcast}) {
+    CHECK(RunInSwitch({op, {{0, 1, 2}}, {ElementType::kF32}, {2000}}).stores == 0);
+  }
+}
+
+TEST_CASE("Operands of which the switch has only some become several launches") {
+  const std::vector<ElementType> types = {ElementType::kF32, ElementType::kS8, ElementType::kF64, ElementType::kBf16};
+  GroupCase test{CollectiveOp::kAllReduce, {{0, 1}}, types, {500, 77, 0, 9000}};
+  CHECK(RunInSwitch(test).loads > 0);
+}
+
+TEST_CASE("Little memory only makes it slower") {
+  GroupCase test{CollectiveOp::kAllReduce, {{0, 1, 2}}, {ElementType::kF32}, {30000}};
+  test.lane_bytes = 16 << 10;
+  RunInSwitch(test);
+  test.op = CollectiveOp::kReduceScatter;
+  RunInSwitch(test);
+}
+
+// PEs run operations of both kernels, over all PEs and over some, without waiting in between: the next one may begin
+// while a peer still reads.
+TEST_CASE("Operations in the switch and beside it follow one another, and sums of any floats are equal on all PEs") {
+  constexpr int kPes = 4, kOperations = 40;
+  constexpr size_t kElements = 3000;
+  GpuJobOptions options;
+  options.n_pes = kPes;
+  options.multimem = true;
+  GpuJob job(options);
+  std::mt19937 random(11);
+  std::vector<std::vector<float>> operands(kPes, std::vector<float>(kElements));
+  for (auto& operand : operands) {
+    for (float& value : operand) value = std::ldexp(static_cast<float>(random()), static_cast<int>(random() % 40) - 50);
+  }
+  using Results = std::vector<std::vector<float>>;
+  std::vector<Results> results(kPes, Results(kOperations, std::vector<float>(kElements)));
+  std::vector<std::thread> hosts;
+  for (int number = 0; number < kPes; ++number) {
+    hosts.emplace_back([&, number] {
+      nvshmem_double::BindPe(number);
+      GpuJob::Pe& pe = job.pe(number);
+      const gpu::ScopedContext context(*pe.device);
+      for (int i = 0; i < kOperations; ++i) {
+        gpu::GroupArguments arguments;
+        arguments.name = "module/op";
+        arguments.types = {ElementType::kF32};
+        arguments.op = i % 3 == 1 ? CollectiveOp::kReduceScatter : CollectiveOp::kAllReduce;
+        arguments.group = {0, 1, 2, 3};
+        if (i % 5 == 4) arguments.group = {number % 2, number % 2 + 2};
+        const size_t bytes = 4 * kElements / (i % 3 == 1 ? kPes : 1);
+        arguments.buffers = {{reinterpret_cast<const char*>(operands[number].data())},
+                             {reinterpret_cast<char*>(results[number][i].data())},
+                             {bytes}};
+        CHECK(pe.transfers->RunGroup(arguments, pe.compute).message() == "");
+      }
+    });
+  }
+  for (std::thread& host : hosts) host.join();
+  REQUIRE(job.Synchronize());
+  for (int i = 0; i < kOperations; ++i) {
+    CAPTURE(i);
+    const bool scatters = i % 3 == 1, some = i % 5 == 4;
+    for (int number = 0; number < kPes; ++number) {
+      const std::vector<float>& result = results[number][i];
+      if (!scatters) CHECK(result == results[some ? number % 2 : 0][i]);
+      const size_t members = some ? 2 : kPes, part = kElements / kPes;
+      const size_t first = scatters ? part * (some ? number / 2 : number) : 0;
+      for (size_t e = 0; e < (scatters ? part : kElements); ++e) {
+        double exact = 0, largest = 0;
+        for (size_t member = 0; member < members; ++member) {
+          const float value = operands[some ? number % 2 + 2 * member : member][first + e];
+          exact += value;
+          largest += std::abs(value);
+        }
+        if (std::abs(result[e] - exact) > largest * 1e-6) FAIL("element " << e << " of PE " << number);
+      }
+    }
+  }
+}
+
+// Runs `body` in a process of its own; returns what it wrote to stderr, "" unless it was ended by abort.
+template <typename Body>
+std::string LastWords(Body body) {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], STDERR_FILENO);
+    signal(SIGABRT, SIG_DFL);
+    body();
+    _exit(0);
+  }
+  close(ends[1]);
+  std::string words;
+  char buffer[256];
+  for (ssize_t got = 0; (got = read(ends[0], buffer, sizeof(buffer))) > 0;) words.append(buffer, got);
+  close(ends[0]);
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? words : "";
+}
+
+TEST_CASE("An ordinary load or store at a multicast address ends the process with a sentence") {
+  GpuJob job({});
+  char* const address = nvshmem_double::MulticastAddress(64);
+  const auto words = "an ordinary load or store at a multicast address, which only multimem instructions may use";
+  CHECK(LastWords([&] { *static_cast<volatile char*>(address) = 1; }).find(words) != std::string::npos);
+  CHECK(LastWords([&] { static_cast<void>(*static_cast<volatile char*>(address)); }).find(words) != std::string::npos);
+}
+
+TEST_CASE("A multimem instruction at an ordinary or misaligned address ends the process with a sentence") {
+  GpuJob job({});
+  char ordinary[16];
+  for (const char* const address : {static_cast<char*>(ordinary), nvshmem_double::MulticastAddress(8)}) {
+    const std::string words = LastWords([&] { nvshmem_double::MemberAddresses(address, 16); });
+    CHECK(words.find("which is no multicast address for it") != std::string::npos);
+  }
+}
+
+TEST_CASE("The staging memory of reductions in the switch is counted") {
+  for (const int n_pes : {2, 8}) {
+    const size_t recommended = gpu::LaneLayout::RecommendedBytes(n_pes, /*multimem=*/true);
+    const Result<gpu::LaneLayout> layout = gpu::LaneLayout::Create(n_pes, recommended, /*multimem=*/true);
+    REQUIRE(layout.ok());
+    CHECK(layout->bytes() == recommended);
+    const size_t staging = size_t{2} * layout->lanes() * n_pes * layout->slot_bytes();
+    CHECK(recommended == gpu::LaneLayout::RecommendedBytes(n_pes) + staging);
+    CHECK(layout->Staging(gpu::LaneUse::kInLine) + staging / 2 == layout->bytes());
+  }
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing
