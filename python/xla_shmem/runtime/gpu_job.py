@@ -220,8 +220,10 @@ class GpuJob:
         """Joins this process's world; returns "" or why that failed."""
         world = self._own_world()
         facts = [announcement.facts for announcement in announced]
-        arena_bytes = self._options.heap_size or _core.gpu_arena_bytes(len(world.processes), self._multimem)
-        settings = self._settings(world, facts, arena_bytes)
+        multicast = self._asks_for_multicast(world, facts)
+        arena_bytes = self._options.heap_size or _core.gpu_arena_bytes(len(world.processes), multicast)
+        hosts = len({facts[process].host for process in world.processes})
+        settings = nvshmem_settings.world_settings(arena_bytes, hosts, multicast)
         error = why_world_cannot_start(
             world, facts, [one.free_bytes for one in announced], nvshmem_settings.heap_bytes(settings, os.environ)
         )
@@ -244,7 +246,7 @@ class GpuJob:
                 arena_bytes=arena_bytes,
                 puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
                 deadline_s=self._options.deadline,
-                multimem=self._multimem,
+                multimem=multicast,
                 timed=bool(self._options.stats or self._options.trace),
             )
             self._observe(facts)
@@ -276,10 +278,16 @@ class GpuJob:
         # Exit handlers of C++ run when the driver may be gone, and not after Ctrl-C.
         atexit.register(self._runtime.report)
 
-    def _settings(self, world: World, facts: Sequence[ProcessFacts], arena_bytes: int) -> dict[str, str]:
-        """Returns NVSHMEM's variables for a world, the same in all its processes."""
-        hosts = len({facts[process].host for process in world.processes})
-        return nvshmem_settings.world_settings(arena_bytes, hosts, self._multimem)
+    def _asks_for_multicast(self, world: World, facts: Sequence[ProcessFacts]) -> bool:
+        """Returns whether NVSHMEM is to make multicast memory, the same in all processes of a world.
+
+        It is not where that cannot be: the start may fail for processes that share a GPU.
+        """
+        gpus = [(facts[process].host, facts[process].gpus[0]) for process in world.processes]
+        shared = len({(host, gpu.bus_id) for host, gpu in gpus}) < len(gpus)
+        unknown = (0, 0)
+        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for _, gpu in gpus)
+        return self._multimem and able and not shared
 
     def _watch_start(self, world: World, ended: threading.Event) -> None:
         """Ends this process if NVSHMEM's start lasts too long, and soon if another process of the world has failed."""

@@ -75,7 +75,9 @@ bool MapHeaps(World& world) {
 
 // NVLink SHARP: GPUs of compute capability 9.0 behind switches, one for each PE. GPU_EMULATOR_NVLS=0 takes it away.
 bool MapMulticast(World& world) {
-  if (!AsksForNvls() || world.size < 2 || world.shares_gpu || ComputeCapability() < 90 || Setting("NVLS", 1) == 0) {
+  Demand(!AsksForNvls() || !world.shares_gpu,
+         "multicast memory for PEs that share a GPU: NVSHMEM_DISABLE_NVLS is not 1");
+  if (!AsksForNvls() || world.size < 2 || ComputeCapability() < 90 || Setting("NVLS", 1) == 0) {
     return true;
   }
   std::vector<CUdeviceptr> heaps;

@@ -34,6 +34,7 @@ class RecordingRuntime(Runtime):
       offset: of the arena in NVSHMEM's heap.
       free_bytes: memory of its GPU.
       multicast: whether it has multicast memory.
+      compute_capability: of its GPU; (0, 0) if it is unknown.
     """
 
     def __init__(
@@ -44,9 +45,10 @@ class RecordingRuntime(Runtime):
         offset: int = 512,
         free_bytes: int = 80 << 30,
         multicast: bool = True,
+        compute_capability: tuple[int, int] = (0, 0),
     ) -> None:
         # Behind switches, all GPUs of a host reach one another.
-        gpus = tuple(GpuFacts(bus_id, switch_links=18) for bus_id in bus_ids)
+        gpus = tuple(GpuFacts(bus_id, switch_links=18, compute_capability=compute_capability) for bus_id in bus_ids)
         self._facts = ProcessFacts(host, gpus, imex_channels=1)
         self._start_error = start_error
         self._offset = offset
@@ -253,6 +255,28 @@ def test_all_processes_reduce_in_the_switch_or_none(lacking: int | None, caplog:
     if lacking is not None:
         assert f"process {lacking} has no multicast memory" in told[0]
         assert told[0].endswith("reduces in processes 0, 1, 2")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (RecordingRuntime("0000:00:00.0", multicast=False), RecordingRuntime("0000:00:00.0", multicast=False)),
+        (
+            RecordingRuntime("0000:00:00.0", compute_capability=(9, 0), multicast=False),
+            RecordingRuntime("0000:01:00.0", compute_capability=(8, 0), multicast=False),
+        ),
+    ],
+    ids=["one GPU for both", "a GPU that is too old"],
+)
+def test_multicast_memory_that_cannot_be_is_not_asked_for(
+    first: RecordingRuntime, second: RecordingRuntime, caplog: pytest.LogCaptureFixture
+) -> None:
+    run_job([first, second], gpu_reduce="multimem")
+    for runtime in (first, second):
+        assert not runtime.started[0]["multimem"]
+        assert runtime.settings["NVSHMEM_DISABLE_NVLS"] == "1"
+        assert not runtime.uses_multimem
+    assert sum("process 0 has no multicast memory" in text for text in caplog.messages) == 1
 
 
 def test_without_multimem_nobody_asks_for_multicast_memory() -> None:
