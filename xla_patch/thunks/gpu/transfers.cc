@@ -33,8 +33,9 @@ Status Transfers::CheckStart(CudaStream stream) {
   return Status::Error("an overlapping transfer was captured into a CUDA graph, which cannot hold it");
 }
 
-Status Transfers::Begin(CudaStream stream) {
+Status Transfers::Begin(const std::shared_ptr<Follower>& follower, CudaStream stream) {
   XLA_SHMEM_RETURN_IF_ERROR(CheckStart(stream));
+  timed_ = Time(follower, stream);  // before the event that lets the transfer run
   begun_ = MarkShared(*device_, stream);
   device_->WaitFor(begun_.get(), send_stream_);
   device_->WaitFor(begun_.get(), receive_stream_);
@@ -75,9 +76,8 @@ ReplayWaits Transfers::WaitsOf(const PermuteArguments& permute) {
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status = CheckOverlaps(permute.buffers);
-  if (status.ok()) status = Begin(stream);
+  if (status.ok()) status = Begin(permute.follower, stream);
   if (!status.ok()) return ErrorOf(permute.name, status);
-  timed_ = Time(permute.follower, stream);
   EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
   return End(key, permute);
 }

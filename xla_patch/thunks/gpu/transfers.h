@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -71,7 +72,7 @@ class Transfers {
   // Checks the job, and that `stream` is not captured.
   Status CheckStart(CudaStream stream);
   // Checks the start and forks from `stream`.
-  Status Begin(CudaStream stream);
+  Status Begin(const std::shared_ptr<Follower>& follower, CudaStream stream);
   Status End(const TransferKey& key, const PermuteArguments& permute);
   // An event for the follower's times; null without times or follower.
   EventRef Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const;
