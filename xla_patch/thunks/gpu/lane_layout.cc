@@ -36,7 +36,7 @@ size_t LaneLayout::set_bytes() const {
 
 size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * slot_bytes_; }
 
-size_t LaneLayout::staging_bytes() const { return multimem_ ? lanes_ * n_pes_ * slot_bytes_ : 0; }
+size_t LaneLayout::staging_bytes() const { return multimem_ ? slot_bytes_ * lanes_ * n_pes_ : 0; }
 
 Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem) {
   LaneLayout layout;
