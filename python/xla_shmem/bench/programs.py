@@ -194,8 +194,9 @@ class Program:
             out_specs=sharded,
             check_vma=False,
         )
-        # Donated, so that a program does not begin with a copy of its operands.
-        donated = tuple(range(len(arguments), len(arguments) + len(self._buffers)))
+        # Donated, so that a program does not begin with a copy of its operands. Not where each call would: jax 0.10.2
+        # drops donation when the pass has changed a module, so SHMEM's calls would copy, and those of others not.
+        donated = tuple(range(len(arguments), len(arguments) + len(self._buffers))) if fixed_turns is None else ()
         return jax.jit(mapped, donate_argnums=donated).lower(*arguments, *self._buffers).compile()
 
 
