@@ -32,7 +32,7 @@ int Mailboxes::Home(const MessageKey& key) { return static_cast<int>((key.operat
 Mailbox Mailboxes::MailboxOf(RowHeader* row, int number) const {
   char* entries = reinterpret_cast<char*>(row) + sizeof(RowHeader);
   char* data = entries + kEntries * sizeof(MailboxEntry) + static_cast<size_t>(number) * eager_bytes_;
-  return {reinterpret_cast<MailboxEntry*>(entries) + number, data, number};
+  return {reinterpret_cast<MailboxEntry*>(entries) + number, data, number, 0};
 }
 
 Mailbox Mailboxes::Claim(int receiver, const MessageKey& key) {
@@ -79,7 +79,7 @@ Mailbox Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, Mailbox
   RowHeader* row = Row(pe_, sender);
   const int home = Home(key);
   for (int probe = 0; probe < kWindow; ++probe) {
-    const Mailbox mailbox = MailboxOf(row, (home + probe) % kEntries);
+    Mailbox mailbox = MailboxOf(row, (home + probe) % kEntries);
     const MailboxEntry& entry = *mailbox.entry;
     const uint64_t state = entry.state.load(std::memory_order_acquire);
     if (state == 0) continue;
@@ -89,6 +89,7 @@ Mailbox Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, Mailbox
     // Loads `state` again, because the entry may have been freed and posted again meanwhile.
     if (!(found == key) || !fits || entry.state.load(std::memory_order_acquire) != state) continue;
     *protocol = static_cast<MailboxProtocol>(state & 3);
+    mailbox.state = state;
     return mailbox;
   }
   return {};

@@ -43,6 +43,7 @@ struct Mailbox {
   MailboxEntry* entry = nullptr;
   char* data = nullptr;
   int number = 0;
+  uint64_t state = 0;  // in which Find has seen it
 };
 
 class Mailboxes {
@@ -51,6 +52,9 @@ class Mailboxes {
   static size_t EagerBytes(size_t heap_bytes, int n_pes);
   // Bytes of symmetric memory that the mailboxes take on every PE.
   static size_t Bytes(size_t eager_bytes, int n_pes);
+
+  // The first mailbox in which a message of this key may be.
+  static int Home(const MessageKey& key);
 
   // `offset`: of Bytes() that are allocated in every heap.
   Mailboxes(const shm::Heap* heap, size_t offset, size_t eager_bytes, int pe);
@@ -87,8 +91,6 @@ class Mailboxes {
     alignas(64) std::atomic<bool> reads_sender;
   };
   static size_t RowBytes(size_t eager_bytes);
-  static int Home(const MessageKey& key);
-
   RowHeader* Row(int receiver, int sender) const {
     return reinterpret_cast<RowHeader*>(heap_->base(receiver) + offset_ + static_cast<size_t>(sender) * row_bytes_);
   }

@@ -23,7 +23,6 @@ bool MessageReceiver::DetermineProtocol(const PeContext& context) {
   if (!refused_) mailbox_ = context.mailboxes->Find(sender_, key_, total(), &protocol);
   if (!refused_ && mailbox_.entry != nullptr) {
     protocol_ = protocol == MailboxProtocol::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
-    mailbox_state_ = mailbox_.entry->state.load(std::memory_order_relaxed);
     if (channel_.open()) channel_.Close(context);  // the sender needs no grant
     return true;
   }
@@ -121,7 +120,7 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
   };
   MailboxEntry& entry = *mailbox_.entry;
   entry.reading.store(1, std::memory_order_seq_cst);
-  if (entry.state.load(std::memory_order_seq_cst) != mailbox_state_) {  // MessageSender::Revoke
+  if (entry.state.load(std::memory_order_seq_cst) != mailbox_.state) {  // MessageSender::Revoke
     entry.reading.store(0, std::memory_order_seq_cst);
     return false;
   }
@@ -142,6 +141,8 @@ void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
   Ring(context.heap->BellOf(sender_));
   protocol_ = Protocol::kUndecided;
   refused_ = true;
+  // Now, because this thread may sleep next, and only the grant lets the sender go on. It had been withdrawn.
+  if (block_ != nullptr) channel_.Open(context, sender_, key_, block_, geometry_, consumed_);
 }
 
 bool MessageReceiver::NeedsGrant(const PeContext& context) const {

@@ -69,7 +69,6 @@ class MessageReceiver {
   size_t consumed_ = 0;
   Protocol protocol_ = Protocol::kUndecided;
   Mailbox mailbox_;
-  uint64_t mailbox_state_ = 0;
   bool refused_ = false;  // the message comes through slots
   char* block_ = nullptr;
   Geometry geometry_{};
