@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
-  test-e2e-full test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
+  test-e2e-full simulate test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -67,6 +67,11 @@ test-upstream: install
 test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
 	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
+
+# The CPU runtime in a deterministic simulator: fixed seeds, SIMULATE_SECONDS of new ones, a job of 4,096 PEs, and
+# planted mistakes. Needs clang. SIMULATE_SECONDS=7200 make simulate runs for hours.
+simulate: install
+	$(BIN)/python -m pytest -q tests/simulator
 
 # The same C++ core and tests with Bazel. BAZEL_OPTIONS="-c fastbuild" compiles faster.
 test-bazel:

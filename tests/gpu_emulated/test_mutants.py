@@ -10,13 +10,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from emulator import Emulator
+from planted_mistakes import ROOT, Mutant, SourceCopy, run
 
-ROOT = Path(__file__).resolve().parents[2]
 PROJECT = Path(__file__).resolve().parent / "mutants"
 
 SEEDS = range(1, 7)
@@ -24,21 +23,6 @@ PES = 2
 
 #: Exit codes of the worker that mean a mistake was found.
 WRONG_ELEMENTS, GPU_ERROR, DRIVER_ERROR, STUCK = 1, 2, 3, 70
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A mistake.
-
-    Attributes:
-      file: under xla_patch/.
-      original: stands in it once.
-      replacement: what is written instead.
-    """
-
-    file: str
-    original: str
-    replacement: str
 
 
 MUTANTS = {
@@ -204,40 +188,24 @@ MUTANTS = {
 }
 
 
-class Sources:
+class Sources(SourceCopy):
     """A copy of xla_patch/ and a build of the worker from it."""
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
-        self._folder = ROOT / "build" / "gpu_mutants"
-        self._copy = self._folder / "sources"
-        # Only changed files, so that the others are not compiled again.
-        self._copy.mkdir(parents=True, exist_ok=True)
-        for source in (ROOT / "xla_patch").rglob("*"):
-            if source.is_file():
-                self._write(source.relative_to(ROOT), source.read_bytes())
+        self._build = ROOT / "build" / "gpu_mutants" / "build"
+        super().__init__(ROOT / "build" / "gpu_mutants" / "sources")
         include = next(ROOT.glob(".venv-gpu-*/nvidia/cu13/include"))
         launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-        self._run(
-            *("cmake", "-S", str(PROJECT), "-B", str(self._folder / "build"), "-G", "Ninja", *launcher),
-            *(f"-DSOURCES={self._copy}", f"-DCUDA_INCLUDE_DIR={include}"),
+        run(
+            *("cmake", "-S", str(PROJECT), "-B", str(self._build), "-G", "Ninja", *launcher),
+            *(f"-DSOURCES={self.folder}", f"-DCUDA_INCLUDE_DIR={include}"),
             f"-DCUDA_LIBRARY={emulator.libraries / 'libcuda.so.1'}",
         )
 
-    def plant(self, mutant: Mutant) -> None:
-        """Writes a mistake into the copy. Its original must stand there once."""
-        path = Path("xla_patch") / mutant.file
-        text = (ROOT / path).read_text()
-        assert text.count(mutant.original) == 1, f"{path} does not have this text once: {mutant.original!r}"
-        self._write(path, text.replace(mutant.original, mutant.replacement).encode())
-
-    def restore(self, mutant: Mutant) -> None:
-        path = Path("xla_patch") / mutant.file
-        self._write(path, (ROOT / path).read_bytes())
-
     def build(self) -> None:
         """Builds what has changed."""
-        self._run("cmake", "--build", str(self._folder / "build"))
+        run("cmake", "--build", str(self._build))
 
     def run(self, seed: int) -> list[tuple[int, str]]:
         """Runs a job; returns exit code and stderr of each PE."""
@@ -255,7 +223,7 @@ class Sources:
             PES, [], GPU_EMULATOR_SEED=str(seed), GPU_EMULATOR_VERSION=version, **settings
         )
         with tempfile.TemporaryDirectory() as notes:
-            command = [str(self._folder / "build" / "mutants_worker")]
+            command = [str(self._build / "mutants_worker")]
             pes = [
                 subprocess.Popen([*command, str(pe), notes, str(seed)], env=environ, stderr=subprocess.PIPE, text=True)
                 for pe in range(PES)
@@ -263,17 +231,6 @@ class Sources:
             # A PE whose peer has ended waits for its deadline of five seconds, and ends.
             ended = [pe.communicate(timeout=100)[1] for pe in pes]
         return [(pe.returncode, errors) for pe, errors in zip(pes, ended, strict=True)]
-
-    def _write(self, path: Path, content: bytes) -> None:
-        target = self._copy / path
-        if not target.exists() or target.read_bytes() != content:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(content)
-
-    @staticmethod
-    def _run(*command: str) -> None:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
 
 
 @pytest.fixture(scope="module")

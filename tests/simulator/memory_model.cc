@@ -80,7 +80,7 @@ void MemoryModel::Take(Record& record, std::memory_order order) {
 
 uint64_t MemoryModel::Load(const void* address, size_t bytes, std::memory_order order) {
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory) return Newest(address, bytes);
+  if (!scheduler.models_memory()) return Newest(address, bytes);
   Location& location = Find(address, bytes);
   size_t oldest = location.records.size() - 1;
   while (oldest > 0 && !MustSee(location.records[oldest], Own(), Self(), order)) --oldest;
@@ -115,7 +115,7 @@ void MemoryModel::Append(Location& location, void* address, size_t bytes, uint64
 
 void MemoryModel::Store(void* address, size_t bytes, uint64_t value, std::memory_order order) {
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory) return WriteValue(address, bytes, value);
+  if (!scheduler.models_memory()) return WriteValue(address, bytes, value);
   Append(Find(address, bytes), address, bytes, value, order, nullptr);
 }
 
@@ -123,7 +123,7 @@ uint64_t MemoryModel::Modify(void* address, size_t bytes, const std::function<ui
                              std::memory_order order) {
   Scheduler& scheduler = Scheduler::Get();
   const uint64_t before = Newest(address, bytes);
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory) {
+  if (!scheduler.models_memory()) {
     WriteValue(address, bytes, change(before));
     return before;
   }
@@ -142,7 +142,7 @@ bool MemoryModel::CompareExchange(void* address, size_t bytes, uint64_t* expecte
     return true;
   }
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() != nullptr && scheduler.options().weak_memory) {
+  if (scheduler.models_memory()) {
     Take(Find(address, bytes).records.back(), failure);
   }
   *expected = found;
@@ -151,7 +151,7 @@ bool MemoryModel::CompareExchange(void* address, size_t bytes, uint64_t* expecte
 
 void MemoryModel::Fence(std::memory_order order) {
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory) return;
+  if (!scheduler.models_memory()) return;
   Sight& sight = Own();
   if (Acquires(order)) sight.happened.Join(sight.acquirable);
   if (order == std::memory_order_seq_cst) {
@@ -175,7 +175,7 @@ void MemoryModel::ForEachLine(const void* address, size_t bytes, Visit visit) {
 
 void MemoryModel::Read(const void* address, size_t bytes) {
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory || bytes == 0) return;
+  if (!scheduler.models_memory() || bytes == 0) return;
   const Sight& sight = Own();
   ForEachLine(address, bytes, [&](Line& line, const char* at) {
     if (line.writer >= 0 && line.writer != Self() && !sight.happened.Includes(line.writer, line.written)) {
@@ -188,7 +188,7 @@ void MemoryModel::Read(const void* address, size_t bytes) {
 
 void MemoryModel::Write(void* address, size_t bytes) {
   Scheduler& scheduler = Scheduler::Get();
-  if (scheduler.current() == nullptr || !scheduler.options().weak_memory || bytes == 0) return;
+  if (!scheduler.models_memory() || bytes == 0) return;
   const Sight& sight = Own();
   ForEachLine(address, bytes, [&](Line& line, const char* at) {
     const auto fail = [&](int other, const char* did) {
@@ -220,11 +220,11 @@ void MemoryModel::Forget(const void* address, size_t bytes) {
 }
 
 void MemoryModel::Acquire(const VectorClock& clock) {
-  if (Scheduler::current() != nullptr && Scheduler::Get().options().weak_memory) Own().happened.Join(clock);
+  if (Scheduler::Get().models_memory()) Own().happened.Join(clock);
 }
 
 void MemoryModel::Release(VectorClock* clock) {
-  if (Scheduler::current() == nullptr || !Scheduler::Get().options().weak_memory) return;
+  if (!Scheduler::Get().models_memory()) return;
   clock->Join(Own().happened);
   Own().happened.Advance(Self());
 }

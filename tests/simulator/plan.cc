@@ -12,6 +12,18 @@ T OneOf(Random& random, std::initializer_list<T> choices) {
 
 bool Chance(Random& random, int percent) { return random() % 100 < static_cast<uint64_t>(percent); }
 
+// One process comes to its operations when the others have given up on it. The memory that they had offered it is no
+// longer theirs, but they still live.
+void MakeLate(Random& random, Plan* plan) {
+  plan->operations = 2;
+  plan->sizes = {200 << 10, 50 << 10};
+  plan->single_copy = shm::SingleCopy::kAlways;
+  const auto late = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  plan->faults = {{Fault::Kind::kStopped, late, static_cast<int64_t>(random() % 20'000), 700'000'000}};
+  plan->deadline = std::chrono::milliseconds(300);
+  plan->linger_ns = 4'000'000'000;
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed) {
@@ -28,24 +40,39 @@ Plan DrawPlan(uint64_t seed) {
   plan.threads = OneOf(random, {1, 1, 2});
   plan.rounds = OneOf(random, {1, 2, 3});
   plan.operations = OneOf(random, {1, 2, 3, 6, 12});
-  plan.largest = OneOf<size_t>(random, {512, 16 << 10, 40 << 10, 200 << 10, 700 << 10});
-  if (plan.largest > (100 << 10)) plan.operations = std::min(plan.operations, 3);
+  plan.sizes.largest = OneOf<size_t>(random, {512, 16 << 10, 40 << 10, 200 << 10, 700 << 10});
+  if (Chance(random, 30)) plan.sizes.smallest = plan.sizes.largest / 2;
+  if (plan.sizes.largest > (100 << 10)) plan.operations = std::min(plan.operations, 3);
+  plan.crowded = Chance(random, 40);
   plan.arena_bytes = OneOf<size_t>(random, {16 << 10, 256 << 10, 4 << 20});
   plan.reserve_bytes = static_cast<size_t>(2 * plan.operations) * plan.n_pes() * (8 << 10) + (64 << 10);
+  if (Chance(random, 10)) {
+    // Too little for all operations at once: they wait for one another's slots.
+    plan.scarce = true;
+    plan.arena_bytes = 16 << 10;
+    plan.reserve_bytes = 64 << 10;
+  }
   plan.llc_share = OneOf<size_t>(random, {1 << 10, SIZE_MAX});
   plan.single_copy = OneOf(random, {shm::SingleCopy::kOff, shm::SingleCopy::kAlways, shm::SingleCopy::kAlways});
   plan.spin = std::chrono::microseconds(OneOf(random, {0, 3, 20}));
 
-  if (processes > 1 && Chance(random, 35)) {
-    plan.fault = OneOf(random, {Fault::kKilled, Fault::kStopped});
-    plan.faulty = static_cast<int>(random() % static_cast<uint64_t>(processes));
-    plan.fault_ns = static_cast<int64_t>(random() % OneOf<uint64_t>(random, {50'000, 500'000, 3'000'000}));
-    if (plan.fault == Fault::kStopped) {
-      plan.stopped_ns = OneOf<int64_t>(random, {50'000, 5'000'000, 400'000'000, 3'000'000'000});
+  if (processes > 1 && Chance(random, 40)) {
+    const auto any_process = [&] { return static_cast<int>(random() % static_cast<uint64_t>(processes)); };
+    const auto any_time = [&] {
+      return static_cast<int64_t>(random() % OneOf<uint64_t>(random, {50'000, 500'000, 3'000'000}));
+    };
+    const bool kills = Chance(random, 50);
+    if (kills) plan.faults.push_back({Fault::Kind::kKilled, any_process(), any_time()});
+    if (!kills || Chance(random, 50)) {
+      // Shorter and longer than the deadline, and than the time in which others learn of a failure.
+      plan.faults.push_back({Fault::Kind::kStopped, any_process(), any_time(),
+                             OneOf<int64_t>(random, {50'000, 5'000'000, 400'000'000, 3'000'000'000})});
     }
-    // Longer and shorter than the stop.
     plan.deadline = std::chrono::milliseconds(OneOf(random, {300, 1000, 30'000}));
+    plan.linger_ns = OneOf<int64_t>(random, {0, 4'000'000'000});
   }
+
+  if (processes > 2 && Chance(random, 20)) MakeLate(random, &plan);
 
   plan.scheduler.seed = seed;
   plan.scheduler.switch_chance = OneOf(random, {0.5, 0.1, 0.02, 0.004});
@@ -59,6 +86,11 @@ Plan DrawPlan(uint64_t seed) {
     plan.system.partial_reads = 0.3;
   }
   if (Chance(random, 5)) plan.system.refused_threads = 0.3;
+  if (Chance(random, 25)) {
+    plan.scheduler.pause_chance = OneOf(random, {1e-5, 1e-4, 1e-3});
+    plan.scheduler.pause_ns = OneOf<int64_t>(random, {100'000, 20'000'000, 200'000'000});
+  }
+  plan.system.must_be_woken = plan.must_succeed() && plan.scheduler.pause_ns == 0;
   return plan;
 }
 
@@ -69,7 +101,7 @@ Plan LargePlan(uint64_t seed, int pes) {
   plan.speeds.assign(static_cast<size_t>(pes), 1);
   plan.starts_ns.assign(static_cast<size_t>(pes), 0);
   plan.operations = 3;
-  plan.largest = 24 << 10;
+  plan.sizes = {24 << 10};
   plan.arena_bytes = 4 << 20;
   plan.reserve_bytes = 1 << 20;
   plan.ring_only = true;
@@ -86,15 +118,44 @@ Plan LargePlan(uint64_t seed, int pes) {
 std::string Describe(const Plan& plan) {
   std::string text = std::to_string(plan.processes()) + " processes, " + std::to_string(plan.n_pes()) + " PEs, " +
                      std::to_string(plan.rounds) + " rounds of " + std::to_string(plan.operations) +
-                     " operations of up to " + std::to_string(plan.largest) + " bytes, " +
+                     " operations of up to " + std::to_string(plan.sizes.largest) + " bytes, " +
                      (plan.single_copy == shm::SingleCopy::kOff ? "no cross-memory reads" : "cross-memory reads");
   if (plan.system.refused_reads > 0) text += " that may be refused";
+  if (plan.crowded) text += ", crowded";
+  if (plan.scarce) text += ", few slots";
   if (plan.refuses_threads()) text += ", threads refused";
-  if (plan.fault == Fault::kNone) return text;
-  text += ", process " + std::to_string(plan.faulty) + (plan.fault == Fault::kKilled ? " killed" : " stopped") +
-          " after " + std::to_string(plan.fault_ns / 1000) + " us";
-  if (plan.fault == Fault::kStopped) text += " for " + std::to_string(plan.stopped_ns / 1000) + " us";
+  if (plan.scheduler.pause_ns > 0) text += ", threads pause";
+  for (const Fault& fault : plan.faults) {
+    text += ", process " + std::to_string(fault.process) +
+            (fault.kind == Fault::Kind::kKilled ? " killed" : " stopped") + " after " +
+            std::to_string(fault.at_ns / 1000) + " us";
+    if (fault.kind == Fault::Kind::kStopped) text += " for " + std::to_string(fault.for_ns / 1000) + " us";
+  }
+  if (plan.faults.empty()) return text;
   return text + ", deadline " + std::to_string(plan.deadline.count() / 1'000'000) + " ms";
+}
+
+bool Plan::IsKilled(int process) const {
+  return std::any_of(faults.begin(), faults.end(), [=](const Fault& fault) {
+    return fault.kind == Fault::Kind::kKilled && fault.process == process;
+  });
+}
+
+bool Plan::AnyKilled() const {
+  return std::any_of(faults.begin(), faults.end(),
+                     [](const Fault& fault) { return fault.kind == Fault::Kind::kKilled; });
+}
+
+int64_t Plan::LongestStop() const {
+  int64_t longest = 0;
+  for (const Fault& fault : faults) longest = std::max(longest, fault.for_ns);
+  return longest;
+}
+
+int64_t Plan::LastFault() const {
+  int64_t last = 0;
+  for (const Fault& fault : faults) last = std::max(last, fault.at_ns);
+  return last;
 }
 
 }  // namespace xla_shmem::simulator

@@ -11,11 +11,17 @@
 #include "tests/simulator/memory_model.h"
 #include "tests/simulator/scheduler.h"
 #include "tests/simulator/system_calls.h"
+#include "tests/thunks/cpu/random_transfer.h"
 #include "xla_patch/shm/cross_memory_reader.h"
 
 namespace xla_shmem::simulator {
 
-enum class Fault { kNone, kKilled, kStopped };
+struct Fault {
+  enum class Kind { kKilled, kStopped } kind;
+  int process;
+  int64_t at_ns;       // after all processes have met
+  int64_t for_ns = 0;  // kStopped
+};
 
 struct Plan {
   uint64_t seed = 1;
@@ -25,9 +31,11 @@ struct Plan {
   int threads = 1;                 // that start the operations of a PE
   int rounds = 1;
   int operations = 4;  // a round
-  size_t largest = 4096;
+  testing::Sizes sizes{4096};
+  bool crowded = false;  // operations whose messages share mailboxes and records
   size_t arena_bytes = 1 << 20;
   size_t reserve_bytes = 1 << 20;
+  bool scarce = false;  // slots: operations may starve (docs/protocol.md, "No deadlock")
   size_t llc_share = SIZE_MAX;
   shm::SingleCopy single_copy = shm::SingleCopy::kOff;
   std::chrono::microseconds spin{20};
@@ -36,10 +44,8 @@ struct Plan {
 
   bool verbose = false;  // says what begins and ends
 
-  Fault fault = Fault::kNone;
-  int faulty = 0;          // process
-  int64_t fault_ns = 0;    // when, from the start of the run
-  int64_t stopped_ns = 0;  // how long
+  std::vector<Fault> faults;
+  int64_t linger_ns = 0;  // for which a process lives on after its last operation
 
   Scheduler::Options scheduler;
   MemoryModel::Options memory;
@@ -48,6 +54,12 @@ struct Plan {
   int n_pes() const { return static_cast<int>(process_of_pe.size()); }
   int processes() const { return static_cast<int>(speeds.size()); }
   bool refuses_threads() const { return system.refused_threads > 0; }
+  bool IsKilled(int process) const;
+  bool AnyKilled() const;
+  int64_t LongestStop() const;
+  int64_t LastFault() const;
+  // Whether every operation must give results.
+  bool must_succeed() const { return faults.empty() && !refuses_threads() && !scarce; }
 };
 
 Plan DrawPlan(uint64_t seed);

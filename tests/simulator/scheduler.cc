@@ -158,12 +158,16 @@ void Scheduler::SwitchAway(bool may_stay) {
 void Scheduler::Run() { SwitchAway(true); }
 
 void Scheduler::Point() {
-  if (current_ == nullptr) return;
+  if (current_ == nullptr || looking_) return;
   ++steps_;
   // No random number a step: the low bits of the counter do.
   now_ += static_cast<int64_t>(options_.tick_ns * static_cast<double>(steps_ % 4) / 1.5);
   if (current_->undivided > 0) return;
-  if (Chance(options_.switch_chance)) SwitchAway(true);
+  if (options_.pause_ns > 0 && Chance(options_.pause_chance)) {
+    Block(&current_->context, now_ + static_cast<int64_t>(Below(static_cast<uint64_t>(options_.pause_ns))));
+  } else if (Chance(options_.switch_chance)) {
+    SwitchAway(true);
+  }
 }
 
 void Scheduler::Yield() {

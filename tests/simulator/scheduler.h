@@ -66,6 +66,8 @@ class Scheduler {
     uint64_t seed = 1;
     double switch_chance = 0.1;  // at each point
     double tick_ns = 20;         // of simulated time from one point to the next, in the mean
+    double pause_chance = 0;     // at each point, that the thread rests
+    int64_t pause_ns = 0;        // at most
     int64_t time_limit_ns = 600'000'000'000;
     size_t stack_bytes = 256 << 10;
     bool weak_memory = true;
@@ -83,6 +85,10 @@ class Scheduler {
 
   // Of the running thread; null outside of Run.
   static Thread* current() { return current_; }
+  // While true, the code under test only looks, for a report: it reaches no points and sees the newest values.
+  void SetLooking(bool looking) { looking_ = looking; }
+  // Whether memory is modelled now: in a run, unless it is sequentially consistent.
+  bool models_memory() const { return current_ != nullptr && options_.weak_memory && !looking_; }
   // Another thread may run now.
   void Point();
   // As Point, and another thread does run if one can.
@@ -131,6 +137,7 @@ class Scheduler {
   std::multimap<int64_t, std::function<void()>> timers_;
   inline static Thread* current_ = nullptr;
   jmp_buf outside_;
+  bool looking_ = false;
   int64_t now_ = 1'000'000'000;
   uint64_t steps_ = 0;
   uint64_t trace_ = 0xcbf29ce484222325ull;

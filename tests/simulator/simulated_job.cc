@@ -72,7 +72,7 @@ std::thread StartThread(const std::function<void()>& body) {
 class SimulatedJob {
  public:
   explicit SimulatedJob(const Plan& plan)
-      : plan_(plan), meeting_(plan.processes(), [this] { PlanFault(); }), end_(plan.processes(), [] {}) {}
+      : plan_(plan), meeting_(plan.processes(), [this] { PlanFaults(); }), end_(plan.processes(), [] {}) {}
 
   // All processes, ready to run.
   void Start();
@@ -91,7 +91,8 @@ class SimulatedJob {
 
   void ProcessMain(Process* process);
   void RunProcess(Process* process);
-  void PlanFault();
+  void PlanFaults();
+  std::vector<uint64_t> DrawOperations() const;
   size_t HeapBytes() const;
   std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe) const;
   void RunPe(Member& member, int pe);
@@ -103,8 +104,10 @@ class SimulatedJob {
   void Say(const Text& text) const {
     if (!plan_.verbose) return;
     const OwnCode own_code;
+    TheScheduler().SetLooking(true);
     fprintf(stderr, "%.6f process %d, %s: %s\n", static_cast<double>(TheScheduler().now()) * 1e-9,
             Scheduler::current()->process->number, Scheduler::current()->name.c_str(), text().c_str());
+    TheScheduler().SetLooking(false);
   }
   void CheckError(const Member& member, const std::string& error) const;
   void CheckAllFree(const Member& member) const;
@@ -112,7 +115,8 @@ class SimulatedJob {
   const Plan plan_;
   Meeting meeting_, end_;
   std::vector<Process*> processes_;
-  int64_t fault_time_ = 0;
+  std::vector<uint64_t> operations_;  // ids, round by round
+  int64_t met_ = 0;                   // when all processes had met
   Report report_;
 };
 
@@ -155,9 +159,12 @@ void SimulatedJob::RunProcess(Process* process) {
   std::vector<std::thread> threads;
   for (const int pe : member.heap->local_pes()) threads.push_back(StartThread([&, pe] { RunPe(member, pe); }));
   for (std::thread& thread : threads) thread.join();
-  if (plan_.fault == Fault::kNone && !plan_.refuses_threads()) {
+  if (plan_.must_succeed()) {
     end_.Meet();
     CheckAllFree(member);
+  } else if (plan_.linger_ns > 0) {
+    const OwnCode own_code;
+    scheduler.Block(&member, scheduler.now() + plan_.linger_ns);
   }
 }
 
@@ -169,8 +176,8 @@ void SimulatedJob::ProcessMain(Process* process) {
 
 std::unique_ptr<Transfer> SimulatedJob::Draw(Random& random, MessageKey key, int pe) const {
   const int n_pes = plan_.n_pes();
-  if (!plan_.ring_only) return DrawTransfer(random, key, pe, n_pes, plan_.largest);
-  const size_t bytes = 1 + random() % plan_.largest;
+  if (!plan_.ring_only) return DrawTransfer(random, key, pe, n_pes, plan_.sizes);
+  const size_t bytes = 1 + random() % plan_.sizes.largest;
   if (random() % 2 == 0) {
     constexpr int kMembers = 8;
     std::vector<int> group;
@@ -194,7 +201,7 @@ void SimulatedJob::RunPe(Member& member, int pe) {
   for (int round = 0; round < plan_.rounds; ++round) {
     std::vector<std::unique_ptr<Transfer>> transfers;
     for (int i = 0; i < plan_.operations; ++i) {
-      const uint64_t operation = (plan_.seed << 20) + static_cast<uint64_t>(i);
+      const uint64_t operation = operations_[static_cast<size_t>(round * plan_.operations + i)];
       transfers.push_back(
           Draw(shared, {operation, member.executions.Next(operation, pe, /*executable=*/1, /*run_id=*/round)}, pe));
     }
@@ -249,33 +256,22 @@ void SimulatedJob::Ended(const Member& member, std::unique_ptr<Transfer> transfe
 
 void SimulatedJob::CheckError(const Member& member, const std::string& error) const {
   const auto says = [&](const std::string& words) { return error.find(words) != std::string::npos; };
-  const std::string what = "process " + std::to_string(member.process) + " failed with: " + error;
+  const auto fail = [&](const std::string& why) {
+    TheScheduler().Fail(why + ": process " + std::to_string(member.process) + " failed with: " + error);
+  };
+  if (plan_.must_succeed()) fail("a run without a fault failed");
   if (plan_.refuses_threads() && says("cannot start a thread")) return;
+  bool names_killed = false;
   for (int process = 0; process < plan_.processes(); ++process) {
-    const bool is_culprit = plan_.fault == Fault::kKilled && process == plan_.faulty;
-    if (!is_culprit && !plan_.refuses_threads() && says("process " + std::to_string(process) + " (PE ") &&
-        says(") has exited")) {
-      TheScheduler().Fail("an error names a process that did not die: " + what);
-    }
+    if (!says("process " + std::to_string(process) + " (PE ") || !says(") has exited")) continue;
+    names_killed |= plan_.IsKilled(process);
+    if (!plan_.IsKilled(process) && !plan_.refuses_threads()) fail("an error names a process that did not die");
   }
-  switch (plan_.fault) {
-    case Fault::kNone:
-      if (!plan_.refuses_threads()) TheScheduler().Fail("a run without a fault failed: " + what);
-      break;
-    case Fault::kKilled:
-      if (!says("process " + std::to_string(plan_.faulty) + " (PE ") && !says("deadline")) {
-        TheScheduler().Fail("an error does not name the process that died: " + what);
-      }
-      break;
-    case Fault::kStopped:
-      if (!says("gave up after the deadline")) {
-        TheScheduler().Fail("an error of a stopped process names no deadline: " + what);
-      }
-      if (plan_.stopped_ns + 150'000'000 < plan_.deadline.count()) {
-        TheScheduler().Fail("a stop of " + std::to_string(plan_.stopped_ns / 1'000'000) +
-                            " ms failed a job before its deadline: " + what);
-      }
-      break;
+  if (names_killed) return;
+  if (!says("gave up after the deadline")) fail("an error names neither a process that died nor a deadline");
+  const bool in_time = !plan_.AnyKilled() && !plan_.scarce && plan_.scheduler.pause_ns == 0;
+  if (in_time && plan_.LongestStop() + 150'000'000 < plan_.deadline.count()) {
+    fail("a stop of " + std::to_string(plan_.LongestStop() / 1'000'000) + " ms failed a job before its deadline");
   }
 }
 
@@ -308,7 +304,25 @@ void SimulatedJob::CheckAllFree(const Member& member) const {
   }
 }
 
+// Ids are hashes. Crowded ones begin their search for a place at the same mailbox and the same record.
+std::vector<uint64_t> SimulatedJob::DrawOperations() const {
+  std::vector<uint64_t> operations;
+  const auto count = static_cast<size_t>(plan_.rounds * plan_.operations);
+  const auto homes = [](uint64_t id) { return std::make_pair(Mailboxes::Home({id, 0}), GrantBoard::Home({id, 0})); };
+  const uint64_t first = plan_.seed << 20;
+  if (plan_.crowded) {
+    for (uint64_t id = first; operations.size() < count; ++id) {
+      if (operations.empty() || homes(id) == homes(first)) operations.push_back(id);
+    }
+  } else {
+    // The same operations in each round.
+    for (size_t i = 0; i < count; ++i) operations.push_back(first + i % static_cast<size_t>(plan_.operations));
+  }
+  return operations;
+}
+
 void SimulatedJob::Start() {
+  operations_ = DrawOperations();
   for (int process = 0; process < plan_.processes(); ++process) {
     processes_.push_back(TheScheduler().AddProcess(plan_.speeds[static_cast<size_t>(process)]));
     TheScheduler().Spawn(processes_.back(), "main", [this, owner = processes_.back()] { ProcessMain(owner); });
@@ -316,27 +330,28 @@ void SimulatedJob::Start() {
 }
 
 // Before all processes have met, a missing one is the business of JAX's store.
-void SimulatedJob::PlanFault() {
-  if (plan_.fault == Fault::kNone) return;
-  fault_time_ = TheScheduler().now() + plan_.fault_ns;
-  TheScheduler().At(fault_time_, [this] {
-    Process* const faulty = processes_[static_cast<size_t>(plan_.faulty)];
-    if (faulty->dead) return;
-    if (plan_.fault == Fault::kKilled) {
-      TheScheduler().Kill(faulty);
-    } else {
-      TheScheduler().Stop(faulty, fault_time_ + plan_.stopped_ns);
-    }
-  });
+void SimulatedJob::PlanFaults() {
+  met_ = TheScheduler().now();
+  for (const Fault& fault : plan_.faults) {
+    TheScheduler().At(met_ + fault.at_ns, [this, fault] {
+      Process* const process = processes_[static_cast<size_t>(fault.process)];
+      if (process->dead) return;
+      if (fault.kind == Fault::Kind::kKilled) {
+        TheScheduler().Kill(process);
+      } else {
+        TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns);
+      }
+    });
+  }
 }
 
 Report SimulatedJob::Finish() const {
   Scheduler& scheduler = TheScheduler();
-  // Each process that a failure of another one ends may take its own deadline.
-  const int64_t limit = plan_.stopped_ns + 2 * plan_.deadline.count() + 2'000'000'000;
-  if (plan_.fault != Fault::kNone && scheduler.now() - fault_time_ > limit) {
-    scheduler.Fail("the job ended " + std::to_string((scheduler.now() - fault_time_) / 1'000'000) +
-                   " ms after its fault");
+  // A process that stops may begin its last operation when it goes on.
+  const int64_t limit =
+      plan_.LastFault() + plan_.LongestStop() + plan_.linger_ns + 2 * plan_.deadline.count() + 3'000'000'000;
+  if (!plan_.faults.empty() && scheduler.now() - met_ > limit) {
+    scheduler.Fail("the job ended " + std::to_string((scheduler.now() - met_) / 1'000'000) + " ms after its begin");
   }
   Report report = report_;
   report.steps = scheduler.steps();

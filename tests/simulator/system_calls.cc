@@ -280,6 +280,7 @@ long __wrap_syscall(long number, ...) {
   const int64_t until =
       timeout == nullptr ? 0 : scheduler.now() + timeout->tv_sec * int64_t{1'000'000'000} + timeout->tv_nsec + 1;
   if (scheduler.Block(word, until)) return 0;
+  if (System().must_be_woken) scheduler.Fail("a wait ended by its time limit: a wake-up was lost");
   errno = ETIMEDOUT;
   return -1;
 }

@@ -14,6 +14,8 @@ struct SystemOptions {
   double refused_reads = 0;     // chance of a cross-memory read to be refused from then on
   double partial_reads = 0;     // chance of a cross-memory read to return early
   double refused_threads = 0;   // chance of a thread's start to fail
+  // No futex may wait until its time limit: whoever makes its condition true wakes it.
+  bool must_be_woken = false;
 };
 SystemOptions& System();
 

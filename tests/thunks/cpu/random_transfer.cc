@@ -13,10 +13,10 @@ namespace {
 
 using Random = std::mt19937_64;
 
-// Most sizes are small, some are large, some are zero.
-size_t RandomBytes(Random& random, size_t largest) {
+size_t RandomBytes(Random& random, Sizes sizes) {
+  if (sizes.smallest > 0) return sizes.smallest + random() % (sizes.largest - sizes.smallest + 1);
   size_t octaves = 1;
-  while ((size_t{1} << octaves) < largest) ++octaves;
+  while ((size_t{1} << octaves) < sizes.largest) ++octaves;
   return random() % (size_t{1} << (1 + random() % octaves));
 }
 
@@ -39,7 +39,7 @@ std::vector<std::vector<int>> RandomGroups(Random& random, int n_pes) {
   return members;
 }
 
-Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t operands, size_t largest) {
+Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t operands, Sizes sizes) {
   Reduction reduction;
   reduction.group = group;
   reduction.kind = kReductionKinds[random() % std::size(kReductionKinds)];
@@ -47,21 +47,21 @@ Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t 
     const auto type = static_cast<ElementType>(1 + random() % static_cast<int>(ElementType::kF8E3M4));
     if (!Supports(type, reduction.kind)) continue;
     reduction.types.push_back(type);
-    reduction.elements.push_back(RandomBytes(random, largest) / ElementBytes(type));
+    reduction.elements.push_back(RandomBytes(random, sizes) / ElementBytes(type));
   }
   return reduction;
 }
 
 }  // namespace
 
-std::unique_ptr<Transfer> DrawTransfer(std::mt19937_64& random, MessageKey key, int pe, int n_pes, size_t largest) {
+std::unique_ptr<Transfer> DrawTransfer(std::mt19937_64& random, MessageKey key, int pe, int n_pes, Sizes sizes) {
   const size_t operands = 1 + (random() % 4 == 0 ? random() % 5 : 0);
   const auto placement = static_cast<Placement>(random() % 4);
   const uint64_t choice = random() % 8;
   if (choice < 2) {
     const std::vector<int> edges = RandomEdges(random, n_pes);
     std::vector<size_t> bytes(operands);
-    for (size_t& size : bytes) size = RandomBytes(random, largest);
+    for (size_t& size : bytes) size = RandomBytes(random, sizes);
     return std::make_unique<PermuteTransfer>(key, pe, edges, bytes, placement);
   }
   std::vector<int> group;
@@ -69,19 +69,21 @@ std::unique_ptr<Transfer> DrawTransfer(std::mt19937_64& random, MessageKey key, 
     if (std::find(members.begin(), members.end(), pe) != members.end()) group = members;
   }
   // Draws for every group in turn, because the sizes must not depend on the PE.
-  Random sizes(random());
+  Random drawn(random());
+  // Of one member's part, where an operand has a part for each.
+  const auto pes = static_cast<size_t>(n_pes);
+  const Sizes part{std::max<size_t>(sizes.largest / pes, 2), sizes.smallest / pes};
   if (choice < 4) {
-    return std::make_unique<AllReduceTransfer>(key, pe, RandomReduction(sizes, group, operands, largest), placement);
+    return std::make_unique<AllReduceTransfer>(key, pe, RandomReduction(drawn, group, operands, sizes), placement);
   }
   if (choice == 4) {
-    return std::make_unique<ReduceScatterTransfer>(key, pe, RandomReduction(sizes, group, operands, largest / n_pes),
-                                                   placement);
+    return std::make_unique<ReduceScatterTransfer>(key, pe, RandomReduction(drawn, group, operands, part), placement);
   }
   std::vector<size_t> bytes(operands);
-  for (size_t& size : bytes) size = RandomBytes(sizes, std::max<size_t>(largest / n_pes, 2));
+  for (size_t& size : bytes) size = RandomBytes(drawn, part);
   if (choice == 5) return std::make_unique<AllGatherTransfer>(key, pe, group, bytes, placement);
-  if (choice == 6) return std::make_unique<AllToAllTransfer>(key, pe, group, bytes, sizes() % 2 == 0, placement);
-  return std::make_unique<BroadcastTransfer>(key, pe, sizes() % 4 == 0 ? std::vector<int>() : group, bytes, placement);
+  if (choice == 6) return std::make_unique<AllToAllTransfer>(key, pe, group, bytes, drawn() % 2 == 0, placement);
+  return std::make_unique<BroadcastTransfer>(key, pe, drawn() % 4 == 0 ? std::vector<int>() : group, bytes, placement);
 }
 
 }  // namespace xla_shmem::testing

@@ -32,7 +32,7 @@ std::string RunStorm(Job& job, int pe, const StormPlan& plan) {
     for (int i = 0; i < plan.operations; ++i) {
       const MessageKey key{(plan.seed << 20) + i, static_cast<uint64_t>(round)};
       parts.push_back(std::make_unique<Part>());
-      parts.back()->transfer = DrawTransfer(shared, key, pe, job.n_pes(), plan.largest);
+      parts.back()->transfer = DrawTransfer(shared, key, pe, job.n_pes(), {plan.largest});
     }
     std::vector<int> order(parts.size());
     std::iota(order.begin(), order.end(), 0);

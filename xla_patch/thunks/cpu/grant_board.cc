@@ -3,12 +3,6 @@
 namespace xla_shmem {
 namespace {
 
-uint64_t Mix(const MessageKey& key) {
-  uint64_t hash = key.operation ^ (key.execution * 0x9e3779b97f4a7c15ull);  // golden-ratio multiplier, as in splitmix64
-  hash ^= hash >> 29;
-  return hash * 0xbf58476d1ce4e5b9ull >> 32;
-}
-
 uint64_t Load(const uint64_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 uint32_t Load(const uint32_t& word) { return __atomic_load_n(&word, __ATOMIC_ACQUIRE); }
 
@@ -28,11 +22,17 @@ GrantBoard::GrantBoard(const shm::Heap* heap, size_t offset, int pe)
       pe_(pe),
       used_(new std::atomic<bool>[static_cast<size_t>(heap->n_pes()) * kRecords]()) {}
 
+int GrantBoard::Home(const MessageKey& key) {
+  uint64_t hash = key.operation ^ (key.execution * 0x9e3779b97f4a7c15ull);  // golden-ratio multiplier, as in splitmix64
+  hash ^= hash >> 29;
+  return static_cast<int>((hash * 0xbf58476d1ce4e5b9ull >> 32) % kRecords);
+}
+
 int GrantBoard::Publish(int sender, const GrantRecord& grant) {
-  const uint64_t home = Mix(grant.key);
+  const int home = Home(grant.key);
   std::atomic<bool>* used = &used_[static_cast<size_t>(sender) * kRecords];
   for (int probe = 0; probe < kWindow; ++probe) {
-    const int record = static_cast<int>((home + probe) % kRecords);
+    const int record = (home + probe) % kRecords;
     if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire))
       continue;
     GrantRecord* remote = &Row(sender, pe_)[record];
@@ -61,7 +61,7 @@ void GrantBoard::Credit(int sender, int record, uint64_t consumed) {
 }
 
 GrantRecord* GrantBoard::Find(int receiver, const MessageKey& key, GrantRecord* grant) const {
-  const uint64_t home = Mix(key);
+  const int home = Home(key);
   for (int probe = 0; probe < kWindow; ++probe) {
     GrantRecord* record = &Row(pe_, receiver)[(home + probe) % kRecords];
     const uint64_t generation = Load(record->state);

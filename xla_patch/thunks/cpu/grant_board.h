@@ -36,6 +36,8 @@ class GrantBoard {
  public:
   // Bytes of symmetric memory that a board takes on every PE.
   static size_t Bytes(int n_pes);
+  // The first record in which a grant of this key may be.
+  static int Home(const MessageKey& key);
   // `offset`: of Bytes() that are allocated in every heap.
   GrantBoard(const shm::Heap* heap, size_t offset, int pe);
 

@@ -1,0 +1,58 @@
+"""Jobs of the real CPU runtime in the simulator: many seeds, equal traces, thousands of PEs."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from simulator_build import Simulator
+
+#: How long random seeds run. `make simulate` sets it.
+SECONDS = os.environ.get("SIMULATE_SECONDS", "20")
+
+
+@pytest.mark.timeout(100)
+def test_seeds_pass(simulator: Simulator) -> None:
+    run = simulator.run("--seeds", "6000")
+    assert run.returncode == 0, run.stderr
+
+
+#: Seeds that have failed, by what they found.
+FOUND = {
+    2274: "a receiver whose read was refused slept before it granted its slots: 100 ms lost",
+    2983: "a reader of its own process took the state of mail that had just been withdrawn, and read freed memory",
+}
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_a_seed_that_has_failed_passes(simulator: Simulator, seed: int) -> None:
+    run = simulator.run("--first", str(seed), "--seeds", "1")
+    assert run.returncode == 0, f"again: {FOUND[seed]}\n{run.stderr}"
+
+
+@pytest.mark.timeout(60)
+def test_a_seed_always_gives_the_same_trace(simulator: Simulator) -> None:
+    run = simulator.run("--seeds", "300", "--replay")
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_other_seeds_pass_for_as_long_as_asked(simulator: Simulator) -> None:
+    first = int.from_bytes(os.urandom(4))
+    run = simulator.run("--first", str(first), "--seconds", SECONDS)
+    print(run.stdout)
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_thousands_of_pes_in_one_process(simulator: Simulator) -> None:
+    run = simulator.run("--pes", "4096", "--seeds", "1")
+    assert run.returncode == 0, run.stderr
+
+
+def test_an_unknown_option_says_what_there_is(simulator: Simulator) -> None:
+    run = simulator.run("--sedes", "1")
+    assert run.returncode == 2
+    assert "usage: simulator" in run.stderr
