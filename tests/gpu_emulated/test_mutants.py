@@ -1,6 +1,7 @@
 """Mistakes planted in a copy of our sources are found on the emulator, and the sources as they are pass the same runs.
 
-A mistake is a text that stands once in a file, and its replacement. A run is a job of two PEs without JAX
+A fence that is left out is not found: the emulator's memory needs none. A mistake is a text that stands once in a file,
+and its replacement. A run is a job of two PEs without JAX
 (mutants/worker.cc) with a seed, which orders the emulator's work and chooses the sizes. A mistake counts as found if a
 run ends with wrong elements, with an error of the GPU path or its watchdog, or with the emulator's own abort.
 """
@@ -98,6 +99,22 @@ MUTANTS = {
     ),
     "messages take turns in one slot": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh", "(index * 2 + message % 2)", "(index * 2)"
+    ),
+    "a result of the switch stays on the PE that reduced it": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "    if (kOnAllPes) {\n", "    if (false) {\n"
+    ),
+    "the switch reduces before the peers have staged their operands": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh",
+        "    lane.AwaitArrivals();\n    FenceAliases();\n    const Range own",
+        "    FenceAliases();\n    const Range own",
+    ),
+    "results of the switch are taken before all members have stored them": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh",
+        "    lane.AwaitArrivals();\n    FenceAliases();\n    for (int member",
+        "    FenceAliases();\n    for (int member",
+    ),
+    "lanes share their staging memory": Mutant(
+        "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
     ),
     "a kernel ends before its last block": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -217,6 +234,14 @@ class Sources(SourceCopy):
             "NVSHMEM_DISABLE_NVLS": "1",
             "CUDA_DEVICE_MAX_CONNECTIONS": "1" if seed % 2 else "8",
         }
+        # Sums in the switch, or by the kernel for GPUs without it.
+        if seed % 3 == 1:
+            settings |= {
+                "NVSHMEM_MAX_TEAMS": "64",
+                "NVSHMEM_DISABLE_NVLS": "0",
+                "GPU_EMULATOR_COMPUTE_CAPABILITY": "90",
+                "MUTANTS_MULTIMEM": "1",
+            }
         # Drivers with and without stream memory operations on other GPUs.
         version = "13010" if seed % 3 == 0 else "13000"
         environ = self._emulator.environment(
