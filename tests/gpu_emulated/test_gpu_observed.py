@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,9 @@ from xla_shmem.runtime.flight_records import read_job
 pytestmark = pytest.mark.timeout(240)
 
 STEPS = 3
+
+#: What one step of worker_observed.py gives each collective on a PE.
+OPERAND_BYTES = {"all-reduce": 4000, "collective-permute": 4000, "all-gather": 4000}
 
 
 def _run(emulator: Emulator, results: Path, flags: tuple[str, ...], **environ: str) -> JobRun:
@@ -93,3 +98,30 @@ def test_records_name_the_pe_that_did_not_come(emulator: Emulator, tmp_path: Pat
     stuck = diagnosis.stuck[0]
     assert stuck.waiting == (0,)
     assert [missing.pe for missing in stuck.missing] == [1]
+
+
+def test_a_profiler_sees_a_range_for_each_collective(emulator: Emulator, tmp_path: Path) -> None:
+    headers = metadata.distribution("nvidia-nvtx").locate_file("nvidia/cu13/include")
+    injection = tmp_path / "libinjection.so"
+    source = Path(__file__).with_name("nvtx_injection.cc")
+    command = ["c++", "-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{headers}", str(source)]
+    subprocess.run([*command, "-o", str(injection)], check=True)
+    ranges = tmp_path / "ranges"
+    _run(
+        *(emulator, tmp_path, NO_GRAPH_FLAGS),
+        NVTX_INJECTION64_PATH=str(injection),
+        NVTX_INJECTION_OUT=str(ranges),
+    )
+    files = sorted(tmp_path.glob("ranges.*"))
+    assert len(files) == 2, "one file for each process that enqueued a collective"
+    for file in files:
+        lines = file.read_text().splitlines()
+        starts = [line for line in lines if line != "pop"]
+        assert lines.count("pop") == len(starts), "every range ends"
+        of_op = {op: [line for line in starts if f" {op} jit_step/" in line] for op in OPERAND_BYTES}
+        assert sum(map(len, of_op.values())) == len(starts), starts
+        for op, expected in OPERAND_BYTES.items():
+            assert len(of_op[op]) == STEPS, starts
+            assert all(line.split()[0] == str(expected) for line in of_op[op]), of_op[op]
+        assert all(line.endswith("among PE 0, 1") for line in of_op["all-gather"] + of_op["all-reduce"])
+        assert all(re.search(r" from PE (0 to PE 0|1 to PE 1)$", line) for line in of_op["collective-permute"])

@@ -2,6 +2,7 @@
 #ifndef XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 #define XLA_SHMEM_BINDINGS_FFI_GPU_CALL_FRAME_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ inline auto GpuCallBinding() {
       .RemainingRets()
       .Attrs();
 }
+
+// Of all operands together.
+uint64_t OperandBytes(const GpuCallFrame& frame);
 
 ::xla::ffi::Error ToFfiError(const Status& status);
 

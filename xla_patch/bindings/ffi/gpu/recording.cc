@@ -49,16 +49,6 @@ observe::Site SiteOf(const GpuCallFrame& frame, CollectiveOp op) {
   return site;
 }
 
-uint64_t OperandBytes(const GpuCallFrame& frame) {
-  uint64_t bytes = 0;
-  for (size_t i = 0; i < frame.operands.size(); ++i) {
-    if (const auto operand = frame.operands.get<::xla::ffi::AnyBuffer>(i); operand.has_value()) {
-      bytes += operand->size_bytes();
-    }
-  }
-  return bytes;
-}
-
 std::string InGraphs() {
   const uint64_t count = GpuRuntime::Get().started() ? GpuRuntime::Get().transfers().in_graphs().run : 0;
   if (count == 0) return "";
