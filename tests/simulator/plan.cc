@@ -24,6 +24,27 @@ void MakeLate(Random& random, Plan* plan) {
   plan->linger_ns = 4'000'000'000;
 }
 
+// One process stops midway, while another that has all it needs ends.
+void MakeAbsent(Random& random, Plan* plan) {
+  plan->rounds = 1;
+  plan->sizes = {100 << 10, 50 << 10};
+  plan->single_copy = shm::SingleCopy::kAlways;
+  const auto absent = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  plan->faults = {{Fault::Kind::kStopped, absent, static_cast<int64_t>(random() % 60'000), 700'000'000}};
+  plan->deadline = std::chrono::seconds(30);
+  plan->linger_ns = 0;
+  plan->system.refused_reads = 0.1;
+}
+
+// Large messages whose reads are refused midway, and ends that sleep at once.
+void MakeRefused(Plan* plan) {
+  plan->sizes = {200 << 10, 50 << 10};
+  plan->single_copy = shm::SingleCopy::kAlways;
+  plan->spin = std::chrono::microseconds(0);
+  plan->system.refused_reads = 0.2;
+  plan->system.partial_reads = 0.3;
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed) {
@@ -72,8 +93,6 @@ Plan DrawPlan(uint64_t seed) {
     plan.linger_ns = OneOf<int64_t>(random, {0, 4'000'000'000});
   }
 
-  if (processes > 2 && Chance(random, 20)) MakeLate(random, &plan);
-
   plan.scheduler.seed = seed;
   plan.scheduler.switch_chance = OneOf(random, {0.5, 0.1, 0.02, 0.004});
   plan.scheduler.tick_ns = OneOf(random, {5.0, 40.0}) / processes;
@@ -89,6 +108,11 @@ Plan DrawPlan(uint64_t seed) {
   if (Chance(random, 25)) {
     plan.scheduler.pause_chance = OneOf(random, {1e-5, 1e-4, 1e-3});
     plan.scheduler.pause_ns = OneOf<int64_t>(random, {100'000, 20'000'000, 200'000'000});
+  }
+  if (processes > 2 && Chance(random, 30)) {
+    (Chance(random, 50) ? MakeLate : MakeAbsent)(random, &plan);
+  } else if (processes > 1 && plan.faults.empty() && Chance(random, 15)) {
+    MakeRefused(&plan);
   }
   plan.system.must_be_woken = plan.must_succeed() && plan.scheduler.pause_ns == 0;
   return plan;

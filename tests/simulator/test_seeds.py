@@ -17,10 +17,11 @@ def test_seeds_pass(simulator: Simulator) -> None:
     assert run.returncode == 0, run.stderr
 
 
-#: Seeds that have failed, by what they found.
+#: Seeds that fail without mends that the simulator has brought about. Plans depend on plan.cc: whoever changes how they
+#: are drawn looks for such seeds again (test_mutants.py has the mistakes).
 FOUND = {
-    2274: "a receiver whose read was refused slept before it granted its slots: 100 ms lost",
-    2983: "a reader of its own process took the state of mail that had just been withdrawn, and read freed memory",
+    2283: "a receiver whose read was refused slept before it granted its slots: 100 ms lost",
+    10112: "a reader of its own process took the state of mail that had just been withdrawn, and read freed memory",
 }
 
 
