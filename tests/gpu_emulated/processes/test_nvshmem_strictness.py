@@ -157,9 +157,12 @@ def test_a_copy_to_a_multicast_address_ends_the_process_with_a_sentence(emulator
 
 def test_too_few_teams_for_the_duplicates_of_nvlink_sharp_end_the_process(emulator: Emulator, tmp_path: Path) -> None:
     few = _WITH_NVLS.replace('"64"', '"51"')
-    for ended in _run(emulator, tmp_path, "", few, 2):
-        assert ended.returncode == 1, ended.stdout
-        assert "unable to allocate enough duplicate teams (NVSHMEM_MAX_TEAMS)" in ended.stderr
+    ended = _run(emulator, tmp_path, "", few, 2)
+    assert [pe.returncode for pe in ended] == [1, 1], ended
+    why = "unable to allocate enough duplicate teams (NVSHMEM_MAX_TEAMS)"
+    # The PE that comes second may find that its peer has gone.
+    assert any(why in pe.stderr for pe in ended), ended
+    assert all(why in pe.stderr or "could not connect its heap" in pe.stderr for pe in ended), ended
 
 
 def test_settings_that_come_after_the_unique_id_are_ignored(emulator: Emulator, tmp_path: Path) -> None:
