@@ -11,7 +11,7 @@ from simulator_build import Simulator
 SECONDS = os.environ.get("SIMULATE_SECONDS", "20")
 
 
-@pytest.mark.timeout(100)
+@pytest.mark.timeout(400)
 def test_seeds_pass(simulator: Simulator) -> None:
     run = simulator.run("--seeds", "6000")
     assert run.returncode == 0, run.stderr
@@ -31,7 +31,7 @@ def test_a_seed_that_has_failed_passes(simulator: Simulator, seed: int) -> None:
     assert run.returncode == 0, f"again: {FOUND[seed]}\n{run.stderr}"
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(200)
 def test_a_seed_always_gives_the_same_trace(simulator: Simulator) -> None:
     run = simulator.run("--seeds", "300", "--replay")
     assert run.returncode == 0, run.stderr
