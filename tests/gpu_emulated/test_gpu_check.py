@@ -75,7 +75,7 @@ FAULTS = {
     "overlap-1": Fault.of_driver("refused cuEventElapsedTime_v2", "exit status 1", "CudaError: cuEventElapsedTime"),
     "overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
     "collectives": Fault.of_driver("short copies", "all-reduce of 262144 bytes by shmem", "elements wrong"),
-    "recording": Fault(NO_NVSHMEM, "runs on SHMEM", "the pass did not run"),
+    "recording": Fault(NO_NVSHMEM, "runs on SHMEM", "/no/such/libnvshmem_host.so.3"),
     "jax-overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
     "train": Fault.of_driver("short copies", "losses on SHMEM equal those of one rank", "4 steps, largest"),
     "sanitizer": Fault({"FAULT": "3"}, "memcheck: gpu_check.kernels", "ERROR SUMMARY: 3 errors"),
