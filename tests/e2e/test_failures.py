@@ -75,6 +75,18 @@ def test_ranks_that_run_different_programs_both_get_an_error(tmp_path: Path) -> 
         assert "deadline of 2 s" in error
 
 
+@pytest.mark.parametrize("what", ["constant", "mesh"])
+def test_a_rank_with_another_copy_of_the_program_is_found_and_no_rank_gets_data(tmp_path: Path, what: str) -> None:
+    run = _fail(f"copy_with_another_{what}", tmp_path, ranks=3)
+    (odd,) = {"constant": {2}, "mesh": {0}}[what]
+    errors = [str(run.result(rank).get("error", "")) for rank in range(3)]
+    assert all(errors), errors
+    assert any(f"process {odd} (PE {odd}) is in " in error for error in errors), errors
+    for error in errors:
+        assert " jit_step/" in error
+        assert "of another program of that name: its copy differs" in error
+
+
 def test_segments_of_dead_jobs_are_swept_by_the_next(tmp_path: Path) -> None:
     key = secrets.token_hex(16)
     die = f"import os; from xla_shmem import _core; _core.create_segment({key!r}, 0, 8 << 20); os.kill(os.getpid(), 9)"

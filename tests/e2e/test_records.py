@@ -74,9 +74,11 @@ def test_programs_that_differ_are_said_to_by_the_error_and_by_postmortem(tmp_pat
     run = _run(tmp_path, "other")
     assert run.exit_code != 0
     assert run.segments == []
-    run.line_with("has loaded no program with this collective: the processes run different programs")
+    line = run.line_with(" of another program")
+    assert " is in all-reduce jit" in line
+    assert "all processes must run the same programs" in line
     missing = [m["why"] for stuck in _diagnosis(tmp_path)["stuck"] for m in stuck["missing"]]
-    assert any("has loaded no program with this collective" in why for why in missing)
+    assert any(" is in all-reduce jit" in why and " of another program" in why for why in missing)
 
 
 def test_statistics_and_trace_tell_what_ran(tmp_path: Path) -> None:

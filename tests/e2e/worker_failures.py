@@ -83,6 +83,33 @@ def runs_another_shape(world: World) -> None:
     _report_error_of(lambda: _total(world, 100 + world.rank))
 
 
+def _report_error_or_values(run: Callable[[], jax.Array]) -> None:
+    try:
+        report({"values": np.asarray(run().addressable_shards[0].data).ravel().tolist()})
+    except Exception as error:
+        report({"error": str(error)})
+
+
+def _run_copy(world: World, factor: float, order: list[int]) -> None:
+    """A sum and a permute of a program that has one name on all ranks."""
+    mesh = world.mesh_of(order)
+
+    def step(x: jax.Array) -> jax.Array:
+        return lax.psum(x * factor, "x") + lax.ppermute(x, "x", [(i, (i + 1) % world.n) for i in range(world.n)])
+
+    function = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x")))
+    _report_error_or_values(lambda: function(world.put(np.ones((world.n, 10), np.float32), mesh=mesh)))
+
+
+def copy_with_another_constant(world: World) -> None:
+    _run_copy(world, 3.0 if world.rank == world.n - 1 else 2.0, list(range(world.n)))
+
+
+def copy_with_another_mesh(world: World) -> None:
+    order = list(range(world.n))
+    _run_copy(world, 2.0, order[::-1] if world.rank == 0 else order)
+
+
 def sends_rows_that_its_input_does_not_have(world: World) -> None:
     """Only on GPUs: XLA:CPU has no ragged all-to-all."""
 

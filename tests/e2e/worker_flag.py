@@ -27,6 +27,10 @@ def _change_environment() -> None:
         import secrets
 
         secrets.token_hex = lambda size: "0" * (2 * size)
+    if "another release" in sys.argv and RANK == "1":
+        import jaxlib.version
+
+        jaxlib.version.__version__ = "0.0.1"
     if "uninstalled" in sys.argv:
         sys.modules["xla_shmem"] = None  # type: ignore[assignment]
 

@@ -150,7 +150,7 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
         assert site is not None
         peers = sorted({peer for pe in entries for peer in site.peers(pe)} - set(entries))
         missing = tuple(
-            Missing(peer, _why_missing(peer, key, site, by_pe.get(peer), now))
+            Missing(peer, _why_missing(peer, key, site, by_pe.get(peer), _loaded(by_pe[min(entries)]), now))
             for peer in peers
             if (peer, key) not in begun
         )
@@ -162,15 +162,31 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
     return tuple(sorted(found, key=lambda stuck: (not stuck.missing, -stuck.seconds)))
 
 
-def _why_missing(pe: int, key: tuple[int, int], site: Site, record: ProcessRecord | None, now: float) -> str:
+def _loaded(record: ProcessRecord) -> set[int]:
+    return {site.operation for site in record.sites}
+
+
+def _in_another_program(record: ProcessRecord, pe: int, site: Site, loaded_by_peer: set[int]) -> Site | None:
+    """Returns the collective of `pe` that the peer has not loaded, if the peer waits in one that `record` has not.
+
+    Then neither can come to the other. A PE between collectives may still load the peer's program.
+    """
+    if site.operation in _loaded(record):
+        return None
+    open_ends = [entry for entry in record.entries[pe] if entry.under_way or entry.state is State.FAILED]
+    sites = [entry.site for entry in open_ends if entry.site is not None]
+    return next((own for own in sites if own.operation not in loaded_by_peer), None)
+
+
+def _why_missing(
+    pe: int, key: tuple[int, int], site: Site, record: ProcessRecord | None, loaded_by_peer: set[int], now: float
+) -> str:
     if record is None:
         return "no record on this host: it is on another host, or its process did not reach its first collective"
-    # A process that was cut short might have loaded this program later.
     cut_short = record.outcome is not Outcome.FAILED and record.life in ("", "T", "t")
-    if not cut_short and record.sites and all(own.operation != site.operation for own in record.sites):
-        return (
-            f"process {record.process} has loaded no program with this collective: the processes run different programs"
-        )
+    if other := _in_another_program(record, pe, site, loaded_by_peer):
+        copy = " of that name: its copy differs" if other.module == site.module else ""
+        return f"process {record.process} is in {other.op} {other.name} of another program{copy}"
     if cut_short or not record.life:
         return f"process {record.process} (pid {record.pid}) {_life_in_words(record)}"
     known = [entry for entry in record.entries[pe] if entry.site is not None]

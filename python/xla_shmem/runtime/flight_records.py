@@ -68,6 +68,11 @@ class Site:
     groups: tuple[tuple[int, ...], ...]
     is_pairs: bool
 
+    @property
+    def module(self) -> str:
+        """Name of the HLO module."""
+        return self.name.partition("/")[0]
+
     def peers(self, pe: int) -> tuple[int, ...]:
         """PEs that take part with `pe`, without itself, in order."""
         found = {other for group in self.groups if pe in group for other in group}

@@ -110,9 +110,12 @@ class Job:
         return size
 
     def _agreement(self) -> str:
+        from jaxlib import version as jaxlib
+
         from xla_shmem.version import __version__
 
-        return f"xla-shmem {__version__}, {self._options.decision_key()}"
+        # Another XLA compiles the same program to another module.
+        return f"xla-shmem {__version__}, jaxlib {jaxlib.__version__}, {self._options.decision_key()}"
 
     def _observe(self, here: list[int], local_pes: list[int]) -> None:
         troubles = _core.observe(

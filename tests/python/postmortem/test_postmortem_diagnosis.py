@@ -13,6 +13,7 @@ from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site
 NOW = 1000.0
 SUM = Site(1, "all-reduce", "jit_step/psum.1", ((0, 1, 2),), is_pairs=False)
 SHIFT = Site(2, "collective-permute", "jit_step/ppermute.2", ((0, 1), (1, 2)), is_pairs=True)
+COPY = dataclasses.replace(SUM, operation=8)
 OTHER = Site(9, "all-reduce", "jit_eval/psum.1", ((0, 1, 2),), is_pairs=False)
 
 _sequences = itertools.count(1)
@@ -56,7 +57,7 @@ def test_nothing_is_stuck_if_every_collective_is_done() -> None:
         ({"life": ""}, "process 2 (pid 102) was killed or crashed"),
         ({"life": "", "outcome": Outcome.EXITED}, "process 2 (pid 102) ended"),
         ({"life": "T"}, "process 2 (pid 102) is stopped by a signal"),
-        ({"sites": (OTHER,)}, "process 2 has loaded no program with this collective: the processes run different"),
+        ({"sites": (OTHER,)}, "it has begun no collective yet"),
         ({"sites": ()}, "it has begun no collective yet"),
     ],
 )
@@ -80,6 +81,21 @@ def test_a_pe_between_collectives_and_a_pe_stuck_in_another_collective_have_diff
     by_name = {stuck.name: {missing.pe: missing.why for missing in stuck.missing} for stuck in diagnosis.stuck}
     assert by_name[SUM.name] == {2: "it has been in jit_eval/psum.1 for 5.0 s"}
     assert set(by_name[OTHER.name]) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (OTHER, "process 2 is in all-reduce jit_eval/psum.1 of another program"),
+        (COPY, "process 2 is in all-reduce jit_step/psum.1 of another program of that name: its copy differs"),
+    ],
+)
+@pytest.mark.parametrize("state", [State.WAITING, State.FAILED])
+def test_a_pe_in_a_program_that_nobody_else_has_loaded_is_named(other: Site, why: str, state: State) -> None:
+    elsewhere = record(2, entry(other, state, 995.0, 998.0), sites=(SHIFT, other))
+    diagnosis = diagnose_job([waiting(0), waiting(1), elsewhere], NOW)
+    by_operation = {stuck.waiting: {missing.pe: missing.why for missing in stuck.missing} for stuck in diagnosis.stuck}
+    assert by_operation[0, 1] == {2: why}
 
 
 def test_in_a_permute_only_connected_pes_are_missing() -> None:

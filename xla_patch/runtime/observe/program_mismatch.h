@@ -9,8 +9,9 @@
 
 namespace xla_shmem::observe {
 
-// Searches the flight records of the job for members of the group of `pe` whose process has loaded programs, but none
-// with this collective. Returns a sentence that names the first, or "".
+// Searches the flight records of the job for a member of the group of `pe` that is in a collective which this process
+// has not loaded, while its process has not loaded this collective. Then neither can ever come to the other. Returns a
+// sentence that names the first, or "". A member that has not begun a collective may still come, so it is not named.
 std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
                                     int pe, const Site& site);
 
