@@ -28,6 +28,7 @@ def _change_environment() -> None:
 
         secrets.token_hex = lambda size: "0" * (2 * size)
     if "another release" in sys.argv and RANK == "1":
+        import jax  # noqa: F401  (it checks the release)
         import jaxlib.version
 
         jaxlib.version.__version__ = "0.0.1"
