@@ -43,11 +43,10 @@ TEST_CASE("a dtype without a reduction is vetoed by name, also inside a tuple") 
   CHECK(UnsupportedByTransport(spec, kTopology, kGpus) == "no SHMEM reduce-scatter for f8e8m0fnu");
 }
 
-TEST_CASE("CPUs carry six ops, GPUs ragged all-to-alls too, a patched XLA two of them") {
+TEST_CASE("CPUs and GPUs carry every op, a patched XLA two of them") {
   const Transport patched = PatchedXlaTransport(kReach);
-  for (const CollectiveOp op :
-       {CollectiveOp::kAllReduce, CollectiveOp::kCollectivePermute, CollectiveOp::kAllGather,
-        CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll, CollectiveOp::kCollectiveBroadcast}) {
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    const CollectiveOp op = info.op;
     CollectiveSpec spec = AllReduce({{0, 1, 2}}, 4, kTopology);
     spec.op = op;
     CHECK_FALSE(UnsupportedByTransport(spec, kTopology, kOneHost).has_value());
@@ -56,11 +55,6 @@ TEST_CASE("CPUs carry six ops, GPUs ragged all-to-alls too, a patched XLA two of
     CHECK(UnsupportedByTransport(spec, kTopology, patched) ==
           (has_thunk ? Unsupported() : std::string("no SHMEM ") + OpName(op)));
   }
-  CollectiveSpec ragged = AllReduce({{0, 1, 2}}, 4, kTopology);
-  ragged.op = CollectiveOp::kRaggedAllToAll;
-  CHECK(UnsupportedByTransport(ragged, kTopology, kOneHost) == "no SHMEM ragged-all-to-all");
-  CHECK_FALSE(UnsupportedByTransport(ragged, kTopology, kGpus).has_value());
-  CHECK(UnsupportedByTransport(ragged, kTopology, patched) == "no SHMEM ragged-all-to-all");
 }
 
 TEST_CASE("a permute carries any whole-byte type and no other") {

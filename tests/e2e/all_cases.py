@@ -10,6 +10,7 @@ import cases_groups
 import cases_overlap
 import cases_permute
 import cases_programs
+import cases_ragged
 import cases_reductions
 import cases_transformations
 from case_world import CASES, Case
@@ -25,6 +26,7 @@ __all__ = [
     "cases_overlap",
     "cases_permute",
     "cases_programs",
+    "cases_ragged",
     "cases_reductions",
     "cases_transformations",
 ]

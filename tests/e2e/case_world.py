@@ -16,7 +16,10 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 # XLA_SHMEM_OPS of the jobs, beside XLA_SHMEM_THRESHOLD=2MiB: all ops, two of them up to a size.
-OPS = "all-reduce,collective-permute,all-gather,reduce-scatter<1MiB,all-to-all<1MiB,collective-broadcast"
+OPS = (
+    "all-reduce,collective-permute,all-gather,reduce-scatter<1MiB,all-to-all<1MiB,collective-broadcast,"
+    "ragged-all-to-all"
+)
 
 # Processes x devices a process.
 SHAPES = ("1x1", "2x1", "4x1", "8x1", "2x4", "1x4")

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from case_world import Case, World, case
 from cases_permute import ring
+from cases_ragged import exchange, put_exchange, send
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
@@ -48,6 +49,36 @@ def matmuls_between_start_and_done_do_not_disturb_the_transfer(world: World) -> 
     expected = np.roll(values, 1, 0) + expected
     for _ in range(5):
         for shard in function(operand).addressable_shards:
+            np.testing.assert_allclose(np.asarray(shard.data), expected[shard.index], rtol=1e-5, atol=1e-5)
+
+
+@gpu_case(fast=("2x1", "4x1"), slow=())
+def ragged_rows_beside_a_matmul(world: World) -> None:
+    moved = exchange(world, [list(range(world.n))], 200, (16,), "float32")
+    values = world.random.standard_normal((world.n, 256, 256)).astype(np.float32) / 32
+
+    def body(w: jax.Array, x: jax.Array, y: jax.Array, *numbers: jax.Array) -> tuple[jax.Array, jax.Array]:
+        product = w[0]
+        for _ in range(4):
+            product = jnp.tanh(jnp.dot(product, w[0], precision="highest"))
+        return send(x, y, *numbers), product[None]
+
+    mapped = jax.shard_map(body, mesh=world.mesh, in_specs=P("x"), out_specs=P("x"), check_vma=False)
+    # XLA's other scheduler moves no work between start and done of this op.
+    function = jax.jit(mapped, compiler_options={"xla_gpu_enable_latency_hiding_scheduler": True})
+    operands = [world.put(values), *put_exchange(world, moved)]
+    text = function.lower(*operands).compile().as_text()
+    schedule = text[text.index("ENTRY") :]
+    start = schedule.find('"xla_shmem.ragged_all_to_all_start"')
+    done = schedule.find('"xla_shmem.ragged_all_to_all_done"')
+    assert "__cublas$" in schedule[start:done], f"no matmul is between start and done in:\n{schedule}"
+    expected = values
+    for _ in range(4):
+        expected = np.tanh(expected @ values)
+    for _ in range(5):
+        sent, product = function(*operands)
+        world.equals(sent, moved.expected)
+        for shard in product.addressable_shards:
             np.testing.assert_allclose(np.asarray(shard.data), expected[shard.index], rtol=1e-5, atol=1e-5)
 
 

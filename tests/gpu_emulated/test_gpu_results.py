@@ -1,4 +1,4 @@
-"""Cases of tests/e2e, cases_gpu.py and cases_ragged.py on emulated GPUs, against NumPy; one job for each setting."""
+"""Cases of tests/e2e and cases_gpu.py on emulated GPUs, against NumPy; one job for each setting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from all_cases import CASES
 from case_world import OPS
 from cases_gpu import GPU_CASES
 from cases_not_on_gpus import NO_COLLECTIVE_RUNS, NOT_ON_GPUS, NOT_RUN
-from cases_ragged import RAGGED_CASES
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from gpu_world import COMPARED_WITH_STOCK
@@ -105,7 +104,7 @@ def _parameters() -> list[ParameterSet]:
     found = []
     for key, setting in SETTINGS.items():
         shape = f"{setting.ranks}x1"
-        for name, case in (CASES | GPU_CASES | RAGGED_CASES).items():
+        for name, case in (CASES | GPU_CASES).items():
             if name in NOT_RUN or shape not in case.fast + case.slow:
                 continue
             if setting.names and name not in setting.names:
@@ -156,7 +155,7 @@ def reports(
                 "JAX_ENABLE_X64": "1",
                 "XLA_SHMEM_THRESHOLD": "2MiB",
                 # What the cases leave on gloo at a size cannot stay on NCCL here.
-                "XLA_SHMEM_OPS": OPS.replace("<1MiB", "<2MiB") + ",ragged-all-to-all",
+                "XLA_SHMEM_OPS": OPS.replace("<1MiB", "<2MiB"),
                 "XLA_SHMEM_DEADLINE": "60",
             }
             jobs[key] = run_emulated(

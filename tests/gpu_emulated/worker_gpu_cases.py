@@ -15,7 +15,6 @@ from pathlib import Path
 import jax
 from all_cases import CASES
 from cases_gpu import GPU_CASES
-from cases_ragged import RAGGED_CASES
 from executed_collectives import NOTHING, Executions, LeftOnNccl
 from gpu_world import GpuWorld, Ledger
 from job_runs import report
@@ -36,7 +35,7 @@ def main() -> None:
         ledger.expected, executions.count = NOTHING, 0
         begin, (captured, in_graphs) = time.monotonic(), _core.gpu_in_graphs()
         try:
-            (CASES | GPU_CASES | RAGGED_CASES)[name].run(world)
+            (CASES | GPU_CASES)[name].run(world)
         except LeftOnNccl as left:
             unsupported = f"NCCL: {left}"
         except Exception:

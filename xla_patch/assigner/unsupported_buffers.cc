@@ -15,7 +15,7 @@ bool FitsCounts(const CollectiveSpec& spec, size_t num_operands, size_t num_resu
 std::string RaggedMisfit(size_t number, const std::string& members) {
   if (number == 0) return "its input and result differ in more than the number of rows, or a row is not contiguous";
   if (number == 1) return "its output operand and its result differ in shape or layout";
-  return "operand " + std::to_string(number) + " is not a row of s64 numbers, equally many for each of " + members +
+  return "operand " + std::to_string(number) + " is not a row of integers, equally many for each of " + members +
          " devices";
 }
 

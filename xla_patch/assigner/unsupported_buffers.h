@@ -23,7 +23,7 @@ struct TransferredBuffer {
   // order. The result of an all-gather must be the operands of all members of a group, one after the other in memory;
   // the operand of a reduce-scatter must be their results. The array of an all-to-all must be one part for each member,
   // and the arrays of a tuple must all be alike. A ragged all-to-all needs contiguous rows, as long in its input as in
-  // its result, and offsets and sizes of 64 bits.
+  // its result, and integers as offsets and sizes.
   bool fits = false;
 };
 

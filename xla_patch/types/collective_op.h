@@ -70,8 +70,8 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu, "collective-broadcast", "broadcast",
      "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start", "xla_shmem.broadcast_done",
      "xla_shmem.broadcast_uncaptured"},
-    {CollectiveOp::kRaggedAllToAll, op_trait::kEqualGroups | op_trait::kOnGpu, "ragged-all-to-all", "",
-     "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done",
+    {CollectiveOp::kRaggedAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, "ragged-all-to-all",
+     "", "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done",
      "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 

@@ -195,8 +195,3 @@ def test_an_all_to_all_of_a_tuple_has_one_array_for_each_member() -> None:
 def test_groups_of_several_sizes_have_no_common_shape() -> None:
     op = all_gather("f32[16]{0}", groups="{{0,1},{2},{3}}")
     assert run_listed(module_with(op)).veto() == "its replica groups differ in size"
-
-
-def test_no_transport_carries_a_ragged_all_to_all() -> None:
-    op = f"f32[8]{{0}} ragged-all-to-all(p0, p1, p0, p1, p0, p1), channel_id=1, replica_groups={HALVES}"
-    assert run_listed(module_with(op)).veto() == "no SHMEM ragged-all-to-all"

@@ -33,6 +33,7 @@ struct Collective {
   // Result i, or the only result, is in the buffer of operand i, by XLA's own choice. Not for kSync, but for a ragged
   // all-to-all.
   std::vector<bool> in_place;
+  bool has_s64_numbers = true;   // offsets and sizes of a ragged all-to-all are s64
   bool has_work_between = true;  // an instruction that takes time runs between start and done
   Unsupported unsupported_form;  // why its form cannot be replaced in place, whatever the transport
 };

@@ -30,10 +30,12 @@ bool SameLeaves(const Shape& a, const Shape& b) {
                     [](const Shape* x, const Shape* y) { return SameBytesLayout(*x, *y); });
 }
 
+bool IsInteger(ElementType type) { return type >= ElementType::kS8 && type <= ElementType::kU64; }
+
 // Offsets or sizes of a ragged all-to-all: as many numbers for each member.
 bool AreCounts(const Shape& operand, int64_t members) {
-  return operand.element_type == ElementType::kS64 && operand.dimensions.size() == 1 && !operand.is_tiled &&
-         members > 0 && operand.dimensions[0] % members == 0;
+  return IsInteger(operand.element_type) && operand.dimensions.size() == 1 && !operand.is_tiled && members > 0 &&
+         operand.dimensions[0] % members == 0;
 }
 
 // Whether moving bytes, as the op does it, makes this result from operands of this shape. `number`: of the operand.
@@ -184,6 +186,7 @@ class Finder {
       collective->unsupported_form =
           done.has_two_shapes ? "its shape is given twice" : FindUnsupportedForm(index, *collective);
     }
+    collective->has_s64_numbers = HasS64Numbers(index, *collective);
     return Status();
   }
 
@@ -281,6 +284,16 @@ class Finder {
                          Fits(collective, *shape, result, i)});
     }
     return UnsupportedBuffers(collective.spec, fields.operand_ids.size(), leaves.size(), buffers);
+  }
+
+  bool HasS64Numbers(const InstructionIndex& index, const Collective& collective) const {
+    if (collective.spec.op != CollectiveOp::kRaggedAllToAll) return true;
+    const std::vector<int64_t>& operands = collective.fields.operand_ids;
+    return std::all_of(operands.begin() + std::min<size_t>(2, operands.size()), operands.end(), [&](int64_t id) {
+      const Instruction* operand = index.Find(id);
+      const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
+      return shape.ok() && shape->element_type == ElementType::kS64;
+    });
   }
 
   const Module& module_;

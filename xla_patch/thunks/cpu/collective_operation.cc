@@ -58,10 +58,12 @@ bool CollectiveOperation::Poll() {
   // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
   if (polls_ == 0 && AnyNeedsGrant()) OpenGrants();
   made_progress_ = false;
-  while (AdvanceOnce()) made_progress_ = true;
-  if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
+  do {
+    while (AdvanceOnce()) made_progress_ = true;
+    if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
+  } while (HasReceived() && DeclareMore());
   if (Finished()) {
-    Finish();
+    GiveBackBlocks();
     return true;
   }
   if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
@@ -110,19 +112,24 @@ bool CollectiveOperation::AdvanceOnce() {
   return made_progress;
 }
 
-bool CollectiveOperation::Finished() const {
+bool CollectiveOperation::HasReceived() const {
   return std::all_of(receives_.begin(), receives_.end(), [](const auto& entry) { return entry.message.done(); }) &&
-         (!reducer_.has_value() || reducer_->done()) && local_copies_.empty() &&
+         (!reducer_.has_value() || reducer_->done()) && local_copies_.empty();
+}
+
+bool CollectiveOperation::Finished() const {
+  return HasReceived() &&
          std::all_of(sends_.begin(), sends_.end(), [](const auto& entry) { return entry.message.done(); });
 }
 
-void CollectiveOperation::Finish() {
+void CollectiveOperation::GiveBackBlocks() {
   if (blocks_.empty()) return;
   for (Receiving& receiving : receives_) receiving.message.Close(*context_);
   if (reducer_.has_value()) {
     for (auto& contribution : reducer_->contributions()) contribution.message.Close(*context_);
   }
   for (const BlockSet& set : blocks_) ReturnBlocks(set);
+  blocks_.clear();
 }
 
 void CollectiveOperation::ForEachReceiver(const std::function<void(const MessageReceiver&)>& visit) const {

@@ -1,8 +1,8 @@
 // The base of all collectives on CPU: messages to peers, messages from peers, an optional reduction, and copies within
 // the PE (docs/protocol.md, "A collective").
 //
-// The constructor of a collective declares its messages. This class does all the rest, from blocks to error texts.
-// Nothing is sent before the first Poll.
+// The constructor of a collective declares its messages, and DeclareMore those that depend on what has come. This class
+// does all the rest, from blocks to error texts. Nothing is sent before the first Poll.
 #ifndef XLA_SHMEM_THUNKS_CPU_COLLECTIVE_OPERATION_H_
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_OPERATION_H_
 
@@ -56,6 +56,11 @@ class CollectiveOperation : public Operation {
   void ReduceFrom(const std::vector<int>& group, const MessageKey& key, Reducer reducer, bool overwrites_sends);
   // Declares a copy within this PE. `from` null: zeros. `overwrites_sends`: it overwrites the memory of the sends.
   void CopyLocally(const char* from, char* to, size_t bytes, bool overwrites_sends = false);
+  // Called when all that was declared to come has come, and all copies have run, until it returns false: nothing more
+  // is to come. May declare messages and copies, and throw.
+  virtual bool DeclareMore() { return false; }
+  // Gives back the blocks of messages that have come. An operation that waits for blocks must hold none.
+  void GiveBackBlocks();
 
   // Copies of operands that overlap results in a way that the messages do not support.
   std::vector<std::unique_ptr<char[]>> copies_;
@@ -78,8 +83,9 @@ class CollectiveOperation : public Operation {
   bool AdvanceOnce();
   // True if the copies ran.
   bool RunLocalCopies();
+  // Whether all that was declared to come has come, and been copied.
+  bool HasReceived() const;
   bool Finished() const;
-  void Finish();
   // Grants blocks to all messages that may need one, if there are blocks for all of them.
   void OpenGrants();
   bool AnyNeedsGrant() const;
