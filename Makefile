@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
-  test-e2e-full simulate test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
+  test-e2e-full simulate check-models test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -21,7 +21,7 @@ test-tsan: install
 	scripts/test_cpp.sh $(BIN) thread 'shm|nvshmem|thunks|stress|pjrt|observe'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings
+	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
 	$(BIN)/python -m pytest -q tests/training -m "not slow"
 
 # The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
@@ -72,6 +72,11 @@ test-faults: install
 # planted mistakes. Needs clang. SIMULATE_SECONDS=7200 make simulate runs for hours.
 simulate: install
 	$(BIN)/python -m pytest -q tests/simulator
+
+# Models of both transports' protocols, of which Spin looks at every state, and mistakes planted in them. Needs spin and
+# gcc.
+check-models: install
+	$(BIN)/python -m pytest -q tests/protocol_models
 
 # The same C++ core and tests with Bazel. BAZEL_OPTIONS="-c fastbuild" compiles faster.
 test-bazel:

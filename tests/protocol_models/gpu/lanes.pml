@@ -1,0 +1,232 @@
+/* The kernels of collectives: messages between the lanes of three PEs, and a watchdog that ends them.
+ *
+ * Each PE runs OPERATIONS operations; FORM says what each is. A PE has one lane, and a message is one store into a
+ * slot, which becomes visible later unless a release waits for it. With MAY_FAIL PE VICTIM may die at any point.
+ */
+#ifndef FIRST
+#define FIRST 0
+#endif
+#ifndef STEP
+#define STEP 1
+#endif
+#define FORM(operation) ((FIRST + STEP * (operation)) % 3)
+#define ALL_TO_ALL 0
+#define BROADCAST 1 /* PE 0 sends */
+#define TWO_SHOT 2  /* PE 2 is not in the group */
+#ifndef OPERATIONS
+#define OPERATIONS 3
+#endif
+#ifndef CHUNKS
+#define CHUNKS 2
+#endif
+#ifndef MAY_FAIL
+#define MAY_FAIL 0
+#endif
+#define VICTIM 1
+#define PES 3
+#define SLOTS 2
+#define PAIR(at, from) ((at) * PES + (from))
+#define VALUE(from, number) ((from) * 64 + (number) + 1)
+
+byte arrived[9]; /* by pair */
+byte sent[9];
+byte slot[18]; /* by pair and message mod SLOTS; 0: consumed */
+byte flying[9];
+bool dead[PES];
+bool order[PES]; /* the watchdog tells the kernels of the PE to end */
+byte running = PES;
+
+#define SLOT(at, from, message) slot[PAIR(at, from) * SLOTS + (message) % SLOTS]
+
+/* Who is in the group of PE me, whom it sends to, and whom it receives from. */
+#define IN_GROUP(pe) (FORM(operation) != TWO_SHOT || (pe) != 2)
+#define IS_PEER(pe) ((pe) != me && IN_GROUP(pe) && (FORM(operation) != BROADCAST || me == 0 || (pe) == 0))
+#define SENDS_TO(pe) (IS_PEER(pe) && (FORM(operation) != BROADCAST || me == 0))
+#define RECEIVES_FROM(pe) (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0))
+
+/* = Lane::Begin (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline Begin() {
+  atomic {
+    messages[0] = sent[PAIR(me, 0)];
+    messages[1] = sent[PAIR(me, 1)];
+    messages[2] = sent[PAIR(me, 2)]
+  }
+}
+
+/* = Lane::End (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline End() {
+  atomic {
+    sent[PAIR(me, 0)] = messages[0];
+    sent[PAIR(me, 1)] = messages[1];
+    sent[PAIR(me, 2)] = messages[2];
+    operation++;
+    chunk = 0
+  }
+}
+
+/* = Lane::Await (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline Await(pe) {
+  if
+  :: arrived[PAIR(me, pe)] >= messages[pe] -> skip
+  :: order[me] -> goto trapped
+  fi
+}
+
+/* = Lane::AwaitSlots (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline AwaitSlots() {
+  for (peer : 0 .. PES - 1) {
+    if
+    :: SENDS_TO(peer) -> Await(peer)
+    :: else -> skip
+    fi
+  }
+}
+
+/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Lane::SlotAt (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline CopyIn() {
+  for (peer : 0 .. PES - 1) {
+    if
+    :: SENDS_TO(peer) -> flying[PAIR(peer, me)] = messages[peer] + 1
+    :: else -> skip
+    fi
+  }
+}
+
+/* = Lane::Post (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Lane::PostTo (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = StoreRelease (xla_patch/nvshmem/gpu/kernels/platform.cuh) */
+inline Post() {
+  for (peer : 0 .. PES - 1) {
+    if
+    :: IS_PEER(peer) ->
+       messages[peer]++;
+       atomic { flying[PAIR(peer, me)] == 0 -> arrived[PAIR(peer, me)] = messages[peer] }
+    :: else -> skip
+    fi
+  }
+}
+
+/* = Lane::AwaitArrivals (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline AwaitArrivals() {
+  for (peer : 0 .. PES - 1) {
+    if
+    :: RECEIVES_FROM(peer) -> Await(peer)
+    :: else -> skip
+    fi
+  }
+}
+
+/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = Lane::OwnSlot (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+/* = ReduceArrivals (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+inline Take() {
+  for (peer : 0 .. PES - 1) {
+    if
+    :: RECEIVES_FROM(peer) ->
+       atomic {
+         assert(SLOT(me, peer, messages[peer]) == VALUE(peer, messages[peer])); /* not lost, and not taken before */
+         SLOT(me, peer, messages[peer]) = 0
+       }
+    :: else -> skip
+    fi
+  }
+}
+
+/* = CopyStep (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
+inline Exchange() {
+  CopyIn();
+  Post();
+  AwaitArrivals();
+  Take()
+}
+
+/* environment: a process has ended, with its GPU's streams */
+inline EndProcess() {
+  running--
+}
+
+/* = collective (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+proctype Kernels(byte me) {
+  byte operation, chunk, peer;
+  byte messages[PES];
+  do
+  :: operation == OPERATIONS -> break
+  :: operation < OPERATIONS && !IN_GROUP(me) -> operation++
+  :: operation < OPERATIONS && IN_GROUP(me) ->
+     Begin();
+     do
+     :: chunk < CHUNKS ->
+        if
+        :: dead[me] -> goto trapped
+        :: !dead[me] -> AwaitSlots()
+        fi;
+        Exchange();
+        if
+        :: FORM(operation) == TWO_SHOT -> Exchange() /* what it has reduced */
+        :: else -> skip
+        fi;
+        chunk++
+     :: else -> break
+     od;
+     End()
+  od;
+trapped:
+  EndProcess()
+}
+
+/* environment: a store of a kernel becomes visible */
+inline Deliver() {
+  assert(SLOT(to, from, flying[PAIR(to, from)]) == 0); /* nothing is overwritten */
+  SLOT(to, from, flying[PAIR(to, from)]) = VALUE(from, flying[PAIR(to, from)]);
+  flying[PAIR(to, from)] = 0
+}
+
+/* environment: the link from a PE to another */
+proctype Link(byte from, to) {
+  do
+  :: atomic { flying[PAIR(to, from)] != 0 -> Deliver() }
+  :: running == 0 && flying[PAIR(to, from)] == 0 -> break
+  od
+}
+
+/* = Watchdog::Report (xla_patch/nvshmem/gpu/watchdog.cc) */
+inline Order(pe) {
+  order[pe] = true
+}
+
+/* environment: a process is killed */
+inline Kill(pe) {
+  dead[pe] = true;
+  order[pe] = true
+}
+
+/* = Watchdog::CheckKernels (xla_patch/nvshmem/gpu/watchdog.cc) */
+proctype Watchdog(byte pe) {
+  if
+  :: MAY_FAIL && pe == VICTIM -> Kill(pe)
+  :: MAY_FAIL -> Order(pe)
+  :: running == 0
+  fi
+}
+
+/* environment: three PEs enqueue the same operations, and end */
+init {
+  byte i, j;
+  atomic {
+    for (i : 0 .. PES - 1) {
+      run Kernels(i);
+      run Watchdog(i);
+      for (j : 0 .. PES - 1) {
+        if
+        :: i != j -> run Link(i, j)
+        :: else -> skip
+        fi
+      }
+    }
+  }
+  _nr_pr == 1;
+  for (i : 0 .. 17) {
+    assert(slot[i] == 0 || MAY_FAIL)
+  }
+}

@@ -1,0 +1,225 @@
+"""Mistakes planted in the models: Spin must find each, so the models can fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from spin_checks import MODELS, Bounds, Verifier, error_of
+
+ASSERTION = "assertion violated"
+STUCK = "invalid end state"
+ENDLESS = "non-progress cycle"
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake in a model.
+
+    Attributes:
+      bounds: sizes at which it shows.
+      original: stands in the model once.
+      replacement: what is written instead.
+      found_as: what Spin calls it.
+    """
+
+    bounds: Bounds
+    original: str
+    replacement: str
+    found_as: str = ASSERTION
+
+
+def channel(*defines: str) -> Bounds:
+    return Bounds("cpu/channel.pml", defines, polls=True)
+
+
+def mailboxes(*defines: str) -> Bounds:
+    return Bounds("cpu/mailboxes.pml", ("MESSAGES=2", *defines), polls=True)
+
+
+TWO_BLOCKS = channel("BLOCKS=2", "CHUNKS=2", "MAY_FAIL=0")
+READ = Bounds("cpu/direct_read.pml")
+FAILURE = Bounds("cpu/failure.pml")
+REVOKE = Bounds("cpu/revoke.pml", polls=True)
+RINGS = Bounds("gpu/rings.pml")
+COPIED_RINGS = Bounds("gpu/rings.pml", ("COPIES=1",))
+REPLAY = Bounds("gpu/replay.pml")
+LANES = Bounds("gpu/lanes.pml", ("OPERATIONS=4",))
+
+MISTAKES = {
+    # Grants, credits and slots.
+    "a sender takes a credit too many": Mistake(channel(), "credit + SLOTS > sent", "credit + SLOTS >= sent"),
+    "a credit is given before the slot is read": Mistake(
+        channel(),
+        "     CopyOut(key);\n",
+        "     board[record].credit = consumed + 1;\n     CopyOut(key);\n",
+    ),
+    "a chunk is signalled before it is there": Mistake(
+        channel(), "     CopyIn(key);\n", "     arena[block].arrived = sent + 1;\n     CopyIn(key);\n"
+    ),
+    "a grant is visible before its block": Mistake(
+        TWO_BLOCKS,
+        "     board[record].block = block;\n",
+        "     board[record].state = generation + 1;\n     board[record].block = block;\n",
+    ),
+    "grants have one generation": Mistake(TWO_BLOCKS, "atomic { generation++; mine = generation }", "mine = 1"),
+    "a grant is found without asking whether it is still there": Mistake(
+        TWO_BLOCKS, "board[record].state == seen && seen_key == key", "seen_key == key"
+    ),
+    "a withdrawn grant stays": Mistake(channel(), "  board[record].state = 0;\n", ""),
+    "a grant outlives its operation": Mistake(channel("MAY_FAIL=0"), "  Withdraw();\n", "", ENDLESS),
+    "a block is given back before the last chunk": Mistake(
+        channel(), ":: consumed == CHUNKS -> GiveBackBlocks()", ":: consumed + 1 == CHUNKS -> GiveBackBlocks()"
+    ),
+    "an operation that is given up gives its block back": Mistake(
+        channel(),
+        "  :: failed[RECEIVER] -> Abandon()\n",
+        "  :: failed[RECEIVER] && block < BLOCKS -> ReturnBlock(); Abandon()\n"
+        "  :: failed[RECEIVER] && block == BLOCKS -> Abandon()\n",
+    ),
+    "a process does not follow a failure": Mistake(
+        channel("MAY_FAIL=1"), "  :: failed[1 - process] -> Fail(process)\n", "", STUCK
+    ),
+    # Mailboxes.
+    "mail is posted before its bytes are written": Mistake(
+        mailboxes(), "     row[entry].data = key;\n     Post()\n", "     Post();\n     row[entry].data = key\n"
+    ),
+    "mail is found without asking whether it is still there": Mistake(
+        mailboxes(), "seen_key == key && row[entry].state == found", "seen_key == key"
+    ),
+    "a mailbox is claimed though it was filled meanwhile": Mistake(
+        mailboxes(), "           :: row[entry].state == 0 -> claim = true\n", "           :: true -> claim = true\n"
+    ),
+    "two threads may claim one mailbox": Mistake(mailboxes(), "        :: was -> entry++\n", ""),
+    "a claim is not ended": Mistake(
+        mailboxes(), "  row[entry].state = number;\n  claimed[entry] = false\n", "  row[entry].state = number\n"
+    ),
+    "mail is not freed": Mistake(mailboxes(), "        Release();\n", ""),
+    "a grant stays though mail came": Mistake(
+        mailboxes(), "        :: has_granted -> Close()\n", "        :: has_granted -> skip\n"
+    ),
+    # Direct reads.
+    "a refused read is credited from the first chunk on": Mistake(
+        READ, "credit = consumed / CHUNK;", "credit = 0;", STUCK
+    ),
+    "a refused read is credited with a chunk that was read in part": Mistake(
+        READ, "credit = consumed / CHUNK;", "credit = (consumed + CHUNK - 1) / CHUNK;"
+    ),
+    "a sender does not begin behind what was read": Mistake(READ, "  sent = credit\n", "  sent = 0\n"),
+    "a refusal is not told to the sender": Mistake(READ, "  taken = REFUSED;\n", "", STUCK),
+    "mail stays after a refusal": Mistake(READ, "        FreeMailbox();\n        break\n", "        break\n"),
+    "bytes are taken before they are read": Mistake(
+        READ, ":: true -> Read(end); Take(end)", ":: true -> taken = end; Read(end); Take(end)"
+    ),
+    "a sender lets its operand go when it has offered it": Mistake(
+        READ, "     Offer();\n", "     Offer();\n     LetGo();\n"
+    ),
+    "a sender offers what is not ready": Mistake(READ, "  ready = reduced;\n  taken", "  ready = POSITIONS;\n  taken"),
+    # Failures.
+    "a follower lets go of its operand without a flag": Mistake(FAILURE, "  Follow();\n", ""),
+    "a follower lets go of its operand before it sets its flag": Mistake(
+        FAILURE, "  Follow();\n  let_go[me] = true\n", "  let_go[me] = true;\n  Follow()\n"
+    ),
+    "a reader does not ask whether the other process has failed": Mistake(FAILURE, "  AskWhetherItHasFailed();\n", ""),
+    "a reader asks before it reads": Mistake(
+        FAILURE,
+        "  Read();\n  AskWhetherItHasFailed();\n",
+        "  gone = dead[BEFORE(me)] || header[BEFORE(me)] != NOT_FAILED;\n  garbage = let_go[BEFORE(me)];\n",
+    ),
+    "a reader believes a follower": Mistake(
+        FAILURE, "gone || header[BEFORE(me)] != NOT_FAILED", "gone || header[BEFORE(me)] % FOLLOWING != NOT_FAILED"
+    ),
+    "a failure is not published": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=1",)), "  header[me] = FAILED\n", "  skip\n", STUCK
+    ),
+    "nobody looks for dead processes": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0",)), "    :: WAITS_FOR_DEAD ->\n", "    :: false ->\n", STUCK
+    ),
+    "mail is not taken back": Mistake(REVOKE, "  state = 0;\n  !reading\n", "  !reading\n"),
+    "nobody waits for the reader": Mistake(REVOKE, "  state = 0;\n  !reading\n", "  state = 0\n"),
+    "a reader takes the state of mail after it has found it": Mistake(
+        REVOKE, "  reading = true;\n", "  found = state;\n  reading = true;\n"
+    ),
+    "a reader looks at the state before it says that it reads": Mistake(
+        REVOKE,
+        "  reading = true;\n  if\n  :: state != found -> reading = false\n  :: else ->\n",
+        "  if\n  :: state != found -> skip\n  :: else ->\n     reading = true;\n",
+    ),
+    # Rings.
+    "a put waits for a credit less": Mistake(RINGS, "credit[pe] >= awaited", "credit[pe] + HALF >= awaited"),
+    "a slot is used again a half too early": Mistake(RINGS, "> SLOTS + awaited ->", "> SLOTS + HALF + awaited ->"),
+    "a credit does not wait for the copy": Mistake(
+        RINGS, "atomic { Ordered(s); flight[s].credit = received }", "flight[s].credit = received"
+    ),
+    "a signal does not wait for its put": Mistake(
+        RINGS, "atomic { Ordered(s); flight[s].arrived = sent + 1 }", "flight[s].arrived = sent + 1"
+    ),
+    "a copied signal does not wait for its put": Mistake(
+        COPIED_RINGS, "atomic { Ordered(s); flight[s].arrived = 1 }", "flight[s].arrived = 1"
+    ),
+    "the source of a copied signal is overwritten": Mistake(
+        COPIED_RINGS, "atomic { Ordered(s); own_arrived[PE(s)] = sent + 1 }", "own_arrived[PE(s)] = sent + 1"
+    ),
+    "a wait stands before the put in a hardware queue": Mistake(
+        Bounds("gpu/rings.pml", ("QUEUES=1",)),
+        "     Send(pe);\n     Receive(pe)\n",
+        "     Receive(pe);\n     Send(pe)\n",
+        STUCK,
+    ),
+    # Replays.
+    "a grant is not cleared": Mistake(REPLAY, "atomic { Ordered(); flight[pe].clear_grant = number + 1 }", "skip"),
+    "an arrival is not cleared": Mistake(REPLAY, "atomic { Ordered(); flight[pe].clear_arrived = number + 1 }", "skip"),
+    "an arrival is set before its put": Mistake(
+        REPLAY, "atomic { Ordered(); flight[pe].arrived = number + 1 }", "flight[pe].arrived = number + 1"
+    ),
+    "a slot is granted before it was copied out": Mistake(
+        REPLAY, "atomic { Ordered(); flight[pe].grant = number + 1 }", "flight[pe].grant = number + 1", STUCK
+    ),
+    "a grant is cleared behind its put": Mistake(
+        REPLAY,
+        "  AwaitGrant(next % SLOTS);\n  PutChunk(next % SLOTS)\n",
+        "  grant[pe * SLOTS + next % SLOTS] == 1;\n  PutChunk(next % SLOTS);\n  AwaitGrant(next % SLOTS)\n",
+        STUCK,
+    ),
+    "a slot is granted too many": Mistake(
+        REPLAY, "next - LEAD + SLOTS < COUNT(operation)", "next - LEAD + SLOTS <= COUNT(operation)"
+    ),
+    "the words for copied grants are never set": Mistake(
+        Bounds("gpu/replay.pml", ("COPIES=1",)),
+        "own_grant[pe * SLOTS + number] = 1",
+        "own_grant[pe * SLOTS + number] = 0",
+        STUCK,
+    ),
+    # Lanes.
+    "a lane does not wait for empty slots": Mistake(LANES, ":: !dead[me] -> AwaitSlots()", ":: !dead[me] -> skip"),
+    "a pair has one slot": Mistake(LANES, "#define SLOTS 2\n", "#define SLOTS 1\n"),
+    "a lane waits for a message less": Mistake(
+        LANES, "arrived[PAIR(me, pe)] >= messages[pe]", "arrived[PAIR(me, pe)] + 1 >= messages[pe]"
+    ),
+    "a word is not released behind its message": Mistake(
+        LANES, "atomic { flying[PAIR(peer, me)] == 0 -> arrived", "atomic { true -> arrived"
+    ),
+    "a lane takes what has not arrived": Mistake(LANES, "  AwaitArrivals();\n", ""),
+    "a kernel forgets how many messages it sent": Mistake(LANES, "    sent[PAIR(me, 1)] = messages[1];\n", ""),
+    "a PE that sends nothing posts nothing": Mistake(
+        LANES, "    :: IS_PEER(peer) ->\n       messages[peer]++", "    :: SENDS_TO(peer) ->\n       messages[peer]++"
+    ),
+    "a lane does not look for orders of the watchdog": Mistake(
+        Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "OPERATIONS=2", "CHUNKS=1")),
+        "  :: order[me] -> goto trapped\n",
+        "",
+        STUCK,
+    ),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_planted_mistake_is_found(tmp_path: Path, name: str) -> None:
+    mistake = MISTAKES[name]
+    text = (MODELS / mistake.bounds.model).read_text()
+    assert text.count(mistake.original) == 1, f"{mistake.bounds.model} does not have this once: {mistake.original!r}"
+    verifier = Verifier(tmp_path, text.replace(mistake.original, mistake.replacement), mistake.bounds)
+    output = verifier.search_endless_runs() if mistake.found_as == ENDLESS else verifier.search()
+    assert mistake.found_as in error_of(output), output
