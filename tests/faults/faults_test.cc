@@ -111,8 +111,16 @@ std::string Check(const Scenario& scenario, const Ending& ending) {
       if (said != "signal 9") return who + ", though it was killed";
     } else if (scenario.fault == Fault::kKilled) {
       if (!Contains(said, "(" + culprit + ") has exited")) return who + " does not name the process that was killed";
-    } else if (!Contains(said, "gave up after the deadline of 1.5 s")) {
-      return who + " does not say that the deadline has passed";
+    } else if (!Contains(said, "gave up after the deadline of 1.5 s (XLA_SHMEM_DEADLINE); process") ||
+               !Contains(said, "(" + culprit + ") is stopped")) {
+      return who + " does not say that the deadline has passed because of the process that was stopped";
+    }
+    for (int other = 0; other < scenario.processes; ++other) {
+      const std::string pe = "PE " + std::to_string(other);
+      if (other == scenario.victim) continue;
+      if (Contains(said, "(" + pe + ")") || Contains(said, "; " + pe + " has") || Contains(said, "operation: " + pe)) {
+        return who + " names " + pe;
+      }
     }
   }
   const auto limit = scenario.fault == Fault::kStopped ? kDeadline + kGrace : kGrace;

@@ -14,8 +14,8 @@ class Recorded : public Operation {
   }
   bool made_progress() const override { return true; }
   void OnSubmit() override { *calls_ += "submit "; }
-  std::string Describe() const override { return "recorded"; }
-  bool WaitsFor(int pe) const override { return pe == 3; }
+  std::string Describe(const std::set<int>& pes) const override { return "recorded " + std::to_string(pes.size()); }
+  std::set<int> WaitsFor() const override { return {3}; }
   void Abandon() override { *calls_ += "abandon "; }
 
  private:
@@ -28,9 +28,8 @@ TEST_CASE("Measuring an operation changes nothing of what the engine sees") {
   CHECK_FALSE(operation.Poll());
   CHECK(operation.made_progress());
   operation.OnSubmit();
-  CHECK(operation.Describe() == "recorded");
-  CHECK(operation.WaitsFor(3));
-  CHECK_FALSE(operation.WaitsFor(2));
+  CHECK(operation.Describe({1, 2}) == "recorded 2");
+  CHECK(operation.WaitsFor() == std::set<int>{3});
   operation.Abandon();
   CHECK(calls == "poll submit abandon ");
 }

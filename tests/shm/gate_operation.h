@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 
@@ -21,8 +22,15 @@ class GateOperation : public Operation {
     if (destroyed != nullptr) *destroyed = true;
   }
   bool Poll() override { return gate_->load(std::memory_order_acquire) != 0; }
-  std::string Describe() const override { return "gate at " + std::to_string(gate_->load()); }
-  bool WaitsFor(int pe) const override { return pe == waits_for_ && gate_->load(std::memory_order_acquire) == 0; }
+  std::string Describe(const std::set<int>& pes) const override {
+    std::string text = "gate at " + std::to_string(gate_->load());
+    for (const int pe : pes) text += ", not PE " + std::to_string(pe);
+    return text;
+  }
+  std::set<int> WaitsFor() const override {
+    if (waits_for_ < 0 || gate_->load(std::memory_order_acquire) != 0) return {};
+    return {waits_for_};
+  }
   void Abandon() override {
     if (abandoned != nullptr) *abandoned = true;
   }

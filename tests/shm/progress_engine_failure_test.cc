@@ -149,8 +149,8 @@ TEST_CASE("A killed peer is detected within a second, and all processes get the 
     return took < 1s ? error : "too late: " + error;
   });
   CHECK(group.Join(3) == "signal 9");
-  CHECK(group.Join(0) == "gate at 0; process 3 (PE 3) has exited");
-  const std::string told = "process 0 gave up: gate at 0; process 3 (PE 3) has exited; here: gate at 0";
+  CHECK(group.Join(0) == "gate at 0, not PE 3; process 3 (PE 3) has exited");
+  const std::string told = "process 0 gave up: gate at 0, not PE 3; process 3 (PE 3) has exited; here: gate at 0";
   CHECK(group.Join(1) == told);
   CHECK(group.Join(2) == told);
   CHECK(testing::SegmentsOf(key).empty());

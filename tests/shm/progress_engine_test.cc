@@ -48,8 +48,8 @@ class SlowOperation : public Operation {
     return --left_ <= 0;
   }
   bool made_progress() const override { return makes_progress_; }
-  std::string Describe() const override { return "slow"; }
-  bool WaitsFor(int) const override { return false; }
+  std::string Describe(const std::set<int>&) const override { return "slow"; }
+  std::set<int> WaitsFor() const override { return {}; }
   void Abandon() override {}
 
  private:

@@ -212,5 +212,23 @@ TEST_CASE("A zombie counts as exited") {
   CHECK(ProcessStartTime(getpid()) != 0);
 }
 
+TEST_CASE("A process that a signal has stopped is told from one that runs") {
+  const pid_t child = fork();
+  if (child == 0) {
+    while (true) pause();
+  }
+  int status;
+  CHECK_FALSE(IsStopped(child));
+  kill(child, SIGSTOP);
+  REQUIRE(waitpid(child, &status, WUNTRACED) == child);
+  CHECK(IsStopped(child));
+  kill(child, SIGCONT);
+  REQUIRE(waitpid(child, &status, WCONTINUED) == child);
+  CHECK_FALSE(IsStopped(child));
+  kill(child, SIGKILL);
+  waitpid(child, &status, 0);
+  CHECK_FALSE(IsStopped(child));
+}
+
 }  // namespace
 }  // namespace xla_shmem::shm

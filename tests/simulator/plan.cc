@@ -170,6 +170,11 @@ bool Plan::AnyKilled() const {
                      [](const Fault& fault) { return fault.kind == Fault::Kind::kKilled; });
 }
 
+int Plan::OnlyStopped() const {
+  const bool nothing_else = faults.size() == 1 && !scarce && !refuses_threads() && scheduler.pause_ns == 0;
+  return nothing_else && faults[0].kind == Fault::Kind::kStopped ? faults[0].process : -1;
+}
+
 int64_t Plan::LongestStop() const {
   int64_t longest = 0;
   for (const Fault& fault : faults) longest = std::max(longest, fault.for_ns);

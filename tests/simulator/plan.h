@@ -56,6 +56,8 @@ struct Plan {
   bool refuses_threads() const { return system.refused_threads > 0; }
   bool IsKilled(int process) const;
   bool AnyKilled() const;
+  // The process that is stopped, if nothing else can make a process late; else -1.
+  int OnlyStopped() const;
   int64_t LongestStop() const;
   int64_t LastFault() const;
   // Whether every operation must give results.

@@ -105,6 +105,7 @@ class Scheduler {
   // Whether the process has been killed, or has exited with Kill. If so, the caller sees all that it has done.
   bool IsDead(int process);
   void Stop(Process* process, int64_t until) { process->stopped_until = until; }
+  bool IsStopped(int process) const { return processes_[static_cast<size_t>(process)]->stopped_until > now_; }
 
   Random& random() { return random_; }
   bool Chance(double probability) { return static_cast<double>(random_() >> 11) < probability * 0x1p53; }

@@ -224,10 +224,10 @@ void SimulatedJob::RunPe(Member& member, int pe) {
 // As bindings/ffi/cpu/handler.h does it.
 void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending) {
   std::unique_ptr<Operation> operation = transfer->Begin(*member.pes->context(pe));
-  Say([&] { return "begins " + operation->Describe(); });
+  Say([&] { return "begins " + operation->Describe({}); });
   const Result<bool> finished = member.engine->TryInline(*operation);
   if (!finished.ok() || *finished) {
-    Say([&] { return "ended at once: " + operation->Describe(); });
+    Say([&] { return "ended at once: " + operation->Describe({}); });
     operation.reset();
     Ended(member, std::move(transfer), finished.status(), pending);
     return;
@@ -269,6 +269,12 @@ void SimulatedJob::CheckError(const Member& member, const std::string& error) co
   }
   if (names_killed) return;
   if (!says("gave up after the deadline")) fail("an error names neither a process that died nor a deadline");
+  if (const int stopped = plan_.OnlyStopped(); stopped >= 0) {
+    for (int process = 0; process < plan_.processes(); ++process) {
+      const bool named = says("process " + std::to_string(process) + " (PE ");
+      if (named != (process == stopped)) fail("an error does not name the stopped process alone");
+    }
+  }
   const bool in_time = !plan_.AnyKilled() && !plan_.scarce && plan_.scheduler.pause_ns == 0;
   if (in_time && plan_.LongestStop() + 150'000'000 < plan_.deadline.count()) {
     fail("a stop of " + std::to_string(plan_.LongestStop() / 1'000'000) + " ms failed a job before its deadline");

@@ -69,6 +69,12 @@ void Segment::NoteAttached(uint32_t /*processes*/) { header().attached.fetch_add
 
 void Segment::Unlink() {}
 
+bool IsStopped(pid_t pid) { return Scheduler::Get().IsStopped(pid - 1000); }
+
+bool Segment::OwnerStopped() const {
+  return IsStopped(static_cast<pid_t>(header().pid.load(std::memory_order_acquire)));
+}
+
 bool Segment::OwnerAlive() const {
   return ProcessStartTime(static_cast<pid_t>(header().pid.load(std::memory_order_acquire))) != 0;
 }

@@ -46,7 +46,7 @@ MUTANTS = {
         "      return true;\n",
     ),
     "a process that has exited is named though it sent everything": Mutant(
-        "shm/progress_engine.cc", "      if (!entry.operation->WaitsFor(pe)) continue;\n", ""
+        "shm/progress_engine.cc", "      if (entry.operation->WaitsFor().count(pe) == 0) continue;\n", ""
     ),
     # What the simulator itself has found first.
     "a refused message grants its slots only when it is looked at again": Mutant(
@@ -227,7 +227,15 @@ MUTANTS = {
         "  const size_t length = std::min(why.size(), kFailureTextBytes - 1);\n",
     ),
     "a deadline is not kept": Mutant(
-        "shm/progress_engine.cc", "    if (now > entry.deadline) {\n", "    if (false) {\n"
+        "shm/progress_engine.cc", "    if (now > entry.deadline) return", "    if (false) return"
+    ),
+    "a process does not say for whom it waits": Mutant(
+        "shm/progress_engine.cc",
+        "    PublishPending();\n    status = FindFailure(now);\n",
+        "    status = FindFailure(now);\n",
+    ),
+    "a process that is stopped and had waited is not late": Mutant(
+        "shm/late_processes.cc", '  if (heap.IsStopped(pe)) return "is stopped";\n', ""
     ),
     "executions have no numbers": Mutant(
         "runtime/execution_counter.cc", "return static_cast<uint64_t>(number) << 32;", "return 0;"

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -26,8 +27,8 @@ class MeasuredOperation : public Operation {
   }
   bool made_progress() const override { return operation_->made_progress(); }
   void OnSubmit() override { operation_->OnSubmit(); }
-  std::string Describe() const override { return operation_->Describe(); }
-  bool WaitsFor(int pe) const override { return operation_->WaitsFor(pe); }
+  std::string Describe(const std::set<int>& pes) const override { return operation_->Describe(pes); }
+  std::set<int> WaitsFor() const override { return operation_->WaitsFor(); }
   void Abandon() override { operation_->Abandon(); }
 
  private:

@@ -70,8 +70,11 @@ class Heap {
   // The error of the first process that has published a reason; ok if none has.
   Status JobStatus() const;
   const SegmentHeader& HeaderOf(int pe) const { return locations_[pe].segment->header(); }
+  SegmentHeader& OwnHeader() const { return segments_[own_process_]->header(); }
   // False if the process of `pe` has exited. Reads /proc: some microseconds.
   bool Alive(int pe) const { return locations_[pe].segment == nullptr || locations_[pe].segment->OwnerAlive(); }
+  // True if the process of `pe` is stopped. Reads /proc too.
+  bool IsStopped(int pe) const { return locations_[pe].segment != nullptr && locations_[pe].segment->OwnerStopped(); }
 
  private:
   struct Location {

@@ -2,6 +2,7 @@
 #ifndef XLA_SHMEM_SHM_OPERATION_H_
 #define XLA_SHMEM_SHM_OPERATION_H_
 
+#include <set>
 #include <string>
 
 namespace xla_shmem {
@@ -16,11 +17,11 @@ class Operation {
   virtual bool made_progress() const { return false; }
   // From here on Poll may come late, after a sleep. The next Poll must publish everything that peers may need.
   virtual void OnSubmit() {}
-  // One sentence that says what the operation waits for, with the counters: the text of a deadline error.
-  virtual std::string Describe() const = 0;
-  // True if this operation cannot finish unless `pe` does something more. Called for PEs whose process has exited, so
-  // true must be certain: a PE may exit as soon as its own part is done.
-  virtual bool WaitsFor(int pe) const = 0;
+  // One sentence that says what the operation is, and how far `pes` have come with it, if it waits for them.
+  virtual std::string Describe(const std::set<int>& pes) const = 0;
+  // The PEs that have to do something more before this operation can finish. Also called when the process of a PE has
+  // exited, so it must be certain: a PE may exit as soon as its own part is done.
+  virtual std::set<int> WaitsFor() const = 0;
   // The job has failed: stops the transfer. Does not give back memory that a peer may still write to. Poll is not
   // called again.
   virtual void Abandon() = 0;

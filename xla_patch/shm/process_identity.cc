@@ -16,26 +16,40 @@ uint64_t PidNamespace() {
   return stat("/proc/self/ns/pid", &status) == 0 ? static_cast<uint64_t>(status.st_ino) : 0;
 }
 
-uint64_t ProcessStartTime(pid_t pid) {
+namespace {
+
+// Field 3 of /proc/<pid>/stat (proc(5)), the state, and what follows it; "" if there is no such process.
+std::string FieldsFromState(pid_t pid) {
   const std::string path = "/proc/" + std::to_string(pid) + "/stat";
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return 0;
+  if (file < 0) return "";
   char text[1024];
   const ssize_t size = read(file, text, sizeof(text) - 1);
   close(file);
-  if (size <= 0) return 0;
+  if (size <= 0) return "";
   text[size] = '\0';
   // The command name (field 2) may contain blanks and brackets, so count the fields from its closing bracket.
-  const char* cursor = strrchr(text, ')');
-  if (cursor == nullptr || cursor[1] == '\0') return 0;
-  if (cursor[2] == 'Z' || cursor[2] == 'X') return 0;
-  constexpr int kStartTimeField = 22;
-  cursor += 2;  // at field 3
-  for (int field = 3; field < kStartTimeField; ++field) {
+  const char* bracket = strrchr(text, ')');
+  return bracket == nullptr || bracket[1] == '\0' ? "" : bracket + 2;
+}
+
+}  // namespace
+
+uint64_t ProcessStartTime(pid_t pid) {
+  const std::string fields = FieldsFromState(pid);
+  if (fields.empty() || fields[0] == 'Z' || fields[0] == 'X') return 0;
+  constexpr int kState = 3, kStartTime = 22;
+  const char* cursor = fields.c_str();
+  for (int field = kState; field < kStartTime; ++field) {
     cursor = strchr(cursor + 1, ' ');
     if (cursor == nullptr) return 0;
   }
   return strtoull(cursor, nullptr, 10);
+}
+
+bool IsStopped(pid_t pid) {
+  const std::string fields = FieldsFromState(pid);
+  return !fields.empty() && (fields[0] == 'T' || fields[0] == 't');
 }
 
 void PermitReaders(Readers readers) {

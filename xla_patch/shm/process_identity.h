@@ -14,6 +14,9 @@ uint64_t PidNamespace();
 // Start time of `pid` in clock ticks since boot, 0 if there is no such process or it is a zombie.
 uint64_t ProcessStartTime(pid_t pid);
 
+// Whether a signal or a debugger has stopped `pid`.
+bool IsStopped(pid_t pid);
+
 // Who may read the memory of this process where Yama restricts that to its ancestors (kernel.yama.ptrace_scope = 1).
 // Yama knows no permission to read alone: a reader may also attach a debugger.
 enum class Readers {

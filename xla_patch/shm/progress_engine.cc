@@ -6,7 +6,10 @@
 #include <cstdio>
 #include <exception>
 #include <iterator>
+#include <set>
 #include <utility>
+
+#include "xla_patch/shm/late_processes.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -120,7 +123,7 @@ bool ProgressEngine::Poll(Operation& operation) noexcept {
   try {
     return operation.Poll();
   } catch (const std::exception& error) {
-    static_cast<void>(Fail(operation.Describe() + "; " + error.what()));
+    static_cast<void>(Fail(operation.Describe({}) + "; " + error.what()));
     return false;
   }
 }
@@ -235,6 +238,11 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::uniq
         restart_spin();
       }
     }
+    // After a failure what this process waited for stays: a deadline of another process may pass at the same time.
+    if (has_published_ && pending_.empty() && !failed_.load(std::memory_order_relaxed)) {
+      has_published_ = false;
+      PublishNoWaits(*heap_);
+    }
     lock.lock();
   }
   return finished;
@@ -273,6 +281,7 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
   Status of_peer = heap_->JobStatus();
   Status status;
   if (of_peer.ok()) {
+    PublishPending();
     status = FindFailure(now);
     if (status.ok()) return false;
     // A process that has exited between the two calls may have published why; then its exit is not the cause.
@@ -282,7 +291,7 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
     status = Fail(status.message());
   } else {
     // The peer has published its error to every process.
-    const std::string why = of_peer.message() + "; here: " + pending_.front().operation->Describe();
+    const std::string why = of_peer.message() + "; here: " + pending_.front().operation->Describe({});
     std::lock_guard<std::mutex> lock(mutex_);
     status = SetFailure(why);
   }
@@ -292,23 +301,45 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
 
 Status ProgressEngine::FindFailure(Clock::time_point now) const {
   for (const Pending& entry : pending_) {
-    if (now > entry.deadline) {
-      char limit[32];
-      snprintf(limit, sizeof(limit), "%.3g s", std::chrono::duration<double>(deadline_).count());
-      return Status::Error(entry.operation->Describe() + "; gave up after the deadline of " + limit +
-                           " (XLA_SHMEM_DEADLINE)");
-    }
+    if (now > entry.deadline) return PastDeadline(*entry.operation);
   }
   for (int pe = 0; pe < heap_->n_pes(); ++pe) {
     if (heap_->IsLocal(pe) || heap_->Alive(pe)) continue;
     // The process may have sent everything before it exited, so only operations that still wait for it fail.
     for (const Pending& entry : pending_) {
-      if (!entry.operation->WaitsFor(pe)) continue;
-      return Status::Error(entry.operation->Describe() + "; process " + std::to_string(heap_->ProcessOf(pe)) + " (PE " +
-                           std::to_string(pe) + ") has exited");
+      if (entry.operation->WaitsFor().count(pe) == 0) continue;
+      return Status::Error(entry.operation->Describe({pe}) + "; process " + std::to_string(heap_->ProcessOf(pe)) +
+                           " (PE " + std::to_string(pe) + ") has exited");
     }
   }
   return Status();
+}
+
+Status ProgressEngine::PastDeadline(const Operation& operation) const {
+  const std::set<int> awaited = operation.WaitsFor();
+  // A process that waits looks every 100 ms.
+  const auto patience = std::max<std::chrono::nanoseconds>(deadline_ / 2, 5 * kMaxSleep);
+  const std::vector<LateProcess> late = FindLateProcesses(*heap_, awaited, patience);
+  std::set<int> named;
+  for (const int pe : awaited) {
+    const bool is_late = std::any_of(late.begin(), late.end(),
+                                     [&](const LateProcess& each) { return each.process == heap_->ProcessOf(pe); });
+    if (is_late || late.empty()) named.insert(pe);
+  }
+  const bool waits_for_others =
+      std::any_of(awaited.begin(), awaited.end(), [this](int pe) { return !heap_->IsLocal(pe); });
+  char limit[32];
+  snprintf(limit, sizeof(limit), "%.3g s", std::chrono::duration<double>(deadline_).count());
+  return Status::Error(operation.Describe(named) + "; gave up after the deadline of " + limit +
+                       " (XLA_SHMEM_DEADLINE)" + Describe(late) +
+                       (late.empty() && waits_for_others ? "; each of these processes waits for another of them" : ""));
+}
+
+void ProgressEngine::PublishPending() {
+  has_published_ = true;
+  std::set<int> pes;
+  for (const Pending& entry : pending_) pes.merge(entry.operation->WaitsFor());
+  PublishWaits(*heap_, pes);
 }
 
 void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {

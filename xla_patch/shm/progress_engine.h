@@ -80,6 +80,10 @@ class ProgressEngine {
   bool CheckForFailure(std::vector<Pending>* finished);
   // An error if a pending operation is past its deadline or waits for a process that has exited.
   Status FindFailure(Clock::time_point now) const;
+  // The error of an operation that is past its deadline.
+  Status PastDeadline(const Operation& operation) const;
+  // Says to the other processes for whom the pending operations wait.
+  void PublishPending();
   void SleepOnDoorbell(std::vector<Pending>* finished);
 
   Heap* const heap_;
@@ -102,6 +106,7 @@ class ProgressEngine {
   // Owned by the polling thread.
   std::vector<Pending> pending_;
   bool made_progress_ = false;
+  bool has_published_ = false;  // for whom it waits
   Clock::time_point next_check_ = Clock::now();
 };
 

@@ -159,6 +159,11 @@ void Segment::NoteAttached(uint32_t processes) {
 
 bool Segment::OwnerAlive() const { return OwnerIsAlive(header()); }
 
+bool Segment::OwnerStopped() const {
+  const auto pid = static_cast<pid_t>(header().pid.load(std::memory_order_acquire));
+  return pid != 0 && header().pid_namespace == PidNamespace() && IsStopped(pid);
+}
+
 int SweepStale() {
   DIR* directory = opendir("/dev/shm");
   if (directory == nullptr) return 0;

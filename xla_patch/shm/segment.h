@@ -24,7 +24,7 @@ namespace xla_shmem::shm {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 5;
+inline constexpr uint32_t kSegmentVersion = 6;
 inline constexpr size_t kFailureTextBytes = 1024;
 
 // What a process says about the job, in SegmentHeader::failed.
@@ -33,6 +33,13 @@ enum FailureState : uint32_t {
   kFailed = 1,     // it gave up first, and `failure_text` says why
   kFailing = 2,    // as kFailed, and `failure_text` is not complete yet
   kFollowing = 3,  // it gave up because another process had failed, whose text says why
+};
+
+// For whom the pending operations of a process wait (late_processes.h).
+struct WaitRecord {
+  static constexpr int kPes = 1024;  // PEs with higher numbers are left out
+  std::atomic<int64_t> looked_ns;    // when its engine last looked, on the steady clock; 0: no operation is pending
+  std::atomic<uint64_t> pes[kPes / 64];
 };
 
 // First page of every segment.
@@ -51,6 +58,7 @@ struct SegmentHeader {
   // A FailureState. A process sets it before it lets go of memory that others may still read.
   std::atomic<uint32_t> failed;
   char failure_text[kFailureTextBytes];
+  alignas(64) WaitRecord waits;
   alignas(64) Doorbell doorbell;
 };
 static_assert(sizeof(SegmentHeader) <= kPageBytes);
@@ -72,6 +80,8 @@ class Segment {
   void Unlink();
   // False if the process that created the segment has exited or is a zombie. True if its pid is not visible here.
   bool OwnerAlive() const;
+  // True if a signal or a debugger has stopped that process. False if its pid is not visible here.
+  bool OwnerStopped() const;
 
  private:
   Segment(std::string name, void* address, size_t bytes, bool owner);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "xla_patch/shm/copy.h"
@@ -168,7 +167,7 @@ void CollectiveOperation::OpenGrants() {
   blocks_.push_back(std::move(set));
 }
 
-std::string CollectiveOperation::Describe() const {
+std::string CollectiveOperation::Describe(const std::set<int>& pes) const {
   std::string text = std::string(OpName(op_)) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
                      (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
                      std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
@@ -182,6 +181,7 @@ std::string CollectiveOperation::Describe() const {
   });
   std::string counters;
   auto add = [&](int pe, const char* verb, size_t bytes, size_t total) {
+    if (pes.count(pe) == 0) return;
     if (arrived.count(pe) == 0) {
       missing.insert(pe);
       return;
@@ -205,14 +205,15 @@ std::string CollectiveOperation::Describe() const {
   return text + counters;
 }
 
-bool CollectiveOperation::WaitsFor(int pe) const {
+std::set<int> CollectiveOperation::WaitsFor() const {
+  std::set<int> pes;
   for (const Sending& sending : sends_) {
-    if (sending.message.receiver() == pe && sending.message.WaitsForReceiver(*context_)) return true;
+    if (sending.message.WaitsForReceiver(*context_)) pes.insert(sending.message.receiver());
   }
-  bool waits = false;
-  ForEachReceiver(
-      [&](const MessageReceiver& message) { waits |= message.sender() == pe && message.WaitsForSender(*context_); });
-  return waits;
+  ForEachReceiver([&](const MessageReceiver& message) {
+    if (message.WaitsForSender(*context_)) pes.insert(message.sender());
+  });
+  return pes;
 }
 
 void CollectiveOperation::Abandon() {

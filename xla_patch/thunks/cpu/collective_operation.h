@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,8 @@ class CollectiveOperation : public Operation {
   bool Poll() override;
   bool made_progress() const override { return made_progress_; }
   void OnSubmit() override { defer_grants_ = false; }
-  std::string Describe() const override;
-  bool WaitsFor(int pe) const override;
+  std::string Describe(const std::set<int>& pes) const override;
+  std::set<int> WaitsFor() const override;
   void Abandon() override;
 
  protected:

@@ -1,0 +1,40 @@
+// Finds the processes that keep an operation from finishing.
+//
+// A process that is waited for need not be late: it may itself wait for another. So each process publishes for which
+// PEs its pending operations wait, and when it last looked at them. A process whose deadline has passed follows these
+// words from process to process. Those that wait and still look are not late. What remains is late: processes that have
+// exited, are stopped, have not looked for long, or have no pending operation.
+#ifndef XLA_SHMEM_SHM_LATE_PROCESSES_H_
+#define XLA_SHMEM_SHM_LATE_PROCESSES_H_
+
+#include <chrono>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "xla_patch/shm/heap.h"
+
+namespace xla_shmem::shm {
+
+// Publishes that the operations of this process wait for `pes`, and that it has just looked.
+void PublishWaits(const Heap& heap, const std::set<int>& pes);
+// Publishes that no operation of this process is pending.
+void PublishNoWaits(const Heap& heap);
+
+struct LateProcess {
+  int process;
+  int pe;  // the first of its PEs that is waited for
+  const char* state;
+};
+
+// The late processes, by PE, among those that `pes` are part of or wait for. Empty if all of them wait for one another.
+// `patience`: how long ago a process that is not late may have looked.
+std::vector<LateProcess> FindLateProcesses(const Heap& heap, const std::set<int>& pes,
+                                           std::chrono::nanoseconds patience);
+
+// "; process 2 (PE 2) is stopped", and so on.
+std::string Describe(const std::vector<LateProcess>& late);
+
+}  // namespace xla_shmem::shm
+
+#endif  // XLA_SHMEM_SHM_LATE_PROCESSES_H_
