@@ -63,10 +63,11 @@ test-compat:
 test-upstream: install
 	scripts/test_upstream.sh $(BIN) $(PYTHON)
 
-# Processes killed, stopped, paused and forked at random points: 180 runs of the C++ runtime, 27 of JAX.
+# Processes killed, stopped, paused, slowed down and forked at random points: 180 runs of the C++ runtime, 24 of a
+# training job (XLA_SHMEM_FAULT_RUNS=500 XLA_SHMEM_FAULT_SEED=1 make test-faults runs more), and 13 jobs of `launch`.
 test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
-	$(BIN)/python -m pytest -q tests/e2e/test_faults.py
+	$(BIN)/python -m pytest -q tests/e2e/test_training_faults.py tests/e2e/test_faults.py
 
 # The CPU runtime in a deterministic simulator: fixed seeds, SIMULATE_SECONDS of new ones, a job of 4,096 PEs, and
 # planted mistakes. Needs clang. SIMULATE_SECONDS=7200 make simulate runs for hours.

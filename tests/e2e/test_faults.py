@@ -1,14 +1,17 @@
-"""JAX jobs whose processes are killed, stopped, paused, slowed down or forked; `make test-faults` runs them."""
+"""Faults in jobs of the launcher, with JAX's coordinator in rank 0; `make test-faults` runs them.
+
+test_training_faults.py has more of those that end a job or slow it down.
+"""
 
 from __future__ import annotations
 
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from fault_runs import named
 from job_runs import JobRun, processes_of, run_job
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -42,7 +45,7 @@ def _all_done(run: JobRun, ranks: int) -> None:
         assert run.result(rank) == {"done": STEPS, "jumped": False}
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_survivors_of_a_killed_rank_name_it_and_end(tmp_path: Path, seed: int) -> None:
     run, victim = _run(tmp_path, "kill", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
@@ -51,26 +54,13 @@ def test_survivors_of_a_killed_rank_name_it_and_end(tmp_path: Path, seed: int) -
     assert told or (victim == 0 and "coordination" in run.output), run.output
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(2))
 def test_peers_of_a_stopped_rank_end_at_the_deadline(tmp_path: Path, seed: int) -> None:
     run, victim = _run(tmp_path, "stop", seed, ranks=2 + seed % 2)
     assert run.exit_code not in (0, -9), run.output
     line = run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
-    # The rank stopped between two collectives, or in one that it had begun.
-    absent, stuck = rf"not arrived at this operation: PE ([\d, ]*, )?{victim}\b", rf"; PE {victim} has (taken|sent) "
-    assert re.search(f"{absent}|{stuck}", line), line
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_a_rank_that_pauses_for_less_than_the_deadline_costs_time_only(tmp_path: Path, seed: int) -> None:
-    run, _ = _run(tmp_path, "pause", seed, ranks=2 + seed % 2)
-    _all_done(run, 2 + seed % 2)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_a_slow_rank_costs_time_only(tmp_path: Path, seed: int) -> None:
-    run, _ = _run(tmp_path, "slow", seed, ranks=3)
-    _all_done(run, 3)
+    assert f"; process {victim} (PE {victim}) is stopped" in line
+    assert named(line) == {victim}
 
 
 @pytest.mark.parametrize("seed", range(2))

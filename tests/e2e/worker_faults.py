@@ -1,7 +1,6 @@
 """Runs steps with every collective until a fault hits one rank, or for a number of steps.
 
-Arguments: fault (`kill`, `stop`, `pause`, `slow`, `fork`, `clock`, `stop-clock`), the rank that it hits, seconds
-until then, steps.
+Arguments: fault (`kill`, `stop`, `fork`, `clock`, `stop-clock`), the rank that it hits, seconds until then, steps.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -20,9 +18,6 @@ def _strike(fault: str) -> None:
     if fault == "kill":
         os.kill(pid, signal.SIGKILL)
     elif fault.startswith("stop"):
-        os.kill(pid, signal.SIGSTOP)
-    elif fault == "pause":
-        subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -CONT {pid}"])
         os.kill(pid, signal.SIGSTOP)
     elif fault == "fork" and os.fork() == 0:
         ctypes.CDLL(None).exit(0)  # with the exit handlers of C++, which this process has inherited
@@ -56,14 +51,14 @@ def main() -> None:
     if fault.endswith("clock"):
         ctypes.CDLL(None).start_jumping()
     times_of_day = [time.time() for _ in range(100)]
-    strikes = jax.process_index() == victim and fault not in ("slow", "clock")
+    strikes = jax.process_index() == victim and fault != "clock"
     if strikes:
         threading.Thread(target=lambda: (time.sleep(seconds), _strike(fault)), daemon=True).start()
     done = 0
     until = time.monotonic() + seconds + 1.0
     while done < steps or (fault in ("kill", "stop", "stop-clock") and time.monotonic() < until + 60):
-        if fault in ("slow", "clock") and jax.process_index() == victim:
-            time.sleep(seconds / 10 if fault == "clock" else seconds)  # so that the others have to wait
+        if fault == "clock" and jax.process_index() == victim:
+            time.sleep(seconds / 10)  # so that the others have to wait
         world.equals(function(operand), expected)
         done += 1
     report({"done": done, "jumped": max(times_of_day) - min(times_of_day) > 3600})
