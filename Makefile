@@ -99,6 +99,7 @@ bench: install
 table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
+	$(BIN)/python tools/predict_page.py
 
 # Builds the documentation; open out/site/index.html.
 docs: install

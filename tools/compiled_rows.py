@@ -12,19 +12,17 @@ import json
 import sys
 from pathlib import Path
 
+from fit_predict import CLUSTER
 from program_json import from_json, to_json
-from table2 import ROWS, Row
+from published import TABLE2, Row
 from xla_shmem.predict.program import Program
 
 FOLDER = Path(__file__).parent / "table2_rows"
 
-#: Preset of the cluster on which NVIDIA measured, and for which the rows are placed.
-CLUSTER = "gb200-nvl72"
-
 
 def read_rows() -> dict[Row, Program]:
     """All rows in the order of the table."""
-    return {row: from_json(json.loads(gzip.decompress(_file(row).read_bytes()))) for row in ROWS}
+    return {row: from_json(json.loads(gzip.decompress(_file(row).read_bytes()))) for row in TABLE2}
 
 
 def _file(row: Row) -> Path:
@@ -39,7 +37,7 @@ def main(modules: Path) -> None:
     from xla_shmem.predict.modules import program_of_module
 
     FOLDER.mkdir(exist_ok=True)
-    for row in ROWS:
+    for row in TABLE2:
         module = read_module(str(modules / f"{row.file_name}.pb"))
         text = json.dumps(to_json(program_of_module(module, read_cluster(CLUSTER), resolve())), separators=(",", ":"))
         _file(row).write_bytes(gzip.compress(text.encode(), mtime=0))

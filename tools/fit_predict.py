@@ -1,84 +1,92 @@
-"""Fits the one free constant of `xla-shmem predict` to the published gains, and repeats the fit without each of them.
+"""Fits the free constants of `xla-shmem predict` to the sixteen numbers of Table 2 in NVIDIA's post.
 
     python tools/fit_predict.py
 
-prints the value for `python/xla_shmem/predict/constants.toml`.
+prints the values for `python/xla_shmem/predict/constants.toml`, and those that a fit without each row finds.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
-from compiled_rows import CLUSTER, read_rows
-from published_gains import Band, read_bands
-from table2 import Row
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from published import TABLE2, Row
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import Constants, read_constants
-from xla_shmem.predict.forecast import forecast
+from xla_shmem.predict.forecast import BACKENDS, Forecast, forecast
 from xla_shmem.predict.program import Program
+from xla_shmem.predict.sketch import Exchanges, sketch
 from xla_shmem.predict.walk import Machine
 
-#: Values of `channel_gb_per_s` to try: five per doubling, from a lower bound to a tenth of NVLink.
-TRIED = tuple(round(10 * 2 ** (step / 5), 1) for step in range(17))
+#: Preset of the cluster on which NVIDIA measured.
+CLUSTER = "gb200-nvl72"
+
+#: The constants that are fitted, and where a fit starts.
+FITTED = {"attention_efficiency": 0.2, "channel_gb_per_s": 40.0}
+
+#: Transfers of MaxText's program with Transformer Engine's ring, as far as they are known (docs/predict.md). That each
+#: of a layer's seven matmuls exchanges slices once forward and twice backward (collective matmuls) is an assumption.
+MAXTEXT = Exchanges(forward=(4, 3), again=None, backward=(8, 6), gradients_beside_attention=True)
 
 
-@dataclasses.dataclass(frozen=True)
-class LeftOut:
-    """The prediction for one band with the constant fitted to the other bands.
-
-    Attributes:
-      band: the band left out of the fit.
-      channel_gb_per_s: value fitted to the others.
-      low, high: smallest and largest gain predicted for the band's rows.
-      error: `Band.error` of these predictions.
-    """
-
-    band: Band
-    channel_gb_per_s: float
-    low: float
-    high: float
-    error: float
+def programs(exchanges: Exchanges = MAXTEXT) -> dict[Row, Program]:
+    """The program of each row."""
+    return {row: sketch(row.job(), read_cluster(CLUSTER), exchanges) for row in TABLE2}
 
 
-def gains(rows: Mapping[Row, Program], constants: Constants) -> dict[Row, float]:
-    """Predicted gain of each row on the cluster of NVIDIA's measurements."""
+def forecasts(of: Mapping[Row, Program], constants: Constants) -> dict[Row, Forecast]:
+    """The prediction for each row on the cluster of NVIDIA's measurements."""
     machine = Machine(read_cluster(CLUSTER), constants)
-    return {row: forecast(str(row), program, machine).gain for row, program in rows.items()}
+    return {row: forecast(str(row), program, machine, row.flops * row.devices) for row, program in of.items()}
 
 
-class Fit:
-    """The predicted gains at every value in `TRIED`, computed once."""
+def errors(found: Mapping[Row, Forecast]) -> NDArray[np.float64]:
+    """Logarithm of predicted over published TFLOP/s: a line for each row, a column for each backend."""
+    return np.log(
+        [[each.tflops(backend) / TABLE2[row].tflops[backend] for backend in BACKENDS] for row, each in found.items()]
+    )
 
-    def __init__(self, rows: Mapping[Row, Program]) -> None:
-        """Args: rows: programs of the rows of docs/table2.md."""
-        constants = read_constants()
-        self._gains = {value: gains(rows, dataclasses.replace(constants, channel_gb_per_s=value)) for value in TRIED}
 
-    def best(self, bands: Sequence[Band]) -> float:
-        """The value with the smallest sum of squared errors over the bands."""
-        return min(TRIED, key=lambda value: math.fsum(self.error(band, value) ** 2 for band in bands))
+def with_fitted(values: Iterable[float]) -> Constants:
+    """The constants with other values of the fitted ones, in the order of `FITTED`."""
+    fitted: dict[str, Any] = dict(zip(FITTED, map(float, values), strict=True))
+    return dataclasses.replace(read_constants(), **fitted)
 
-    def error(self, band: Band, value: float) -> float:
-        """Error of the predictions for one band at a value."""
-        return band.error(self._of(band, value))
 
-    def leave_one_out(self, bands: Sequence[Band]) -> list[LeftOut]:
-        """Each band, predicted with the value that fits the other bands best."""
-        results = []
-        for band in bands:
-            value = self.best([other for other in bands if other != band])
-            predicted = self._of(band, value)
-            results.append(LeftOut(band, value, min(predicted), max(predicted), band.error(predicted)))
-        return results
+def fit(of: Mapping[Row, Program]) -> Constants:
+    """The constants with the least squares of `errors` over these rows, to three digits."""
+    found = least_squares(
+        lambda logs: errors(forecasts(of, with_fitted(np.exp(logs)))).ravel(),
+        np.log(list(FITTED.values())),
+        diff_step=0.01,
+        xtol=1e-4,
+    )
+    return with_fitted(float(f"{value:.3g}") for value in np.exp(found.x))
 
-    def _of(self, band: Band, value: float) -> list[float]:
-        return [gain for row, gain in self._gains[value].items() if row.sequence == band.sequence]
+
+def leave_one_out(of: Mapping[Row, Program]) -> dict[Row, Forecast]:
+    """The prediction for each row with the constants fitted to the other rows."""
+    return {
+        row: forecasts({row: program}, fit({other: each for other, each in of.items() if other != row}))[row]
+        for row, program in of.items()
+    }
+
+
+def rms(values: NDArray[np.float64]) -> float:
+    """Root of the mean square."""
+    return float(np.sqrt(np.mean(values**2)))
 
 
 if __name__ == "__main__":
-    fit, published = Fit(read_rows()), read_bands()
-    print(f"channel_gb_per_s = {fit.best(published)}")
-    for each in fit.leave_one_out(published):
-        print(f"without {each.band.sequence >> 10}K: {each.channel_gb_per_s}, error {each.error:.3f}")
+    rows = programs()
+    constants = fit(rows)
+    for name in FITTED:
+        print(f"{name} = {getattr(constants, name)}")
+    print(f"rms error {rms(errors(forecasts(rows, constants))):.4f}")
+    for row, each in leave_one_out(rows).items():
+        print(f"without {row}: errors {np.exp(errors({row: each})[0]) - 1}, gain {each.gain:.3f}")

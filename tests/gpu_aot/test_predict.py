@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from compiler_runs import WHEELS, Compiler
 
 import table2
+from published import Row
 from xla_shmem.cli.main import main
 from xla_shmem.gpu_compile.compiled_step import compile_step
 from xla_shmem.hlo.files import read_module
@@ -26,7 +27,7 @@ _RING = 4
 
 @pytest.fixture(scope="module")
 def module(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    config = dataclasses.replace(table2.Row(2048, _RING, 1).job(), preset="demo", layers=3)
+    config = dataclasses.replace(Row(2048, _RING, 1).job(), preset="demo", layers=3)
     path = tmp_path_factory.mktemp("predict") / "step.pb"
     compile_step(config, table2.TARGET, WHEELS, module=path)
     return path

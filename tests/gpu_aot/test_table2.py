@@ -8,12 +8,13 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import table2
+from published import Row
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from xla_shmem.train.config import TrainConfig
 
 _RING = 4
 _SEQUENCE = 2048
-_ROW = table2.Row(_SEQUENCE, _RING, 1)
+_ROW = Row(_SEQUENCE, _RING, 1)
 
 
 @pytest.fixture(scope="module")

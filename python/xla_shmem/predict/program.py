@@ -44,6 +44,7 @@ class Step:
       ends: name of the collective that has to end before the next step.
       calls: names of the computations that run here.
       loop: whether they run in a loop.
+      attention: whether the compute is a fused attention kernel.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Step:
     ends: str | None = None
     calls: tuple[str, ...] = ()
     loop: bool = False
+    attention: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

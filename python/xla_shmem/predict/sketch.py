@@ -26,17 +26,36 @@ _FORWARD_BYTES, _BACKWARD_BYTES = 50, 150
 _FORWARD_HOP_BYTES, _BACKWARD_HOP_BYTES = 25, 55
 _LOSS_BYTES = 40
 
-#: Rounds of the slices of a sequence on the tensor axis in each half of a layer: to its matmuls and back. The backward
-#: has them for the recomputation, except the last one, and for the gradients.
-_ROUNDS, _GRADIENT_ROUNDS = 2, 2
+
+@dataclasses.dataclass(frozen=True)
+class Exchanges:
+    """Transfers of a layer that the job's sizes do not determine.
+
+    Attributes:
+      forward, again, backward: rounds of the slices of a sequence on the tensor axis, for attention's matmuls and for
+        the MLP's: in the forward, in its recomputation (None: nothing is recomputed) and for the gradients.
+      gradients_beside_attention: whether the gradient of a block of keys and values travels with the block, in bf16 and
+        beside attention, and a rank skips the masked pairs of its own block, as in Transformer Engine's ring. If not,
+        the gradient follows in f32 when attention is done: XLA's scheduler runs one permute at a time.
+    """
+
+    forward: tuple[int, int]
+    again: tuple[int, int] | None
+    backward: tuple[int, int]
+    gradients_beside_attention: bool
 
 
-def sketch(job: TrainConfig, cluster: Cluster) -> Program:
+#: Of `xla-shmem train`: slices travel to the matmuls of a half of a layer and back; the recomputation lacks the last.
+OURS = Exchanges(forward=(2, 2), again=(2, 1), backward=(2, 2), gradients_beside_attention=False)
+
+
+def sketch(job: TrainConfig, cluster: Cluster, exchanges: Exchanges = OURS) -> Program:
     """The sketched step of a job.
 
     Args:
       job: a job with ring attention, full remat, bf16 and asynchronous tensor matmuls.
       cluster: the cluster, which decides what groups are inside one NVLink domain.
+      exchanges: transfers of the program.
 
     Raises:
       PredictError: the job is of another kind; none like it was compiled.
@@ -46,12 +65,12 @@ def sketch(job: TrainConfig, cluster: Cluster) -> Program:
             raise PredictError(
                 f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; omit --sketch."
             )
-    return _Sketch(job, cluster).program()
+    return _Sketch(job, cluster, exchanges).program()
 
 
 class _Sketch:
-    def __init__(self, job: TrainConfig, cluster: Cluster) -> None:
-        self._job, self._cluster, self._model = job, cluster, job.model()
+    def __init__(self, job: TrainConfig, cluster: Cluster, exchanges: Exchanges) -> None:
+        self._job, self._cluster, self._exchanges, self._model = job, cluster, exchanges, job.model()
         self._collectives: dict[str, Collective] = {}
         self._sequences = job.batch // (job.data * job.fsdp)
         self._local = job.sequence // job.context
@@ -82,34 +101,32 @@ class _Sketch:
 
     def _forward(self) -> tuple[Step, ...]:
         """XLA's scheduler overlaps the gather of the MLP's weights with attention."""
+        return (*self._through("", self._exchanges.forward), self._elementwise(_FORWARD_BYTES))
+
+    def _through(self, suffix: str, rounds: tuple[int, int]) -> tuple[Step, ...]:
+        """The forward of a layer's attention and MLP."""
         early, late = self._halves()
         return (
-            *self._gather("attention weights", early),
+            *self._gather(f"attention weights{suffix}", early),
             *self._beside(
-                self._gather("mlp weights", late),
-                *self._sliced("attention slice", _ROUNDS, 2 * early),
-                *self._ring("block", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
+                self._gather(f"mlp weights{suffix}", late),
+                *self._sliced(f"attention slice{suffix}", rounds[0], 2 * early),
+                *self._ring(f"block{suffix}", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
             ),
-            *self._sliced("mlp slice", _ROUNDS, 2 * late),
-            self._elementwise(_FORWARD_BYTES),
+            *self._sliced(f"mlp slice{suffix}", rounds[1], 2 * late),
         )
 
     def _backward(self) -> tuple[Step, ...]:
         """The forward again, then the gradients; the scatter of the MLP's overlaps with attention's backward."""
         early, late = self._halves()
+        again, (attention_rounds, mlp_rounds) = self._exchanges.again, self._exchanges.backward
         return (
-            *self._gather("attention weights again", early),
-            *self._beside(
-                self._gather("mlp weights again", late),
-                *self._sliced("attention slice again", _ROUNDS, 2 * early),
-                *self._ring("block again", _FORWARD_PRODUCTS, _FORWARD_HOP_BYTES, gradients=False),
-            ),
-            *self._sliced("mlp slice again", _ROUNDS - 1, 2 * late),
-            *self._sliced("mlp gradient slice", _GRADIENT_ROUNDS, 4 * late),
+            *(self._gather("weights again", early + late) if again is None else self._through(" again", again)),
+            *self._sliced("mlp gradient slice", mlp_rounds, 4 * late),
             *self._beside(
                 self._scatter("mlp gradients", late),
                 *self._ring("block back", _BACKWARD_PRODUCTS, _BACKWARD_HOP_BYTES, gradients=True),
-                *self._sliced("attention gradient slice", _GRADIENT_ROUNDS, 4 * early),
+                *self._sliced("attention gradient slice", attention_rounds, 4 * early),
             ),
             *self._scatter("attention gradients", early),
             *self._replicas("gradients of replicas", early + late),
@@ -134,10 +151,10 @@ class _Sketch:
     def _ring(self, name: str, products: int, merged: int, *, gradients: bool) -> tuple[Step, ...]:
         """Blocks travel round the ring while others are attended to; a gradient follows each block one step behind.
 
-        XLA's scheduler runs one permute at a time, so the gradient's is exposed. Half of the pairs are visible. In the
-        own block, half of the masked pairs are computed too.
+        Half of the pairs are visible. In the own block, half of the masked pairs may be computed too.
         """
         job, model = self._job, self._model
+        together = self._exchanges.gradients_beside_attention
         block = 2 * self._tokens * model.kv_width // job.tensor
         visible = self._sequences * self._local * self._local // 2
         attend = 2 * products * visible * model.width // job.tensor
@@ -147,10 +164,15 @@ class _Sketch:
 
         steps: list[Step] = []
         for hop in range(job.context):
-            sent = send(f"{name} {hop}", block * _BF16) if hop + 1 < job.context else ()
-            kernel = Step(f"{name} attention", flops=attend if hop else attend * 3 // 2)
+            sent: tuple[Step, ...] = ()
+            if gradients and together and job.context > 1:
+                sent = send(f"{name} {hop}", 2 * block * _BF16)
+            elif hop + 1 < job.context:
+                sent = send(f"{name} {hop}", block * _BF16)
+            flops = attend if hop or together else attend * 3 // 2
+            kernel = Step(f"{name} attention", flops=flops, attention=True)
             steps += self._beside(sent, kernel, self._elementwise(merged))
-            if gradients and hop > 0:
+            if gradients and not together and hop > 0:
                 steps += send(f"{name}, gradient {hop}", block * _F32)
         return tuple(steps)
 

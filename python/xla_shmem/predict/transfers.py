@@ -32,14 +32,14 @@ class Transfer:
     sms: int
 
 
-def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> int:
+def send_channels(devices: int, cluster: Cluster, channels: int) -> int:
     """Number of channels that NCCL uses for a send inside an NVLink domain.
 
     In a large communicator every peer gets few channels, so that all peers could be served at once. If the communicator
-    spans domains, a peer gets no more channels than a peer in another domain.
+    spans domains, a peer gets no more channels than a peer in another domain. NCCL's source also doubles the channels
+    of sends above 16 MiB a channel; the published times contradict that (docs/predict.md).
 
     Args:
-      size: bytes to send.
       devices: ranks of the communicator, device ids in order.
       cluster: the cluster.
       channels: NCCL's channels for sends and receives.
@@ -50,7 +50,7 @@ def send_channels(size: int, devices: int, cluster: Cluster, channels: int) -> i
         most = 1 << (needed - 1).bit_length()  # the next power of two
         while most * math.ceil(devices / _PEERS_AT_ONCE) > channels and most > 1:
             most //= 2
-    return _core.nccl_send_channels(size, devices, channels, most)
+    return _core.nccl_send_channels(0, devices, channels, most)
 
 
 def transfer(collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
@@ -72,7 +72,7 @@ def transfer(collective: Collective, backend: Backend, cluster: Cluster, constan
         return Transfer(_seconds(latency, carried, speed), 0.0, _NETWORK_SMS)
     most = cluster.nvlink_gb_per_s * constants.nccl_efficiency
     if collective.op == "collective-permute":
-        channels = send_channels(collective.bytes, ranks, cluster, constants.nccl_point_to_point_channels)
+        channels = send_channels(ranks, cluster, constants.nccl_point_to_point_channels)
         speed = min(most, channels * constants.channel_gb_per_s)
     else:
         channels, speed = constants.nccl_channels, most

@@ -105,6 +105,7 @@ class _Walk:
 
     def _kernel_seconds(self, step: Step) -> float:
         constants, cluster = self._machine.constants, self._machine.cluster
-        arithmetic = step.flops / (self._machine.peak * constants.matmul_efficiency)
+        efficiency = constants.attention_efficiency if step.attention else constants.matmul_efficiency
+        arithmetic = step.flops / (self._machine.peak * efficiency)
         memory = step.bytes / (cluster.memory_gb_per_s * 1e9 * constants.memory_efficiency)
         return max(arithmetic, memory)

@@ -13,7 +13,7 @@ from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import sketch
+from xla_shmem.predict.sketch import Exchanges, sketch
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.config import TrainConfig
 
@@ -43,6 +43,26 @@ def test_a_ring_sends_its_blocks_three_times_and_their_gradients_once(context: i
     hops = context - 1
     expected = model.layers * hops * block * (3 * 2 + 4)
     assert _sent(sketch(_job(context), RACK))["collective-permute"] == expected
+
+
+def test_gradients_beside_attention_travel_with_their_block_to_its_owner() -> None:
+    exchanges = Exchanges(forward=(1, 1), again=None, backward=(1, 1), gradients_beside_attention=True)
+    job = _job(context=8)
+    program = sketch(job, RACK, exchanges)
+    block = 2 * _LENGTH // 8 * job.model().kv_width * 2
+    assert _sent(program)["collective-permute"] == job.model().layers * block * (7 + 2 * 8)
+    for steps in program.computations.values():
+        alone = {step.starts for step in steps if step.starts and step.starts == step.ends}
+        assert not any("block" in name for name in alone), "every transfer of a block is beside attention"
+
+
+def test_slices_travel_as_often_as_asked() -> None:
+    exchanges = Exchanges(forward=(4, 3), again=None, backward=(8, 6), gradients_beside_attention=True)
+    job = _job(context=4, tensor=2)
+    program = sketch(job, RACK, exchanges)
+    slices = [each for each in program.collectives.values() if each.group == 2 and each.op == "collective-permute"]
+    assert len(slices) == 21
+    assert {each.bytes for each in slices} == {_LENGTH // 4 // 2 * job.model().width * 2}
 
 
 def test_one_device_sends_nothing() -> None:

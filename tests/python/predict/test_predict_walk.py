@@ -149,6 +149,11 @@ def test_a_loop_without_collectives_is_one_fused_kernel_or_as_compiled() -> None
     assert run_times(program, "NVSHMEM", compiled).step == pytest.approx(4 * 3)
 
 
+def test_an_attention_kernel_has_its_own_efficiency() -> None:
+    program = _program(Step("attention", flops=SECOND, attention=True), _compute(1))
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(1 / CONSTANTS.attention_efficiency + 1)
+
+
 def test_a_conditional_takes_as_long_as_its_longest_branch() -> None:
     program = _program(Step("if", calls=("short", "long")), short=(1, (_compute(1),)), long=(1, (_compute(2),)))
     assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(2)
@@ -196,31 +201,28 @@ def test_every_step_of_a_ring_adds_latency() -> None:
     assert transfer(small, "DEFAULT", slow, constants, 4).seconds == pytest.approx(17e-6, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    ("mib", "devices", "channels"),
-    [(64, 1, 32), (64, 4, 8), (64, 8, 4), (32, 16, 2), (16, 32, 1), (16, 64, 1), (64, 64, 4), (2048, 64, 32)],
-)
-def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(mib: int, devices: int, channels: int) -> None:
+@pytest.mark.parametrize(("devices", "channels"), [(1, 32), (4, 8), (8, 4), (16, 2), (32, 1), (64, 1)])
+def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(devices: int, channels: int) -> None:
     rack = dataclasses.replace(CLUSTER, gpus_per_nvlink_domain=72)
-    assert send_channels(mib << 20, devices, rack, 32) == channels
+    assert send_channels(devices, rack, 32) == channels
 
 
-@pytest.mark.parametrize(("devices", "channels"), [(32, 4), (128, 2), (1024, 1)])
+@pytest.mark.parametrize(("devices", "channels"), [(32, 1), (128, 1), (16, 2)])
 def test_a_communicator_of_several_domains_has_the_channels_of_the_network(devices: int, channels: int) -> None:
     cluster = dataclasses.replace(CLUSTER, nic_gb_per_s=50)
-    assert send_channels(1 << 30, devices, cluster, 32) == channels
+    assert send_channels(devices, cluster, 32) == channels
 
 
 def test_a_send_is_as_fast_as_its_channels() -> None:
     constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=4, channel_gb_per_s=0.05)
     cost = transfer(PERMUTE, "DEFAULT", CLUSTER, constants, 2)
-    assert cost.sms == 4  # two, and twice as many because of the size
-    assert cost.seconds == pytest.approx(0.5 / (4 * 0.05))
+    assert cost.sms == 2
+    assert cost.seconds == pytest.approx(0.5 / (2 * 0.05))
 
 
 def test_sends_are_faster_in_small_communicators() -> None:
     constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=32, channel_gb_per_s=0.01)
-    small = dataclasses.replace(PERMUTE, bytes=10**7)  # one channel is enough at any number of ranks
+    small = dataclasses.replace(PERMUTE, bytes=10**7)
     program = _program(*_pair("p"), collectives={"p": small}, devices=8)
     machine = dataclasses.replace(MACHINE, constants=constants)
     assert run_times(program, "DEFAULT", machine).step == pytest.approx(10**7 / (4 * 0.01e9))
