@@ -101,7 +101,7 @@ def two_threads_run_two_programs(world: World) -> None:
 
 
 @case(fast=("2x1",), slow=("4x1",))
-def two_threads_run_one_program_on_their_own_inputs(world: World) -> None:
+def two_threads_run_one_program_one_after_the_other(world: World) -> None:
     def body(x: jax.Array) -> jax.Array:
         for _ in range(10):
             x = lax.psum(x, "x") - (world.n - 1) * x + jnp.sin(x) * 0
@@ -114,7 +114,7 @@ def two_threads_run_one_program_on_their_own_inputs(world: World) -> None:
     def worker(number: int) -> Any:
         def dispatch(k: int) -> Any:
             value = (3 * k + number) % 8
-            result = function(placed[value])
+            result = function(placed[value]).block_until_ready()  # else the second run is refused
             return lambda: world.equals(result, np.full((world.n, 4000), value, np.float32))
 
         return dispatch

@@ -91,6 +91,17 @@ def test_a_rank_with_another_copy_of_the_program_is_found_and_no_rank_gets_data(
         assert "of another program of that name: its copy differs" in error
 
 
+def test_one_program_in_two_threads_is_refused_and_no_rank_gets_data(tmp_path: Path) -> None:
+    run = _fail("one_program_in_two_threads", tmp_path, deadline="30")
+    assert run.seconds < 20
+    for rank in (0, 1):
+        assert len(run.results[rank]) == 2
+        for facts in run.results[rank]:
+            assert "two runs of its program are under way at once on PE 0" in str(facts["error"])
+            assert "/psum" in str(facts["error"])
+            assert "give each thread a function of its own name" in str(facts["error"])
+
+
 def test_segments_of_dead_jobs_are_swept_by_the_next(tmp_path: Path) -> None:
     key = secrets.token_hex(16)
     die = f"import os; from xla_shmem import _core; _core.create_segment({key!r}, 0, 8 << 20); os.kill(os.getpid(), 9)"

@@ -5,6 +5,7 @@ Argument: the kind of failure (a function below).
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 import sys
@@ -108,6 +109,25 @@ def copy_with_another_constant(world: World) -> None:
 def copy_with_another_mesh(world: World) -> None:
     order = list(range(world.n))
     _run_copy(world, 2.0, order[::-1] if world.rank == 0 else order)
+
+
+def one_program_in_two_threads(world: World) -> None:
+    """On rank 0 both threads are in the first collective; rank 1 has not begun."""
+    function = world.shard_map(lambda x: lax.psum(x * 5, "x"))
+    operands = [world.put(np.full((world.n, 8), value, np.float32)) for value in (1, 2)]
+    function(operands[0]).block_until_ready()  # the first call of a function keeps other threads out
+    if world.rank == 1:
+        time.sleep(1)
+    threads = [
+        threading.Thread(target=_report_error_or_values, args=(functools.partial(function, operand),))
+        for operand in operands
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if world.rank == 0:
+        time.sleep(3)  # rank 1 has not begun, and would not outlive the coordinator
 
 
 def sends_rows_that_its_input_does_not_have(world: World) -> None:

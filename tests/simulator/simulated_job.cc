@@ -152,7 +152,8 @@ void SimulatedJob::RunProcess(Process* process) {
   if (!heap.ok()) scheduler.Fail(heap.status().message());
   member.heap = *std::move(heap);
   Result<std::unique_ptr<LocalPes>> pes =
-      LocalPes::Create({plan_.single_copy, plan_.arena_bytes, plan_.reserve_bytes, plan_.llc_share}, member.heap.get());
+      LocalPes::Create({plan_.single_copy, plan_.arena_bytes, plan_.reserve_bytes, plan_.llc_share},
+                       member.heap.get());
   if (!pes.ok()) scheduler.Fail(pes.status().message());
   member.pes = *std::move(pes);
   member.engine = std::make_unique<shm::ProgressEngine>(member.heap.get(), plan_.spin, plan_.deadline);
@@ -202,8 +203,8 @@ void SimulatedJob::RunPe(Member& member, int pe) {
     std::vector<std::unique_ptr<Transfer>> transfers;
     for (int i = 0; i < plan_.operations; ++i) {
       const uint64_t operation = operations_[static_cast<size_t>(round * plan_.operations + i)];
-      transfers.push_back(
-          Draw(shared, {operation, member.executions.Next(operation, pe, /*executable=*/1, /*run_id=*/round)}, pe));
+      const auto counted = member.executions.Begin(operation, pe, /*executable=*/1, /*run_id=*/round);
+      transfers.push_back(Draw(shared, {operation, counted->number}, pe));
     }
     std::shuffle(transfers.begin(), transfers.end(), own);
     int pending = plan_.operations;

@@ -1,10 +1,14 @@
 #include "xla_patch/runtime/execution_counter.h"
 
+#include <algorithm>
+#include <string>
+
 namespace xla_shmem {
 
-uint64_t ExecutionCounter::Next(uint64_t operation, int pe, uint64_t executable, int64_t run_id) {
+Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, int pe, uint64_t executable,
+                                                            int64_t run_id) {
   const uint64_t key = operation ^ (static_cast<uint64_t>(pe) * 0x9e3779b97f4a7c15ull);
-  Shard& shard = shards_[(key >> 32) % kShards];
+  Shard& shard = ShardOf(key);
   std::lock_guard<std::mutex> lock(shard.mutex);
   Site& site = shard.sites[key];
   if (site.executable != executable) {
@@ -15,14 +19,36 @@ uint64_t ExecutionCounter::Next(uint64_t operation, int pe, uint64_t executable,
   }
   // Modulo 2^32, because the launch ids of some JAX releases are.
   const uint32_t number = site.first_number + static_cast<uint32_t>(run_id) - static_cast<uint32_t>(site.first_run_id);
-  for (Run& run : site.runs) {
-    if (run.number == number) return static_cast<uint64_t>(number) << 32 | run.executions++;
+  if (site.running != 0 && site.running_number != number) {
+    return Status::Error(
+        "two runs of its program are under way at once on PE " + std::to_string(pe) +
+        ", so two threads run it. They may start their runs in another order on another rank, where each would get the "
+        "other's data. Run the program from one thread, wait for its results before another thread runs it, or give "
+        "each thread a function of its own name");
   }
-  site.runs.push_front({number, 1});
-  if (site.runs.size() > kRunsRemembered) site.runs.pop_back();
-  // A run that another thread has launched earlier may come later, with its smaller number.
-  if (static_cast<int32_t>(number - site.next_number) >= 0) site.next_number = number + 1;
-  return static_cast<uint64_t>(number) << 32;
+  ++site.running;
+  site.running_number = number;
+  uint32_t executions = 0;
+  const auto run =
+      std::find_if(site.runs.begin(), site.runs.end(), [number](const Run& of) { return of.number == number; });
+  if (run != site.runs.end()) {
+    executions = run->executions++;
+  } else {
+    site.runs.push_front({number, 1});
+    if (site.runs.size() > kRunsRemembered) site.runs.pop_back();
+    // A run that another thread has launched earlier may come later, with its smaller number.
+    if (static_cast<int32_t>(number - site.next_number) >= 0) site.next_number = number + 1;
+  }
+  return Execution{static_cast<uint64_t>(number) << 32 | executions, Running(this, key)};
+}
+
+void ExecutionCounter::Running::End() {
+  ExecutionCounter* counter = std::exchange(counter_, nullptr);
+  if (counter == nullptr) return;
+  Shard& shard = counter->ShardOf(key_);
+  std::lock_guard<std::mutex> lock(shard.mutex);
+  // An executable can be unloaded while a failed run of it ends.
+  if (const auto site = shard.sites.find(key_); site != shard.sites.end()) --site->second.running;
 }
 
 }  // namespace xla_shmem

@@ -6,6 +6,11 @@
 // of one program is equal. So the counter numbers the runs of an executable by the difference of their run ids, which
 // also distinguishes runs that several threads have in flight. A new executable continues the numbers of the one before
 // it.
+//
+// Two threads that run one program may launch their runs in another order on another rank, and would take each other's
+// data. XLA:CPU gives each thread's runs on a device one after the other if the process has one device. So two runs of
+// an operation that are under way at once are those of two threads, and the second is refused. With several devices XLA
+// runs one program at a time, whoever launched it, so that nothing tells.
 #ifndef XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 #define XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 
@@ -14,14 +19,41 @@
 #include <deque>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
+
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
 
 class ExecutionCounter {
  public:
-  // Run number in the high half, number of this execution of `operation` on `pe` within the run in the low half.
-  // `executable` is equal for all runs of one loaded executable and different for any other. Thread-safe.
-  uint64_t Next(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
+  // An execution of an operation on a PE, from its start to its end.
+  class Running {
+   public:
+    Running() = default;
+    Running(Running&& other) noexcept : counter_(std::exchange(other.counter_, nullptr)) { key_ = other.key_; }
+    Running& operator=(Running&& other) = delete;
+    ~Running() { End(); }
+
+    // Must come before anything that lets XLA go on with the run. Once; later calls do nothing.
+    void End();
+
+   private:
+    friend class ExecutionCounter;
+    Running(ExecutionCounter* counter, uint64_t key) : counter_(counter), key_(key) {}
+
+    ExecutionCounter* counter_ = nullptr;
+    uint64_t key_ = 0;
+  };
+
+  struct Execution {
+    uint64_t number;  // of the run in the high half, of this execution within the run in the low half
+    Running running;
+  };
+
+  // `executable` is equal for all runs of one loaded executable and different for any other. Returns an error if
+  // another run of the operation has not ended on this PE. Thread-safe.
+  Result<Execution> Begin(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
 
  private:
   // XLA:CPU keeps at most 32 executions of a device in flight, so older runs have finished.
@@ -38,12 +70,16 @@ class ExecutionCounter {
     int64_t first_run_id = 0;
     uint32_t first_number = 0;
     uint32_t next_number = 0;
-    std::deque<Run> runs;  // newest first
+    uint32_t running = 0;         // executions that have not ended, all of one run
+    uint32_t running_number = 0;  // of that run
+    std::deque<Run> runs;         // newest first
   };
   struct Shard {
     std::mutex mutex;
     std::unordered_map<uint64_t, Site> sites;
   };
+  Shard& ShardOf(uint64_t key) { return shards_[(key >> 32) % kShards]; }
+
   std::array<Shard, kShards> shards_;
 };
 

@@ -78,6 +78,11 @@ ProgressEngine::~ProgressEngine() {
 
 Result<bool> ProgressEngine::TryInline(Operation& operation) {
   if (failed_.load(std::memory_order_acquire)) return status();
+  // A process that has given up may have sent its part before.
+  if (const Status of_peer = heap_->JobStatus(); !of_peer.ok()) {
+    heap_->FollowFailure();
+    return SetFailureOfPeer(of_peer, operation);
+  }
   if (Poll(operation)) return true;
   Clock::time_point now = Clock::now();
   Clock::time_point until = now + spin_;
@@ -132,6 +137,12 @@ const Status& ProgressEngine::SetFailure(const std::string& why) {
   if (status_.ok()) status_ = Status::Error(why);
   failed_.store(true, std::memory_order_release);
   return status_;
+}
+
+Status ProgressEngine::SetFailureOfPeer(const Status& of_peer, const Operation& operation) {
+  const std::string why = of_peer.message() + "; here: " + operation.Describe({});
+  std::lock_guard<std::mutex> lock(mutex_);
+  return SetFailure(why);
 }
 
 Status ProgressEngine::status() {
@@ -291,9 +302,7 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
     status = Fail(status.message());
   } else {
     // The peer has published its error to every process.
-    const std::string why = of_peer.message() + "; here: " + pending_.front().operation->Describe({});
-    std::lock_guard<std::mutex> lock(mutex_);
-    status = SetFailure(why);
+    status = SetFailureOfPeer(of_peer, *pending_.front().operation);
   }
   FailAll(status, finished);
   return true;

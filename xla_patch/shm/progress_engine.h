@@ -56,6 +56,8 @@ class ProgressEngine {
 
   // Keeps the first failure and returns it. Called with mutex_ held.
   const Status& SetFailure(const std::string& why);
+  // The failure of another process, which stopped `operation` here. Called without mutex_.
+  Status SetFailureOfPeer(const Status& of_peer, const Operation& operation);
   void ThreadMain();
   // Polls the operation. An exception fails the job; XLA's threads must not see it.
   bool Poll(Operation& operation) noexcept;

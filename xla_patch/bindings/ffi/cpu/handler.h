@@ -31,9 +31,11 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
     Arguments arguments;
     arguments.name = call->identity.name;
     if (const Status status = Read(frame, &arguments); !status.ok()) return Failed(status);
-    arguments.key = NextKey(*call, pe, run);
-    const Execution execution{pe, arguments.key.execution, OperandBytes(frame)};
-    return Start(*call, execution, std::make_unique<Operation>(*context, std::move(arguments)));
+    Result<ExecutionCounter::Execution> counted = Count(*call, pe, run);
+    if (!counted.ok()) return Failed(counted.status());
+    arguments.key = {call->identity.operation, counted->number};
+    Execution execution{pe, counted->number, OperandBytes(frame), std::move(counted->running)};
+    return Start(*call, std::move(execution), std::make_unique<Operation>(*context, std::move(arguments)));
   } catch (const std::exception& error) {
     return Failed(Status::Error(call->identity.name + ": " + error.what()));
   }

@@ -68,7 +68,7 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary a
 
 Outcome Failed(const Status& status) { return {ToError(status), std::nullopt}; }
 
-Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation) {
+Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Operation> operation) {
   shm::ProgressEngine& engine = Runtime::Get().engine();
   observe::Observer& observer = Runtime::Get().observer();
   try {
@@ -81,13 +81,16 @@ Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_pt
     const Result<bool> finished = engine.TryInline(*operation);
     if (!finished.ok()) return Failed(Status::Error(observer.Fail(span, finished.message())));
     if (*finished) {
+      execution.running.End();
       observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/true);
       return {};
     }
     observer.MarkWaiting(span);
     ffi::Promise promise;
     Outcome outcome{std::nullopt, ffi::Future(promise)};
-    engine.Submit(std::move(operation), [promise, span, copied_ns, &observer](const Status& status) mutable {
+    const auto running = std::make_shared<ExecutionCounter::Running>(std::move(execution.running));
+    engine.Submit(std::move(operation), [promise, span, copied_ns, running, &observer](const Status& status) mutable {
+      running->End();
       if (status.ok()) {
         observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
         promise.SetAvailable();
@@ -113,9 +116,13 @@ Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device) {
   return context;
 }
 
-MessageKey NextKey(const LoadedCall& call, int pe, ffi::RunId run) {
-  const uint64_t operation = call.identity.operation;
-  return {operation, Runtime::Get().executions().Next(operation, pe, call.executable, run.run_id)};
+Result<ExecutionCounter::Execution> Count(const LoadedCall& call, int pe, ffi::RunId run) {
+  Runtime& runtime = Runtime::Get();
+  auto counted = runtime.executions().Begin(call.identity.operation, pe, call.executable, run.run_id);
+  if (counted.ok()) return counted;
+  const Status of_job = runtime.engine().status();
+  if (!of_job.ok()) return of_job;
+  return runtime.engine().Fail(call.identity.name + ": " + counted.message());
 }
 
 }  // namespace xla_shmem

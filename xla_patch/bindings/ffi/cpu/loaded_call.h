@@ -11,10 +11,10 @@
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/runtime/execution_counter.h"
 #include "xla_patch/runtime/observe/observer.h"
 #include "xla_patch/runtime/runtime.h"
 #include "xla_patch/shm/operation.h"
-#include "xla_patch/thunks/cpu/channel.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -48,16 +48,17 @@ struct Execution {
   int pe;
   uint64_t number;  // MessageKey::execution
   uint64_t bytes;   // of the operands
+  ExecutionCounter::Running running;
 };
 
 // Polls `operation` for a short time; if it does not finish, the progress engine completes it.
-Outcome Start(const LoadedCall& call, const Execution& execution, std::unique_ptr<Operation> operation);
+Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Operation> operation);
 
 // The PE of a device of this process.
 Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device);
 
-// The key of the messages of this execution, the same on all PEs.
-MessageKey NextKey(const LoadedCall& call, int pe, ::xla::ffi::RunId run);
+// Numbers an execution, alike on all PEs. Fails the job if another run of the program is under way.
+Result<ExecutionCounter::Execution> Count(const LoadedCall& call, int pe, ::xla::ffi::RunId run);
 
 }  // namespace xla_shmem
 
