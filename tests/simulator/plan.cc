@@ -114,6 +114,8 @@ Plan DrawPlan(uint64_t seed) {
   } else if (processes > 1 && plan.faults.empty() && Chance(random, 15)) {
     MakeRefused(&plan);
   }
+  // By the seed alone, so that the plans of other seeds stay as they were when this came.
+  plan.in_process = seed % 4 == 1;
   plan.system.must_be_woken = plan.must_succeed() && plan.scheduler.pause_ns == 0;
   return plan;
 }
@@ -147,6 +149,7 @@ std::string Describe(const Plan& plan) {
   if (plan.system.refused_reads > 0) text += " that may be refused";
   if (plan.crowded) text += ", crowded";
   if (plan.scarce) text += ", few slots";
+  if (plan.in_process) text += ", no messages within a process";
   if (plan.refuses_threads()) text += ", threads refused";
   if (plan.scheduler.pause_ns > 0) text += ", threads pause";
   for (const Fault& fault : plan.faults) {

@@ -35,7 +35,8 @@ struct Plan {
   bool crowded = false;  // operations whose messages share mailboxes and records
   size_t arena_bytes = 1 << 20;
   size_t reserve_bytes = 1 << 20;
-  bool scarce = false;  // slots: operations may starve (docs/protocol.md, "No deadlock")
+  bool in_process = false;  // collectives between PEs of a process need no messages
+  bool scarce = false;      // slots: operations may starve (docs/protocol.md, "No deadlock")
   size_t llc_share = SIZE_MAX;
   shm::SingleCopy single_copy = shm::SingleCopy::kOff;
   std::chrono::microseconds spin{20};

@@ -152,7 +152,7 @@ void SimulatedJob::RunProcess(Process* process) {
   if (!heap.ok()) scheduler.Fail(heap.status().message());
   member.heap = *std::move(heap);
   Result<std::unique_ptr<LocalPes>> pes =
-      LocalPes::Create({plan_.single_copy, plan_.arena_bytes, plan_.reserve_bytes, plan_.llc_share},
+      LocalPes::Create({plan_.single_copy, plan_.arena_bytes, plan_.reserve_bytes, plan_.llc_share, plan_.in_process},
                        member.heap.get());
   if (!pes.ok()) scheduler.Fail(pes.status().message());
   member.pes = *std::move(pes);

@@ -46,14 +46,16 @@ void Check(Job& job, const Groups& groups, Make make) {
   });
 }
 
-// Jobs with cross-memory reads, and jobs with messages through slots and streaming stores for local copies.
+// Jobs with cross-memory reads, jobs with messages through slots and streaming stores for local copies, and jobs within
+// a process.
 template <typename Body>
-void InBothJobs(int n_pes, Body body) {
-  for (const auto single_copy : {shm::SingleCopy::kAlways, shm::SingleCopy::kOff}) {
+void InAllJobs(int n_pes, Body body) {
+  for (const int kind : {0, 1, 2}) {
     JobOptions options;
     options.n_pes = n_pes;
-    options.single_copy = single_copy;
-    if (single_copy == shm::SingleCopy::kOff) options.llc_share = 1;
+    options.single_copy = kind == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
+    if (kind == 1) options.llc_share = 1;
+    options.in_process = kind == 2;
     Job job(options);
     const size_t before = job.FreeBlocks(0, options.arena_bytes);
     body(job);
@@ -65,7 +67,7 @@ const Groups kWhole = {{0, 1, 2}};
 const Groups kUneven = {{3, 0, 1}, {2}};
 
 TEST_CASE("An all-gather puts every member's operand in its position, in groups of any order, in place or not") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kWhole, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
@@ -79,7 +81,7 @@ TEST_CASE("An all-gather puts every member's operand in its position, in groups 
 }
 
 TEST_CASE("A reduce-scatter gives every member the bits of Reduce in group order, and may write into its operand") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
@@ -94,7 +96,7 @@ TEST_CASE("A reduce-scatter gives every member the bits of Reduce in group order
 }
 
 TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
@@ -111,7 +113,7 @@ TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
 }
 
 TEST_CASE("A broadcast gives all members the operands of the first") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{World(4)}, kUneven}) {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
@@ -135,7 +137,7 @@ TEST_CASE("A PE in no group of a broadcast gets zeros, also over its own operand
 
 TEST_CASE("Combined buffers of mixed sizes travel as one message in every collective") {
   const std::vector<size_t> sizes = {3, 0, 70000, 64, 129, 8192};
-  InBothJobs(3, [&](Job& job) {
+  InAllJobs(3, [&](Job& job) {
     for (Placement placement : kPlacements) {
       Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
         return std::make_unique<AllGatherTransfer>(key, pe, group, sizes, placement);

@@ -59,8 +59,8 @@ AllGatherTransfer::AllGatherTransfer(MessageKey key, int pe, std::vector<int> gr
 
 std::unique_ptr<Operation> AllGatherTransfer::Begin(const PeContext& context) {
   const std::string name = "all-gather." + std::to_string(key_.operation);
-  return std::make_unique<AllGatherOperation>(
-      &context, AllGatherArguments{key_, name, group_, buffers_.operands(), buffers_.results(), bytes_});
+  return MakeOperation(&context,
+                       AllGatherArguments{key_, name, group_, buffers_.operands(), buffers_.results(), bytes_});
 }
 
 std::string AllGatherTransfer::Verdict() {
@@ -91,9 +91,8 @@ ReduceScatterTransfer::ReduceScatterTransfer(MessageKey key, int pe, Reduction r
 
 std::unique_ptr<Operation> ReduceScatterTransfer::Begin(const PeContext& context) {
   const std::string name = "reduce-scatter." + std::to_string(key_.operation);
-  return std::make_unique<ReduceScatterOperation>(
-      &context, ReduceScatterArguments{key_, name, reduction_.kind, reduction_.group, reduction_.types,
-                                       buffers_.operands(), buffers_.results(), bytes_});
+  return MakeOperation(&context, ReduceScatterArguments{key_, name, reduction_.kind, reduction_.group, reduction_.types,
+                                                        buffers_.operands(), buffers_.results(), bytes_});
 }
 
 std::string ReduceScatterTransfer::Verdict() {
@@ -152,7 +151,7 @@ std::unique_ptr<Operation> AllToAllTransfer::Begin(const PeContext& context) {
       arguments.results[member].push_back(result(member, i));
     }
   }
-  return std::make_unique<AllToAllOperation>(&context, std::move(arguments));
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string AllToAllTransfer::Verdict() {
@@ -175,7 +174,7 @@ BroadcastTransfer::BroadcastTransfer(MessageKey key, int pe, std::vector<int> gr
 
 std::unique_ptr<Operation> BroadcastTransfer::Begin(const PeContext& context) {
   const std::string name = "collective-broadcast." + std::to_string(key_.operation);
-  return std::make_unique<CollectiveBroadcastOperation>(
+  return MakeOperation(
       &context, CollectiveBroadcastArguments{key_, name, group_, buffers_.operands(), buffers_.results(), bytes_});
 }
 

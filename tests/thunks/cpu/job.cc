@@ -21,8 +21,9 @@ size_t CountBlocks(SlotPool* pool, size_t bytes) {
 Job::Job(const JobOptions& options) : Job(options, HeapOfOneProcess(options.n_pes, HeapBytes(options))) {}
 
 Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std::move(heap)) {
-  pes_ = ValueOf(LocalPes::Create({options.single_copy, options.arena_bytes, options.reserve_bytes, options.llc_share},
-                                  heap_.get()));
+  pes_ = ValueOf(LocalPes::Create(
+      {options.single_copy, options.arena_bytes, options.reserve_bytes, options.llc_share, options.in_process},
+      heap_.get()));
   engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);
 }
 

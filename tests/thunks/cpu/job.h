@@ -21,7 +21,8 @@ struct JobOptions {
   std::chrono::microseconds spin{20};
   std::chrono::milliseconds deadline{30000};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
-  size_t llc_share = 0;  // 0: from the system's caches
+  size_t llc_share = 0;     // 0: from the system's caches
+  bool in_process = false;  // else PEs of one process exchange messages, as PEs of several do
 };
 
 class Job {

@@ -59,7 +59,7 @@ TEST_CASE("A message whose memory cannot be read is refused, granted slots, and 
       verdict = SendAfterRefusal(job.context(0), message);
     } else {
       std::vector<char> result(kBytes);
-      PermuteArguments arguments{kKey, "refused", 0, -1, {result.data()}, {result.data()}, {kBytes}};
+      PermuteArguments arguments{kKey, "refused", 0, -1, {result.data()}, {result.data()}, {kBytes}, {}};
       verdict = job.Finish(std::make_unique<PermuteOperation>(&job.context(1), arguments));
       if (verdict.empty() && result != message) verdict = "wrong bytes";
     }
@@ -145,7 +145,7 @@ void CheckRefusalMidway(Receive receive) {
 
 TEST_CASE("A permute whose source is refused after its first part gets the rest through slots") {
   CheckRefusalMidway([](Job* job, char* result) {
-    PermuteArguments arguments{kKey, "refused", 0, -1, {result}, {result}, {kLongBytes}};
+    PermuteArguments arguments{kKey, "refused", 0, -1, {result}, {result}, {kLongBytes}, {}};
     return job->Finish(std::make_unique<PermuteOperation>(&job->context(1), arguments));
   });
 }

@@ -34,6 +34,7 @@ TEST_CASE("Random collectives in random orders, with random arenas, all end with
     options.reserve_bytes = ReserveFor(plan, options.n_pes);
     options.spin = std::chrono::microseconds(random() % 3 == 0 ? 0 : random() % 100);
     options.single_copy = random() % 2 == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
+    options.in_process = random() % 3 == 0;
     Job job(options);
     std::vector<size_t> before;
     for (int pe = 0; pe < options.n_pes; ++pe) {

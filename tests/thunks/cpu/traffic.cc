@@ -134,6 +134,9 @@ PermuteTransfer::PermuteTransfer(MessageKey key, int pe, const std::vector<int>&
     : key_(key), pe_(pe), source_(-1), target_(target_of[pe]), bytes_(std::move(bytes)), buffers_(bytes_, placement) {
   const auto source = std::find(target_of.begin(), target_of.end(), pe);
   if (source != target_of.end()) source_ = static_cast<int>(source - target_of.begin());
+  for (size_t from = 0; from < target_of.size(); ++from) {
+    if (target_of[from] >= 0) pairs_.insert(pairs_.end(), {static_cast<int>(from), target_of[from]});
+  }
   for (size_t i = 0; i < bytes_.size(); ++i) Fill(Seed(key_, pe_, i), buffers_.operand(i), bytes_[i]);
 }
 
@@ -143,10 +146,11 @@ std::unique_ptr<Operation> PermuteTransfer::Begin(const PeContext& context) {
   arguments.name = "permute." + std::to_string(key_.operation);
   arguments.source = source_;
   arguments.target = target_;
+  arguments.pairs = pairs_;
   arguments.operands = buffers_.operands();
   arguments.results = buffers_.results();
   arguments.bytes = bytes_;
-  return std::make_unique<PermuteOperation>(&context, std::move(arguments));
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string PermuteTransfer::Verdict() {
@@ -203,7 +207,7 @@ std::unique_ptr<Operation> AllReduceTransfer::Begin(const PeContext& context) {
   arguments.operands = buffers_.operands();
   arguments.results = buffers_.results();
   arguments.bytes = bytes_;
-  return std::make_unique<AllReduceOperation>(&context, std::move(arguments));
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string AllReduceTransfer::Verdict() {

@@ -69,6 +69,7 @@ class PermuteTransfer : public Transfer {
  private:
   MessageKey key_;
   int pe_, source_, target_;
+  std::vector<int> pairs_;
   std::vector<size_t> bytes_;
   Buffers buffers_;
 };

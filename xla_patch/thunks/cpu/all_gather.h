@@ -6,6 +6,7 @@
 #define XLA_SHMEM_THUNKS_CPU_ALL_GATHER_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class AllGatherOperation : public CollectiveOperation {
  public:
   AllGatherOperation(const PeContext* context, AllGatherArguments arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllGatherArguments arguments);
 
 }  // namespace xla_shmem
 

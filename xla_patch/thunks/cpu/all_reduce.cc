@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/thunks/cpu/operand_aliasing.h"
 
 namespace xla_shmem {
@@ -68,6 +69,31 @@ void AllReduceOperation::TwoShot(const AllReduceArguments& arguments) {
   ReduceFrom(group, key,
              Reducer(reduction, std::move(types_of_mine), me, RangesOf(operands, mine), RangesOf(results, mine)),
              /*overwrites_sends=*/false);
+}
+
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllReduceArguments arguments) {
+  if (!IsInProcess(*context, arguments.group)) {
+    return std::make_unique<AllReduceOperation>(context, std::move(arguments));
+  }
+  auto& [key, name, reduction, group, types, operands, results, bytes] = arguments;
+  OperandCopies copies;
+  CopyOverlappingOperands(results, bytes, results, bytes, &operands, &copies);
+  auto plan = [reduction = reduction, types = types, bytes = bytes](const std::vector<MemberBuffers>& members) {
+    InProcessPlan plan;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      std::vector<const char*> terms;
+      std::vector<char*> sums;
+      for (const MemberBuffers& member : members) {
+        terms.push_back(member.operands[i]);
+        sums.push_back(member.results[i]);
+      }
+      plan.Reduce(types[i], reduction, std::move(terms), std::move(sums), bytes[i]);
+    }
+    return plan;
+  };
+  std::vector<int> members = arguments.group;
+  return MakeInProcess(context, CollectiveOp::kAllReduce, std::move(arguments), std::move(members), std::move(copies),
+                       std::move(plan));
 }
 
 }  // namespace xla_shmem

@@ -8,6 +8,7 @@
 #define XLA_SHMEM_THUNKS_CPU_ALL_REDUCE_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,9 @@ class AllReduceOperation : public CollectiveOperation {
   void OneShot(const AllReduceArguments& arguments, bool in_place);
   void TwoShot(const AllReduceArguments& arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllReduceArguments arguments);
 
 }  // namespace xla_shmem
 

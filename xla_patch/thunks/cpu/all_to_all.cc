@@ -1,25 +1,43 @@
 #include "xla_patch/thunks/cpu/all_to_all.h"
 
+#include <numeric>
 #include <utility>
 
+#include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/thunks/cpu/operand_aliasing.h"
 
 namespace xla_shmem {
+namespace {
+
+// All buffers of all members, one member after the other.
+struct Flat {
+  std::vector<const char*> operands;
+  std::vector<char*> results;
+  std::vector<size_t> bytes;
+};
+
+Flat Flatten(const AllToAllArguments& arguments) {
+  Flat flat;
+  for (size_t member = 0; member < arguments.group.size(); ++member) {
+    const auto& operands = arguments.operands[member];
+    const auto& results = arguments.results[member];
+    flat.operands.insert(flat.operands.end(), operands.begin(), operands.end());
+    flat.results.insert(flat.results.end(), results.begin(), results.end());
+    flat.bytes.insert(flat.bytes.end(), arguments.bytes.begin(), arguments.bytes.end());
+  }
+  return flat;
+}
+
+}  // namespace
 
 AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments arguments)
     : CollectiveOperation(context, CollectiveOp::kAllToAll, arguments.key, std::move(arguments.name),
                           arguments.group.size()) {
-  const auto& [key, name, group, operands_of, results_of, bytes_of] = arguments;
-  const auto& bytes = bytes_of;  // C++17 captures no structured binding
+  const auto& group = arguments.group;
+  const auto& key = arguments.key;
+  const auto& bytes = arguments.bytes;
   const size_t me = IndexIn(group), buffers = bytes.size();
-  std::vector<const char*> operands;
-  std::vector<char*> results;
-  std::vector<size_t> sizes;
-  for (size_t member = 0; member < group.size(); ++member) {
-    operands.insert(operands.end(), operands_of[member].begin(), operands_of[member].end());
-    results.insert(results.end(), results_of[member].begin(), results_of[member].end());
-    sizes.insert(sizes.end(), bytes.begin(), bytes.end());
-  }
+  auto [operands, results, sizes] = Flatten(arguments);
   const bool in_place = CopyOverlappingOperands(results, sizes, results, sizes, &operands, &copies_);
   auto with = [&](const auto& pointers, size_t member) {
     Spans spans(buffers);
@@ -34,6 +52,34 @@ AllToAllOperation::AllToAllOperation(const PeContext* context, AllToAllArguments
     Receive(group[peer], key, with(results, peer), in_place ? static_cast<int>(step) - 1 : -1);
   }
   for (size_t i = me * buffers; i < (me + 1) * buffers; ++i) CopyLocally(operands[i], results[i], sizes[i]);
+}
+
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllToAllArguments arguments) {
+  if (!IsInProcess(*context, arguments.group)) {
+    return std::make_unique<AllToAllOperation>(context, std::move(arguments));
+  }
+  OperandCopies copies;
+  Flat flat = Flatten(arguments);
+  CopyOverlappingOperands(flat.results, flat.bytes, flat.results, flat.bytes, &flat.operands, &copies);
+  auto plan = [bytes = arguments.bytes](const std::vector<MemberBuffers>& members) {
+    InProcessPlan plan;
+    for (size_t one = 0; one < members.size(); ++one) {
+      for (size_t other = one; other < members.size(); ++other) {
+        for (size_t i = 0; i < bytes.size(); ++i) {
+          const size_t to_one = one * bytes.size() + i, to_other = other * bytes.size() + i;
+          std::vector<InProcessPlan::Move> moves = {{members[one].operands[to_other], members[other].results[to_one]}};
+          if (one != other) moves.push_back({members[other].operands[to_one], members[one].results[to_other]});
+          plan.Copy(std::move(moves), bytes[i]);
+        }
+      }
+    }
+    return plan;
+  };
+  MemberBuffers buffers{std::move(flat.operands), std::move(flat.results)};
+  return std::make_unique<InProcessCollective>(
+      context, CollectiveOp::kAllToAll, arguments.key, std::move(arguments.name), std::move(arguments.group),
+      std::move(buffers), std::move(copies), std::accumulate(flat.bytes.begin(), flat.bytes.end(), size_t{0}),
+      std::move(plan));
 }
 
 }  // namespace xla_shmem

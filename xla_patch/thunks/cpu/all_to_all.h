@@ -7,6 +7,7 @@
 #define XLA_SHMEM_THUNKS_CPU_ALL_TO_ALL_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ class AllToAllOperation : public CollectiveOperation {
  public:
   AllToAllOperation(const PeContext* context, AllToAllArguments arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllToAllArguments arguments);
 
 }  // namespace xla_shmem
 

@@ -6,6 +6,7 @@
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_BROADCAST_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ class CollectiveBroadcastOperation : public CollectiveOperation {
  public:
   CollectiveBroadcastOperation(const PeContext* context, CollectiveBroadcastArguments arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveBroadcastArguments arguments);
 
 }  // namespace xla_shmem
 

@@ -7,6 +7,7 @@
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/thunks/cpu/error_text.h"
 
 namespace xla_shmem {
 namespace {
@@ -168,9 +169,7 @@ void CollectiveOperation::OpenGrants() {
 }
 
 std::string CollectiveOperation::Describe(const std::set<int>& pes) const {
-  std::string text = std::string(OpName(op_)) + " " + name_ + " (" + std::to_string(bytes_) + " bytes" +
-                     (members_ == 0 ? "" : ", " + std::to_string(members_) + " PEs") + ") on PE " +
-                     std::to_string(context_->pe) + ", execution " + std::to_string(key_.execution & 0xffffffff);
+  std::string text = NameExecution(op_, name_, bytes_, members_, context_->pe, key_);
   if (short_of_blocks_) text += "; no free slots for its peers to put into (raise XLA_SHMEM_HEAP_SIZE)";
   std::set<int> arrived, missing;
   for (const Sending& sending : sends_) {
@@ -197,12 +196,7 @@ std::string CollectiveOperation::Describe(const std::set<int>& pes) const {
   ForEachReceiver([&](const MessageReceiver& message) {
     if (message.WaitsForSender(*context_)) add(message.sender(), "sent", message.sent(), message.total());
   });
-  const char* before = "; not arrived at this operation: PE ";
-  for (int pe : missing) {
-    text += before + std::to_string(pe);
-    before = ", ";
-  }
-  return text + counters;
+  return text + NameMissing(missing) + counters;
 }
 
 std::set<int> CollectiveOperation::WaitsFor() const {

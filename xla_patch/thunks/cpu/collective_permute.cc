@@ -1,14 +1,17 @@
 #include "xla_patch/thunks/cpu/collective_permute.h"
 
+#include <algorithm>
+#include <set>
 #include <utility>
 
+#include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/thunks/cpu/operand_aliasing.h"
 
 namespace xla_shmem {
 
 PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments arguments)
     : CollectiveOperation(context, CollectiveOp::kCollectivePermute, arguments.key, std::move(arguments.name), 0) {
-  const auto& [key, name, source, target, operands, results, bytes] = arguments;
+  const auto& [key, name, source, target, operands, results, bytes, pairs] = arguments;
   const bool in_place = CopyOverlappingOperands(results, bytes, results, bytes, &arguments.operands, &copies_);
   const bool sends = target >= 0 && target != context->pe;
   if (sends) Send(target, key, PartsOf(operands, bytes, 0), Source::kOperands, /*overwritten=*/in_place);
@@ -19,6 +22,39 @@ PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments ar
   for (size_t i = 0; i < results.size(); ++i) {
     CopyLocally(source == context->pe ? operands[i] : nullptr, results[i], bytes[i], in_place);
   }
+}
+
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermuteArguments arguments) {
+  // All PEs of the pairs, in an order that is alike for all of them.
+  std::vector<int> group(arguments.pairs.begin(), arguments.pairs.end());
+  std::sort(group.begin(), group.end());
+  group.erase(std::unique(group.begin(), group.end()), group.end());
+  const bool takes_part = std::binary_search(group.begin(), group.end(), context->pe);
+  if (!takes_part || !IsInProcess(*context, group)) {
+    return std::make_unique<PermuteOperation>(context, std::move(arguments));
+  }
+  auto& [key, name, source, target, operands, results, bytes, pairs] = arguments;
+  OperandCopies copies;
+  CopyOverlappingOperands(results, bytes, results, bytes, &operands, &copies);
+  auto plan = [group, pairs = pairs, bytes = bytes](const std::vector<MemberBuffers>& members) {
+    const auto with = [&](int pe) -> const MemberBuffers& {
+      return members[static_cast<size_t>(std::lower_bound(group.begin(), group.end(), pe) - group.begin())];
+    };
+    InProcessPlan plan;
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      std::vector<InProcessPlan::Move> moves;
+      std::set<int> without_source(group.begin(), group.end());
+      for (size_t pair = 0; pair + 1 < pairs.size(); pair += 2) {
+        moves.push_back({with(pairs[pair]).operands[i], with(pairs[pair + 1]).results[i]});
+        without_source.erase(pairs[pair + 1]);
+      }
+      for (const int pe : without_source) moves.push_back({nullptr, with(pe).results[i]});
+      plan.Copy(std::move(moves), bytes[i]);
+    }
+    return plan;
+  };
+  return MakeInProcess(context, CollectiveOp::kCollectivePermute, std::move(arguments), std::move(group),
+                       std::move(copies), std::move(plan));
 }
 
 }  // namespace xla_shmem

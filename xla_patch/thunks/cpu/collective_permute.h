@@ -7,6 +7,7 @@
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_PERMUTE_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,16 @@ struct PermuteArguments {
   std::vector<const char*> operands;
   std::vector<char*> results;
   std::vector<size_t> bytes;  // of each operand and of its result
+  std::vector<int> pairs;     // source and target of all pairs, one after the other
 };
 
 class PermuteOperation : public CollectiveOperation {
  public:
   PermuteOperation(const PeContext* context, PermuteArguments arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermuteArguments arguments);
 
 }  // namespace xla_shmem
 

@@ -9,6 +9,7 @@
 #include "xla_patch/shm/cross_memory_reader.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/thunks/cpu/grant_board.h"
+#include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
@@ -23,7 +24,8 @@ class LocalPes {
     // 0: the rest of the heap, three quarters for slots and one quarter for the reserve.
     size_t arena_bytes = 0;
     size_t reserve_bytes = 0;
-    size_t llc_share = 0;  // of PeContext; 0: from the system's caches
+    size_t llc_share = 0;    // of PeContext; 0: from the system's caches
+    bool in_process = true;  // collectives between PEs of this process only need no messages
   };
 
   // Collective: all processes lay out their heaps in the same way. The heap must outlive the PEs. Fails if it is too
@@ -37,6 +39,7 @@ class LocalPes {
   LocalPes(shm::Heap* heap, const Options& options) : cross_memory_reader_(heap, options.single_copy) {}
 
   const shm::CrossMemoryReader cross_memory_reader_;
+  InProcessMeetings meetings_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;
   std::vector<std::unique_ptr<SlotPool>> pools_;

@@ -10,6 +10,7 @@
 namespace xla_shmem {
 
 class GrantBoard;
+class InProcessMeetings;
 class Mailboxes;
 class SlotPool;
 
@@ -21,8 +22,9 @@ struct PeContext {
   SlotPool* slots;
   SlotPool* reserve;  // for the smallest geometry only, so that every operation can proceed when `slots` is exhausted
   const shm::CrossMemoryReader* cross_memory_reader;
-  bool is_oversubscribed;  // PEs that wait for each other may have to share a core
-  size_t llc_share;        // bytes that an operation may write and that then stay in the cache
+  bool is_oversubscribed;       // PEs that wait for each other may have to share a core
+  InProcessMeetings* meetings;  // null: collectives within this process use messages too
+  size_t llc_share;             // bytes that an operation may write and that then stay in the cache
 };
 
 }  // namespace xla_shmem

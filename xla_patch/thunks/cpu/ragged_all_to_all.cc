@@ -136,4 +136,8 @@ bool RaggedAllToAllOperation::PlacesOverlap() const {
          }) != places.end();
 }
 
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, RaggedAllToAllArguments arguments) {
+  return std::make_unique<RaggedAllToAllOperation>(context, std::move(arguments));
+}
+
 }  // namespace xla_shmem

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -75,6 +76,8 @@ class RaggedAllToAllOperation : public CollectiveOperation {
   bool in_order_ = false;           // places overlap: rows of one member after those of the one before
   size_t next_member_ = 0;          // whose rows are received next
 };
+
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, RaggedAllToAllArguments arguments);
 
 }  // namespace xla_shmem
 

@@ -6,6 +6,7 @@
 #define XLA_SHMEM_THUNKS_CPU_REDUCE_SCATTER_H_
 
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class ReduceScatterOperation : public CollectiveOperation {
  public:
   ReduceScatterOperation(const PeContext* context, ReduceScatterArguments arguments);
 };
+
+// Within this process if the whole group is, else by messages.
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, ReduceScatterArguments arguments);
 
 }  // namespace xla_shmem
 

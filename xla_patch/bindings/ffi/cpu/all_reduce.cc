@@ -12,8 +12,7 @@ Status Read(const CallFrame& frame, AllReduceArguments* all_reduce) {
   return TakeTerms(frame, 1, all_reduce);
 }
 
-const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kAllReduce, AllReduceOperation, AllReduceArguments, Read>());
+const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kAllReduce, AllReduceArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -18,8 +18,7 @@ Status Read(const CallFrame& frame, AllToAllArguments* all_to_all) {
   return Status();
 }
 
-const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kAllToAll, AllToAllOperation, AllToAllArguments, Read>());
+const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kAllToAll, AllToAllArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

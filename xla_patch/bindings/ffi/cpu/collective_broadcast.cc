@@ -14,8 +14,7 @@ Status Read(const CallFrame& frame, CollectiveBroadcastArguments* broadcast) {
 }
 
 const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kCollectiveBroadcast, CollectiveBroadcastOperation, CollectiveBroadcastArguments,
-                   Read>());
+    MakeCpuHandler<CollectiveOp::kCollectiveBroadcast, CollectiveBroadcastArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -11,11 +11,11 @@ Status Read(const CallFrame& frame, PermuteArguments* permute) {
   const Neighbours neighbours = FindNeighbours(**pairs, frame.pe);
   permute->source = neighbours.source;
   permute->target = neighbours.target;
+  permute->pairs = **pairs;
   return TakeBytes(frame, 1, permute);
 }
 
-const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kCollectivePermute, PermuteOperation, PermuteArguments, Read>());
+const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kCollectivePermute, PermuteArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

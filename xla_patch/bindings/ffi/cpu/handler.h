@@ -20,7 +20,7 @@ template <CollectiveOp kOp>
   return Load(OpName(kOp), attributes);
 }
 
-template <typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
+template <typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t device, ::xla::ffi::RemainingArgs operands,
                     ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary /*attributes: read when loaded*/) {
   try {
@@ -35,15 +35,15 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
     if (!counted.ok()) return Failed(counted.status());
     arguments.key = {call->identity.operation, counted->number};
     Execution execution{pe, counted->number, OperandBytes(frame), std::move(counted->running)};
-    return Start(*call, std::move(execution), std::make_unique<Operation>(*context, std::move(arguments)));
+    return Start(*call, std::move(execution), MakeOperation(*context, std::move(arguments)));
   } catch (const std::exception& error) {
     return Failed(Status::Error(call->identity.name + ": " + error.what()));
   }
 }
 
-// `Operation` and `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
+// `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
 // two stages as plain functions.
-template <CollectiveOp kOp, typename Operation, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
+template <CollectiveOp kOp, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 CpuHandler MakeCpuHandler() noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnCpu), "the table of ops does not carry this one on CPU");
   return {InfoOf(kOp).target,
@@ -59,7 +59,7 @@ CpuHandler MakeCpuHandler() noexcept {
                                              .RemainingArgs()
                                              .RemainingRets()
                                              .Attrs()
-                                             .To(ExecuteCall<Operation, Arguments, Read>)
+                                             .To(ExecuteCall<Arguments, Read>)
                                              .release();
             return handler->Call(frame);
           }};

@@ -65,7 +65,7 @@ Status Read(const CallFrame& frame, RaggedAllToAllArguments* ragged) {
 }
 
 const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kRaggedAllToAll, RaggedAllToAllOperation, RaggedAllToAllArguments, Read>());
+    MakeCpuHandler<CollectiveOp::kRaggedAllToAll, RaggedAllToAllArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

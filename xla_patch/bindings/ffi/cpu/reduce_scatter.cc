@@ -12,8 +12,7 @@ Status Read(const CallFrame& frame, ReduceScatterArguments* reduce_scatter) {
   return TakeTerms(frame, reduce_scatter->group.size(), reduce_scatter);
 }
 
-const CpuHandlerRegistration registration(
-    MakeCpuHandler<CollectiveOp::kReduceScatter, ReduceScatterOperation, ReduceScatterArguments, Read>());
+const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kReduceScatter, ReduceScatterArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -1,0 +1,119 @@
+#include "xla_patch/thunks/cpu/in_process_collective.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/shm/futex.h"
+#include "xla_patch/thunks/cpu/error_text.h"
+
+namespace xla_shmem {
+
+InProcessMeeting::InProcessMeeting(size_t members, size_t cached_bytes)
+    : cached_bytes_(cached_bytes), members_(members), has_arrived_(members) {}
+
+bool InProcessMeeting::Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan) {
+  members_[index] = std::move(buffers);
+  has_arrived_[index].store(true, std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != members_.size()) return false;
+  plan_ = plan(members_);
+  is_streaming_ = plan_.written() >= cached_bytes_ * members_.size();
+  left_.store(plan_.chunks(), std::memory_order_relaxed);
+  is_planned_.store(true, std::memory_order_release);
+  return plan_.chunks() == 0;
+}
+
+bool InProcessMeeting::Work(bool* is_last) {
+  *is_last = false;
+  if (!is_planned_.load(std::memory_order_acquire)) return false;
+  if (next_.load(std::memory_order_relaxed) >= plan_.chunks()) return false;
+  bool worked = false;
+  InProcessPlan::Scratch scratch;
+  // Stop waits for workers that may not have seen its flag.
+  workers_.fetch_add(1, std::memory_order_seq_cst);
+  const shm::ScopedCopyTimer timer;
+  while (!is_stopped_.load(std::memory_order_seq_cst)) {
+    const size_t chunk = next_.fetch_add(1, std::memory_order_relaxed);
+    if (chunk >= plan_.chunks()) break;
+    plan_.Run(chunk, is_streaming_, &scratch);
+    worked = true;
+    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
+  }
+  workers_.fetch_sub(1, std::memory_order_release);
+  return worked;
+}
+
+void InProcessMeeting::Stop() {
+  is_stopped_.store(true, std::memory_order_seq_cst);
+  while (workers_.load(std::memory_order_seq_cst) != 0) sched_yield();
+}
+
+std::shared_ptr<InProcessMeeting> InProcessMeetings::Join(const MessageKey& key, const std::vector<int>& group,
+                                                          size_t cached_bytes) {
+  const Key own{key, group[0]};
+  Shard& shard = shards_[Hash()(own) >> 32 & (kShards - 1)];
+  std::lock_guard<std::mutex> lock(shard.mutex);
+  Joined& joined = shard.meetings[own];
+  if (joined.meeting == nullptr) joined.meeting = std::make_shared<InProcessMeeting>(group.size(), cached_bytes);
+  std::shared_ptr<InProcessMeeting> meeting = joined.meeting;
+  if (++joined.members == group.size()) shard.meetings.erase(own);
+  return meeting;
+}
+
+bool IsInProcess(const PeContext& context, const std::vector<int>& group) {
+  return context.meetings != nullptr && group.size() > 1 &&
+         std::all_of(group.begin(), group.end(), [&](int pe) { return context.heap->IsLocal(pe); });
+}
+
+InProcessCollective::InProcessCollective(const PeContext* context, CollectiveOp op, const MessageKey& key,
+                                         std::string name, std::vector<int> group, MemberBuffers buffers,
+                                         OperandCopies copies, size_t bytes, PlanInProcess plan)
+    : context_(context),
+      op_(op),
+      key_(key),
+      name_(std::move(name)),
+      group_(std::move(group)),
+      buffers_(std::move(buffers)),
+      copies_(std::move(copies)),
+      bytes_(bytes),
+      plan_(std::move(plan)) {}
+
+bool InProcessCollective::Poll() {
+  made_progress_ = false;
+  bool is_last = false;
+  if (meeting_ == nullptr) {
+    meeting_ = context_->meetings->Join(key_, group_, context_->llc_share);
+    const auto own = std::find(group_.begin(), group_.end(), context_->pe);
+    is_last = meeting_->Arrive(static_cast<size_t>(own - group_.begin()), std::move(buffers_), plan_);
+    made_progress_ = true;
+  }
+  bool ran_last = false;
+  made_progress_ |= meeting_->Work(&ran_last);
+  // Other members may sleep in the progress engine of this process.
+  if (is_last || ran_last) shm::Ring(context_->heap->OwnBell());
+  return meeting_->done();
+}
+
+std::string InProcessCollective::Describe(const std::set<int>& pes) const {
+  std::set<int> missing;
+  for (const int pe : WaitsFor()) {
+    if (pes.count(pe) != 0) missing.insert(pe);
+  }
+  return NameExecution(op_, name_, bytes_, group_.size(), context_->pe, key_) + NameMissing(missing);
+}
+
+std::set<int> InProcessCollective::WaitsFor() const {
+  std::set<int> missing;
+  for (size_t i = 0; i < group_.size() && meeting_ != nullptr; ++i) {
+    if (!meeting_->HasArrived(i)) missing.insert(group_[i]);
+  }
+  return missing;
+}
+
+void InProcessCollective::Abandon() {
+  if (meeting_ != nullptr) meeting_->Stop();
+}
+
+}  // namespace xla_shmem
