@@ -10,6 +10,8 @@ CHECKED = [
     Bounds("cpu/channel.pml", ("RECORDS=2",), polls=True, ends=False),
     Bounds("cpu/channel.pml", ("BLOCKS=2", "CHUNKS=2"), polls=True),
     Bounds("cpu/channel.pml", ("RECORDS=2", "BLOCKS=2", "CHUNKS=2", "MAY_FAIL=0"), polls=True, ends=False),
+    Bounds("cpu/blocks.pml"),
+    Bounds("cpu/blocks.pml", ("BLOCKS=2",)),
     Bounds("cpu/mailboxes.pml", ("MESSAGES=2",), polls=True),
     Bounds("cpu/mailboxes.pml", ("MESSAGES=2", "ENTRIES=2", "LOOKS=0"), polls=True),
     Bounds("cpu/mailboxes.pml", ("MESSAGES=3", "LOOKS=0"), polls=True, ends=False),

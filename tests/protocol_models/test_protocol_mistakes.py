@@ -39,6 +39,7 @@ def mailboxes(*defines: str) -> Bounds:
 
 
 TWO_BLOCKS = channel("BLOCKS=2", "CHUNKS=2", "MAY_FAIL=0")
+BLOCKS = Bounds("cpu/blocks.pml")
 READ = Bounds("cpu/direct_read.pml")
 FAILURE = Bounds("cpu/failure.pml")
 REVOKE = Bounds("cpu/revoke.pml", polls=True)
@@ -80,6 +81,19 @@ MISTAKES = {
     ),
     "a process does not follow a failure": Mistake(
         channel("MAY_FAIL=1"), "  :: failed[1 - process] -> Fail(process)\n", "", STUCK
+    ),
+    # Blocks.
+    "an operation holds its blocks until it has sent everything": Mistake(
+        BLOCKS,
+        "atomic { has_blocks && received == MESSAGES ->",
+        "atomic { has_blocks && received == MESSAGES && sent == MESSAGES ->",
+        STUCK,
+    ),
+    "an operation takes one block and waits for the other": Mistake(
+        Bounds("cpu/blocks.pml", ("BLOCKS=2",)),
+        "free[pe] >= MESSAGES -> OpenGrants()",
+        "free[pe] >= 1 -> free[pe]-- }; atomic { free[pe] >= 1 -> free[pe]++; OpenGrants()",
+        STUCK,
     ),
     # Mailboxes.
     "mail is posted before its bytes are written": Mistake(

@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "tests/shm/gate_operation.h"
@@ -165,6 +166,35 @@ TEST_CASE("An operation that finds even the reserve empty continues when a block
   CHECK(second_done.Get() == "");
   CHECK(first.Verdict() == "");
   CHECK(second.Verdict() == "");
+}
+
+TEST_CASE("An operation that has received everything gives its block to one that its peers wait for") {
+  JobOptions options = Staged();
+  options.reserve_bytes = kSmallest;  // one block a PE
+  Job job(options);
+  LeaveOnly(job, 0, 0);
+  LeaveOnly(job, 1, 0);
+  std::vector<std::unique_ptr<PermuteTransfer>> transfers;
+  std::vector<std::unique_ptr<Operation>> operations;
+  // The order gives the block of PE 0 to operation 1, and that of PE 1 to operation 2.
+  for (const auto& [operation, pe] : {std::pair(1, 0), std::pair(2, 1), std::pair(1, 1), std::pair(2, 0)}) {
+    transfers.push_back(std::make_unique<PermuteTransfer>(MessageKey{static_cast<uint64_t>(operation), 1}, pe,
+                                                          std::vector<int>{1, 0}, std::vector<size_t>{10000},
+                                                          Placement::kApart));
+    operations.push_back(transfers.back()->Begin(job.context(pe)));
+  }
+  std::vector<bool> done(operations.size());
+  for (int round = 0; round < 1000; ++round) {
+    for (size_t i = 0; i < operations.size(); ++i) {
+      if (!done[i]) done[i] = operations[i]->Poll();
+    }
+  }
+  for (size_t i = 0; i < operations.size(); ++i) {
+    CHECK(done[i]);
+    CHECK(transfers[i]->Verdict() == "");
+  }
+  CHECK(job.FreeReserveBlocks(0, kSmallest) == 1);
+  CHECK(job.FreeReserveBlocks(1, kSmallest) == 1);
 }
 
 TEST_CASE("The error of an operation that gets no block names the option") {

@@ -62,10 +62,10 @@ bool CollectiveOperation::Poll() {
     while (AdvanceOnce()) made_progress_ = true;
     if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
   } while (HasReceived() && DeclareMore());
-  if (Finished()) {
-    GiveBackBlocks();
-    return true;
-  }
+  // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
+  // waits for a block here.
+  if (HasReceived()) GiveBackBlocks();
+  if (Finished()) return true;
   if (++polls_ >= kGrantDelayPolls) defer_grants_ = false;
   if (!defer_grants_ || AnyNeedsGrant()) OpenGrants();
   return false;
