@@ -58,7 +58,7 @@ struct SegmentHeader {
   // A FailureState. A process sets it before it lets go of memory that others may still read.
   std::atomic<uint32_t> failed;
   char failure_text[kFailureTextBytes];
-  alignas(64) WaitRecord waits;
+  WaitRecord waits;
   alignas(64) Doorbell doorbell;
 };
 static_assert(sizeof(SegmentHeader) <= kPageBytes);

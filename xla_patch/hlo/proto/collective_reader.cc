@@ -289,7 +289,8 @@ class Finder {
   bool HasS64Numbers(const InstructionIndex& index, const Collective& collective) const {
     if (collective.spec.op != CollectiveOp::kRaggedAllToAll) return true;
     const std::vector<int64_t>& operands = collective.fields.operand_ids;
-    return std::all_of(operands.begin() + std::min<size_t>(2, operands.size()), operands.end(), [&](int64_t id) {
+    const auto begin = operands.size() < 2 ? operands.end() : operands.begin() + 2;
+    return std::all_of(begin, operands.end(), [&](int64_t id) {
       const Instruction* operand = index.Find(id);
       const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
       return shape.ok() && shape->element_type == ElementType::kS64;

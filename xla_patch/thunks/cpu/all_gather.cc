@@ -12,12 +12,14 @@ namespace {
 // Where the operands of member `me` belong in its results.
 std::vector<char*> OwnParts(const AllGatherArguments& arguments, size_t me) {
   std::vector<char*> parts;
+  parts.reserve(arguments.results.size());
   for (size_t i = 0; i < arguments.results.size(); ++i) parts.push_back(arguments.results[i] + me * arguments.bytes[i]);
   return parts;
 }
 
 OperandCopies CopyOverlapping(AllGatherArguments* arguments, size_t me) {
   std::vector<size_t> result_bytes;
+  result_bytes.reserve(arguments->bytes.size());
   for (size_t size : arguments->bytes) result_bytes.push_back(arguments->group.size() * size);
   OperandCopies copies;
   CopyOverlappingOperands(arguments->results, result_bytes, OwnParts(*arguments, me), arguments->bytes,

@@ -108,7 +108,7 @@ void RaggedAllToAllOperation::SendEverything() {
     }
     Send(group[to], SecondMessage(key), std::move(rows));
   }
-  std::copy_n(places_to_.begin() + me_ * slices_, slices_, places_from_.begin() + me_ * slices_);
+  std::copy_n(places_to_.data() + me_ * slices_, slices_, places_from_.data() + me_ * slices_);
 }
 
 void RaggedAllToAllOperation::ReceiveRows(size_t member) {

@@ -50,6 +50,7 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, ReduceScatter
     for (size_t i = 0; i < bytes.size(); ++i) {
       for (size_t part = 0; part < members.size(); ++part) {
         std::vector<const char*> terms;
+        terms.reserve(members.size());
         for (const MemberBuffers& member : members) terms.push_back(member.operands[i] + part * bytes[i]);
         plan.Reduce(types[i], reduction, std::move(terms), {members[part].results[i]}, bytes[i]);
       }
