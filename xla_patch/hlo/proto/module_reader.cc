@@ -6,8 +6,8 @@
 #include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/structure_hash.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/types/stable_hash.h"
 
 namespace xla_shmem::hlo {
 namespace {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
-#include "xla_patch/hlo/proto/structure_hash.h"
+#include "xla_patch/types/stable_hash.h"
 
 namespace xla_shmem::hlo {
 namespace {

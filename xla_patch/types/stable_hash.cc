@@ -1,6 +1,6 @@
-#include "xla_patch/hlo/proto/structure_hash.h"
+#include "xla_patch/types/stable_hash.h"
 
-namespace xla_shmem::hlo {
+namespace xla_shmem {
 namespace {
 
 // Multiply-and-fold, as in wyhash (https://github.com/wangyi-fudan/wyhash, public domain): 8 bytes a step.
@@ -36,4 +36,4 @@ uint64_t HashBytes(uint64_t hash, std::string_view bytes) {
   return hash;
 }
 
-}  // namespace xla_shmem::hlo
+}  // namespace xla_shmem
