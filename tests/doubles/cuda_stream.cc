@@ -24,18 +24,35 @@ bool Satisfied(uint64_t seen, int compare, uint64_t value) {
   }
 }
 
+bool IsAligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) == 0; }
+
+void Copy(const Command& command) {
+  if (command.bytes == 0) return;
+  // A copied signal: the copy engine writes a word at once, behind what it has copied before.
+  if (command.bytes == sizeof(uint64_t) && IsAligned(command.source) && IsAligned(command.destination)) {
+    const uint64_t word = __atomic_load_n(static_cast<const uint64_t*>(command.source), __ATOMIC_RELAXED);
+    __atomic_store_n(static_cast<uint64_t*>(command.destination), word, __ATOMIC_RELEASE);
+    return;
+  }
+  // It also reads whole words. They may be signal words, which others write.
+  constexpr size_t kMostWords = 16;
+  const size_t words = command.bytes / sizeof(uint64_t);
+  if (command.bytes % sizeof(uint64_t) == 0 && words <= kMostWords && IsAligned(command.source)) {
+    uint64_t loaded[kMostWords];
+    for (size_t i = 0; i < words; ++i) {
+      loaded[i] = __atomic_load_n(static_cast<const uint64_t*>(command.source) + i, __ATOMIC_RELAXED);
+    }
+    memcpy(command.destination, loaded, command.bytes);
+    return;
+  }
+  memcpy(command.destination, command.source, command.bytes);
+}
+
 // False if the command is a wait that is not satisfied yet.
 bool Run(const Command& command) {
   switch (command.kind) {
     case Command::Kind::kCopy:
-      // A copied signal: the copy engine writes a word at once, behind what it has copied before.
-      if (command.bytes == sizeof(uint64_t) && reinterpret_cast<uintptr_t>(command.destination) % 8 == 0) {
-        uint64_t word;
-        memcpy(&word, command.source, sizeof(word));
-        __atomic_store_n(static_cast<uint64_t*>(command.destination), word, __ATOMIC_RELEASE);
-      } else if (command.bytes != 0) {
-        memcpy(command.destination, command.source, command.bytes);
-      }
+      Copy(command);
       return true;
     case Command::Kind::kFill:
       if (command.bytes != 0) memset(command.destination, command.compare_or_op, command.bytes);

@@ -28,7 +28,9 @@ WRONG_ELEMENTS, GPU_ERROR, DRIVER_ERROR, STUCK = 1, 2, 3, 70
 
 MUTANTS = {
     "a receiver does not wait for the signal": Mutant(
-        "thunks/gpu/pair_rings.cc", "  stream.WaitAtLeast(arrived, message + 1);\n", "  (void)arrived;\n"
+        "thunks/gpu/pair_rings.cc",
+        "  stream.WaitEqual(Word(layout_.Arrived(from, message)), TaggedWord(tag, message + 1));\n",
+        "",
     ),
     "a signal is set before its data": Mutant(
         "nvshmem/gpu/batched_stream.cc",
@@ -42,8 +44,8 @@ MUTANTS = {
     ),
     "a graph resets a word before it waits for it": Mutant(
         "thunks/gpu/replay.cc",
-        "    stream_.WaitEqual(word, 1);\n    stream_.Signal(word, 0, rings_->pe());\n",
-        "    stream_.Signal(word, 0, rings_->pe());\n    stream_.WaitEqual(word, 1);\n",
+        "    stream_.WaitEqual(word, set_);\n    stream_.Signal(word, 0, rings_->pe());\n",
+        "    stream_.Signal(word, 0, rings_->pe());\n    stream_.WaitEqual(word, set_);\n",
     ),
     "words of other GPUs are written by a driver that cannot": Mutant(
         "thunks/gpu/gpu_runtime.cc",
@@ -77,10 +79,10 @@ MUTANTS = {
         "thunks/gpu/transfers.cc", "    device_->Order(group_stream_, stream);\n", ""
     ),
     "a lane does not wait for messages": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "      if (Receives(member)) Await(member, messages_[member]);\n", ""
+        "nvshmem/gpu/kernels/exchange.cuh", "      if (Receives(member)) Await(member);\n", ""
     ),
     "a lane sends before the slot is empty": Mutant(
-        "nvshmem/gpu/kernels/exchange.cuh", "      if (Sends(member)) Await(member, messages_[member]);\n", ""
+        "nvshmem/gpu/kernels/exchange.cuh", "    ForPeers([&](int member) { Await(member); });\n", ""
     ),
     "a lane posts before all threads have copied": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -89,8 +91,8 @@ MUTANTS = {
     ),
     "a lane reads before all threads have seen the message": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
-        "      if (Receives(member)) Await(member, messages_[member]);\n    });\n    __syncthreads();\n",
-        "      if (Receives(member)) Await(member, messages_[member]);\n    });\n",
+        "      if (Receives(member)) Await(member);\n    });\n    __syncthreads();\n",
+        "      if (Receives(member)) Await(member);\n    });\n",
     ),
     "a lane forgets how many messages it has sent": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -174,13 +176,13 @@ MUTANTS = {
     ),
     "a graph does not reset the word that says data has arrived": Mutant(
         "thunks/gpu/replay.cc",
-        "    stream_.Signal(word, 0, rings_->pe());\n",
-        "    if (wait == waits_.grant) stream_.Signal(word, 0, rings_->pe());\n",
+        "    Await(rings_->OwnReplayWords(source, slot).arrived);\n",
+        "    stream_.WaitEqual(rings_->OwnReplayWords(source, slot).arrived, set_);\n",
     ),
     "a graph does not reset the word that grants a slot": Mutant(
         "thunks/gpu/replay.cc",
-        "    stream_.Signal(word, 0, rings_->pe());\n",
-        "    if (wait != waits_.grant) stream_.Signal(word, 0, rings_->pe());\n",
+        "    Await(rings_->OwnReplayWords(target, slot).grant);\n",
+        "    stream_.WaitEqual(rings_->OwnReplayWords(target, slot).grant, set_);\n",
     ),
     "a graph does not reset the words of one slot": Mutant(
         "thunks/gpu/replay.cc",

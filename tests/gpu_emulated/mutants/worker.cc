@@ -8,6 +8,7 @@
 #include <cuda.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,7 @@
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -193,12 +195,19 @@ class Run {
   static gpu::Buffers BuffersOf(const Transfer& transfer) {
     return {{transfer.operand.device}, {transfer.result.device}, {transfer.operand.bytes}};
   }
+  // Graphs repeat one tag.
+  static uint32_t TagOf(const Transfer& transfer) {
+    const int round = std::min(transfer.round, 100);
+    return gpu::TagOfOperation(static_cast<uint64_t>(10 * round) + static_cast<uint64_t>(transfer.kind));
+  }
   static gpu::PermuteArguments Permute(const Transfer& transfer) {
     const bool is_ring = transfer.kind == Kind::kRing;
-    return {"permute", is_ring || me == 1 ? 1 - me : -1, is_ring || me == 0 ? 1 - me : -1, BuffersOf(transfer)};
+    return {"permute", TagOf(transfer), is_ring || me == 1 ? 1 - me : -1, is_ring || me == 0 ? 1 - me : -1,
+            BuffersOf(transfer)};
   }
   static gpu::GroupArguments Group(const Transfer& transfer) {
     gpu::GroupArguments arguments;
+    arguments.tag = TagOf(transfer);
     arguments.group = {0, 1};
     arguments.buffers = BuffersOf(transfer);
     if (transfer.kind == Kind::kSum) {

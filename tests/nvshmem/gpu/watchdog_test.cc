@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -46,12 +47,12 @@ const gpu::CudaDriver& HangingDriver() {
 // A watchdog with a transfer that waits for a word which nobody writes.
 class LateJob {
  public:
-  LateJob() : device_(&HangingDriver(), &CudaDouble::Shmem(), gpu::Puts::kDriver, cuda_.context()) {
+  explicit LateJob(std::chrono::milliseconds deadline = std::chrono::milliseconds(100))
+      : device_(&HangingDriver(), &CudaDouble::Shmem(), gpu::Puts::kDriver, cuda_.context()) {
     const gpu::ScopedContext context(device_);
     REQUIRE(device_.LoadKernels("kernels.cu").ok());
     watchdog_ = std::make_unique<Watchdog>(
-        &device_, std::chrono::milliseconds(100),
-        [this](Watchdog::Event event, const std::string& reason) { Note(event, reason); },
+        &device_, deadline, [this](Watchdog::Event event, const std::string& reason) { Note(event, reason); },
         std::chrono::milliseconds(300));
   }
   ~LateJob() {
@@ -59,16 +60,16 @@ class LateJob {
     watchdog_.reset();
   }
 
-  void Start() {
+  void Start(std::function<std::string()> find_fault = {}) {
     const gpu::ScopedContext context(device_);
     const gpu::CudaStream stream = device_.CreateStream();
     gpu::EventRef begun = MarkShared(device_, stream);
     device_.WaitAtLeast(&word_, 1, stream);
     const auto read = [this] {
-      uint64_t seen = 0;
-      return device_.ReadWord(&word_, &seen) ? "op waits, seen " + std::to_string(seen) : std::string("op waits");
+      const std::vector<uint64_t> seen = device_.ReadWords(&word_, 1, std::chrono::seconds(1));
+      return seen.empty() ? std::string("op waits") : "op waits, seen " + std::to_string(seen[0]);
     };
-    watchdog_->Watch(std::move(begun), {MarkShared(device_, stream)}, {"op waits", read});
+    watchdog_->Watch(std::move(begun), {MarkShared(device_, stream)}, {"op waits", read, std::move(find_fault)});
   }
 
   // The events so far, once there are at least `count` of them.
@@ -78,6 +79,7 @@ class LateJob {
     return events_;
   }
   Status Check() const { return watchdog_->Check(); }
+  Watchdog& watchdog() { return *watchdog_; }
 
  private:
   void Note(Watchdog::Event event, const std::string& reason) {
@@ -121,6 +123,33 @@ TEST_CASE("A driver that does not answer ends the process with the transfer that
   const auto events = job.WaitForEvents(1);
   CHECK(events[0].first == Watchdog::Event::kStuck);
   CHECK(events[0].second == "the CUDA driver has not answered for 0 s; unfinished: op waits; the process exits");
+}
+
+TEST_CASE("A fault that is found ends a transfer before its deadline") {
+  std::atomic<int> looks{0};
+  LateJob job(std::chrono::minutes(10));
+  job.Start([&] { return ++looks < 3 ? std::string() : std::string("op cannot end"); });
+  const auto events = job.WaitForEvents(1);
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op cannot end")));
+  CHECK(job.Check().message() == "op cannot end");
+  CHECK(looks == 3);
+}
+
+TEST_CASE("A fault of a wait counts only if the stream has not left the wait") {
+  std::atomic<int> looks{0};
+  LateJob job(std::chrono::minutes(10));
+  uint64_t* const word = job.watchdog().waits_word();
+  const auto find_fault = [&] {
+    // The stream goes on while the watchdog reads, and comes to the wait again.
+    if (++looks < 3) __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+    return "fault found by look " + std::to_string(looks);
+  };
+  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 7) == 1);
+  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 8) == 2);
+  CHECK(job.watchdog().NumberOfWait({"op waits", {}, find_fault}, 7) == 1);
+  __atomic_store_n(word, 1, __ATOMIC_RELEASE);
+  const auto events = job.WaitForEvents(1);
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("fault found by look 3")));
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Commands CommandsOfPermute(int n_pes, size_t bytes, gpu::Signals signals = gpu::
   GpuJob::Pe& pe = job.pe(0);
   pe.cuda->Pause(true);
   char* const memory = reinterpret_cast<char*>(uintptr_t{1} << 40);
-  const gpu::PermuteArguments permute{"p", n_pes - 1, 1, {{memory}, {memory + bytes}, {bytes}}};
+  const gpu::PermuteArguments permute{"p", kTag, n_pes - 1, 1, {{memory}, {memory + bytes}, {bytes}}};
   Commands commands{};
   OnDevice(pe, [&] {
     const size_t before = pe.cuda->commands();

@@ -33,7 +33,9 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
           raw->failures.push_back((event == gpu::Watchdog::Event::kStuck ? "stuck: " : "") + reason);
         });
     pe->timeline = std::make_unique<gpu::Timeline>(pe->device.get(), options.timed);
-    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena);
+    pe->rings = std::make_unique<gpu::PairRings>(pe->device.get(), layout_, number, heap_->base(number) + arena,
+                                                 options.first_message);
+    SetMessages(layout_, heap_->base(number) + arena, *lanes, heap_->base(number) + lane_memory, options.first_message);
     pe->lanes = std::make_unique<gpu::Lanes>(pe->device.get(), *lanes, number, heap_->base(number) + lane_memory);
     char* const lane_address = heap_->base(number) + lane_memory;
     if (options.multimem)
@@ -52,6 +54,24 @@ GpuJob::~GpuJob() {
   for (auto& pe : pes_) pe->watchdog.reset();
   pes_.clear();
   nvshmem_double::SetHeap(nullptr);
+}
+
+void GpuJob::SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
+                         uint64_t messages) {
+  if (messages == 0) return;
+  const uint64_t last = gpu::TaggedWord(kTag, messages);
+  for (int peer = 0; peer < pairs.n_pes(); ++peer) {
+    *reinterpret_cast<uint64_t*>(arena + pairs.Credit(peer)) = messages;
+    *reinterpret_cast<uint64_t*>(arena + pairs.Arrived(peer, messages - 1)) = last;
+  }
+  for (const gpu::LaneUse use : {gpu::LaneUse::kOverlapping, gpu::LaneUse::kInLine}) {
+    auto* const sent = reinterpret_cast<uint64_t*>(lane_memory + lanes.Sent(use));
+    auto* const arrived = reinterpret_cast<uint64_t*>(lane_memory + lanes.Arrived(use));
+    for (int pair = 0; pair < lanes.lanes() * lanes.n_pes(); ++pair) {
+      sent[pair] = last;
+      arrived[2 * pair + messages % 2] = last;
+    }
+  }
 }
 
 bool GpuJob::Synchronize() {

@@ -3,6 +3,7 @@
 #define XLA_SHMEM_TESTS_THUNKS_GPU_GPU_JOB_H_
 
 #include <chrono>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@
 
 namespace xla_shmem::testing {
 
+// Of operations that the PEs start in one order.
+inline constexpr uint32_t kTag = 0xabcdef01;
+
 struct GpuJobOptions {
   int n_pes = 2;
   gpu::Puts puts = gpu::Puts::kDriver;
@@ -21,9 +25,10 @@ struct GpuJobOptions {
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
-  bool one_queue = false;  // all streams of a GPU share one hardware queue
-  bool timed = false;      // collectives are followed with times
-  bool multimem = false;   // reductions of all PEs are done in the switch
+  bool one_queue = false;      // all streams of a GPU share one hardware queue
+  bool timed = false;          // collectives are followed with times
+  bool multimem = false;       // reductions of all PEs are done in the switch
+  uint64_t first_message = 0;  // so many messages count as exchanged by every two PEs
 };
 
 class GpuJob {
@@ -50,6 +55,10 @@ class GpuJob {
   bool Synchronize();
 
  private:
+  // As after so many messages.
+  static void SetMessages(const gpu::PairLayout& pairs, char* arena, const gpu::LaneLayout& lanes, char* lane_memory,
+                          uint64_t messages);
+
   std::unique_ptr<shm::Heap> heap_;
   gpu::PairLayout layout_;
   gpu::CudaDriver driver_;

@@ -101,6 +101,7 @@ struct Member {
   gpu::GroupArguments Arguments(const GroupCase& test, const std::vector<int>& group) {
     gpu::GroupArguments arguments;
     arguments.name = "module/op";
+    arguments.tag = kTag;
     arguments.op = test.op;
     arguments.reduction = test.kind;
     arguments.group = group;
@@ -116,13 +117,14 @@ struct Member {
 
   void Run(const GroupCase& test, const std::vector<int>& group, GpuJob::Pe& pe) {
     const gpu::ScopedContext context(*pe.device);
-    const gpu::GroupArguments arguments = Arguments(test, group);
+    gpu::GroupArguments arguments = Arguments(test, group);
     const bool graph = test.form == Form::kGraph;
     if (graph) pe.cuda->BeginCapture(pe.compute);
     for (int round = 0; round < (graph ? 1 : kRounds); ++round) {
       for (size_t i = 0; i < inputs.size(); ++i) {
         pe.device->Copy(operands[i].data(), inputs[i].data(), inputs[i].size(), pe.compute);
       }
+      arguments.tag = kTag + round;
       if (test.form == Form::kOverlapping) {
         CHECK(pe.transfers->StartGroup({7, round}, arguments, pe.compute).message() == "");
         CHECK(pe.transfers->Finish({7, round}, arguments.name, pe.compute).message() == "");

@@ -96,6 +96,7 @@ TEST_CASE("A collective of a group without this PE is an error, and a broadcast 
   GpuJob::Pe& pe = job.pe(0);
   gpu::GroupArguments arguments;
   arguments.name = "module/op";
+  arguments.tag = kTag;
   arguments.group = {1};
   const Status error = OnDevice(pe, [&] { return pe.transfers->StartGroup({1, 1}, arguments, pe.compute); });
   CHECK(error.message().find("PE 0 is not in its replica group") != std::string::npos);
@@ -119,6 +120,7 @@ TEST_CASE("A member that never comes ends the collective with an error that name
       GpuJob::Pe& pe = job.pe(number);
       gpu::GroupArguments arguments;
       arguments.name = "module/op";
+      arguments.tag = kTag;
       arguments.group = {0, 1, 2};
       arguments.types = {ElementType::kF32};
       arguments.buffers = {{operands[number].data()}, {results[number].data()}, {1000}};
@@ -156,6 +158,7 @@ TEST_CASE("A collective is one command in line and four in a pair, whatever the 
           GpuJob::Pe& pe = job.pe(number);
           gpu::GroupArguments arguments;
           arguments.name = "module/op";
+          arguments.tag = kTag;
           arguments.op = op;
           for (int member = 0; member < n_pes; ++member) arguments.group.push_back(member);
           arguments.types = {ElementType::kF32};

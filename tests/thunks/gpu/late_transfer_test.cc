@@ -20,7 +20,7 @@ TEST_CASE("A peer that never arrives ends the wait with an error that names it, 
   GpuJob job(options);
   GpuJob::Pe& mine = job.pe(0);
   std::vector<char> operand(1000, 'a'), result(1000, 'b');
-  PermuteArguments permute{kName, 1, 1, {{operand.data()}, {result.data()}, {1000}}};
+  PermuteArguments permute{kName, kTag, 1, 1, {{operand.data()}, {result.data()}, {1000}}};
   OnDevice(mine, [&] {
     CHECK(mine.transfers->StartPermute({1, 1}, permute, mine.compute).message() == "");
     CHECK(mine.transfers->Finish({1, 1}, kName, mine.compute).message() == "");
@@ -42,7 +42,7 @@ TEST_CASE("A graph whose peer stops launching ends with an error, and one whose 
   std::vector<std::vector<char>> operands(2, std::vector<char>(100, 'x')), results(2, std::vector<char>(100, 'y'));
   for (int pe = 0; pe < 2; ++pe) {
     OnDevice(job.pe(pe), [&] {
-      const PermuteArguments permute{kName, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
+      const PermuteArguments permute{kName, kTag, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
       job.pe(pe).cuda->BeginCapture(job.pe(pe).compute);
       CHECK(job.pe(pe).transfers->ReplayPermute(permute, job.pe(pe).compute).message() == "");
       job.pe(pe).cuda->EndCapture(job.pe(pe).compute);
@@ -74,7 +74,7 @@ TEST_CASE("The deadline of a transfer starts when the GPU comes to it") {
   for (int pe = 0; pe < 2; ++pe) job.pe(pe).cuda->Pause(true);
   for (int pe = 0; pe < 2; ++pe) {
     OnDevice(job.pe(pe), [&] {
-      PermuteArguments permute{kName, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
+      PermuteArguments permute{kName, kTag, 1 - pe, 1 - pe, {{operands[pe].data()}, {results[pe].data()}, {100}}};
       CHECK(job.pe(pe).transfers->StartPermute({1, 1}, permute, job.pe(pe).compute).message() == "");
       CHECK(job.pe(pe).transfers->Finish({1, 1}, kName, job.pe(pe).compute).message() == "");
       return 0;

@@ -57,13 +57,15 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
       const gpu::ScopedContext context(*mine.device);
       for (size_t number = 0; number < program.size(); ++number) {
         const Step& step = program[number];
+        const auto tag = static_cast<uint32_t>(kTag + number);
         auto& result = step.kind == 1 ? operands[pe][number] : results[pe][number];
         const gpu::Buffers buffers{{reinterpret_cast<char*>(operands[pe][number].data())},
                                    {reinterpret_cast<char*>(result.data())},
                                    {step.elements * 4}};
-        const gpu::PermuteArguments permute{"p", (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
+        const gpu::PermuteArguments permute{"p", tag, (pe + n - step.shift) % n, (pe + step.shift) % n, buffers};
         gpu::GroupArguments sum;
         sum.name = "s";
+        sum.tag = tag;
         sum.group = group;
         sum.types = {ElementType::kS32};
         sum.buffers = buffers;

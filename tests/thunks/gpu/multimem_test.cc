@@ -136,6 +136,7 @@ TEST_CASE("Operations in the switch and beside it follow one another, and sums o
       for (int i = 0; i < kOperations; ++i) {
         gpu::GroupArguments arguments;
         arguments.name = "module/op";
+        arguments.tag = kTag + i;
         arguments.types = {ElementType::kF32};
         arguments.op = i % 3 == 1 ? CollectiveOp::kReduceScatter : CollectiveOp::kAllReduce;
         arguments.group = {0, 1, 2, 3};

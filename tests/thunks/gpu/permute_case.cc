@@ -51,7 +51,7 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
     hosts.emplace_back([&, pe] {
       GpuJob::Pe& mine = job.pe(pe);
       const gpu::ScopedContext context(*mine.device);
-      gpu::PermuteArguments permute{kName, source_of[pe], test.target_of[pe], {}};
+      gpu::PermuteArguments permute{kName, kTag, source_of[pe], test.target_of[pe], {}};
       for (size_t part = 0; part < parts; ++part) {
         auto& result = test.in_place ? operands[pe][part] : results[pe][part];
         permute.buffers.operands.push_back(reinterpret_cast<char*>(operands[pe][part].data()));
@@ -63,6 +63,7 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
           mine.device->Copy(operands[pe][part].data(), inputs[pe][round * parts + part].data(),
                             permute.buffers.bytes[part], mine.compute);
         }
+        permute.tag = kTag + round;
         if (test.replay) {
           statuses[pe] = mine.transfers->ReplayPermute(permute, mine.compute);
         } else {

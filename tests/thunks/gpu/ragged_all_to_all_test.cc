@@ -84,6 +84,7 @@ gpu::GroupArguments Arguments(const RaggedCase& test, const std::vector<int>& gr
                               const std::vector<char>& input, const std::vector<char>& output, char* result) {
   gpu::GroupArguments arguments;
   arguments.name = "module/op";
+  arguments.tag = kTag;
   arguments.op = CollectiveOp::kRaggedAllToAll;
   arguments.group = group;
   arguments.buffers = {{output.data()}, {result}, {output.size()}};
@@ -233,6 +234,7 @@ TEST_CASE("Buffers without rows are left alone") {
     for (const auto& [row_bytes, output_bytes] : {std::pair<size_t, size_t>{4, 40}, {4, 0}, {0, 0}}) {
       gpu::GroupArguments arguments;
       arguments.name = "module/op";
+      arguments.tag = kTag;
       arguments.op = CollectiveOp::kRaggedAllToAll;
       arguments.group = {0, 1};
       arguments.buffers = {{outputs[number].data()}, {outputs[number].data()}, {output_bytes}};
@@ -296,6 +298,7 @@ TEST_CASE("An input that overlaps the result is an error") {
   std::vector<uint64_t> zeros(2, 0);
   std::vector<char> memory(80);
   gpu::GroupArguments arguments;
+  arguments.tag = kTag;
   arguments.op = CollectiveOp::kRaggedAllToAll;
   arguments.group = {0, 1};
   arguments.buffers = {{memory.data()}, {memory.data()}, {40}};

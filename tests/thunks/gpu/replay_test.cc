@@ -40,7 +40,7 @@ TEST_CASE("A permute captured into a graph can be launched again and again, at d
         GpuJob::Pe& mine = job.pe(pe);
         const gpu::ScopedContext context(*mine.device);
         // Operand := result at the end, so each launch moves the pattern on by one PE.
-        PermuteArguments permute{kName, (pe + 2) % 3, (pe + 1) % 3, {}};
+        PermuteArguments permute{kName, kTag, (pe + 2) % 3, (pe + 1) % 3, {}};
         permute.buffers = {{reinterpret_cast<char*>(operands[pe].data())},
                            {reinterpret_cast<char*>(results[pe].data())},
                            {kElements * 4}};
@@ -91,7 +91,8 @@ void RunGraphs(gpu::Signals signals) {
       GpuJob::Pe& mine = job.pe(pe);
       const gpu::ScopedContext context(*mine.device);
       const auto enqueue = [&](int graph) {
-        PermuteArguments permute{kName, (pe + kPes - shift(graph)) % kPes, (pe + shift(graph)) % kPes, {}};
+        PermuteArguments permute{
+            kName, kTag + graph, (pe + kPes - shift(graph)) % kPes, (pe + shift(graph)) % kPes, {}};
         permute.buffers = {{reinterpret_cast<char*>(operands[pe][graph].data())},
                            {reinterpret_cast<char*>(results[pe][graph].data())},
                            {elements[graph] * 4}};

@@ -42,6 +42,7 @@ struct TwoPes {
   GroupArguments Group(int pe) {
     GroupArguments group;
     group.name = "module/op";
+    group.tag = kTag;
     group.group = {0, 1};
     group.types = {ElementType::kF32};
     group.buffers = {
@@ -57,13 +58,13 @@ struct TwoPes {
     OnDevice(job.pe(pe), [&] { CHECK(job.pe(pe).transfers->RunGroup(Group(pe), job.pe(pe).compute).message() == ""); });
   }
   void StartPermute(int pe) {
-    PermuteArguments permute{"module/permute", 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
+    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
     OnDevice(job.pe(pe),
              [&] { CHECK(job.pe(pe).transfers->StartPermute({2, 1}, permute, job.pe(pe).compute).message() == ""); });
   }
 
   void RunPermute(int pe) {
-    PermuteArguments permute{"module/permute", 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
+    PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
     OnDevice(job.pe(pe),
              [&] { CHECK(job.pe(pe).transfers->ReplayPermute(permute, job.pe(pe).compute).message() == ""); });
   }

@@ -19,7 +19,7 @@ TEST_CASE("The capture of an overlapping transfer is an error") {
   GpuJob::Pe& mine = job.pe(0);
   const gpu::ScopedContext context(*mine.device);
   mine.cuda->BeginCapture(mine.compute);
-  const Status error = mine.transfers->StartPermute({1, 1}, {kName, -1, -1, {}}, mine.compute);
+  const Status error = mine.transfers->StartPermute({1, 1}, {kName, kTag, -1, -1, {}}, mine.compute);
   CHECK(error.message().find("captured into a CUDA graph") != std::string::npos);
   mine.cuda->EndCapture(mine.compute);
 }
@@ -43,7 +43,7 @@ TEST_CASE("Several permutes may be in flight and joined in any order") {
       GpuJob::Pe& mine = job.pe(pe);
       const gpu::ScopedContext context(*mine.device);
       for (int op = 0; op < kInFlight; ++op) {
-        PermuteArguments permute{kName, 1 - pe, 1 - pe, {}};
+        PermuteArguments permute{kName, kTag, 1 - pe, 1 - pe, {}};
         permute.buffers = {{reinterpret_cast<char*>(operands[pe][op].data())},
                            {reinterpret_cast<char*>(results[pe][op].data())},
                            {kElements * 4}};
@@ -74,12 +74,13 @@ TEST_CASE("Permutes and collectives of groups that overlap do not wait for each 
       return {{reinterpret_cast<char*>(operands[pe].data())}, {reinterpret_cast<char*>(results[pe].data())}, {120000}};
     };
     const auto permute = [&](int pe) {
-      return job.pe(pe).transfers->StartPermute({1, 1}, {kName, 1 - pe, 1 - pe, buffers(pe, moved)},
+      return job.pe(pe).transfers->StartPermute({1, 1}, {kName, kTag, 1 - pe, 1 - pe, buffers(pe, moved)},
                                                 job.pe(pe).compute);
     };
     const auto sum = [&](int pe) {
       gpu::GroupArguments arguments;
       arguments.name = kName;
+      arguments.tag = kTag;
       arguments.group = {0, 1};
       arguments.types = {ElementType::kS32};
       arguments.buffers = buffers(pe, summed);

@@ -14,6 +14,7 @@
 #include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem {
 namespace {
@@ -50,7 +51,8 @@ gpu::Buffers ToBuffers(const Addresses& operands, const Addresses& results, cons
 
 void Permute(uint64_t operation, int source, int target, const Addresses& operands, const Addresses& results,
              const std::vector<size_t>& bytes, uintptr_t stream, bool whole) {
-  gpu::PermuteArguments permute{"permute", source, target, ToBuffers(operands, results, bytes)};
+  gpu::PermuteArguments permute{"permute", gpu::TagOfOperation(operation), source, target,
+                                ToBuffers(operands, results, bytes)};
   Enqueue([&](GpuRuntime& runtime) {
     return whole ? runtime.transfers().ReplayPermute(permute, Pointer(stream))
                  : runtime.transfers().StartPermute({operation, 0}, permute, Pointer(stream));
@@ -67,6 +69,7 @@ void AllReduce(uint64_t operation, const std::string& reduction, const std::stri
   }
   gpu::GroupArguments all_reduce;
   all_reduce.name = "all-reduce";
+  all_reduce.tag = gpu::TagOfOperation(operation);
   all_reduce.reduction = *kind;
   all_reduce.group = std::move(group);
   all_reduce.types.assign(bytes.size(), *type);

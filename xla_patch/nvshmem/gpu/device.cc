@@ -268,25 +268,27 @@ uint64_t* Device::AllocateHostWords(size_t count) {
 
 void Device::PrepareReads() {
   read_stream_ = CreateStream();
-  landing_ = AllocateHostWords(1);
+  landing_ = AllocateHostWords(kMaxReadWords);
 }
 
-bool Device::ReadWord(const uint64_t* word, uint64_t* value) {
-  if (landing_ == nullptr) return false;
-  if (unfinished_read_ != nullptr && Query(unfinished_read_) == Progress::kRunning) return false;
+std::vector<uint64_t> Device::ReadWords(const uint64_t* words, size_t count, std::chrono::milliseconds time) {
+  if (landing_ == nullptr) return {};
+  if (unfinished_read_ != nullptr && Query(unfinished_read_) == Progress::kRunning) return {};
   Recycle(std::exchange(unfinished_read_, nullptr));
-  if (cuda_->memcpy_async(AddressOf(landing_), AddressOf(word), sizeof(*landing_), read_stream_) != kCudaSuccess) {
-    return false;
+  count = std::min(count, kMaxReadWords);
+  if (cuda_->memcpy_async(AddressOf(landing_), AddressOf(words), count * sizeof(*landing_), read_stream_) !=
+      kCudaSuccess) {
+    return {};
   }
   unfinished_read_ = Mark(read_stream_);
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  const auto give_up = std::chrono::steady_clock::now() + time;
   while (Query(unfinished_read_) == Progress::kRunning) {
-    if (std::chrono::steady_clock::now() > give_up) return false;
+    if (std::chrono::steady_clock::now() > give_up) return {};
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  if (Query(unfinished_read_) != Progress::kDone) return false;
-  *value = *static_cast<volatile uint64_t*>(landing_);
-  return true;
+  if (Query(unfinished_read_) != Progress::kDone) return {};
+  const volatile uint64_t* const landed = landing_;
+  return {landed, landed + count};
 }
 
 void Device::Trap(CudaStream stream) {

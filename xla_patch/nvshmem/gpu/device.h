@@ -6,6 +6,7 @@
 #ifndef XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 #define XLA_SHMEM_NVSHMEM_GPU_DEVICE_H_
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -114,12 +115,13 @@ class Device {
   bool Capturing(CudaStream stream);
   enum class Progress { kRunning, kDone, kFailed };
   Progress Query(CudaEvent event) const;
-  // Before the first ReadWord.
+  // Before the first ReadWords.
   void PrepareReads();
-  // Reads a word of device memory from the host, through pinned memory and on a stream of its own. False if the copy
-  // has not run after a second: the stream may share a hardware queue with one that waits. It is then false at once
-  // until that copy has run. One thread at a time may call it.
-  bool ReadWord(const uint64_t* word, uint64_t* value);
+  static constexpr size_t kMaxReadWords = 16;
+  // Reads words of device memory from the host, through pinned memory and on a stream of its own. Empty if the copy has
+  // not run in time: the stream may share a hardware queue with one that waits. It is then empty at once until that
+  // copy has run. One thread at a time may call it.
+  std::vector<uint64_t> ReadWords(const uint64_t* words, size_t count, std::chrono::milliseconds time);
   // Ends all streams of the context with an error, also those that wait.
   void Trap(CudaStream stream);
 
@@ -149,7 +151,7 @@ class Device {
   CudaModule module_ = nullptr;
   std::unordered_map<std::string, CudaFunction> functions_;  // all of them, from LoadKernels on
   CudaStream read_stream_ = nullptr;
-  uint64_t* landing_ = nullptr;          // of ReadWord
+  uint64_t* landing_ = nullptr;          // of ReadWords
   CudaEvent unfinished_read_ = nullptr;  // behind a copy to `landing_` that has not run
 
   mutable std::mutex mutex_;  // guards the members below

@@ -10,7 +10,7 @@ namespace xla_shmem::gpu {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
-// For the counters of a late transfer: Device::ReadWord gives up after one second.
+// For the counters of a late transfer (thunks/gpu/late_transfer.cc): each is read within a second.
 constexpr std::chrono::seconds kDescribeTime{2};
 // The watchdog marks the number of a wait that it has seen. A stream that comes to another wait writes it unmarked.
 constexpr uint64_t kSeen = uint64_t{1} << 63;
@@ -60,14 +60,14 @@ void Watchdog::Watch(EventRef begun, std::vector<EventRef> events, LateTransfer 
   if (entries_.size() == 1) wake_.notify_all();
 }
 
-uint64_t Watchdog::NumberOfWait(const std::string& late) {
+uint64_t Watchdog::NumberOfWait(LateTransfer late, uint64_t key) {
   std::lock_guard<std::mutex> lock(mutex_);
-  auto found = std::find(waits_.begin(), waits_.end(), late);
-  if (found == waits_.end()) {
-    found = waits_.insert(found, late);
+  const auto [found, added] = numbers_of_waits_.try_emplace({key, late.waits_for}, waits_.size() + 1);
+  if (added) {
+    waits_.push_back(std::move(late));
     wake_.notify_all();
   }
-  return static_cast<uint64_t>(found - waits_.begin()) + 1;
+  return found->second;
 }
 
 void Watchdog::WatchKernels(KernelProgress progress) {
@@ -130,7 +130,8 @@ Device::Progress Watchdog::ProgressOf(const Entry& entry) const {
 std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entries) {
   for (; !entries.empty(); entries.pop_front()) {
     Entry& entry = entries.front();
-    if (entry.begun != nullptr) {
+    const bool is_new = entry.begun != nullptr;
+    if (is_new) {
       if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return std::nullopt;
       entry.begun.reset();
       entry.deadline = Clock::now() + deadline_;
@@ -139,25 +140,33 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
     if (progress == Device::Progress::kFailed)
       return Failure{"the GPU reports an error on the streams of xla-shmem", {}};
     if (progress == Device::Progress::kDone) continue;
-    if (Clock::now() < entry.deadline) return std::nullopt;
-    return Failure{entry.late.waits_for, entry.late.describe};
+    if (Clock::now() >= entry.deadline) return Failure{entry.late.waits_for, entry.late.describe};
+    const std::string fault = is_new || !entry.late.find_fault ? "" : entry.late.find_fault();
+    return fault.empty() ? std::nullopt : std::optional<Failure>({fault, {}});
   }
   return std::nullopt;
 }
 
-// Fails if a stream has been at one wait for as long as the deadline.
+// Fails if a stream has been at one wait for as long as the deadline, or cannot leave it.
 std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (waits_.empty()) return std::nullopt;
-  const Clock::time_point now = Clock::now();
-  uint64_t number = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE);
-  if (number != 0 && (number & kSeen) == 0) {
-    // The stream may write in between, and then its value stays.
-    __atomic_compare_exchange_n(waits_word_, &number, number | kSeen, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-    wait_deadline_ = now + deadline_;
+  LateTransfer wait;
+  uint64_t number = 0;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (waits_.empty()) return std::nullopt;
+    number = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE);
+    if (number != 0 && (number & kSeen) == 0) {
+      // The stream may write in between, and then its value stays.
+      __atomic_compare_exchange_n(waits_word_, &number, number | kSeen, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+      wait_deadline_ = Clock::now() + deadline_;
+    }
+    if (number < kSeen) return std::nullopt;
+    wait = waits_[(number & ~kSeen) - 1];
   }
-  if (number < kSeen || now < wait_deadline_) return std::nullopt;
-  return Failure{waits_[(number & ~kSeen) - 1], {}};
+  if (Clock::now() >= wait_deadline_) return Failure{wait.waits_for, wait.describe};
+  const std::string fault = wait.find_fault ? wait.find_fault() : "";
+  const bool is_there = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE) == number;
+  return fault.empty() || !is_there ? std::nullopt : std::optional<Failure>({fault, {}});
 }
 
 // Fails if a kernel cannot go on, or has been running for as long as the deadline.

@@ -15,11 +15,13 @@
 #include <condition_variable>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
@@ -34,8 +36,10 @@ EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing = D
 // What is known of a transfer that is late.
 struct LateTransfer {
   std::string waits_for;  // the operation, and its peers
-  // The same with the counters seen and expected, which it reads from the GPU; `waits_for` if it cannot.
-  std::function<std::string()> describe;
+  // The same with the counters seen and expected, which it reads from the GPU; `waits_for` if it cannot. May be empty.
+  std::function<std::string()> describe = {};
+  // Reads from the GPU why the transfer cannot end, before it is late; "" if nothing is known. May be empty.
+  std::function<std::string()> find_fault = {};
 };
 
 // The progress of kernels that exchange messages themselves.
@@ -68,8 +72,9 @@ class Watchdog {
   // A word of pinned memory, for operations that a CUDA graph may repeat and that run one after the other: a stream
   // sets it to the number of the wait that comes next, and to 0 when there is none.
   uint64_t* waits_word() const { return waits_word_; }
-  // The number of a wait. `late`: the error if it does not end. From now on the word is watched.
-  uint64_t NumberOfWait(const std::string& late);
+  // The number of a wait. From now on the word is watched. `key`: waits with the same text but other faults have
+  // others. What `find_fault` says counts only if the stream was at the wait all the time.
+  uint64_t NumberOfWait(LateTransfer late, uint64_t key = 0);
   // From now on also watches the kernels that write these words.
   void WatchKernels(KernelProgress progress);
   // Ok, or why the job has failed. A failed job stays failed.
@@ -114,8 +119,9 @@ class Watchdog {
   std::condition_variable wake_;
   std::list<Entry> entries_;  // newest at the back
   std::string failure_;
-  std::string oldest_;              // what the first unfinished transfer waits for
-  std::vector<std::string> waits_;  // the error of wait n is at n - 1
+  std::string oldest_;               // what the first unfinished transfer waits for
+  std::vector<LateTransfer> waits_;  // wait n is at n - 1
+  std::map<std::pair<uint64_t, std::string>, uint64_t> numbers_of_waits_;  // by key and `waits_for`
   struct WatchedKernels {
     KernelProgress progress;
     uint64_t begun_seen = 0;

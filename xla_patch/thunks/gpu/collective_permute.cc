@@ -35,12 +35,12 @@ void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStrea
   const std::vector<std::vector<Piece>> chunks = ChunksOf(rings, permute);
   for (const std::vector<Piece>& pieces : chunks) {
     if (peers.target >= 0) {
-      rings.EnqueueMessage(peers.target, operands, pieces, puts);
+      rings.EnqueueMessage(peers.target, permute.tag, operands, pieces, puts);
       // With this chunk's signal: a batch of its own is saved.
       if (&pieces != &chunks.back()) rings.EnqueueCreditWait(peers.target, puts);
       sends.Flush();  // before the wait below: streams may share a hardware queue
     }
-    const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, receives) : nullptr;
+    const char* arrived = peers.source >= 0 ? rings.EnqueueArrival(peers.source, permute.tag, receives) : nullptr;
     EnqueueResults(receives, permute, pieces, arrived);
     if (peers.source >= 0) rings.EnqueueCredit(peers.source, receives);
   }

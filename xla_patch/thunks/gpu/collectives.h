@@ -26,6 +26,7 @@ struct Buffers {
 
 struct PermuteArguments {
   std::string name;  // of the HLO instruction, for errors
+  uint32_t tag = 0;  // message_tag.h; 0 is an error
   int source = -1;   // the PE that sends to this one, -1: none (results become zeros)
   int target = -1;   // the PE that this one sends to, -1: none
   Buffers buffers;
@@ -63,6 +64,7 @@ struct RaggedRows {
 // alone.
 struct GroupArguments {
   std::string name;  // of the HLO instruction, for errors
+  uint32_t tag = 0;  // message_tag.h; 0 is an error
   CollectiveOp op = CollectiveOp::kAllReduce;
   ReductionKind reduction = ReductionKind::kSum;  // of ops that reduce
   // PEs in group order, this one among them. In a broadcast the first one sends. Empty in a broadcast: this PE is in no

@@ -31,7 +31,7 @@ size_t LaneLayout::row_bytes() const {
 }
 
 size_t LaneLayout::set_bytes() const {
-  return (kStateBytes + 2 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit + slots_bytes() + staging_bytes();
+  return (kStateBytes + 3 * row_bytes() + kSlotUnit - 1) / kSlotUnit * kSlotUnit + slots_bytes() + staging_bytes();
 }
 
 size_t LaneLayout::slots_bytes() const { return lanes_ * SlotsOfLane(n_pes_) * slot_bytes_; }

@@ -29,7 +29,7 @@ class LaneLayout {
   // Offsets.
   size_t Launches(LaneUse use) const { return Set(use); }
   size_t Arrived(LaneUse use) const { return Set(use) + kStateBytes; }
-  size_t Sent(LaneUse use) const { return Arrived(use) + row_bytes(); }
+  size_t Sent(LaneUse use) const { return Arrived(use) + 2 * row_bytes(); }
   size_t Slots(LaneUse use) const { return Sent(use) + row_bytes(); }
   size_t Staging(LaneUse use) const { return Slots(use) + slots_bytes(); }
 

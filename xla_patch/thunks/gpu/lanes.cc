@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "xla_patch/thunks/gpu/message_tag.h"
+
 namespace xla_shmem::gpu {
 namespace {
 
@@ -82,7 +84,7 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
     lanes.staging = layout.has_staging() ? layout.Staging(use) : 0;
     lanes.slot_bytes = layout.slot_bytes();
     lanes.launches = reinterpret_cast<Word*>(memory + layout.Launches(use));
-    lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(kFirstLate + layout.n_pes()));
+    lanes.progress = reinterpret_cast<Word*>(device->AllocateHostWords(PlaceOf(kLate, layout.n_pes())));
     lanes.pe = pe;
     lanes.n_pes = layout.n_pes();
   }
@@ -104,6 +106,7 @@ uint64_t Lanes::NumberOf(const GroupArguments& group) {
 void Lanes::SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments) {
   arguments->lanes = set(use).lanes;
   arguments->operation = NumberOf(group);
+  arguments->tag = group.tag;
   arguments->send_to = arguments->receive_from = kAllMembers;
 }
 
@@ -262,7 +265,12 @@ LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
   Word* const words = set(use).lanes.progress;
   if (const Word fault = __atomic_load_n(words + kFault, __ATOMIC_ACQUIRE); fault != kNoFault) {
     const Word other = __atomic_load_n(words + kFaultPe, __ATOMIC_ACQUIRE);
-    return {operation.name + " on PE " + std::to_string(pe_) + ": " + FaultText(fault, other), {}};
+    if (fault != kOtherCollective) {
+      return {operation.name + " on PE " + std::to_string(pe_) + ": " + FaultText(fault, other)};
+    }
+    const Word tags = __atomic_load_n(words + PlaceOf(kOtherTag, static_cast<int>(other)), __ATOMIC_ACQUIRE);
+    // The message may be the last one of the operation before.
+    return {DescribeOtherCollective(TagOfWord(tags), pe_, static_cast<int>(other), NumberOfWord(tags))};
   }
   const auto text = [operation, pe = pe_](auto is_late) {
     std::string waits;
@@ -275,7 +283,7 @@ LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
   const std::string waits_for = text([](int) { return true; });
   return {waits_for, [words, text, waits_for, peers = operation.peers] {
             const auto is_late = [words](int peer) {
-              return __atomic_load_n(words + kFirstLate + peer, __ATOMIC_ACQUIRE) != 0;
+              return __atomic_load_n(words + PlaceOf(kLate, peer), __ATOMIC_ACQUIRE) != 0;
             };
             __atomic_store_n(words + kOrder, kOrderReport, __ATOMIC_RELEASE);
             // Lanes look for orders every few hundred looks at their words.

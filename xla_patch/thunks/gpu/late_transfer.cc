@@ -1,6 +1,10 @@
 #include "xla_patch/thunks/gpu/late_transfer.h"
 
+#include <algorithm>
+#include <chrono>
 #include <vector>
+
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
@@ -11,35 +15,82 @@ std::string IsLate(const std::string& name, int pe) {
 
 constexpr char kOption[] = " (XLA_SHMEM_DEADLINE)";
 
+// How long a read may take: when the transfer is late, and while it is not.
+constexpr std::chrono::milliseconds kLateRead{1000};
+constexpr std::chrono::milliseconds kEarlyRead{20};
+
+// What `words` say of the messages that an operation expects.
+struct Seen {
+  uint64_t messages = 0;  // put or consumed so far
+  uint32_t other = 0;     // tag of a message that is not of the operation, 0: there is none
+};
+
+Seen Judge(const Expectation& expected, const std::vector<uint64_t>& words) {
+  if (expected.credit) return {words[0]};
+  Seen seen;
+  for (const uint64_t word : words) {
+    if (word == 0) continue;  // no message yet
+    const uint64_t number = NumberNear(expected.last, word);
+    seen.messages = std::max(seen.messages, number);
+    if (number >= expected.first && number <= expected.last && TagOfWord(word) != expected.tag) {
+      seen.other = TagOfWord(word);
+    }
+  }
+  return seen;
+}
+
+// Why the operation cannot end, "" if that is not known.
+std::string FindFault(Device& device, const std::string& name, int pe, const std::vector<Expectation>& expectations) {
+  for (const Expectation& expected : expectations) {
+    if (expected.credit) continue;
+    const std::vector<uint64_t> words = device.ReadWords(expected.words, expected.count, kEarlyRead);
+    if (words.empty()) return "";
+    const Seen seen = Judge(expected, words);
+    if (seen.other != 0) return DescribeOtherCollective(name, pe, expected.peer, seen.other);
+  }
+  return "";
+}
+
 }  // namespace
 
 LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
   const std::vector<Expectation> expectations = rings.TakeExpectations();
   std::string waits;
-  for (const Expectation& expectation : expectations) {
-    waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(expectation.peer) +
-             (expectation.credit ? " to consume " : " to put ") + std::to_string(expectation.value) + " messages";
+  for (const Expectation& expected : expectations) {
+    waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(expected.peer) +
+             (expected.credit ? " to consume " : " to put ") + std::to_string(expected.last) + " messages";
   }
-  const std::string late = IsLate(name, rings.pe());
+  const int pe = rings.pe();
+  const std::string late = IsLate(name, pe);
   std::string waits_for = late + waits + kOption;
   Device* device = &rings.device();
-  return {waits_for, [device, late, waits_for, expectations] {
-            std::string counters;
-            for (const Expectation& expectation : expectations) {
-              uint64_t seen = 0;
-              if (!device->ReadWord(expectation.word, &seen)) return waits_for;
-              if (seen >= expectation.value) continue;
-              counters += "; PE " + std::to_string(expectation.peer) +
-                          (expectation.credit ? " has consumed " : " has put ") + std::to_string(seen) + " of " +
-                          std::to_string(expectation.value) + " messages";
-            }
-            return late + counters + kOption;
-          }};
+  const auto describe = [device, late, waits_for, expectations] {
+    std::string counters;
+    for (const Expectation& expected : expectations) {
+      const std::vector<uint64_t> words = device->ReadWords(expected.words, expected.count, kLateRead);
+      if (words.empty()) return waits_for;
+      const Seen seen = Judge(expected, words);
+      if (seen.messages >= expected.last) continue;
+      counters += "; PE " + std::to_string(expected.peer) + (expected.credit ? " has consumed " : " has put ") +
+                  std::to_string(seen.messages) + " of " + std::to_string(expected.last) + " messages";
+    }
+    return late + counters + kOption;
+  };
+  return {waits_for, describe, [device, name, pe, expectations] { return FindFault(*device, name, pe, expectations); }};
 }
 
-std::string LateReplay(const std::string& name, int pe, int peer, bool grant) {
-  return IsLate(name, pe) + "; it waits for PE " + std::to_string(peer) + (grant ? " to grant a slot" : " to put") +
-         kOption;
+LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, uint32_t tag, int peer, bool grant) {
+  const int pe = rings.pe();
+  LateTransfer late{IsLate(name, pe) + "; it waits for PE " + std::to_string(peer) +
+                    (grant ? " to grant a slot" : " to put") + kOption};
+  if (!grant) return late;  // a PE puts only what was granted with its tag
+  late.find_fault = [device = &rings.device(), words = rings.OwnReplayWords(peer, 0).grant, name, pe, tag, peer] {
+    for (const uint64_t word : device->ReadWords(words, PairLayout::kReplaySlots, kEarlyRead)) {
+      if (word != 0 && TagOfWord(word) != tag) return DescribeOtherCollective(name, pe, peer, TagOfWord(word));
+    }
+    return std::string();
+  };
+  return late;
 }
 
 }  // namespace xla_shmem::gpu

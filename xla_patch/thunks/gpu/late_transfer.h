@@ -2,6 +2,7 @@
 #ifndef XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
 #define XLA_SHMEM_THUNKS_GPU_LATE_TRANSFER_H_
 
+#include <cstdint>
 #include <string>
 
 #include "xla_patch/nvshmem/gpu/watchdog.h"
@@ -12,8 +13,8 @@ namespace xla_shmem::gpu {
 // Takes the waits that `rings` has enqueued since the last call.
 LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name);
 
-// For a replay (replay.h) that waits for a grant of `peer`, or else for its put.
-std::string LateReplay(const std::string& name, int pe, int peer, bool grant);
+// For a replay (replay.h) of operation `tag` that waits for a grant of `peer`, or else for its put.
+LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, uint32_t tag, int peer, bool grant);
 
 }  // namespace xla_shmem::gpu
 

@@ -11,6 +11,7 @@ constexpr size_t kMaxSlotBytes = 4 << 20;
 constexpr size_t kMinSlotBytes = 4 << 10;
 constexpr uint32_t kMinSlots = 4;
 constexpr uint32_t kMaxSlots = 16;
+static_assert(kMaxSlots <= Device::kMaxReadWords);
 
 }  // namespace
 
@@ -31,7 +32,8 @@ Result<PairLayout> PairLayout::Create(int n_pes, size_t arena_bytes) {
   PairLayout layout;
   layout.n_pes_ = n_pes;
   const size_t peers = std::max(n_pes - 1, 1);
-  const size_t words = n_pes * kWordsPerPeer * kLine;
+  static_assert(kMaxSlots * sizeof(uint64_t) <= kLine);
+  const size_t words = n_pes * kLinesPerPeer * kLine;
   const size_t per_peer = arena_bytes > words ? (arena_bytes - words) / peers : 0;
   constexpr size_t kLeast = kMinSlots + kReplaySlots;
   layout.slot_bytes_ = std::min(kMaxSlotBytes, per_peer / kLeast / kMinSlotBytes * kMinSlotBytes);
@@ -50,13 +52,13 @@ size_t PairLayout::RecommendedBytes(int n_pes) {
   const size_t peers = std::max(n_pes - 1, 1);
   // In jobs of more than eight PEs the memory should not grow as fast; their slots are smaller.
   const size_t slots = n_pes <= 8 ? 6 + kReplaySlots : 5;
-  return n_pes * kWordsPerPeer * kLine + peers * slots * kMaxSlotBytes;
+  return n_pes * kLinesPerPeer * kLine + peers * slots * kMaxSlotBytes;
 }
 
 size_t PairLayout::PeerRegion(int me, int peer) const {
   // A PE does not put to itself, so there are n - 1 regions.
   const size_t index = peer < me ? peer : peer - 1;
-  return WordOffset(n_pes_, 0) + index * (num_slots_ + kReplaySlots) * slot_bytes_;
+  return WordOffset(n_pes_, 0, 0) + index * (num_slots_ + kReplaySlots) * slot_bytes_;
 }
 
 size_t PairLayout::Slot(int me, int peer, uint64_t message) const {
@@ -73,22 +75,21 @@ void PairRings::EnqueueCreditWait(int to, BatchedStream& stream) {
   awaited_[to] = ahead - layout_.num_slots();
   uint64_t* credit = Word(layout_.Credit(to));
   stream.WaitAtLeast(credit, awaited_[to]);
-  Expect(to, /*credit=*/true, credit, awaited_[to]);
+  Expect({to, /*credit=*/true, credit, 1, 0, awaited_[to], awaited_[to]});
 }
 
-void PairRings::EnqueueMessage(int to, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
-                               BatchedStream& stream) {
+void PairRings::EnqueueMessage(int to, uint32_t tag, const std::vector<const char*>& buffers,
+                               const std::vector<Piece>& pieces, BatchedStream& stream) {
   EnqueueCreditWait(to, stream);
   const uint64_t message = sent_[to]++;
-  EnqueuePieces(stream, arena_ + layout_.Slot(to, pe_, message), buffers, pieces, Word(layout_.Arrived(pe_)),
-                message + 1, to);
+  EnqueuePieces(stream, arena_ + layout_.Slot(to, pe_, message), buffers, pieces, Word(layout_.Arrived(pe_, message)),
+                TaggedWord(tag, message + 1), to);
 }
 
-const char* PairRings::EnqueueArrival(int from, BatchedStream& stream) {
+const char* PairRings::EnqueueArrival(int from, uint32_t tag, BatchedStream& stream) {
   const uint64_t message = received_[from]++;
-  uint64_t* arrived = Word(layout_.Arrived(from));
-  stream.WaitAtLeast(arrived, message + 1);
-  Expect(from, /*credit=*/false, arrived, message + 1);
+  stream.WaitEqual(Word(layout_.Arrived(from, message)), TaggedWord(tag, message + 1));
+  Expect({from, /*credit=*/false, Word(layout_.Arrived(from, 0)), layout_.num_slots(), tag, message + 1, message + 1});
   return arena_ + layout_.Slot(pe_, from, message);
 }
 
@@ -101,14 +102,14 @@ ReplayWords PairRings::OwnReplayWords(int peer, size_t slot) const {
   return {Word(layout_.ReplayGrant(peer, slot)), Word(layout_.ReplayArrived(peer, slot))};
 }
 
-void PairRings::Expect(int peer, bool credit, const uint64_t* word, uint64_t value) {
-  for (Expectation& expectation : expectations_) {
-    if (expectation.word == word) {
-      expectation.value = value;
+void PairRings::Expect(const Expectation& expectation) {
+  for (Expectation& known : expectations_) {
+    if (known.words == expectation.words) {
+      known.last = expectation.last;
       return;
     }
   }
-  expectations_.push_back({peer, credit, word, value});
+  expectations_.push_back(expectation);
 }
 
 std::vector<Expectation> PairRings::TakeExpectations() { return std::exchange(expectations_, {}); }

@@ -1,14 +1,16 @@
 // Staging memory between every two PEs of the GPU path: a ring of slots and signal words in each direction, at offsets
 // that follow from the number of PEs alone (docs/protocol.md, "On GPU").
 //
-// Operations between two PEs are enqueued in the same order on both, so messages need no name: message m from a to b
-// goes through slot m mod K of the ring in b's arena. Each direction has two words that only grow:
+// Operations between two PEs are enqueued in the same order on both: message m from a to b goes through slot m mod K of
+// the ring in b's arena. The words of each direction:
 //
-//   arrived  at the receiver: messages put so far       credit  at the sender: messages consumed so far
+//   arrived  at the receiver, one for each slot: the last message put, with the tag of its operation (message_tag.h)
+//   credit   at the sender: messages consumed so far
 //
-// A word of the pair (a, b) at b is instance a of an array; a never uses its own instance a but as the source of a
-// copied signal (Signals::kCopies). Credit is given and awaited for half a ring at a time. CUDA graphs repeat a
-// sequence with constant values, so replays have slots and words of their own (replay.h).
+// The receiver waits for its own tag, so it takes no message of another operation. A slot's word keeps its value until
+// the receiver has given credit for it. A word of the pair (a, b) at b is instance a of an array; a never uses its own
+// instance a but as the source of a copied signal (Signals::kCopies). Credit is given and awaited for half a ring at a
+// time. CUDA graphs repeat a sequence with constant values, so replays have slots and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
@@ -47,10 +49,11 @@ class PairLayout {
   uint32_t num_slots() const { return num_slots_; }
 
   // Offsets in the arena of PE `me`, for the pair (me, peer).
-  size_t Arrived(int peer) const { return WordOffset(peer, 0); }
-  size_t Credit(int peer) const { return WordOffset(peer, 1); }
-  size_t ReplayGrant(int peer, size_t slot) const { return WordOffset(peer, 2 + 2 * slot); }
-  size_t ReplayArrived(int peer, size_t slot) const { return WordOffset(peer, 3 + 2 * slot); }
+  // The words of slots follow one another.
+  size_t Arrived(int peer, uint64_t message) const { return WordOffset(peer, 0, message % num_slots_); }
+  size_t Credit(int peer) const { return WordOffset(peer, 1, 0); }
+  size_t ReplayGrant(int peer, size_t slot) const { return WordOffset(peer, 2, slot); }
+  size_t ReplayArrived(int peer, size_t slot) const { return WordOffset(peer, 3, slot); }
   // Memory at `me` that `peer` puts into.
   size_t Slot(int me, int peer, uint64_t message) const;
   size_t ReplaySlot(int me, int peer, size_t slot) const;
@@ -59,10 +62,12 @@ class PairLayout {
   static size_t RecommendedBytes(int n_pes);
 
  private:
-  // Each word has a cache line of its own (128 bytes on GPUs).
+  // Words with one writer and one reader share a cache line (128 bytes on GPUs).
   static constexpr size_t kLine = 128;
-  static constexpr size_t kWordsPerPeer = 2 + 2 * kReplaySlots;
-  size_t WordOffset(int peer, size_t word) const { return (peer * kWordsPerPeer + word) * kLine; }
+  static constexpr size_t kLinesPerPeer = 4;
+  size_t WordOffset(int peer, size_t line, size_t word) const {
+    return (peer * kLinesPerPeer + line) * kLine + word * sizeof(uint64_t);
+  }
   size_t PeerRegion(int me, int peer) const;
 
   int n_pes_ = 0;
@@ -70,26 +75,30 @@ class PairLayout {
   uint32_t num_slots_ = 0;
 };
 
-// A signal word and the value that a stream waits for, for deadline errors.
+// What the streams wait for in one operation, for errors.
 struct Expectation {
   int peer;
-  bool credit;  // else arrival
-  const uint64_t* word;
-  uint64_t value;
+  bool credit;            // else arrival
+  const uint64_t* words;  // the credit, or the words of all slots
+  size_t count;
+  uint32_t tag;    // of arrivals
+  uint64_t first;  // messages, counted from 1
+  uint64_t last;
 };
 
 // This PE's ends of all pairs. Only enqueues. One thread at a time may use it.
 class PairRings {
  public:
-  // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message.
-  PairRings(Device* device, const PairLayout& layout, int pe, char* arena)
+  // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message. `messages`: so
+  // many count as sent and consumed before, on all pairs; a test also sets the credit to it.
+  PairRings(Device* device, const PairLayout& layout, int pe, char* arena, uint64_t messages = 0)
       : device_(device),
         layout_(layout),
         pe_(pe),
         arena_(arena),
-        sent_(layout.n_pes()),
-        awaited_(layout.n_pes()),
-        received_(layout.n_pes()) {}
+        sent_(layout.n_pes(), messages),
+        awaited_(layout.n_pes(), messages),
+        received_(layout.n_pes(), messages) {}
 
   Device& device() const { return *device_; }
   const PairLayout& layout() const { return layout_; }
@@ -97,11 +106,11 @@ class PairRings {
 
   // Waits until the next message to `to` has a slot.
   void EnqueueCreditWait(int to, BatchedStream& stream);
-  // Sends one message to `to`: `pieces` of `buffers`, after that wait.
-  void EnqueueMessage(int to, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
+  // Sends one message of operation `tag` to `to`: `pieces` of `buffers`, after that wait.
+  void EnqueueMessage(int to, uint32_t tag, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
                       BatchedStream& stream);
-  // Waits for the next message from `from`; returns its slot.
-  const char* EnqueueArrival(int from, BatchedStream& stream);
+  // Waits for the next message from `from`, which must be of operation `tag`; returns its slot.
+  const char* EnqueueArrival(int from, uint32_t tag, BatchedStream& stream);
   // Behind the last use of the last arrival: returns slots once they are half a ring.
   void EnqueueCredit(int from, BatchedStream& stream);
 
@@ -111,12 +120,12 @@ class PairRings {
   const char* OwnReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(pe_, peer, slot); }
   char* PeerReplaySlot(int peer, size_t slot) const { return arena_ + layout_.ReplaySlot(peer, pe_, slot); }
 
-  // The waits enqueued since the last call: for each word the highest value.
+  // The waits enqueued since the last call, which are those of one operation.
   std::vector<Expectation> TakeExpectations();
 
  private:
   uint64_t* Word(size_t offset) const { return reinterpret_cast<uint64_t*>(arena_ + offset); }
-  void Expect(int peer, bool credit, const uint64_t* word, uint64_t value);
+  void Expect(const Expectation& expectation);
 
   Device* const device_;
   const PairLayout layout_;

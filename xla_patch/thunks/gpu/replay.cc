@@ -17,22 +17,28 @@ static_assert(kLead < kSlots - 1);
 
 class Exchange {
  public:
-  Exchange(PairRings* rings, const ReplayWaits& waits, CudaStream stream)
-      : rings_(rings), waits_(waits), stream_(&rings->device(), stream) {}
+  Exchange(PairRings* rings, uint32_t tag, const ReplayWaits& waits, CudaStream stream)
+      : rings_(rings), set_(TaggedWord(tag, 1)), waits_(waits), stream_(&rings->device(), stream) {}
 
   BatchedStream& stream() { return stream_; }
 
   // Allows `source` to put into the slot.
-  void Grant(int source, size_t slot) { stream_.Signal(rings_->PeerReplayWords(slot).grant, 1, source); }
+  void Grant(int source, size_t slot) { stream_.Signal(rings_->PeerReplayWords(slot).grant, set_, source); }
 
   void Put(int target, size_t slot, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces) {
-    Await(waits_.grant, rings_->OwnReplayWords(target, slot).grant);
+    Tell(waits_.grant);
+    Await(rings_->OwnReplayWords(target, slot).grant);
+    // Before the put: behind it the target may begin another operation, whose grants are no fault of this wait.
+    Tell(waits_.arrival);
+    told_arrival_ = true;
     EnqueuePieces(stream_, rings_->PeerReplaySlot(target, slot), buffers, pieces, rings_->PeerReplayWords(slot).arrived,
-                  1, target);
+                  set_, target);
   }
 
   const char* Receive(int source, size_t slot) {
-    Await(waits_.arrival, rings_->OwnReplayWords(source, slot).arrived);
+    if (!told_arrival_) Tell(waits_.arrival);
+    told_arrival_ = false;
+    Await(rings_->OwnReplayWords(source, slot).arrived);
     return rings_->OwnReplaySlot(source, slot);
   }
 
@@ -42,14 +48,15 @@ class Exchange {
 
  private:
   // Waits for the word, and sets it back.
-  void Await(uint64_t wait, uint64_t* word) {
-    Tell(wait);
-    stream_.WaitEqual(word, 1);
+  void Await(uint64_t* word) {
+    stream_.WaitEqual(word, set_);
     stream_.Signal(word, 0, rings_->pe());
   }
 
   PairRings* const rings_;
+  const uint64_t set_;  // the value of words that are set
   const ReplayWaits waits_;
+  bool told_arrival_ = false;  // that wait is the next one
   BatchedStream stream_;
 };
 
@@ -60,7 +67,7 @@ void EnqueuePermuteReplay(PairRings& rings, const PermuteArguments& permute, con
   const auto [source, target] = PeersOf(permute, rings.pe());
   const std::vector<std::vector<Piece>> chunks = ChunksOf(rings, permute);
   if (chunks.empty()) return;
-  Exchange exchange(&rings, waits, stream);
+  Exchange exchange(&rings, permute.tag, waits, stream);
   for (size_t slot = 0; slot < std::min(kSlots, chunks.size()) && source >= 0; ++slot) exchange.Grant(source, slot);
   for (size_t next = 0; next < chunks.size() + kLead; ++next) {
     if (next < chunks.size() && target >= 0) {

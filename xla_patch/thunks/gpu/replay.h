@@ -1,8 +1,8 @@
 // The form of a permute that CUDA graphs may capture: handshakes with constant values, all on XLA's own stream.
 //
 // A captured wait keeps its value, so growing counters cannot be used. Instead each slot has two words that one PE sets
-// to 1 and the other waits for and sets back to 0 (docs/protocol.md, "Replay"). All operations between two PEs share
-// words and slots, because XLA runs them one after the other on one stream.
+// to 1 with the tag of the operation, and the other waits for and sets back to 0 (docs/protocol.md, "Replay"). All
+// operations between two PEs share words and slots, because XLA runs them one after the other on one stream.
 #ifndef XLA_SHMEM_THUNKS_GPU_REPLAY_H_
 #define XLA_SHMEM_THUNKS_GPU_REPLAY_H_
 

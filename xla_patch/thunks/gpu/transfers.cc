@@ -5,12 +5,20 @@
 
 #include "xla_patch/thunks/gpu/collective_permute.h"
 #include "xla_patch/thunks/gpu/late_transfer.h"
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem::gpu {
 namespace {
 
 Status ErrorOf(const std::string& name, const Status& status) {
   return status.ok() ? status : Status::Error(name + ": " + status.message());
+}
+
+// All PEs must know the collective by one tag.
+Status TakeTag(const std::string& name, uint32_t tag) {
+  if (tag == 0) return Status::Error("it has no tag; please report this");
+  RememberTag(tag, name);
+  return {};
 }
 
 }  // namespace
@@ -68,14 +76,17 @@ ReplayWaits Transfers::WaitsOf(const PermuteArguments& permute) {
   if (watchdog_ == nullptr) return {};
   const PermutePeers peers = PeersOf(permute, rings_->pe());
   const auto number_of = [&](int peer, bool grant) {
-    return peer < 0 ? 0 : watchdog_->NumberOfWait(LateReplay(permute.name, rings_->pe(), peer, grant));
+    return peer < 0 ? 0
+                    : watchdog_->NumberOfWait(DescribeLateReplay(*rings_, permute.name, permute.tag, peer, grant),
+                                              permute.tag);
   };
   return {watchdog_->waits_word(), number_of(peers.target, true), number_of(peers.source, false)};
 }
 
 Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckOverlaps(permute.buffers);
+  Status status = TakeTag(permute.name, permute.tag);
+  if (status.ok()) status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = Begin(permute.follower, stream);
   if (!status.ok()) return ErrorOf(permute.name, status);
   EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
@@ -90,7 +101,8 @@ void Transfers::WatchLanes(LaneUse use) {
 
 Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckGroup(group, rings_->pe());
+  Status status = TakeTag(group.name, group.tag);
+  if (status.ok()) status = CheckGroup(group, rings_->pe());
   if (status.ok()) status = CheckStart(stream);
   if (!status.ok()) return ErrorOf(group.name, status);
   WatchLanes(LaneUse::kOverlapping);
@@ -127,7 +139,8 @@ void Transfers::FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follow
 
 Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckOverlaps(permute.buffers);
+  Status status = TakeTag(permute.name, permute.tag);
+  if (status.ok()) status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(permute.name, status);
   const bool in_graph = device_->Capturing(stream);
@@ -145,7 +158,8 @@ Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stre
 
 Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Status status = CheckGroup(group, rings_->pe());
+  Status status = TakeTag(group.name, group.tag);
+  if (status.ok()) status = CheckGroup(group, rings_->pe());
   if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(group.name, status);
   WatchLanes(LaneUse::kInLine);

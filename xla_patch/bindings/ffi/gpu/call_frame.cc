@@ -1,5 +1,8 @@
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
 
+#include "xla_patch/thunks/gpu/message_tag.h"
+#include "xla_patch/types/stable_hash.h"
+
 namespace xla_shmem {
 
 namespace ffi = ::xla::ffi;
@@ -16,6 +19,16 @@ Result<CallIdentity> ReadRunnableCall(ffi::Dictionary attributes) {
   XLA_SHMEM_RETURN_IF_ERROR(
       CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
   return call;
+}
+
+uint32_t TagOfCall(const CallIdentity& call, ffi::Dictionary attributes) {
+  uint64_t hash = call.operation;
+  for (const char* const name : {"pairs", "group_offsets", "groups"}) {
+    const ffi::ErrorOr<ffi::Span<const int64_t>> numbers = attributes.get<ffi::Span<const int64_t>>(name);
+    if (numbers.has_error()) continue;
+    for (const int64_t number : *numbers) hash = HashInt(hash, static_cast<uint64_t>(number));
+  }
+  return gpu::TagOfOperation(hash);
 }
 
 Result<int> ToWorldPe(int job_pe, const std::string& name) {

@@ -40,6 +40,9 @@ uint64_t OperandBytes(const GpuCallFrame& frame);
 // An error if the runtime does not run, or if the call was compiled for another topology.
 Result<CallIdentity> ReadRunnableCall(::xla::ffi::Dictionary attributes);
 
+// The tag of the call's messages: of its program and operation, and of the PEs that it connects.
+uint32_t TagOfCall(const CallIdentity& call, ::xla::ffi::Dictionary attributes);
+
 // Converts a PE of the job, -1 for none, to the PE of this NVSHMEM world. The pass does not move collectives across
 // worlds. `name`: of the call.
 Result<int> ToWorldPe(int job_pe, const std::string& name);

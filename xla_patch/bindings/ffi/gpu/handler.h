@@ -24,6 +24,7 @@ template <CollectiveOp kOp, typename Arguments, typename Enqueue>
   Result<Arguments> arguments = read(frame);
   if (!arguments.ok()) return ToError(arguments.status());
   const gpu::ScopedContext context(GpuRuntime::Get().device());
+  arguments->tag = TagOfCall(*call, attributes);
   arguments->follower = RecordExecution(frame, kOp, stream);
   const ProfilerRange range(frame, kOp);
   return ToFfiError(enqueue(GpuRuntime::Get().transfers(), *call, *arguments));

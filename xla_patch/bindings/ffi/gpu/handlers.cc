@@ -1,6 +1,7 @@
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 
 #include "xla_patch/bindings/ffi/gpu/call_frame.h"
+#include "xla_patch/thunks/gpu/message_tag.h"
 
 namespace xla_shmem {
 namespace {
@@ -24,6 +25,9 @@ ffi::Error Done(gpu::CudaStream stream, ffi::RunId run, ffi::RemainingArgs /*ope
 // XLA also instantiates calls for GPUs that this machine lacks, so only a call that runs needs the runtime.
 ffi::Error Instantiate(ffi::Dictionary attributes) {
   if (!GpuRuntime::Get().EnsureAdmitted()) return ffi::Error::Success();
+  const Result<CallIdentity> call = ReadIdentity(attributes);
+  if (!call.ok()) return ToError(call.status());
+  gpu::RememberTag(TagOfCall(*call, attributes), call->name);
   return ToFfiError(CheckTopology(attributes.get<int64_t>("topology"), GpuRuntime::Get().topology_fingerprint()));
 }
 

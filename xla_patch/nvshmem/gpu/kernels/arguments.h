@@ -2,43 +2,61 @@
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_
 
+#ifdef __CUDACC__
+#define XLA_SHMEM_HOST_DEVICE __host__ __device__
+#else
+#define XLA_SHMEM_HOST_DEVICE
+#endif
+
 namespace xla_shmem::gpu {
 
 using Word = unsigned long long;
+
+// The word of a message: the tag of its collective (thunks/gpu/message_tag.h), and the low half of its number.
+XLA_SHMEM_HOST_DEVICE constexpr Word TaggedWord(Word tag, Word number) { return tag << 32 | (number & 0xffffffff); }
+XLA_SHMEM_HOST_DEVICE constexpr unsigned TagOfWord(Word word) { return static_cast<unsigned>(word >> 32); }
+XLA_SHMEM_HOST_DEVICE constexpr unsigned NumberOfWord(Word word) { return static_cast<unsigned>(word); }
 
 // Limits of one launch: its arguments fill at most 4 KiB.
 constexpr int kMaxMembers = 128;
 constexpr int kMaxParts = 80;
 
-// Words of pinned memory that a kernel and the watchdog share. One word for each PE follows: 1 if a lane waits for it.
+// Words of pinned memory that a kernel and the watchdog share. Two words for each PE follow: kLate and kOtherTag.
 enum ProgressWord : int {
   kBegun,      // the kernel in progress, counted from 1
   kEnded,      // the last kernel that has ended
   kOperation,  // of the kernel in progress (CollectiveArguments::operation)
   kOrder,      // from the watchdog
   kFault,      // why a kernel cannot go on (Fault), 0 if it can
-  kFaultPe,    // the PE that its rows go to or come from
+  kFaultPe,    // the PE that its rows, or a message of another collective, go to or come from
   kReached,    // ticket of the last operation that has begun
   kFinished,   // and of the last that has ended
   kCount,      // operations that have ended, those in CUDA graphs among them
-  kFirstLate,
+  kOfPes,
 };
+enum PeProgressWord : int {
+  kLate,      // 1 if a lane waits for the PE
+  kOtherTag,  // the tag that a lane waits for, in the high half, and that of the PE's message
+};
+XLA_SHMEM_HOST_DEVICE constexpr int PlaceOf(PeProgressWord word, int pe) { return kOfPes + 2 * pe + word; }
 constexpr Word kOrderReport = 1;  // lanes that wait say so
 constexpr Word kOrderTrap = 2;    // they end with a trap
 
-// What is wrong with the offsets and sizes of a ragged all-to-all.
+// Why a kernel cannot go on: the offsets and sizes of a ragged all-to-all are wrong, or another PE is at another
+// collective.
 enum Fault : int {
   kNoFault,
   kBeyondInput,
   kBeyondOutput,
-  kOtherSizes,  // the sender sends other rows than the receiver expects
+  kOtherSizes,       // the sender sends other rows than the receiver expects
+  kOtherCollective,  // kOtherTag says which
 };
 
 // Lanes: block b of a kernel exchanges messages with block b of the other PEs, through slots and words of its own. A
 // set of lanes serves one stream. The offsets are those in the arena of every PE (thunks/gpu/lane_layout.h).
 struct LaneSet {
-  Word arrived;  // messages that have arrived: a word for each lane and sender
-  Word sent;     // messages with each PE so far: a word for each lane and PE, of this PE alone
+  Word arrived;  // the word of the last message in each slot: two for each lane and sender
+  Word sent;     // the word of the last message to each PE: one for each lane and PE, of this PE alone
   Word slots;    // two for each lane and sender
   Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
@@ -101,6 +119,7 @@ constexpr int kNoMember = -2;
 struct ExchangeArguments {
   LaneSet lanes;
   Word operation;
+  Word tag;
   int members;
   int me;            // index of this PE
   int send_to;       // index of a member, or kAllMembers, or kNoMember

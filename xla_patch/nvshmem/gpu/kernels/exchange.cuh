@@ -1,9 +1,10 @@
 // Messages between the lanes of PEs (docs/protocol.md, "Kernels").
 //
 // Lane b and lane b of another PE number their messages from 1, in both directions alike. Message m from a sender goes
-// through slot m mod 2 of the pair in the receiver's arena; then the sender stores m to the pair's word there. A PE
-// sends message m once message m - 1 of the other PE has arrived: that PE has then emptied the slot of message m - 2.
-// So nobody waits for a barrier. A PE with nothing to send stores the word alone.
+// through slot m mod 2 of the pair in the receiver's arena; then the sender stores m, with the tag of the collective,
+// to the slot's word there. A PE sends message m once message m - 1 of the other PE has arrived: that PE has then
+// emptied the slot of message m - 2, and seen its word. So nobody waits for a barrier. A PE with nothing to send stores
+// the word alone. A message of another collective stops the kernel.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
@@ -136,7 +137,7 @@ class Pieces {
 // This block's ends of its pairs. All threads of the block call every method together.
 class Lane {
  public:
-  // `messages`: shared by the block, a word for each member.
+  // `messages`: shared by the block, the word of the last message to each member.
   __device__ Lane(const ExchangeArguments& arguments, Word* messages) : arguments_(arguments), messages_(messages) {}
 
   __device__ void Begin() {
@@ -150,11 +151,9 @@ class Lane {
     __syncthreads();
   }
 
-  // Waits until the slots at the peers that this PE sends to are empty.
+  // Waits until the peers have emptied the slots of the next message, and seen their words.
   __device__ void AwaitSlots() {
-    ForPeers([&](int member) {
-      if (Sends(member)) Await(member, messages_[member]);
-    });
+    ForPeers([&](int member) { Await(member); });
     __syncthreads();
   }
 
@@ -167,7 +166,7 @@ class Lane {
   // Waits for the message that the peers post as this PE posts its own.
   __device__ void AwaitArrivals() {
     ForPeers([&](int member) {
-      if (Receives(member)) Await(member, messages_[member]);
+      if (Receives(member)) Await(member);
     });
     __syncthreads();
   }
@@ -199,11 +198,37 @@ class Lane {
     }
   }
   __device__ void PostTo(int member) const {
-    messages_[member] += 1;
+    messages_[member] = TaggedWord(arguments_.tag, messages_[member] + 1);
     StoreRelease(ArrivedAt(member), messages_[member]);
   }
-  // Waits for the peer's message of the number of this PE's last one.
-  __device__ void Await(int member) const { Await(member, messages_[member]); }
+  // Waits for the peer's message of the number and the collective of this PE's last one.
+  __device__ void Await(int member) const {
+    const Word expected = messages_[member];
+    const int pe = arguments_.pes[member];
+    const Word* const word = Arrived(arguments_.arenas[arguments_.me], pe, expected);
+    constexpr unsigned kLooks = 256;  // the orders of the watchdog are far away
+    for (unsigned looks = 1;; ++looks) {
+      const Word seen = LoadAcquire(word);
+      if (seen == expected) return;
+      if (NumberOfWord(seen) == NumberOfWord(expected)) RefuseOther(pe, TagOfWord(expected), TagOfWord(seen));
+      if (looks % kLooks != 0) continue;
+      Word* const progress = arguments_.lanes.progress;
+      const Word order = LoadAcquire(progress + kOrder);
+      if (order != 0) StoreRelease(progress + PlaceOf(kLate, pe), 1);
+      if (order == kOrderTrap) Trap();
+      Pause();
+    }
+  }
+
+  // Says why the kernel cannot go on. The watchdog tells the user, and then orders the trap.
+  __device__ void Refuse(Fault fault, int pe) const {
+    Word* const progress = arguments_.lanes.progress;
+    StoreRelease(progress + kOperation, arguments_.operation);
+    StoreRelease(progress + kFaultPe, pe);
+    StoreRelease(progress + kFault, fault);
+    while (LoadAcquire(progress + kOrder) != kOrderTrap) Pause();
+    Trap();
+  }
 
   __device__ bool Sends(int member) const { return Takes(arguments_.send_to, member); }
   __device__ bool Receives(int member) const { return Takes(arguments_.receive_from, member); }
@@ -220,12 +245,16 @@ class Lane {
   __device__ bool Takes(int which, int member) const { return which == kAllMembers || which == member; }
 
   __device__ Word Row(int pe) const { return (Word{blockIdx.x} * arguments_.lanes.n_pes + pe) * sizeof(Word); }
-  __device__ Word* Own(Word offset, int pe) const {
-    return reinterpret_cast<Word*>(arguments_.arenas[arguments_.me] + offset + Row(pe));
+  __device__ Word* Sent(int member) const {
+    return reinterpret_cast<Word*>(arguments_.arenas[arguments_.me] + arguments_.lanes.sent +
+                                   Row(arguments_.pes[member]));
   }
-  __device__ Word* Sent(int member) const { return Own(arguments_.lanes.sent, arguments_.pes[member]); }
+  // The word of a message's slot in the arena of its receiver.
+  __device__ Word* Arrived(char* arena, int sender, Word message) const {
+    return reinterpret_cast<Word*>(arena + arguments_.lanes.arrived + 2 * Row(sender)) + message % 2;
+  }
   __device__ Word* ArrivedAt(int member) const {
-    return reinterpret_cast<Word*>(arguments_.arenas[member] + arguments_.lanes.arrived + Row(arguments_.lanes.pe));
+    return Arrived(arguments_.arenas[member], arguments_.lanes.pe, messages_[member]);
   }
 
   // A PE does not send to itself, so it has slots for n - 1 senders.
@@ -235,18 +264,9 @@ class Lane {
     return arena + lanes.slots + (index * 2 + message % 2) * lanes.slot_bytes;
   }
 
-  __device__ void Await(int member, Word message) const {
-    const int pe = arguments_.pes[member];
-    const Word* const word = Own(arguments_.lanes.arrived, pe);
-    constexpr unsigned kLooks = 256;  // the orders of the watchdog are far away
-    for (unsigned looks = 1; LoadAcquire(word) < message; ++looks) {
-      if (looks % kLooks != 0) continue;
-      Word* const progress = arguments_.lanes.progress;
-      const Word order = LoadAcquire(progress + kOrder);
-      if (order != 0) StoreRelease(progress + kFirstLate + pe, 1);
-      if (order == kOrderTrap) Trap();
-      Pause();
-    }
+  __device__ void RefuseOther(int pe, unsigned expected, unsigned seen) const {
+    StoreRelease(arguments_.lanes.progress + PlaceOf(kOtherTag, pe), TaggedWord(expected, seen));
+    Refuse(kOtherCollective, pe);
   }
 
   const ExchangeArguments& arguments_;

@@ -69,15 +69,7 @@ class RaggedLane {
     return bytes;
   }
 
-  // Says what is wrong with the offsets or sizes. The watchdog tells the user, and then orders the trap.
-  __device__ void Refuse(Fault fault, int member) const {
-    Word* const progress = arguments_.lanes.progress;
-    StoreRelease(progress + kOperation, arguments_.operation);
-    StoreRelease(progress + kFaultPe, arguments_.pes[member]);
-    StoreRelease(progress + kFault, fault);
-    while (LoadAcquire(progress + kOrder) != kOrderTrap) Pause();
-    Trap();
-  }
+  __device__ void Refuse(Fault fault, int member) const { lane_.Refuse(fault, arguments_.pes[member]); }
 
   // Slices must lie in the buffers, which have the same shape on every PE. A slice without rows may have any offset.
   __device__ void Check(int member, int slice) const {

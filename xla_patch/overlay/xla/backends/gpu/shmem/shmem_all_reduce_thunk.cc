@@ -1,6 +1,7 @@
 #include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "xla_patch/thunks/gpu/transfers.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
+#include "xla_patch/types/stable_hash.h"
 
 namespace xla::gpu {
 namespace {
@@ -49,6 +51,17 @@ ShmemReduction ToShmemReduction(ReductionKind kind) {
     case ReductionKind::MAX:
       return ShmemReduction::kMax;
   }
+}
+
+uint64_t HashOf(const CollectiveConfig& config, const xla_shmem::gpu::GroupArguments& all_reduce) {
+  uint64_t hash = xla_shmem::HashInt(2, static_cast<uint64_t>(config.group_mode));
+  for (const ReplicaGroup& group : config.replica_groups) {
+    hash = xla_shmem::HashInt(hash, group.replica_ids_size());
+    for (const int64_t id : group.replica_ids()) hash = xla_shmem::HashInt(hash, id);
+  }
+  hash = xla_shmem::HashInt(hash, static_cast<uint64_t>(all_reduce.reduction));
+  for (const ShmemType type : all_reduce.types) hash = xla_shmem::HashInt(hash, static_cast<uint64_t>(type));
+  return hash;
 }
 
 }  // namespace
@@ -83,6 +96,7 @@ absl::Status ShmemAllReduceThunk::Enqueue(const ExecuteParams& params, se::Strea
     ASSIGN_OR_RETURN(all_reduce.group.emplace_back(), ShmemRuntime::Get().PeOf(device));
   }
   ASSIGN_OR_RETURN(all_reduce.buffers, Buffers(params));
+  all_reduce.tag = Tag(HashOf(config(), all_reduce), params, all_reduce.buffers);
 
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());

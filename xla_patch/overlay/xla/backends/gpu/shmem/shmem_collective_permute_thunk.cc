@@ -24,6 +24,7 @@
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/stable_hash.h"
 
 namespace xla::gpu {
 namespace {
@@ -35,6 +36,15 @@ absl::StatusOr<int> PeAt(std::optional<int64_t> id, DeviceAssignment::LogicalID 
   const bool cross_replica = config.config.group_mode == CollectiveOpGroupMode::COLLECTIVE_OP_GROUP_MODE_CROSS_REPLICA;
   const int64_t device = cross_replica ? devices(*id, own.computation_id) : devices(own.replica_id, *id);
   return ShmemRuntime::Get().PeOf(GlobalDeviceId(device));
+}
+
+// The pairs have no order.
+uint64_t HashOfPairs(const P2PConfig& config) {
+  uint64_t hash = xla_shmem::HashInt(0, static_cast<uint64_t>(config.config.group_mode));
+  for (const auto& [id, entry] : config.id_to_source_target) {
+    hash += xla_shmem::HashInt(xla_shmem::HashInt(1, id), entry.target.value_or(-1));
+  }
+  return hash;
 }
 
 }  // namespace
@@ -54,6 +64,7 @@ absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, s
   ASSIGN_OR_RETURN(permute.source, PeAt(pair.source, own, p2p_config(), *collective.device_assn));
   ASSIGN_OR_RETURN(permute.target, PeAt(pair.target, own, p2p_config(), *collective.device_assn));
   ASSIGN_OR_RETURN(permute.buffers, Buffers(params));
+  permute.tag = Tag(HashOfPairs(p2p_config()), params, permute.buffers);
 
   xla_shmem::GpuRuntime& runtime = ShmemRuntime::Get().gpu();
   const xla_shmem::gpu::ScopedContext context(runtime.device());

@@ -2,6 +2,8 @@
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_THUNK_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <variant>
@@ -16,13 +18,16 @@
 #include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/core/collectives/communicator.h"
+#include "xla/service/computation_placer.h"
 #include "xla/stream_executor/command_buffer.h"
 #include "xla/stream_executor/stream.h"
 #include "xla/stream_executor/trace_command_buffer_factory.h"
 #include "xla/tsl/platform/status_macros.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/thunks/gpu/collectives.h"
+#include "xla_patch/thunks/gpu/message_tag.h"
 #include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/stable_hash.h"
 #include "xla_patch/types/status.h"
 
 namespace xla::gpu {
@@ -66,6 +71,19 @@ class ShmemThunk : public Base {
   // Identifies one execution of this thunk.
   xla_shmem::gpu::TransferKey Key(const Thunk::ExecuteParams& params) const {
     return {this->thunk_info().thunk_id.value(), params.collective_params->run_id.ToInt()};
+  }
+
+  // The tag of this collective's messages. A thunk does not know its program, so collectives of the same kind, types,
+  // sizes and devices have one tag. `hash`: of the kind, and of the PEs that it connects.
+  uint32_t Tag(uint64_t hash, const Thunk::ExecuteParams& params, const xla_shmem::gpu::Buffers& buffers) const {
+    const DeviceAssignment& devices = *params.collective_params->device_assn;
+    for (int replica = 0; replica < devices.replica_count(); ++replica) {
+      for (int computation = 0; computation < devices.computation_count(); ++computation) {
+        hash = xla_shmem::HashInt(hash, devices(replica, computation));
+      }
+    }
+    for (const size_t bytes : buffers.bytes) hash = xla_shmem::HashInt(hash, bytes);
+    return xla_shmem::gpu::TagOfOperation(hash);
   }
 
   const std::string& name() const { return this->thunk_info().profile_annotation; }
