@@ -85,10 +85,11 @@ def runs_another_shape(world: World) -> None:
 
 
 def _report_error_or_values(run: Callable[[], jax.Array]) -> None:
+    begin = time.monotonic()
     try:
         report({"values": np.asarray(run().addressable_shards[0].data).ravel().tolist()})
     except Exception as error:
-        report({"error": str(error)})
+        report({"error": str(error), "seconds": time.monotonic() - begin})
 
 
 def _run_copy(world: World, factor: float, order: list[int]) -> None:
@@ -128,6 +129,21 @@ def one_program_in_two_threads(world: World) -> None:
         thread.join()
     if world.rank == 0:
         time.sleep(3)  # rank 1 has not begun, and would not outlive the coordinator
+
+
+def overlaps_with_another_constant(world: World) -> None:
+    factor = 2.0 if world.rank == 0 else 3.0
+    pairs = [(i, (i + 1) % world.n) for i in range(world.n)]
+    function = world.shard_map(lambda x: lax.ppermute(x[0], "x", pairs)[None] + x @ (factor * x))
+    _report_error_or_values(lambda: function(world.put(np.ones((world.n, 64, 64), np.float32))))
+
+
+def programs_in_another_order(world: World) -> None:
+    ones = world.put(np.ones((world.n, 10), np.float32))
+    first, second = (world.shard_map(lambda x, c=c: lax.psum(x * c, "x")) for c in (2.0, 3.0))
+    if world.rank != 0:
+        first, second = second, first
+    _report_error_or_values(lambda: first(ones) + second(ones))
 
 
 def sends_rows_that_its_input_does_not_have(world: World) -> None:

@@ -24,6 +24,7 @@ def _fail(
     results: Path,
     ranks: int = 2,
     flags: Sequence[str] = NO_GRAPH_FLAGS,
+    deadline: float = DEADLINE_S,
     **environ: str,
 ) -> JobRun:
     job = run_emulated(
@@ -35,7 +36,7 @@ def _fail(
         flags=flags,
         timeout=LIMIT_S,
         grace=60,  # the survivors get their error first
-        XLA_SHMEM_DEADLINE=str(DEADLINE_S),
+        XLA_SHMEM_DEADLINE=str(deadline),
         **environ,
     )
     assert "stopped after" not in job.output, f"the job hung:\n{job.output[-6000:]}"
@@ -89,3 +90,29 @@ def test_rows_that_do_not_exist_are_named_and_not_sent(
     assert message.startswith("[0] xla_shmem: jit_send/ragged-all-to-all")
     assert "on PE 0: the rows for PE 1 are not all in the input (input_offsets, send_sizes)" in message
     assert job.result(0)["error"], "JAX has not reported the failure"
+
+
+@pytest.mark.parametrize(
+    ("way", "flags"),
+    [
+        ("copy_with_another_constant", NO_GRAPH_FLAGS),
+        pytest.param("copy_with_another_constant", GRAPH_FLAGS, marks=pytest.mark.slow),
+        pytest.param("overlaps_with_another_constant", NO_GRAPH_FLAGS, marks=pytest.mark.slow),
+        ("programs_in_another_order", NO_GRAPH_FLAGS),
+        pytest.param("programs_in_another_order", GRAPH_FLAGS, marks=pytest.mark.slow),
+        pytest.param("copy_with_another_mesh", NO_GRAPH_FLAGS, marks=pytest.mark.slow),
+    ],
+)
+def test_a_process_at_another_program_is_named_at_once_and_gets_no_data(
+    emulator: Emulator, tmp_path: Path, way: str, flags: Sequence[str]
+) -> None:
+    limit = 60.0
+    job = _fail(emulator, way, tmp_path, flags=flags, deadline=limit, XLA_SHMEM_OPS="all")
+    for rank in (0, 1):
+        result = job.result(rank)
+        assert result["error"], f"rank {rank} got a result: {result}"
+        assert float(str(result["seconds"])) < limit / 2
+        lines = [line for line in job.output.splitlines() if line.startswith(f"[{rank}] xla_shmem: jit_")]
+        words = f"on PE {rank}: PE {1 - rank} sent a message of "
+        assert any(words in line for line in lines), f"rank {rank} does not say it:\n{job.output[-6000:]}"
+    assert "the processes run different programs, or start them in another order" in job.output
