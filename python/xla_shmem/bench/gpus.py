@@ -71,7 +71,7 @@ def chosen_gpus(platform: str, processes: int, environ: Mapping[str, str]) -> Gp
     gpus = read_gpus()
     if 1 < len(gpus.names) < processes:
         raise BenchError(
-            f"--num-ranks {processes} needs as many GPUs, and CUDA shows {len(gpus.names)}. To let all ranks share "
+            f"{processes} ranks need as many GPUs, and CUDA shows {len(gpus.names)}. To let all ranks share "
             "one, set CUDA_VISIBLE_DEVICES to it."
         )
     return gpus

@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from xla_shmem.bench.gpus import Gpus, chosen_gpus
+from xla_shmem.bench.plan import BenchError
 from xla_shmem.cli.former_names import former_option
-from xla_shmem.cli.job_options import Command, ending_on_signals, rounds_option
+from xla_shmem.cli.job_options import Command, ending_on_signals, platform_option, rounds_option
 from xla_shmem.compare import report as compare_report
 from xla_shmem.compare.plan import plan, read_list
 from xla_shmem.compare.results import RING_TURN, TURN, Row, save_json
@@ -49,6 +51,7 @@ def _list_option(*names: str, default: str, words: str) -> Callable[[Command], C
 )
 @rounds_option(1)
 @former_option("--repeats", now="--rounds")
+@platform_option()
 @click.option(
     "--ring-steps",
     type=click.IntRange(min=1),
@@ -72,15 +75,16 @@ def compare_command(
     contexts: str,
     tensors: str,
     rounds: int,
+    platform: str,
     ring_steps: int,
     output: Path,
     **options: Any,
 ) -> None:
     """Time a training job with SHMEM collectives and with the default backend, at several lengths and meshes.
 
-    Prints the columns of Table 2 of NVIDIA's post, and the time that the ring adds to a step: a step that sends,
-    less a neighbouring step whose ring sends nothing. That time is split into transfers and waiting for slower ranks.
-    The variants take turns, on CPU processes of this machine.
+    Prints medians, means of steps 3 to 20 on rank 0 in the columns of Table 2 of NVIDIA's post, and the time that the
+    ring adds to a step: a step that sends, less a neighbouring step whose ring sends nothing. That time is split into
+    transfers and waiting for slower ranks. The variants take turns, on CPU processes or GPUs of this machine.
 
     The exit code is 1 if the losses of the two backends do not agree.
 
@@ -94,22 +98,30 @@ def compare_command(
         check_packages("compare", *TRAIN_PACKAGES)
         lengths, rings = read_list("sequence", sequences), read_list("context", contexts)
         jobs = plan(job, lengths, rings, read_list("tensor", tensors))
-    except ConfigError as error:
+        gpus = _gpus(platform, max(each.devices for each in jobs))
+    except (ConfigError, BenchError) as error:
         raise click.UsageError(str(error)) from None
     with ending_on_signals(lambda: f"Measurements so far are under {output}."):
         try:
-            rows = _run(jobs, output.resolve(), rounds, ring_steps)
+            rows = _run(jobs, output.resolve(), rounds, ring_steps, gpus)
         except RunError as error:
             raise click.ClickException(str(error)) from None
     if problems := [problem for row in rows if (problem := row.problem()) is not None]:
         raise click.ClickException("\n".join(problems))
 
 
-def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int) -> list[Row]:
+def _gpus(platform: str, ranks: int) -> Gpus | None:
+    gpus = chosen_gpus(platform, ranks, os.environ)
+    if gpus is not None and len(gpus.names) < ranks:
+        raise BenchError(f"{ranks} ranks need as many GPUs, because NCCL takes one rank a GPU: choose smaller meshes.")
+    return gpus
+
+
+def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int, gpus: Gpus | None) -> list[Row]:
     """Runs all jobs; prints and saves the measurements, also those before Ctrl-C."""
     console = report_console()
     machine = describe_machine()
-    where = f"{machine['cores']} cores, {machine['cpu']}"
+    where = f"{machine['cores']} cores, {machine['cpu']}" if gpus is None else str(gpus)
     what = f"{jobs[0].preset}, {plural(rounds, 'turn')} of each variant"
     console.print(f"{what}, on {where}, load {machine['load'][0]:.1f}.")
     rows: list[Row] = []
@@ -118,15 +130,21 @@ def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int) -> li
             for job in jobs:
                 name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: "
                 folder = out / f"{job.sequence}-cp{job.context}-tp{job.tensor}"
-                rows.append(_row(job, folder, rounds, ring_steps, progress, name))
+                rows.append(_row(job, folder, rounds, ring_steps, progress, name, gpus=gpus is not None))
     finally:
         if rows:
-            header = {**machine, "load_after": list(os.getloadavg()), "job": dataclasses.asdict(rows[0].config)}
+            header = {
+                **machine,
+                "gpus": None if gpus is None else dataclasses.asdict(gpus),
+                "load_after": list(os.getloadavg()),
+                "job": dataclasses.asdict(rows[0].config),
+            }
             save_json(out / "compare.json", header, rows)
             compare_report.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
             console.print(compare_report.table(rows))
+            console.print(compare_report.means_table(rows))
             console.print(compare_report.ring_table(rows))
-            if max(row.config.devices for row in rows) > machine["cores"]:
+            if gpus is None and max(row.config.devices for row in rows) > machine["cores"]:
                 console.print(
                     "More ranks than cores: the split into transfers and waiting is uncertain (docs/training.md)."
                 )
@@ -135,11 +153,13 @@ def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int) -> li
     return rows
 
 
-def _row(job: TrainConfig, folder: Path, rounds: int, ring_steps: int, progress: JobProgress, name: str) -> Row:
+def _row(
+    job: TrainConfig, folder: Path, rounds: int, ring_steps: int, progress: JobProgress, name: str, *, gpus: bool
+) -> Row:
     """Runs one job in all variants."""
-    runs = run_in_turns(job, folder, TURN, rounds, progress, name)
+    runs = run_in_turns(job, folder, TURN, rounds, progress, name, gpus=gpus)
     longer = dataclasses.replace(job, steps=MEASURED[0] + ring_steps)
-    taken_apart = run_in_turns(longer, folder, RING_TURN, rounds, progress, name)
+    taken_apart = run_in_turns(longer, folder, RING_TURN, rounds, progress, name, gpus=gpus)
     ablations = {
         ring: {
             variant: [

@@ -31,7 +31,8 @@ def train_command(config: Path | None, **options: Any) -> None:
     """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
 
     Inside a job (xla-shmem launch, srun, mpirun) this process is one of its ranks. Otherwise it starts one process
-    for each device of the mesh on this machine. As for any program, XLA_FLAGS selects the collectives' backend.
+    for each device of the mesh on this machine. As for any program, XLA_FLAGS selects the collectives' backend, and
+    JAX_PLATFORMS the devices. The averages at the end are those of NVIDIA's post: means of steps 3 to 20 on rank 0.
 
     \b
     Examples:
@@ -92,6 +93,7 @@ def _be_a_rank(job: TrainConfig, console: Console) -> None:
 def _report(job: TrainConfig, records: list[StepRecord], console: Console) -> None:
     picture = Path(job.output) / "train.png"
     train_report.save_picture(picture, job, records)
+    train_report.save_summary(Path(job.output) / "summary.json", job, records)
     for line in train_report.summary(job, records):
         console.print(line)
-    console.print(f"Log: {Path(job.output) / LOG_NAME}, picture: {picture}", soft_wrap=True)
+    console.print(f"Log: {Path(job.output) / LOG_NAME}, averages: summary.json, picture: {picture}", soft_wrap=True)

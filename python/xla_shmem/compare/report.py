@@ -30,19 +30,38 @@ def table(rows: Sequence[Row]) -> Table:
     measured = ("default", "SHMEM", "speed-up", "default ms", "SHMEM ms", "losses differ")
     result = _empty_table(f"Medians of steps {first}-{last}; TFLOP/s of each device", (*job, *measured))
     for row in rows:
-        config = row.config
         result.add_row(
-            f"{config.sequence:,}",
-            str(config.context),
-            str(config.tensor),
-            str(config.devices),
-            f"{config.sequence // config.context:,}",
-            *(f"{row.tflops(variant):.3g}" for variant in _LABELS),
+            *_job(row),
+            *(f"{row.means(variant).median_tflops_per_device:.3g}" for variant in _LABELS),
             f"{row.speed_up:.2f}x",
             *(f"{row.times(variant).median * 1e3:.1f}" for variant in _LABELS),
             f"{row.largest_difference():.0e}",
         )
     return result
+
+
+def means_table(rows: Sequence[Row]) -> Table:
+    """One line per job with the columns of Table 2 in NVIDIA's post, from the same steps."""
+    first, last = MEASURED
+    result = _empty_table(
+        f"As in NVIDIA's post: means of steps {first}-{last} on rank 0; TFLOP/s of each device",
+        ("sequence", "CP", "TP", "devices", "seq/device", "default", "SHMEM", "gain", "default ms", "SHMEM ms"),
+    )
+    for row in rows:
+        found = [row.means(variant) for variant in _LABELS]
+        result.add_row(
+            *_job(row),
+            *(f"{each.tflops_per_device:.3g}" for each in found),
+            f"{row.gain:+.1%}",
+            *(f"{each.step_s * 1e3:.1f}" for each in found),
+        )
+    return result
+
+
+def _job(row: Row) -> tuple[str, ...]:
+    config = row.config
+    counts = (config.context, config.tensor, config.devices)
+    return (f"{config.sequence:,}", *map(str, counts), f"{config.sequence // config.context:,}")
 
 
 def ring_table(rows: Sequence[Row]) -> Table:

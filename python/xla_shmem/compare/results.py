@@ -15,8 +15,7 @@ from xla_shmem.compare.side_by_side import Runs, disagreement, loss_differences
 from xla_shmem.compare.variants import Variant
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step_log import StepRecord
-from xla_shmem.train.step_times import MEASURED, StepTimes, measured_seconds, step_times
-from xla_shmem.train.throughput import step_flops
+from xla_shmem.train.step_times import MEASURED, Means, StepTimes, means, measured_seconds, step_times
 
 #: Variants that a round runs for the speed-up.
 TURN = (Variant.SHMEM, Variant.STOCK)
@@ -74,10 +73,15 @@ class Row:
         """Step times over all rounds."""
         return step_times(self.runs[variant])
 
-    def tflops(self, variant: Variant) -> float:
-        """Model TFLOP/s of each device, at the median step."""
-        flops = step_flops(self.config.model(), self.config.batch, self.config.sequence)
-        return flops / self.times(variant).median / self.config.devices / 1e12
+    def means(self, variant: Variant) -> Means:
+        """Step time and TFLOP/s of each device over all rounds: means, as in NVIDIA's post, and medians."""
+        return means(self.runs[variant])
+
+    @property
+    def gain(self) -> float:
+        """How much more TFLOP/s SHMEM has, of the means, as in NVIDIA's post; 0.3 means 30 %."""
+        shmem, stock = self.means(Variant.SHMEM), self.means(Variant.STOCK)
+        return shmem.tflops_per_device / stock.tflops_per_device - 1
 
     @property
     def speed_up(self) -> float:
@@ -133,8 +137,8 @@ class Row:
             "tensor": self.config.tensor,
             "devices": self.config.devices,
             "sequence_per_device": self.config.sequence // self.config.context,
-            "stock_tflops_per_device": self.tflops(Variant.STOCK),
-            "shmem_tflops_per_device": self.tflops(Variant.SHMEM),
+            "means": {variant.value: self.means(variant)._asdict() for variant in TURN},
+            "gain": self.gain,
             "speed_up": self.speed_up,
             "ring_s": {
                 variant.value: {

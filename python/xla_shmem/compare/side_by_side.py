@@ -23,7 +23,14 @@ Runs = Mapping[Variant, Sequence[Sequence[StepRecord]]]  # per variant, per roun
 
 
 def run_in_turns(
-    config: TrainConfig, out: Path, variants: Sequence[Variant], rounds: int, progress: JobProgress, name: str = ""
+    config: TrainConfig,
+    out: Path,
+    variants: Sequence[Variant],
+    rounds: int,
+    progress: JobProgress,
+    name: str = "",
+    *,
+    gpus: bool = False,
 ) -> Runs:
     """Runs every variant once per round; the order is reversed in every second round.
 
@@ -34,6 +41,7 @@ def run_in_turns(
       rounds: number of runs of each variant.
       progress: shows the runs.
       name: prefix of the runs' names.
+      gpus: whether every rank has a GPU, instead of CPU devices.
 
     Raises:
       RunError: a run failed, or a run with the flag had no collective on SHMEM.
@@ -43,7 +51,8 @@ def run_in_turns(
         for variant in variants if number % 2 else reversed(variants):
             title = variant.value if rounds == 1 else f"{variant.value} {number}"
             job = dataclasses.replace(config, output=str(run_folder(out, variant, number)))
-            runs[variant].append(run_variant(variant, job, progress.follow(f"{name}{title}", config.steps)))
+            follow = progress.follow(f"{name}{title}", config.steps)
+            runs[variant].append(run_variant(variant, job, follow, gpus=gpus))
             if variant.flag:
                 _check_moved(assignments(Path(job.output)))
     return runs

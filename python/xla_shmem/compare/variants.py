@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xla_shmem.launch.launcher import GRACE
-from xla_shmem.launch.launcher_process import cpu_environment
+from xla_shmem.launch.launcher_process import cpu_environment, gpu_environment
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import TRAINER, run_job
 from xla_shmem.train.step_log import StepRecord
@@ -56,8 +56,10 @@ class Variant(enum.Enum):
         return TRAINER if self in (Variant.SHMEM, Variant.STOCK) else _ABLATION_RANK
 
 
-def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRecord], None]) -> list[StepRecord]:
-    """Runs the job from the beginning on CPU processes; the variant sets the flag, not the environment.
+def run_variant(
+    variant: Variant, config: TrainConfig, on_step: Callable[[StepRecord], None], *, gpus: bool = False
+) -> list[StepRecord]:
+    """Runs the job from the beginning on CPU processes or a GPU each; the variant sets the flag, not the environment.
 
     The job's folder also gets `hlo/` with rank 0's compiled training step. Stopped ranks get the launcher's short
     grace period, so a stop during compilation does not take long. Otherwise like `run_job`.
@@ -66,7 +68,11 @@ def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRe
     dump = folder / "hlo"
     shutil.rmtree(dump, ignore_errors=True)
     dump_flags = f"--xla_dump_to={dump} --xla_dump_hlo_module_re=.*train_step.* --xla_dump_hlo_as_proto"
-    environment = cpu_environment(os.environ, flag=variant.flag)
+    environment = (
+        gpu_environment(os.environ, flag=variant.flag, shared=False)
+        if gpus
+        else cpu_environment(os.environ, flag=variant.flag)
+    )
     if variant.ops is not None:
         environment["XLA_SHMEM_OPS"] = variant.ops
     try:
@@ -84,7 +90,7 @@ def run_variant(variant: Variant, config: TrainConfig, on_step: Callable[[StepRe
 
 
 def _keep_compiled_modules(dump: Path) -> None:
-    """Removes the other files that XLA:CPU dumps: hundreds, of LLVM IR and machine code. No flag turns them off."""
+    """Removes the other files that XLA dumps: hundreds, of LLVM IR and machine code. No flag turns them off."""
     for file in dump.glob("*"):
         if file.is_dir():
             shutil.rmtree(file)

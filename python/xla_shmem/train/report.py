@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 from xla_shmem.models.config import parameter_count
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.step_log import StepRecord
-from xla_shmem.train.step_times import MEASURED, measured_records
+from xla_shmem.train.step_times import MEASURED, Means, means, measured_records
 
 
 def describe(config: TrainConfig) -> str:
@@ -30,15 +32,22 @@ def summary(config: TrainConfig, records: Sequence[StepRecord]) -> list[str]:
     lines = [f"Loss {begin.loss:.4f} at step {begin.step}, {end.loss:.4f} at step {end.step}."]
     if not measured:
         return [*lines, f"No averages: they need steps {first} to {last}, and the job had {config.steps} steps."]
-    seconds = statistics.mean(record.seconds for record in measured)
-    tokens = sum(record.tokens for record in measured) / (seconds * len(measured))
-    # All work over all time, not the mean of the steps' TFLOP/s.
-    tflops = measured[0].tflops_per_device * measured[0].seconds / seconds
+    found = means([records])
     return [
         *lines,
-        f"Steps {measured[0].step} to {measured[-1].step} ({len(measured)}): {seconds * 1e3:.1f} ms per step, "
-        f"{tokens:,.0f} tokens/s, {tflops:.4g} TFLOP/s per device.",
+        f"Steps {measured[0].step} to {measured[-1].step} ({len(measured)}) on rank 0, mean (median): "
+        f"{found.step_s * 1e3:.1f} ({found.median_step_s * 1e3:.1f}) ms per step, "
+        f"{found.tflops_per_device:.4g} ({found.median_tflops_per_device:.4g}) TFLOP/s per device; "
+        f"{measured[0].tokens / found.step_s:,.0f} tokens/s.",
     ]
+
+
+def save_summary(path: Path, config: TrainConfig, records: Sequence[StepRecord]) -> None:
+    """Saves the job, the measured steps and their `Means` (null without such a step) as JSON."""
+    measured = measured_records(records)
+    found = means([records])._asdict() if measured else dict.fromkeys(Means._fields)
+    entries = {"job": dataclasses.asdict(config), "steps": [record.step for record in measured], **found}
+    path.write_text(json.dumps(entries, indent=1) + "\n")
 
 
 def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord]) -> None:

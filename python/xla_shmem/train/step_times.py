@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from xla_shmem.train.step_log import StepRecord
 
@@ -23,6 +24,34 @@ class StepTimes:
     shortest: float
     longest: float
     count: int
+
+
+class Means(NamedTuple):
+    """What NVIDIA's post reports of a job, means over the measured steps in rank 0's log, and the medians beside them.
+
+    Attributes:
+      step_s, median_step_s: seconds of a step.
+      tflops_per_device, median_tflops_per_device: model TFLOP/s; the mean is that of the steps' TFLOP/s.
+    """
+
+    step_s: float
+    tflops_per_device: float
+    median_step_s: float
+    median_tflops_per_device: float
+
+
+def means(runs: Sequence[Sequence[StepRecord]]) -> Means:
+    """The means and medians over the measured steps of all runs together.
+
+    Raises:
+      ValueError: no measured step.
+    """
+    measured = [record for run in runs for record in measured_records(run)]
+    if not measured:
+        raise ValueError(f"no run has a step from {MEASURED[0]} to {MEASURED[1]} that did not compile.")
+    seconds = [record.seconds for record in measured]
+    tflops = [record.tflops_per_device for record in measured]
+    return Means(*(average(values) for average in (statistics.mean, statistics.median) for values in (seconds, tflops)))
 
 
 def measured_records(run: Sequence[StepRecord]) -> list[StepRecord]:

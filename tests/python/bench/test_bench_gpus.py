@@ -60,7 +60,7 @@ def test_gpus_are_those_of_cuda_in_its_order(eight_gpus: list[str]) -> None:
     found = chosen_gpus("gpu", 2, {})
     assert found == Gpus(("GPU 5", "GPU 2"), "580.65.06")
     assert str(Gpus(("H100", "H100"), "580")) == "2 × H100, driver 580"
-    with pytest.raises(BenchError, match=r"--num-ranks 3 needs as many GPUs, and CUDA shows 2\. To let all"):
+    with pytest.raises(BenchError, match=r"3 ranks need as many GPUs, and CUDA shows 2\. To let all"):
         chosen_gpus("gpu", 3, {})
     del eight_gpus[1]
     shared = Plan(processes=2, gpus=chosen_gpus("gpu", 2, {}))

@@ -36,7 +36,11 @@ ABLATION_SECONDS = {
 def row(config: TrainConfig = JOB, stock_loss: float = 4.0) -> Row:
     def run(variant: Variant, seconds: dict[Variant, float]) -> list[StepRecord]:
         loss = stock_loss if variant is Variant.STOCK else 4.0
-        return [StepRecord(step, loss, seconds[variant], 64, compiled=step == 0) for step in range(config.steps)]
+        tflops = step_flops(config.model(), config.batch, config.sequence) / seconds[variant] / config.devices / 1e12
+        return [
+            StepRecord(step, loss, seconds[variant], 64, tflops_per_device=tflops, compiled=step == 0)
+            for step in range(config.steps)
+        ]
 
     runs = {variant: [run(variant, SECONDS), run(variant, SECONDS)] for variant in Variant}
     ablations = {
@@ -61,8 +65,19 @@ def test_the_time_of_the_ring_is_a_step_minus_a_silent_one_and_consists_of_trans
     assert row().transfers(Variant.STOCK) == pytest.approx((0.35, 0.35, 0.35))
     assert row().waits(Variant.SHMEM) == pytest.approx((0.06, 0.06, 0.06))
     assert row().speed_up == pytest.approx(2.0)
-    flops = step_flops(JOB.model(), JOB.batch, JOB.sequence)
-    assert row().tflops(Variant.STOCK) == pytest.approx(flops / 1.0 / 2 / 1e12)
+
+
+def test_means_are_of_steps_3_to_20_and_the_gain_is_theirs() -> None:
+    """A stock step of 19 s among 18 of 1 s changes the mean and not the median; the same in step 2 changes neither."""
+    runs = {variant: [list(each[0])] for variant, each in row().runs.items()}
+    tflops = runs[Variant.STOCK][0][5].tflops_per_device
+    for step in (2, 5):
+        slow = runs[Variant.STOCK][0][step]._replace(seconds=19.0, tflops_per_device=tflops / 19)
+        runs[Variant.STOCK][0][step] = slow
+    found = Row(JOB, runs, row().ablations)
+    assert found.means(Variant.STOCK) == pytest.approx((2.0, tflops * (17 + 1 / 19) / 18, 1.0, tflops))
+    assert found.gain == pytest.approx(2 / ((17 + 1 / 19) / 18) - 1)
+    assert found.speed_up == pytest.approx(2.0)
 
 
 def _slowed(runs: Runs, turn: int, factor: float) -> dict[Variant, list[list[StepRecord]]]:
@@ -143,12 +158,15 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     rows = [row(), row(dataclasses.replace(JOB, sequence=2048))]
     console = Console(width=200, file=(tmp_path / "table").open("w"))
     console.print(compare_report.table(rows))
+    console.print(compare_report.means_table(rows))
     console.print(compare_report.ring_table(rows))
     console.file.close()
     lines = (tmp_path / "table").read_text().splitlines()
-    line, ring_line = (line.split() for line in lines if line.strip().startswith("2,048"))
+    line, means_line, ring_line = (line.split() for line in lines if line.strip().startswith("2,048"))
     assert line[:5] == ["2,048", "2", "1", "2", "1,024"]
     assert " ".join(line[7:]) == "2.00x 1000.0 500.0 0e+00"
+    assert means_line[:7] == line[:7]
+    assert " ".join(means_line[7:]) == "+100.0% 1000.0 500.0"
     assert ring_line[:3] == ["2,048", "2", "1"]
     added = "400.0 (400.0 to 400.0) 100.0 (100.0 to 100.0)"
     assert " ".join(ring_line[3:]) == f"{added} 350.0 (350.0 to 350.0) 40.0 (40.0 to 40.0)"
@@ -158,6 +176,8 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     assert report["load"] == [1.0]
     assert report["rows"][1]["sequence_per_device"] == 1024
     assert report["rows"][1]["speed_up"] == pytest.approx(2.0)
+    assert report["rows"][1]["gain"] == pytest.approx(1.0)
+    assert report["rows"][1]["means"]["stock"] == rows[1].means(Variant.STOCK)._asdict()
     assert len(report["rows"][0]["ablations"]["silent"]["ring on stock"]) == 2
     ring = report["rows"][0]["ring_s"]["stock"]
     assert ring["exposed"] == pytest.approx({"median": 0.4, "low": 0.4, "high": 0.4})

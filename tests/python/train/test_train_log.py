@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from xla_shmem.models.config import PRESETS, LlamaConfig, parameter_count
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.job_folder import check_folder, newest_checkpoint
-from xla_shmem.train.report import save_picture, summary
+from xla_shmem.train.report import save_picture, save_summary, summary
 from xla_shmem.train.step_log import LogFollower, StepLog, StepRecord, forget_records, read_records
 from xla_shmem.train.step_times import measured_seconds, step_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
@@ -70,13 +71,23 @@ def test_steps_3_to_20_count_but_not_those_that_compiled() -> None:
     assert step_times([run]).count == 17
 
 
-def test_averages_are_all_work_over_all_time() -> None:
-    # 4 steps of 1 s and 4 of 3 s: 2 s per step, 64 / 2 tokens/s, and half the TFLOP/s of a step of 1 s.
-    lines = summary(TrainConfig(steps=11), records([9.0, 9.0, 9.0, *[1.0, 3.0] * 4]))
+def test_averages_are_means_of_rank_0s_log_as_in_nvidias_post_with_medians_beside_them(tmp_path: Path) -> None:
+    # 5 steps of 1 s and 3 of 3 s: 1.75 s per step, 64 / 1.75 tokens/s, and 5/8 + 1/3 * 3/8 of the TFLOP/s of 1 s.
+    run = records([9.0, 9.0, 9.0, *[1.0, 3.0] * 3, 1.0, 1.0])
+    lines = summary(TrainConfig(steps=11), run)
     assert lines == [
         "Loss 5.0000 at step 0, 4.9000 at step 10.",
-        "Steps 3 to 10 (8): 2000.0 ms per step, 32 tokens/s, 0.0005 TFLOP/s per device.",
+        "Steps 3 to 10 (8) on rank 0, mean (median): 1750.0 (1000.0) ms per step, 0.00075 (0.001) TFLOP/s per device; "
+        "37 tokens/s.",
     ]
+    save_summary(tmp_path / "summary.json", TrainConfig(steps=11), run)
+    saved = json.loads((tmp_path / "summary.json").read_text())
+    assert saved["steps"] == list(range(3, 11))
+    assert saved["job"]["steps"] == 11
+    assert (saved["step_s"], saved["median_step_s"]) == (1.75, 1.0)
+    assert (saved["tflops_per_device"], saved["median_tflops_per_device"]) == pytest.approx((0.00075, 0.001))
+    save_summary(tmp_path / "summary.json", TrainConfig(steps=2), run[:2])
+    assert json.loads((tmp_path / "summary.json").read_text())["step_s"] is None
 
 
 def test_the_summary_of_a_short_job_says_that_it_has_no_averages(tmp_path: Path) -> None:
