@@ -167,13 +167,14 @@ MISTAKES = {
         RINGS, "atomic { Ordered(s); flight[s].credit = received }", "flight[s].credit = received"
     ),
     "a signal does not wait for its put": Mistake(
-        RINGS, "atomic { Ordered(s); flight[s].arrived = sent + 1 }", "flight[s].arrived = sent + 1"
+        RINGS,
+        "atomic { Ordered(s); flight[s].arrived = sent + 1 }",
+        "atomic { flight[s].arrived == 0 -> flight[s].arrived = sent + 1 }",
     ),
     "a copied signal does not wait for its put": Mistake(
-        COPIED_RINGS, "atomic { Ordered(s); flight[s].arrived = 1 }", "flight[s].arrived = 1"
-    ),
-    "the source of a copied signal is overwritten": Mistake(
-        COPIED_RINGS, "atomic { Ordered(s); own_arrived[PE(s)] = sent + 1 }", "own_arrived[PE(s)] = sent + 1"
+        COPIED_RINGS,
+        "atomic { Ordered(s); flight[s].arrived = sent + 1 }",
+        "atomic { flight[s].arrived == 0 -> flight[s].arrived = sent + 1 }",
     ),
     "a wait stands before the put in a hardware queue": Mistake(
         Bounds("gpu/rings.pml", ("QUEUES=1",)),
@@ -207,15 +208,15 @@ MISTAKES = {
     ),
     # Lanes.
     "a lane does not wait for empty slots": Mistake(LANES, ":: !dead[me] -> AwaitSlots()", ":: !dead[me] -> skip"),
-    "a pair has one slot": Mistake(LANES, "#define SLOTS 2\n", "#define SLOTS 1\n"),
+    "a pair has one slot": Mistake(LANES, "#define SLOTS 2\n", "#define SLOTS 1\n", STUCK),
     "a lane waits for a message less": Mistake(
-        LANES, "arrived[PAIR(me, pe)] >= messages[pe]", "arrived[PAIR(me, pe)] + 1 >= messages[pe]"
+        LANES, "WORD(me, pe, messages[pe]) == messages[pe]", "WORD(me, pe, messages[pe]) + 1 >= messages[pe]"
     ),
     "a word is not released behind its message": Mistake(
-        LANES, "atomic { flying[PAIR(peer, me)] == 0 -> arrived", "atomic { true -> arrived"
+        LANES, "atomic { flying[PAIR(peer, me)] == 0 -> WORD", "atomic { true -> WORD"
     ),
     "a lane takes what has not arrived": Mistake(LANES, "  AwaitArrivals();\n", ""),
-    "a kernel forgets how many messages it sent": Mistake(LANES, "    sent[PAIR(me, 1)] = messages[1];\n", ""),
+    "a kernel forgets how many messages it sent": Mistake(LANES, "    sent[PAIR(me, 1)] = messages[1];\n", "", STUCK),
     "a PE that sends nothing posts nothing": Mistake(
         LANES, "    :: IS_PEER(peer) ->\n       messages[peer]++", "    :: SENDS_TO(peer) ->\n       messages[peer]++"
     ),

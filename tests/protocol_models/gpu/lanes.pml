@@ -28,8 +28,8 @@
 #define PAIR(at, from) ((at) * PES + (from))
 #define VALUE(from, number) ((from) * 64 + (number) + 1)
 
-byte arrived[9]; /* by pair */
-byte sent[9];
+byte arrived[18]; /* by pair and message mod SLOTS: the message */
+byte sent[9];     /* by pair */
 byte slot[18]; /* by pair and message mod SLOTS; 0: consumed */
 byte flying[9];
 bool dead[PES];
@@ -37,6 +37,7 @@ bool order[PES]; /* the watchdog tells the kernels of the PE to end */
 byte running = PES;
 
 #define SLOT(at, from, message) slot[PAIR(at, from) * SLOTS + (message) % SLOTS]
+#define WORD(at, from, message) arrived[PAIR(at, from) * SLOTS + (message) % SLOTS]
 
 /* Who is in the group of PE me, whom it sends to, and whom it receives from. */
 #define IN_GROUP(pe) (FORM(operation) != TWO_SHOT || (pe) != 2)
@@ -67,7 +68,7 @@ inline End() {
 /* = Lane::Await (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline Await(pe) {
   if
-  :: arrived[PAIR(me, pe)] >= messages[pe] -> skip
+  :: WORD(me, pe, messages[pe]) == messages[pe] -> skip
   :: order[me] -> goto trapped
   fi
 }
@@ -76,7 +77,7 @@ inline Await(pe) {
 inline AwaitSlots() {
   for (peer : 0 .. PES - 1) {
     if
-    :: SENDS_TO(peer) -> Await(peer)
+    :: IS_PEER(peer) -> Await(peer)
     :: else -> skip
     fi
   }
@@ -101,7 +102,7 @@ inline Post() {
     if
     :: IS_PEER(peer) ->
        messages[peer]++;
-       atomic { flying[PAIR(peer, me)] == 0 -> arrived[PAIR(peer, me)] = messages[peer] }
+       atomic { flying[PAIR(peer, me)] == 0 -> WORD(peer, me, messages[peer]) = messages[peer] }
     :: else -> skip
     fi
   }

@@ -30,16 +30,17 @@
 #define PE(stream) ((stream) / 2)
 #define OTHER(pe) (1 - (pe))
 
-byte arrived[2]; /* at each PE */
+byte arrived[8]; /* by PE and message mod SLOTS: the message + 1 */
 byte credit[2];
-byte own_arrived[2]; /* the unused instances of a PE, sources of copied signals */
+byte own_arrived[8]; /* the unused instances of a PE, sources of copied signals */
 byte own_credit[2];
+#define WORD(words, pe, message) words[(pe) * SLOTS + (message) % SLOTS]
 byte slot[16]; /* by PE, message mod SLOTS and piece: the message + 1, 0: consumed */
 #define SLOT(pe, message, piece) slot[((pe) * SLOTS + (message) % SLOTS) * PIECES + (piece)]
 byte overwritten[2]; /* in place: chunks of the operand that results have overwritten */
 
 /* What a stream has on its way: two puts, a signal of each kind, and a copy out of a slot. 0: nothing, else the value
- * (of a copied signal: 1). */
+ * (of a copied credit: 1). */
 typedef Flight {
   byte put[PIECES];
   byte arrived;
@@ -68,13 +69,11 @@ inline PutMessage(s) {
   Put(s, 0);
   if
   :: COPIES ->
-     atomic { Ordered(s); own_arrived[PE(s)] = sent + 1 };
-     Put(s, 1);
-     atomic { Ordered(s); flight[s].arrived = 1 }
-  :: else ->
-     Put(s, 1);
-     atomic { Ordered(s); flight[s].arrived = sent + 1 }
-  fi
+     atomic { Ordered(s); WORD(own_arrived, PE(s), sent) = sent + 1 };
+     Put(s, 1)
+  :: else -> Put(s, 1)
+  fi;
+  atomic { Ordered(s); flight[s].arrived = sent + 1 }
 }
 
 /* = PairRings::EnqueueCreditWait (xla_patch/thunks/gpu/pair_rings.cc) */
@@ -100,7 +99,7 @@ inline Send(pe) {
 
 /* = PairRings::EnqueueArrival (xla_patch/thunks/gpu/pair_rings.cc) */
 inline AwaitArrival(pe) {
-  arrived[pe] >= received + 1
+  WORD(arrived, pe, received) == received + 1
 }
 
 /* = EnqueueResults (xla_patch/thunks/gpu/collective_permute.cc) */
@@ -189,7 +188,8 @@ inline DeliverPut(piece) {
 
 /* environment: a signal becomes visible */
 inline DeliverArrived() {
-  arrived[OTHER(PE(s))] = (COPIES -> own_arrived[PE(s)] : flight[s].arrived);
+  WORD(arrived, OTHER(PE(s)), flight[s].arrived - 1) =
+      (COPIES -> WORD(own_arrived, PE(s), flight[s].arrived - 1) : flight[s].arrived);
   flight[s].arrived = 0
 }
 
