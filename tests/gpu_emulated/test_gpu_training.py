@@ -86,3 +86,4 @@ def test_compare_runs_its_variants_on_gpus_and_finds_their_collectives(emulator:
     assert len(runs) == 3, "the log of the job, and one for each ring that does not send"
     assert all(len(lines) == 5 for lines in runs.values())
     assert len(list(tmp_path.glob("*/steps.jsonl"))) == 2
+    assert len(list(tmp_path.glob("*/hlo/*gpu_after_optimizations.hlo.pb"))) == 4, "a step, and one for each ring"
