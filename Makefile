@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
-  test-e2e-full simulate check-models test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel clean
+  test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel \
+  clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -50,6 +51,11 @@ test-e2e: install
 # Deeper suites, not part of `make test`.
 test-e2e-full: install
 	$(BIN)/python -m pytest -q tests/e2e
+
+# Random programs in jobs of two and four processes, compared with NumPy, and planted faults that must be found.
+# RANDOM_PROGRAMS=10000 make test-random runs more; RANDOM_SEED=N repeats a search, RANDOM_SECONDS=N limits it.
+test-random: install
+	$(BIN)/python -m pytest -q -s tests/random_programs
 
 # 50 steps of the tensor-parallelism tutorial's model reach the published accuracy and loss.
 test-tutorial: install
