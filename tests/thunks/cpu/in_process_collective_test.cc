@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -185,6 +186,25 @@ TEST_CASE("Giving up waits for a thread that is at work") {
   CHECK_FALSE(meeting.Work(&is_last));
   CHECK(std::count(to.begin(), to.end(), 'x') == static_cast<std::ptrdiff_t>(kBytes));
   CHECK((meeting.done() ? written == kBytes : written < kBytes));
+}
+
+TEST_CASE("The PEs of a permute's pairs do not wait for PEs of pairs that share none with them") {
+  Job job(InProcess(4));
+  const MessageKey key = NextKey();
+  PermuteTransfer first(key, 0, {1, 0, 3, 2}, {1000}, Placement::kApart);
+  PermuteTransfer second(key, 1, {1, 0, 3, 2}, {1000}, Placement::kApart);
+  const std::unique_ptr<Operation> one = first.Begin(job.context(0));
+  const std::unique_ptr<Operation> other = second.Begin(job.context(1));
+  bool one_done = false;
+  bool other_done = false;
+  for (int round = 0; round < 1000; ++round) {
+    one_done = one_done || one->Poll();
+    other_done = other_done || other->Poll();
+  }
+  CHECK(one_done);
+  CHECK(other_done);
+  CHECK(first.Verdict() == "");
+  CHECK(second.Verdict() == "");
 }
 
 }  // namespace

@@ -8,6 +8,28 @@
 #include "xla_patch/thunks/cpu/operand_aliasing.h"
 
 namespace xla_shmem {
+namespace {
+
+// The pairs that share PEs with `pe`, directly or through other pairs, in the order of `pairs`; {} if they have PEs of
+// another process.
+std::vector<int> PairsWithinProcess(const PeContext& context, const std::vector<int>& pairs) {
+  std::set<int> connected = {context.pe};
+  for (size_t before = 0; before != connected.size();) {
+    before = connected.size();
+    for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+      if (connected.count(pairs[i]) == connected.count(pairs[i + 1])) continue;
+      if (!IsInProcess(context, {pairs[i], pairs[i + 1]})) return {};
+      connected.insert({pairs[i], pairs[i + 1]});
+    }
+  }
+  std::vector<int> found;
+  for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
+    if (connected.count(pairs[i]) != 0) found.insert(found.end(), {pairs[i], pairs[i + 1]});
+  }
+  return found;
+}
+
+}  // namespace
 
 PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments arguments)
     : CollectiveOperation(context, CollectiveOp::kCollectivePermute, arguments.key, std::move(arguments.name), 0) {
@@ -25,18 +47,18 @@ PermuteOperation::PermuteOperation(const PeContext* context, PermuteArguments ar
 }
 
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermuteArguments arguments) {
-  // All PEs of the pairs, in an order that is alike for all of them.
-  std::vector<int> group(arguments.pairs.begin(), arguments.pairs.end());
+  // The PEs that meet. A branch may leave the others out.
+  const std::vector<int> pairs_of_pe = PairsWithinProcess(*context, arguments.pairs);
+  std::vector<int> group(pairs_of_pe);
   std::sort(group.begin(), group.end());
   group.erase(std::unique(group.begin(), group.end()), group.end());
-  const bool takes_part = std::binary_search(group.begin(), group.end(), context->pe);
-  if (!takes_part || !IsInProcess(*context, group)) {
+  if (group.size() < 2) {
     return std::make_unique<PermuteOperation>(context, std::move(arguments));
   }
   auto& [key, name, source, target, operands, results, bytes, pairs] = arguments;
   OperandCopies copies;
   CopyOverlappingOperands(results, bytes, results, bytes, &operands, &copies);
-  auto plan = [group, pairs = pairs, bytes = bytes](const std::vector<MemberBuffers>& members) {
+  auto plan = [group, pairs = pairs_of_pe, bytes = bytes](const std::vector<MemberBuffers>& members) {
     const auto with = [&](int pe) -> const MemberBuffers& {
       return members[static_cast<size_t>(std::lower_bound(group.begin(), group.end(), pe) - group.begin())];
     };

@@ -31,7 +31,7 @@ class PermuteOperation : public CollectiveOperation {
   PermuteOperation(const PeContext* context, PermuteArguments arguments);
 };
 
-// Within this process if the whole group is, else by messages.
+// Within this process if all PEs are whose pairs lead to this PE's, else by messages.
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermuteArguments arguments);
 
 }  // namespace xla_shmem
