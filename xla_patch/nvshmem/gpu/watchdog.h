@@ -37,9 +37,9 @@ EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing = D
 struct LateTransfer {
   std::string waits_for;  // the operation, and its peers
   // The same with the counters seen and expected, which it reads from the GPU; `waits_for` if it cannot. May be empty.
-  std::function<std::string()> describe = {};
+  std::function<std::string()> describe = nullptr;
   // Reads from the GPU why the transfer cannot end, before it is late; "" if nothing is known. May be empty.
-  std::function<std::string()> find_fault = {};
+  std::function<std::string()> find_fault = nullptr;
 };
 
 // The progress of kernels that exchange messages themselves.
