@@ -218,6 +218,41 @@ MUTANTS = {
     "a local copy overwrites what has not left": Mutant(
         "thunks/cpu/collective_operation.cc", "if (copies_overwrite_sends_ && sending", "if (false && sending"
     ),
+    # Collectives within one process.
+    "members see the plan before it is made": Mutant(
+        "thunks/cpu/in_process_collective.cc",
+        "  plan_ = plan(members_);\n",
+        "  is_planned_.store(true, std::memory_order_release);\n  plan_ = plan(members_);\n",
+    ),
+    "a member ends before the chunks of others": Mutant(
+        "thunks/cpu/in_process_collective.h",
+        "left_.load(std::memory_order_acquire) == 0;",
+        "next_.load(std::memory_order_acquire) >= plan_.chunks();",
+    ),
+    "a chunk is finished before it has run": Mutant(
+        "thunks/cpu/in_process_collective.cc",
+        "    plan_.Run(chunk, is_streaming_, &scratch);\n"
+        "    worked = true;\n"
+        "    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n",
+        "    *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;\n"
+        "    plan_.Run(chunk, is_streaming_, &scratch);\n"
+        "    worked = true;\n",
+    ),
+    "the last member wakes nobody": Mutant(
+        "thunks/cpu/in_process_collective.cc",
+        "  if (is_last || ran_last) shm::Ring(context_->heap->OwnBell());\n",
+        "",
+    ),
+    "a copy in place does not read first": Mutant(
+        "thunks/cpu/in_process_plan.cc",
+        "return writer.to == reader.from;",
+        "return writer.to == nullptr && reader.from == nullptr;",
+    ),
+    "giving up does not wait for threads at work": Mutant(
+        "thunks/cpu/in_process_collective.cc",
+        "  while (workers_.load(std::memory_order_seq_cst) != 0) sched_yield();\n",
+        "",
+    ),
     # The engine and failures.
     "an idle thread is not woken": Mutant("shm/progress_engine.cc", "    wake_.notify_one();\n", ""),
     "the reason of a failure is visible before its text": Mutant(
