@@ -68,7 +68,10 @@ def _convert(x: np.ndarray, op: Op) -> np.ndarray:
         x = _clip(x, CONVERTED)
         x = x.real if is_complex(source) and not is_complex(target) else x
         x = _maximum(x, _like(0, x)) if is_unsigned(target) else x
-    return x != 0 if target == "bool" else x.astype(dtype_of(target))
+    if target == "bool":
+        return x != 0
+    # ml_dtypes does not convert types of four bits into each other.
+    return (x.astype(np.int8) if source in ("int4", "uint4") else x).astype(dtype_of(target))
 
 
 class _Interpreter:

@@ -13,7 +13,6 @@ SEEDS = 6000
 
 #: Seeds that find a mistake which needs more of them: a longer search, once, has found these.
 RARE = {
-    "a reader takes the state of mail after it has found it": 10112,
     "a failed operation does not wait for a reader of its process": 9271,
 }
 
@@ -264,10 +263,15 @@ MUTANTS = {
     "a deadline is not kept": Mutant(
         "shm/progress_engine.cc", "    if (now > entry.deadline) return", "    if (false) return"
     ),
+    "a process that was stopped gives up without another look": Mutant(
+        "shm/progress_engine.cc",
+        "polls_once_more_ = late != pending_.end() && was_away && !polls_once_more_;",
+        "(void)was_away;",
+    ),
     "a process does not say for whom it waits": Mutant(
         "shm/progress_engine.cc",
-        "    PublishPending();\n    status = FindFailure(now);\n",
-        "    status = FindFailure(now);\n",
+        "    PublishPending();\n    status = FindFailure(now, was_away);\n",
+        "    status = FindFailure(now, was_away);\n",
     ),
     "a process that is stopped and had waited is not late": Mutant(
         "shm/late_processes.cc", '  if (heap.IsStopped(pe)) return "is stopped";\n', ""

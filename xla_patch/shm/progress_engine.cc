@@ -288,12 +288,13 @@ void ProgressEngine::FailAll(const Status& status, std::vector<Pending>* finishe
 bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
   const Clock::time_point now = Clock::now();
   if (now < next_check_ || pending_.empty()) return false;
+  const bool was_away = now - next_check_ > kMaxSleep;
   next_check_ = now + kMaxSleep;
   Status of_peer = heap_->JobStatus();
   Status status;
   if (of_peer.ok()) {
     PublishPending();
-    status = FindFailure(now);
+    status = FindFailure(now, was_away);
     if (status.ok()) return false;
     // A process that has exited between the two calls may have published why; then its exit is not the cause.
     of_peer = heap_->JobStatus();
@@ -308,10 +309,12 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
   return true;
 }
 
-Status ProgressEngine::FindFailure(Clock::time_point now) const {
-  for (const Pending& entry : pending_) {
-    if (now > entry.deadline) return PastDeadline(*entry.operation);
-  }
+Status ProgressEngine::FindFailure(Clock::time_point now, bool was_away) {
+  const auto late =
+      std::find_if(pending_.begin(), pending_.end(), [&](const Pending& entry) { return now > entry.deadline; });
+  // A process that was stopped itself may have all that it waits for. It polls once more before it gives up.
+  polls_once_more_ = late != pending_.end() && was_away && !polls_once_more_;
+  if (late != pending_.end() && !polls_once_more_) return PastDeadline(*late->operation);
   for (int pe = 0; pe < heap_->n_pes(); ++pe) {
     if (heap_->IsLocal(pe) || heap_->Alive(pe)) continue;
     // The process may have sent everything before it exited, so only operations that still wait for it fail.

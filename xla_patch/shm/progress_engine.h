@@ -80,8 +80,9 @@ class ProgressEngine {
   // At most every 100 ms. Fails all operations if another process has failed or if a pending operation can never
   // finish. Returns true if it failed them.
   bool CheckForFailure(std::vector<Pending>* finished);
-  // An error if a pending operation is past its deadline or waits for a process that has exited.
-  Status FindFailure(Clock::time_point now) const;
+  // An error if a pending operation is past its deadline or waits for a process that has exited. `was_away`: this
+  // process has not run for a while.
+  Status FindFailure(Clock::time_point now, bool was_away);
   // The error of an operation that is past its deadline.
   Status PastDeadline(const Operation& operation) const;
   // Says to the other processes for whom the pending operations wait.
@@ -110,6 +111,7 @@ class ProgressEngine {
   bool made_progress_ = false;
   bool has_published_ = false;  // for whom it waits
   Clock::time_point next_check_ = Clock::now();
+  bool polls_once_more_ = false;  // before it gives up
 };
 
 }  // namespace xla_shmem::shm
