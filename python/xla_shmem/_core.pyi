@@ -788,11 +788,12 @@ def cpu_handler_state() -> HandlerState:
 def empty_call() -> CapsuleType:
     """Returns an FFI handler that takes any arguments and does nothing. `xla-shmem bench` measures its overhead."""
 
-def create_segment(job_key: str, process: int, bytes: int, single_copy: str = "auto") -> None:
+def create_segment(key: str, process: int, bytes: int, single_copy: str = "auto") -> None:
     """Creates the shared-memory segment of this process. Removes the segments of dead jobs first.
 
     Args:
-      job_key: 32 lower-case hex digits, equal in all processes of the job.
+      key: 32 lower-case hex digits of its name, which nobody else knows. The launcher removes what is left of a job
+        by the first 16.
       process: number of this process.
       bytes: size of the segment.
       single_copy: XLA_SHMEM_SINGLE_COPY, which says what processes are permitted to read the memory of this one.
@@ -823,6 +824,7 @@ def report() -> None:
 def connect(
     pes: Sequence[tuple[int, int]],
     process_reachable: Sequence[bool],
+    segment_keys: Sequence[str],
     topology_fingerprint: int,
     spin_us: float,
     deadline_s: float,
@@ -834,6 +836,7 @@ def connect(
     Args:
       pes: (process, global device id) of every PE, in PE order. The PEs of a process are consecutive.
       process_reachable: for every process, whether this process can map its memory.
+      segment_keys: for every process, the key of its segment; those that are not reachable may have any.
       topology_fingerprint: :attr:`Topology.fingerprint` of the job. Executables for another topology are refused.
       spin_us: µs that a waiting thread polls before it sleeps.
       deadline_s: seconds after which an unfinished operation fails.

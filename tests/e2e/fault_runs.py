@@ -226,7 +226,7 @@ class Server:
             time.sleep(0.01)
         if _group_lives(group):
             yield "left running: processes of the job"
-        yield from (f"left in /dev/shm: {path.name}" for path in SHM.glob(f"*{job}*"))
+        yield from (f"left in /dev/shm: {path.name}" for path in SHM.glob(f"*{job[:16]}*"))
         yield from (f"left in the temporary folder: {path.name}" for path in (folder / "tmp").iterdir())
         # A job that failed keeps its flight records, for `xla-shmem postmortem`.
         if (folder / "records").exists() and not kept_records:

@@ -97,7 +97,7 @@ CANNOT_TAKE_PART = {
         ["process 1: cannot allocate", "lower XLA_SHMEM_HEAP_SIZE"],
     ),
     "release": ({}, "another release", ["process 1 has", "jaxlib 0.0.1", "must be equal"]),
-    "name": ({}, "taken", ["process 1: cannot create shared memory", "File exists", "XLA_SHMEM_JOB"]),
+    "name": ({}, "taken", ["process 1: cannot create shared memory", "File exists", "start the job again"]),
 }
 
 

@@ -19,6 +19,7 @@ TEST_CASE("A process whose heap is too small for its devices gets that error eac
     constexpr int kDevices = 40;
     JobLayout layout;
     layout.process_reachable = {true};
+    layout.segment_keys = {key};
     for (int device = 0; device < kDevices; ++device) {
       layout.process_of_pe.push_back(0);
       layout.device_of_pe.push_back(device);

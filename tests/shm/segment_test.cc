@@ -60,13 +60,13 @@ TEST_CASE("All memory of a segment is allocated when it is created") {
   CHECK(static_cast<size_t>(status.st_blocks) * 512 >= kBytes);
 }
 
-TEST_CASE("A second segment of the same job and process is refused, and the first stays") {
+TEST_CASE("A second segment of the same key and process is refused, and the first stays") {
   const JobKey key = RandomJobKey();
   const auto first = ValueOf(Segment::Create(key, 0, kBytes));
   const std::string error = Segment::Create(key, 0, kBytes).message();
   CHECK(Contains(error, SegmentName(key, 0)));
   CHECK(Contains(error, "File exists"));
-  CHECK(Contains(error, "XLA_SHMEM_JOB"));
+  CHECK(Contains(error, "start the job again"));
   CHECK(SegmentsOf(key).size() == 1);
 }
 

@@ -14,15 +14,15 @@ Runtime& Runtime::Get() {
   return *runtime;
 }
 
-Status Runtime::CreateSegment(const std::string& job_key_hex, int process, size_t bytes, shm::Readers readers) {
+Status Runtime::CreateSegment(const std::string& key_hex, int process, size_t bytes, shm::Readers readers) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (creator_ != 0) return Status::Error("this process has created its segment already");
-  const Result<shm::JobKey> job_key = shm::JobKey::Parse(job_key_hex);
-  if (!job_key.ok()) return job_key.status();
-  job_key_ = *job_key;
+  const Result<shm::JobKey> key = shm::JobKey::Parse(key_hex);
+  if (!key.ok()) return key.status();
+  segment_key_ = *key;
   process_ = process;
   shm::SweepStale();
-  Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Create(job_key_, process, bytes);
+  Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Create(segment_key_, process, bytes);
   if (!segment.ok()) return segment.status();
   segment_ = *std::move(segment);
   shm::PermitReaders(readers);
@@ -74,7 +74,7 @@ Result<std::vector<std::unique_ptr<shm::Segment>>> Runtime::AttachSegments(const
   std::vector<std::unique_ptr<shm::Segment>> segments(layout.processes);
   for (int process = 0; process < layout.processes; ++process) {
     if (process == process_ || !layout.process_reachable[process]) continue;
-    Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Attach(job_key_, process);
+    Result<std::unique_ptr<shm::Segment>> segment = shm::Segment::Attach(layout.segment_keys[process], process);
     if (!segment.ok()) return segment.status();
     segments[process] = *std::move(segment);
   }
@@ -87,7 +87,7 @@ Result<std::vector<std::unique_ptr<shm::Segment>>> Runtime::AttachSegments(const
 
 void Runtime::UnlinkSegment() {
   // A forked child also runs the exit handlers. By name, because a failed Connect has destroyed the segment.
-  if (getpid() == creator_) shm::UnlinkSegment(job_key_, process_);
+  if (getpid() == creator_) shm::UnlinkSegment(segment_key_, process_);
 }
 
 void Runtime::CloseObserver() {

@@ -32,9 +32,10 @@ namespace xla_shmem {
 
 struct JobLayout {
   int processes = 1;
-  std::vector<int> process_of_pe;       // PEs of a process are consecutive
-  std::vector<int64_t> device_of_pe;    // global device ids, as XLA's FFI reports them
-  std::vector<bool> process_reachable;  // by shared memory: on this host
+  std::vector<int> process_of_pe;         // PEs of a process are consecutive
+  std::vector<int64_t> device_of_pe;      // global device ids, as XLA's FFI reports them
+  std::vector<bool> process_reachable;    // by shared memory: on this host
+  std::vector<shm::JobKey> segment_keys;  // of each process; used for those that are reachable
   int64_t topology_fingerprint = 0;
 };
 
@@ -50,7 +51,7 @@ class Runtime {
 
   // Removes the segments of dead jobs, then creates this process's segment of `bytes`. Its name is removed when all
   // processes have attached, at the latest when this process exits. Permits `readers` to read this process's memory.
-  Status CreateSegment(const std::string& job_key_hex, int process, size_t bytes, shm::Readers readers);
+  Status CreateSegment(const std::string& key_hex, int process, size_t bytes, shm::Readers readers);
   // Starts to record collectives; to be called before Connect. Returns one sentence for each part that does not work.
   std::vector<std::string> StartObserver(const observe::ObserverOptions& options, const std::vector<int>& processes,
                                          const std::vector<int>& local_pes);
@@ -84,7 +85,7 @@ class Runtime {
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
   std::function<Status()> connect_hook_;
-  shm::JobKey job_key_{};
+  shm::JobKey segment_key_{};
   int process_ = 0;
   std::unique_ptr<shm::Segment> segment_;  // until Connect moves it into heap_
   pid_t creator_ = 0;                      // of this process's segment; 0: there is none

@@ -8,7 +8,7 @@
 
 namespace xla_shmem::shm {
 
-// 128-bit random key that all processes of one job share.
+// 128-bit random key of a job, or of one process's segment in it.
 struct JobKey {
   uint64_t words[2];
   // `hex`: exactly 32 lower-case hex digits.

@@ -80,9 +80,8 @@ Result<std::unique_ptr<Segment>> Segment::Create(const JobKey& job, int process,
   const std::string name = SegmentName(job, process);
   FileDescriptor file(shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (file.get() < 0) {
-    return Status::Error(
-        "cannot create shared memory " + name + ": " + Errno(errno) +
-        (errno == EEXIST ? "; another job uses the same XLA_SHMEM_JOB key: unset it or give each job its own" : ""));
+    return Status::Error("cannot create shared memory " + name + ": " + Errno(errno) +
+                         (errno == EEXIST ? "; start the job again: it takes other names" : ""));
   }
   auto no_memory = [&](int status) {
     shm_unlink(name.c_str());

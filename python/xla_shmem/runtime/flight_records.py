@@ -155,17 +155,21 @@ def make_job_directory(setting: str, job: str) -> str:
     for attempt in range(_ATTEMPTS):
         root.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            _check_own_directory(root)  # before anything is made in it
             directory.mkdir(mode=0o700, exist_ok=True)
             break
         except FileNotFoundError:  # the last process of another job has just removed the empty root
             if attempt == _ATTEMPTS - 1:
                 raise
-    for path in (root, directory):
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-            raise PermissionError(f"{path} is not a directory of user {os.getuid()}")
+    _check_own_directory(directory)
     _remove_old_jobs(root, job)
     return str(directory)
+
+
+def _check_own_directory(path: Path) -> None:
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise PermissionError(f"{path} is not a directory of user {os.getuid()}")
 
 
 def job_directories(setting: str) -> list[Path]:

@@ -40,11 +40,13 @@ class Announcement:
       host: identifies the shared memory; processes with equal strings can share memory.
       error: why this process cannot take part, empty if it can.
       agreement: version and options that must be equal everywhere.
+      segment: key in the name of the process's segment.
     """
 
     host: str
     error: str
     agreement: str
+    segment: str
 
 
 class Job:
@@ -69,14 +71,15 @@ class Job:
         Args:
           error: why this process cannot take part even with a segment, "" if it can.
         """
+        segment = self._segment_key()
         try:
-            _core.create_segment(*self._segment_request(), self._options.single_copy)
+            _core.create_segment(segment, self._process, self._segment_bytes(), self._options.single_copy)
         except RuntimeError as failure:
             error = error or str(failure)
         begin_trace(self._options, self._process)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
-        announcement = Announcement(_host_identity(), error, self._agreement())
+        announcement = Announcement(_host_identity(), error, self._agreement(), segment)
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
 
     def topology(self) -> JobTopology:
@@ -90,13 +93,14 @@ class Job:
                 self._topology = self._connect()
             return self._topology
 
-    def _segment_request(self) -> tuple[str, int, int]:
+    def _segment_key(self) -> str:
+        """Returns a key that nobody knows before the segment exists, so that no other user can take its name."""
         key = f"{_KEY_PREFIX}/job"
         if self._process == 0:
             # The launcher cleans up by the first half; the second separates two jobs under one launcher.
             launcher_half = (self._options.job or secrets.token_hex(16))[:16]
             self._store.set(key, launcher_half + secrets.token_hex(8))
-        return self._store.wait(key), self._process, self._segment_bytes()
+        return self._store.wait(key)[:16] + secrets.token_hex(8)
 
     def _segment_bytes(self) -> int:
         if self._options.heap_size is not None:
@@ -150,6 +154,7 @@ class Job:
             _core.connect(
                 [(process, device) for device, process, *_ in locations],
                 [host == own_host for host in hosts],
+                [announcement.segment for announcement in announcements if announcement],
                 topology.fingerprint,
                 self._options.spin_us,
                 self._options.deadline,

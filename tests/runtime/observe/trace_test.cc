@@ -1,5 +1,6 @@
 #include "xla_patch/runtime/observe/trace.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -42,6 +43,31 @@ TEST_CASE("collectives that overlap are on different tracks of their PE, others 
 TEST_CASE("a file that cannot be written is named") {
   CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}).message() ==
         "cannot write /no/such/place/trace.json: No such file or directory");
+}
+
+TEST_CASE("A trace is for its user alone") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("trace.json");
+  REQUIRE(Trace::Open(path, 0, {0}).ok());
+  struct stat status;
+  REQUIRE(stat(path.c_str(), &status) == 0);
+  CHECK((status.st_mode & 0777) == 0600);
+}
+
+TEST_CASE("A trace goes into no file with a second name, and into none of another user") {
+  const TemporaryDirectory directory;
+  const std::string path = directory.File("trace.json");
+  std::ofstream(directory.File("other")) << "mine";
+  REQUIRE(link(directory.File("other").c_str(), path.c_str()) == 0);
+  const std::string refusal = "cannot write " + path + ": it is not a regular file of user";
+  CHECK(Trace::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
+  CHECK(directory.Read("other") == "mine");
+  if (getuid() != 0) return;  // only root can make files of two users
+  REQUIRE(unlink(path.c_str()) == 0);
+  std::ofstream(path) << "theirs";
+  REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
+  CHECK(Trace::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
+  CHECK(directory.Read("trace.json") == "theirs");
 }
 
 TEST_CASE("A trace never goes through a symbolic link") {

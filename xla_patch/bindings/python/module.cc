@@ -47,23 +47,30 @@ void ThrowIfError(const Status& status) {
   if (!status.ok()) throw std::runtime_error(status.message());
 }
 
-void CreateSegment(const std::string& job_key, int process, size_t bytes, const std::string& single_copy) {
+void CreateSegment(const std::string& key, int process, size_t bytes, const std::string& single_copy) {
   const shm::Readers readers = single_copy == "auto"   ? shm::Readers::kSiblings
                                : single_copy == "user" ? shm::Readers::kUser
                                                        : shm::Readers::kNobody;
   Status status;
   {
     nb::gil_scoped_release release;
-    status = Runtime::Get().CreateSegment(job_key, process, bytes, readers);
+    status = Runtime::Get().CreateSegment(key, process, bytes, readers);
   }
   ThrowIfError(status);
 }
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
-             int64_t topology_fingerprint, double spin_us, double deadline_s, bool single_copy) {
+             const std::vector<std::string>& segment_keys, int64_t topology_fingerprint, double spin_us,
+             double deadline_s, bool single_copy) {
   JobLayout layout;
   layout.processes = static_cast<int>(process_reachable.size());
   layout.process_reachable = process_reachable;
+  if (segment_keys.size() != process_reachable.size()) throw std::runtime_error("connect: one segment key a process");
+  for (const std::string& hex : segment_keys) {
+    const Result<shm::JobKey> key = shm::JobKey::Parse(hex);
+    ThrowIfError(key.status());
+    layout.segment_keys.push_back(*key);
+  }
   layout.topology_fingerprint = topology_fingerprint;
   for (const auto& [process, device] : pes) {
     layout.process_of_pe.push_back(process);
@@ -119,10 +126,11 @@ NB_MODULE(_core, m) {
   m.def("cpu_handler_state", &CpuHandlerState,
         "The type of the handlers' state, as XLA's register_custom_type takes it.");
   m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, for measurements.");
-  m.def("create_segment", &CreateSegment, nb::arg("job_key"), nb::arg("process"), nb::arg("bytes"),
-        nb::arg("single_copy") = "auto",
-        "Creates this process's shared-memory segment of `bytes`. `job_key`: 32 hex digits. `single_copy`: the option. "
-        "Raises RuntimeError.");
+  m.def(
+      "create_segment", &CreateSegment, nb::arg("key"), nb::arg("process"), nb::arg("bytes"),
+      nb::arg("single_copy") = "auto",
+      "Creates this process's shared-memory segment of `bytes`. `key`: 32 hex digits, part of its name. `single_copy`: "
+      "the option. Raises RuntimeError.");
   m.def(
       "observe", &Observe, nb::arg("processes"), nb::arg("local_pes"), nb::kw_only(), nb::arg("record_directory"),
       nb::arg("statistics"), nb::arg("trace_file"),
@@ -130,9 +138,11 @@ NB_MODULE(_core, m) {
   m.def(
       "report", [] { Runtime::Get().observer().Report(); },
       "Prints the statistics, once, and writes the trace so far. At exit of the process this happens anyway.");
-  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("topology_fingerprint"),
-        nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("single_copy") = true,
-        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `single_copy`: "
+  m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("segment_keys"),
+        nb::arg("topology_fingerprint"), nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(),
+        nb::arg("single_copy") = true,
+        "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `segment_keys`: by "
+        "process. `single_copy`: "
         "whether PEs may read each other's memory. Raises RuntimeError.");
   m.def("failure", [] { return Runtime::Get().status().message(); }, "Why the job has failed, \"\" if it has not.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,12 +33,20 @@ std::string ShareOf(const Measurement& measurement) {
 
 Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
   constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-  int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0666);
+  int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0600);
   // The process that creates the file begins the list. The other processes write their first lines much later.
   if (file >= 0) {
     [[maybe_unused]] const ssize_t begun = write(file, "[\n", 2);
   } else if (errno == EEXIST) {
     file = open(path.c_str(), kAppend);
+    struct stat found;
+    // Another user may have made it, or a link to a file of this user.
+    if (file >= 0 &&
+        (fstat(file, &found) != 0 || found.st_uid != geteuid() || !S_ISREG(found.st_mode) || found.st_nlink != 1)) {
+      close(file);
+      return Status::Error("cannot write " + path + ": it is not a regular file of user " + std::to_string(geteuid()) +
+                           " with one name; remove it, or set XLA_SHMEM_TRACE to another");
+    }
   }
   if (file < 0) return Status::Error("cannot write " + path + ": " + strerror(errno));
   std::unique_ptr<Trace> trace(new Trace(file));
