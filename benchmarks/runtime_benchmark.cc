@@ -97,7 +97,7 @@ class Rank {
         return std::make_unique<PermuteOperation>(
             context,
             PermuteArguments{
-                key, "bench", (rank_ + ranks_ - 1) % ranks_, (rank_ + 1) % ranks_, {operand}, {result}, {bytes}});
+                key, "bench", (rank_ + ranks_ - 1) % ranks_, (rank_ + 1) % ranks_, {operand}, {result}, {bytes}, {}});
       case bench::Op::kAllReduce:
         return std::make_unique<AllReduceOperation>(
             context, AllReduceArguments{

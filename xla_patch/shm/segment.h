@@ -1,9 +1,9 @@
 // POSIX shared-memory segments. A process has one, which holds the symmetric heaps of its PEs.
 //
-// A segment is named `/xla_shmem.<uid>.<key>.<process>` and created with O_EXCL and mode 0600. Half the key is random and
-// told to nobody before the segment exists, so that no other user can take the name. All its memory is allocated at once,
-// so that a full /dev/shm is an error and not a SIGBUS later. No symlink is followed. A process that attaches checks
-// owner, mode, size, magic, layout version and the key in the header before it uses the rest.
+// A segment is named `/xla_shmem.<uid>.<key>.<process>` and created with O_EXCL and mode 0600. Half the key is random
+// and told to nobody before the segment exists, so that no other user can take the name. All its memory is allocated at
+// once, so that a full /dev/shm is an error and not a SIGBUS later. No symlink is followed. A process that attaches
+// checks owner, mode, size, magic, layout version and the key in the header before it uses the rest.
 //
 // Unlinking: `NoteAttached` counts the processes that have mapped a segment. The last one unlinks the name, so nothing
 // is left behind if the job dies later. Before that the owner unlinks it in its destructor, and `SweepStale` removes

@@ -172,8 +172,8 @@ TABLE: tuple[Option, ...] = (
         "job",
         "",
         "32 hexadecimal digits",
-        "Key in the names of this job's shared-memory segments; `xla-shmem launch` sets it, otherwise rank 0 "
-        "generates one.",
+        "The first half is in the names of this job's shared-memory segments, by which the launcher removes what "
+        "killed ranks leave; `xla-shmem launch` sets it, otherwise rank 0 generates one.",
         job,
     ),
 )
