@@ -119,8 +119,27 @@ TEST_CASE("listed ops are considered, and only they") {
     decision = Decide(spec, topology, options);
     CHECK(decision.rule == "unconsidered-op");
     CHECK(decision.reason == std::string(OpName(op)) + " is not listed in XLA_SHMEM_OPS");
-    CHECK_FALSE(IsConsidered(op, options));
+    CHECK_FALSE(IsConsidered(spec, options));
   }
+}
+
+TEST_CASE("what the default backend cannot run is moved, whatever the options and the placement") {
+  const Topology topology = MakeTopology(4, 2, 2);
+  CollectiveSpec spec = AllReduce({{1, 2}}, 64 * kMiB, topology);
+  spec.unsupported_by_xla = "XLA:CPU has no reduction \"xor\" for s32";
+  Options tuned;
+  tuned.profile = Profile::kTuned;
+  Options others;
+  others.ops = {{CollectiveOp::kAllGather, std::nullopt}};
+  for (const Options& options : {kBlogOptions, kDomainOptions, tuned, others}) {
+    const Decision decision = Decide(spec, topology, options);
+    CHECK(decision.backend == Backend::kNvshmem);
+    CHECK(decision.rule == "no-stock-thunk");
+    CHECK(decision.reason == spec.unsupported_by_xla);
+    CHECK(IsConsidered(spec, options));
+  }
+  spec.groups.devices = {1, 9};
+  CHECK(Decide(spec, topology, others).rule == "unknown-device");
 }
 
 TEST_CASE("a listed limit is strict and goes before the threshold") {

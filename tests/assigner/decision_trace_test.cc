@@ -90,6 +90,19 @@ TEST_CASE("each profile has its own rules, in the order in which they are asked"
                                           "size", "form", "transport"});
 }
 
+TEST_CASE("the rule for what the default backend cannot run is listed where it decides") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  CollectiveSpec spec = Permute({{0, 1}}, 64, topology);
+  spec.op = CollectiveOp::kRaggedAllToAll;
+  spec.unsupported_by_xla = "XLA:CPU has no thunk for ragged-all-to-all";
+  const Traced traced = DecideWithTrace(spec, topology, Options());
+  CHECK(Step(traced.trace, "unconsidered-op").evidence ==
+        "ragged-all-to-all need not be listed, as the default backend cannot run it");
+  CHECK(Step(traced.trace, "no-stock-thunk").verdict == Verdict::kNvshmem);
+  CHECK(Step(traced.trace, "no-stock-thunk").evidence == spec.unsupported_by_xla);
+  CHECK(Step(traced.trace, "single-device").verdict == Verdict::kNotAsked);
+}
+
 TEST_CASE("profile tuned decides by measured times, after placement and a limit") {
   const Topology topology = MakeTopology(2, 1, 8);
   Options options;

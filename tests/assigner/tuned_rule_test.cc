@@ -127,9 +127,11 @@ TEST_CASE("the threshold is ignored, a limit in XLA_SHMEM_OPS is not") {
 
 TEST_CASE("without a list every op is considered, with one only its own") {
   Options options = Tuned({});
-  CHECK(IsConsidered(CollectiveOp::kAllToAll, options));
+  CollectiveSpec spec;
+  spec.op = CollectiveOp::kAllToAll;
+  CHECK(IsConsidered(spec, options));
   options.ops = {{CollectiveOp::kAllReduce, std::nullopt}};
-  CHECK_FALSE(IsConsidered(CollectiveOp::kAllToAll, options));
+  CHECK_FALSE(IsConsidered(spec, options));
 }
 
 }  // namespace

@@ -136,14 +136,14 @@ std::string CompareBytes(int64_t bytes, const std::string& sign, const SizeLimit
 }
 
 // The options for an op; none if they do not consider it.
-std::optional<ConsideredOp> FindConsidered(CollectiveOp op, const Options& options) {
-  if (options.ops.empty() && options.profile == Profile::kTuned) {
-    return ConsideredOp{op, std::nullopt};
+std::optional<ConsideredOp> FindConsidered(const CollectiveSpec& spec, const Options& options) {
+  if (spec.unsupported_by_xla.has_value() || (options.ops.empty() && options.profile == Profile::kTuned)) {
+    return ConsideredOp{spec.op, std::nullopt};
   }
   static const std::vector<ConsideredOp> published = {{CollectiveOp::kAllReduce, {}},
                                                       {CollectiveOp::kCollectivePermute, {}}};
   const std::vector<ConsideredOp>& ops = options.ops.empty() ? published : options.ops;
-  const auto found = std::find_if(ops.begin(), ops.end(), [&](const ConsideredOp& one) { return one.op == op; });
+  const auto found = std::find_if(ops.begin(), ops.end(), [&](const ConsideredOp& one) { return one.op == spec.op; });
   return found == ops.end() ? std::nullopt : std::make_optional(*found);
 }
 
@@ -162,11 +162,13 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
 
 const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
 
-bool IsConsidered(CollectiveOp op, const Options& options) { return FindConsidered(op, options).has_value(); }
+bool IsConsidered(const CollectiveSpec& spec, const Options& options) {
+  return FindConsidered(spec, options).has_value();
+}
 
 Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Options& options, DecisionTrace* trace) {
   const std::string op = OpName(spec.op);
-  const std::optional<ConsideredOp> considered = FindConsidered(spec.op, options);
+  const std::optional<ConsideredOp> considered = FindConsidered(spec, options);
   const auto stay = [&](const char* rule, std::string reason) {
     Note(trace, rule, Verdict::kDefault, [&] { return reason; });
     return Decision{Backend::kDefault, rule, std::move(reason)};
@@ -177,6 +179,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
                                        : op + " is not listed in XLA_SHMEM_OPS");
   }
   Note(trace, "unconsidered-op", Verdict::kPassed, [&] {
+    if (spec.unsupported_by_xla.has_value()) return op + " need not be listed, as the default backend cannot run it";
     const bool all = options.profile == Profile::kTuned;
     return op + (!options.ops.empty() ? " is listed in XLA_SHMEM_OPS"
                                       : (all ? ", like any op" : " is one of the published two"));
@@ -192,6 +195,10 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   }
   Note(trace, "unknown-device", Verdict::kPassed,
        [&] { return "all are among its " + Plural(topology.num_devices(), "device"); });
+  if (spec.unsupported_by_xla.has_value()) {
+    Note(trace, "no-stock-thunk", Verdict::kNvshmem, [&] { return *spec.unsupported_by_xla; });
+    return {Backend::kNvshmem, "no-stock-thunk", *spec.unsupported_by_xla};
+  }
   Decision decision = options.profile == Profile::kUpstream ? PlaceAsPublished(spec, topology, trace)
                                                             : PlaceByDomain(spec, topology, trace);
   if (decision.backend == Backend::kDefault) {

@@ -44,7 +44,8 @@ const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
 
 // The backend, the name of the rule that decided, and a sentence with the numbers.
 //
-//   NVSHMEM: single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); model (domain); tuned
+//   NVSHMEM: no-stock-thunk (the default backend cannot run it, so neither the options nor placement are asked);
+//            single-device, single-partition, nvlink-domain (upstream); group-in-domain (domain); model (domain); tuned
 //   DEFAULT: size, no-placement (upstream), group-across-domains (domain, tuned), unconsidered-op, model, tuned,
 //            tuned-tie (neither was measured to be faster), tuned-unmeasured (the table lacks the op),
 //            unresolved-groups and unknown-device (the module and the topology contradict each other)
@@ -57,8 +58,8 @@ struct Decision {
   std::optional<std::string> model = std::nullopt;
 };
 
-// True for the ops that Decide may move to NVSHMEM at all.
-bool IsConsidered(CollectiveOp op, const Options& options);
+// True for the collectives that Decide may move to NVSHMEM at all.
+bool IsConsidered(const CollectiveSpec& spec, const Options& options);
 
 // Pure: depends on its arguments only, so every rank decides the same. Placement comes before size and times. `trace`,
 // if not null, gets every rule that is asked.

@@ -36,6 +36,7 @@ struct CollectiveSpec {
   std::vector<std::pair<int64_t, int64_t>> pairs;  // source and target device; only for a permute
   ModulePlacement module;
   Unsupported unsupported_participants;  // why groups or pairs could not be read
+  Unsupported unsupported_by_xla;        // why the default backend cannot run it at all
 };
 
 // The number of groups, and the devices of the largest. The groups of a permute are the sets of devices that pairs

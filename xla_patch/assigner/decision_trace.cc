@@ -13,6 +13,7 @@ namespace {
 constexpr int kUpstream = 1, kDomain = 2, kTuned = 4, kAll = kUpstream | kDomain | kTuned;
 
 constexpr std::string_view kModelRule = "model";
+constexpr std::string_view kNoThunkRule = "no-stock-thunk";  // listed only where it decides
 
 struct Rule {
   std::string_view name;
@@ -37,6 +38,7 @@ constexpr Rule kRules[] = {
     {"unconsidered-op", "Is the op one that the options consider?", kAll},
     {"unresolved-groups", "Are its groups or pairs valid?", kAll},
     {"unknown-device", "Does the topology have all its devices?", kAll},
+    {kNoThunkRule, "Can the default backend run it?", kAll},
     {"single-device", "Does every process have one device?", kUpstream},
     {"single-partition", "Does every group or pair lie in one process?", kUpstream},
     {"nvlink-domain", "Do all devices of the module lie in one NVLink domain?", kUpstream},
@@ -67,12 +69,13 @@ const char* VerdictName(Verdict verdict) {
 void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
   DecisionTrace complete;
   for (const Rule& rule : kRules) {
-    const bool has_answer = rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown;
+    const auto asked =
+        std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
+    const bool has_answer = (rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown) &&
+                            (rule.name != kNoThunkRule || asked != trace->end());
     if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) {
       continue;
     }
-    const auto asked =
-        std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
     complete.push_back(asked == trace->end() ? RuleStep{std::string(rule.name), "", "", Verdict::kNotAsked}
                                              : std::move(*asked));
     complete.back().question = rule.question;

@@ -61,7 +61,7 @@ TABLE: tuple[Option, ...] = (
         "Collectives that may leave the default backend. `default`: all-reduce and collective-permute, or with profile "
         "`tuned` all ops that were measured. `all`: also all-gather, reduce-scatter, all-to-all, "
         "collective-broadcast and ragged-all-to-all. A list: only these, each with an optional limit on the bytes of "
-        "its result; `permute` and `broadcast` are short names.",
+        "its result; `permute` and `broadcast` are short names. What XLA:CPU cannot run leaves it in any case.",
         ops,
     ),
     Option(

@@ -8,6 +8,7 @@
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"
+#include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
 #include "xla_patch/hlo/rewrite/unsupported_form.h"
 
 namespace xla_shmem {
@@ -100,6 +101,7 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
+      spec.unsupported_by_xla = hlo::UnsupportedByXla(spec, options.lowering);
       DecideAndRecord(spec, options.topology, options.assign, options.transport,
                       is_lowered ? std::nullopt : hlo::UnsupportedForm(collective, options.lowering),
                       &explanation.decided, &explanation.trace);

@@ -28,7 +28,7 @@ void ReadStock(const Module& module, const Collective& collective, CollectiveRec
     const Result<CollectiveFields> start = DecodeCollective(module, module.instructions[collective.instruction].body);
     backend = start.ok() ? ReadStockBackend(start->backend_config) : std::nullopt;
   }
-  if (!backend.has_value() && !IsConsidered(collective.spec.op, Options())) {
+  if (!backend.has_value() && !IsConsidered(collective.spec, Options())) {
     MarkUnconsidered(collective.spec, record);
     return;
   }

@@ -13,6 +13,7 @@
 #include "xla_patch/hlo/rewrite/all_to_all_folding.h"
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
 #include "xla_patch/hlo/rewrite/unsupported_form.h"
 
 namespace xla_shmem {
@@ -40,7 +41,7 @@ class Pass {
   void Visit(const Collective& collective, CollectiveRecord* record) {
     const CollectiveSpec& spec = collective.spec;
     DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, UnsupportedForm(collective), record);
-    if (!IsConsidered(spec.op, options_.assign)) {
+    if (!IsConsidered(spec, options_.assign)) {
       return;
     }
     Attributes attributes = RecordToAttributes(*record);
@@ -156,6 +157,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   Pass pass(*module, options);
   for (Collective& collective : *collectives) {
     collective.spec.module = placement;
+    collective.spec.unsupported_by_xla = hlo::UnsupportedByXla(collective.spec, options.lowering);
     if (collective.form == CollectiveForm::kLowered) {
       // An earlier run wrote it.
       if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {

@@ -65,7 +65,7 @@ absl::StatusOr<bool> ShmemBackendAssigner::RunImpl(HloModule* module,
   for (HloComputation* computation : module->MakeNonfusionComputations(execution_threads)) {
     for (HloInstruction* instruction : computation->instructions()) {
       std::optional<HloCollective> collective = ReadCollective(instruction, assignment);
-      if (!collective.has_value() || !xla_shmem::IsConsidered(collective->spec.op, job_.rules)) {
+      if (!collective.has_value() || !xla_shmem::IsConsidered(collective->spec, job_.rules)) {
         continue;
       }
       collective->spec.module = placement;
