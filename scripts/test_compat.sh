@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 read -ra tests <<<"${COMPAT_TESTS:-tests/e2e tests/python tests/bindings tests/gpu_aot tests/gpu_emulated}"
 
 # release, and the Pythons that it supports (0.12 needs 3.12)
-releases=("0.11.2 3.13 3.12" "0.12.0.1 3.12 3.13")
+releases=("0.11.1 3.12 3.13" "0.11.2 3.13 3.12" "0.12.0.1 3.12 3.13")
 
 find_python() {
   local version candidate
