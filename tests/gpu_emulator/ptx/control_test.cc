@@ -64,6 +64,19 @@ TEST_CASE("Lanes go on while some wait for all and others for a lane") {
   CHECK(flag == 1);
 }
 
+TEST_CASE("Blocks that look at a word without a sleep do not keep the others from beginning") {
+  // All blocks but one wait for the word that this one sets. Whichever it is, blocks begin in an order by the seed.
+  for (const char* setter : {"0", "1", "13", "31"}) {
+    uint32_t flag = 0;
+    const std::string body =
+        ".reg .pred %q;\n.reg .b32 %x;\nsetp.eq.u32 %q, %t1, " + std::string(setter) +
+        ";\n@%q bra $set;\n$wait:\nld.volatile.global.b32 %x, [%p0];\nsetp.eq.u32 %q, %x, 0;\n@%q bra $wait;\n"
+        "bra $end;\n$set:\nst.volatile.global.b32 [%p0], 1;\n$end:";
+    CHECK(LaunchText(KernelText(1, body), 1, {&flag}, 32) == "");
+    CHECK(flag == 1);
+  }
+}
+
 TEST_CASE("A barrier separates what warps do") {
   std::vector<uint32_t> out(256);
   // Each thread reads what the thread opposite to it has written.

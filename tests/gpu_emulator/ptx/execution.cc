@@ -25,6 +25,10 @@ uint64_t NextSeed() {
   return seed + launches.fetch_add(1) * 0x10001;
 }
 
+// After so many looks at the blocks, of which none has ended, another one begins. A block that waits is not seen to wait
+// in each look, because it may look at its word many times before it sleeps.
+constexpr int kPassesForAnotherBlock = 16;
+
 // At most so many blocks are on the GPU at once: one for each multiprocessor of the smallest GPU that a grid of waiting
 // blocks should fit.
 constexpr size_t kResidentBlocks = 64;
@@ -45,8 +49,10 @@ class Launcher {
   std::string Run() {
     resident_.push_back(Begin(nullptr));
     auto pause = kShortestPause;
+    int passes_without_end = 0;
     for (uint64_t passes = 1; !resident_.empty(); ++passes) {
       bool all_wait = true;
+      ++passes_without_end;
       for (size_t i = 0; i < resident_.size();) {
         const ResidentBlock::Progress progress = resident_[i]->Run();
         if (progress == ResidentBlock::Progress::kFailed) return resident_[i]->Report();
@@ -55,18 +61,21 @@ class Launcher {
           ++i;
           continue;
         }
+        passes_without_end = 0;
         if (started_ < blocks_) {
           resident_[i] = Begin(std::move(resident_[i]));
         } else {
           resident_.erase(resident_.begin() + static_cast<ptrdiff_t>(i));
         }
       }
-      if (!all_wait) {
+      const bool has_room = started_ < blocks_ && resident_.size() < kResidentBlocks;
+      if (has_room && (all_wait || passes_without_end >= kPassesForAnotherBlock)) {
+        resident_.push_back(Begin(nullptr));
+        passes_without_end = 0;
+      } else if (!all_wait) {
         pause = kShortestPause;
         // A kernel may wait for another process without nanosleep.
         if (passes % 64 == 0) std::this_thread::yield();
-      } else if (started_ < blocks_ && resident_.size() < kResidentBlocks) {
-        resident_.push_back(Begin(nullptr));
       } else if (!resident_.empty()) {
         // For another process.
         std::this_thread::sleep_for(pause);
