@@ -30,12 +30,12 @@ Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, 
   site.running_number = number;
   uint32_t executions = 0;
   const auto run =
-      std::find_if(site.runs.begin(), site.runs.end(), [number](const Run& of) { return of.number == number; });
-  if (run != site.runs.end()) {
+      std::find_if(site.runs.rbegin(), site.runs.rend(), [number](const Run& of) { return of.number == number; });
+  if (run != site.runs.rend()) {
     executions = run->executions++;
   } else {
-    site.runs.push_front({number, 1});
-    if (site.runs.size() > kRunsRemembered) site.runs.pop_back();
+    if (site.runs.size() == kRunsRemembered) site.runs.erase(site.runs.begin());
+    site.runs.push_back({number, 1});
     // A run that another thread has launched earlier may come later, with its smaller number.
     if (static_cast<int32_t>(number - site.next_number) >= 0) site.next_number = number + 1;
   }

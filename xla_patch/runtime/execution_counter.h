@@ -16,10 +16,10 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "xla_patch/types/status.h"
 
@@ -72,7 +72,7 @@ class ExecutionCounter {
     uint32_t next_number = 0;
     uint32_t running = 0;         // executions that have not ended, all of one run
     uint32_t running_number = 0;  // of that run
-    std::deque<Run> runs;         // newest first
+    std::vector<Run> runs;        // newest last; a deque would take 1 KiB for each operation
   };
   struct Shard {
     std::mutex mutex;
