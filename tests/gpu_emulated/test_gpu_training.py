@@ -12,26 +12,14 @@ import pytest
 from emulated_jobs import run_emulated
 from emulator import NO_GRAPH_FLAGS, Emulator
 
+from xla_shmem.compare.side_by_side import assignments, run_folder
+from xla_shmem.compare.variants import Variant
+
 STEPS = 10
 
 JOB = ("--preset=tiny", "--layers=1", "--width=16", "--heads=2", "--kv-heads=2", "--hidden=16", "--sequence=32")
 FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
 COMMAND = "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')"
-
-# The variants of `compare` that need no NCCL, which the emulator lacks: the job, and its three kinds of ring.
-COMPARED = """
-import sys
-from pathlib import Path
-from rich.console import Console
-from xla_shmem.compare.side_by_side import run_in_turns
-from xla_shmem.compare.variants import Variant
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.progress import JobProgress
-sizes = {"layers": 1, "width": 16, "heads": 2, "kv_heads": 2, "hidden": 16}
-job = TrainConfig(preset="tiny", context=2, sequence=32, steps=5, **sizes)
-with JobProgress(Console()) as progress:
-    run_in_turns(job, Path(sys.argv[1]), (Variant.SHMEM, Variant.RING_ON_SHMEM), 1, progress, gpus=True)
-"""
 
 # Two kinds of rounding differ, each by some 2^-24 of a value. Sums are added in another order: XLA:CPU and XLA:GPU tile
 # matmuls and reductions differently, and each rank adds its part of the sequence. And exp, log and rsqrt are other code
@@ -65,7 +53,7 @@ def test_ten_steps_have_the_losses_of_one_gpu_and_of_the_cpu(emulator: Emulator,
 
 def _run(emulator: Emulator, *arguments: str, flags: tuple[str, ...] = ()) -> str:
     environ = emulator.environment(2, flags)
-    done = subprocess.run([sys.executable, *arguments], env=environ, capture_output=True, text=True, timeout=380)
+    done = subprocess.run([sys.executable, *arguments], env=environ, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
 
@@ -79,11 +67,13 @@ def test_the_train_command_runs_on_gpus(emulator: Emulator, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_compare_runs_its_variants_on_gpus_and_finds_their_collectives(emulator: Emulator, tmp_path: Path) -> None:
-    _run(emulator, "-c", COMPARED, str(tmp_path))
-    runs = {log.name: log.read_text().splitlines() for log in tmp_path.glob("*/*.jsonl")}
-    assert len(runs) == 3, "the log of the job, and one for each ring that does not send"
-    assert all(len(lines) == 5 for lines in runs.values())
-    assert len(list(tmp_path.glob("*/steps.jsonl"))) == 2
-    assert len(list(tmp_path.glob("*/hlo/*gpu_after_optimizations.hlo.pb"))) == 4, "a step, and one for each ring"
+@pytest.mark.timeout(600)
+def test_compare_runs_shmem_and_nccl_in_turns(emulator: Emulator, tmp_path: Path) -> None:
+    job = ("compare", *JOB, "--context=2", "--steps=5", "--ring-steps=3", "--platform=gpu", f"--output={tmp_path}")
+    _run(emulator, "-c", COMMAND, *job)  # it compares the losses of both
+    (row,) = json.loads((tmp_path / "compare.json").read_text())["rows"]
+    assert set(row["runs"]) == {"SHMEM", "stock", "ring on SHMEM", "ring on stock"}
+    assert [len(log) for name in ("SHMEM", "stock") for log in row["runs"][name]] == [5, 5]
+    for variant, backends in ((Variant.SHMEM, {"NVSHMEM"}), (Variant.STOCK, {"DEFAULT"})):
+        (report,) = assignments(run_folder(tmp_path / "32-cp2-tp1", variant, 1))
+        assert {record["lowered"] for record in report.records} == backends

@@ -1,6 +1,6 @@
 """Runs the cases in a file, one a line, on emulated GPUs. Stock results lie in a directory (gpu_world.py).
 
-For each it reports the error, or why the case cannot run on GPUs; the digests that must be equal on all ranks; how many
+For each it reports the error; the ops that stayed on NCCL; the digests that must be equal on all ranks; how many
 collectives ran, how many of them in CUDA graphs, and how many the compiled modules announce.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 import jax
 from all_cases import CASES
 from cases_gpu import GPU_CASES
-from executed_collectives import NOTHING, Executions, LeftOnNccl
+from executed_collectives import NOTHING, Executions
 from gpu_world import GpuWorld, Ledger
 from job_runs import report
 
@@ -31,13 +31,11 @@ def main() -> None:
     for name in names:
         world = GpuWorld(name, Path(sys.argv[2]))
         assert {device.platform for device in world.devices} == {"gpu"}
-        error = unsupported = ""
-        ledger.expected, executions.count = NOTHING, 0
+        error = ""
+        ledger.expected, ledger.left, executions.count = NOTHING, set(), 0
         begin, (captured, in_graphs) = time.monotonic(), _core.gpu_in_graphs()
         try:
             (CASES | GPU_CASES)[name].run(world)
-        except LeftOnNccl as left:
-            unsupported = f"NCCL: {left}"
         except Exception:
             error = traceback.format_exc(limit=-3)
         now_captured, now_in_graphs = _core.gpu_in_graphs()
@@ -45,7 +43,7 @@ def main() -> None:
             {
                 "case": name,
                 "error": error,
-                "unsupported": unsupported,
+                "left": sorted(ledger.left),
                 "digests": world.digests,
                 # A captured call does not run.
                 "ran": executions.count - (now_captured - captured) + now_in_graphs - in_graphs,

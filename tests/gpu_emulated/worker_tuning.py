@@ -1,4 +1,4 @@
-"""Runs `xla-shmem tune` on emulated GPUs with given times in the place of NCCL's, which has no GPU there.
+"""Runs `xla-shmem tune` on emulated GPUs with given times in the place of NCCL's, so that the table is known.
 
 SHMEM is measured. NCCL is given times so short that it wins permutes of 4 KiB and more, and so long that it loses all
 else. Arguments: those of `tune`.

@@ -99,10 +99,8 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
         return ranks(f"jax-{count}", "JAX programs", limit, kept, count, "gpu_check.jax_programs", flag=True)
 
     graphs = ["xla_gpu_graph_min_graph_size=1", "xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL"]
-    if gpus < 2:
-        no_nccl = "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one"
-    else:
-        no_nccl = f"{NOT_MEASURED}; NCCL does not run on emulated GPUs" if emulated else ""
+    no_nccl = "" if gpus >= 2 else "NCCL refuses two ranks on one GPU, so there is no baseline on a machine with one"
+    no_fast_nccl = no_nccl or (f"{NOT_MEASURED}; NCCL's fast paths do not run on emulated GPUs" if emulated else "")
     yield one("doctor", "xla-shmem doctor", 40, 6, "gpu_check.doctor")
     yield one("kernels", "Reduction kernels", 60, 15, "gpu_check.kernels")
     yield transfers(1, 45, 12)
@@ -137,7 +135,7 @@ def on_gpu(python: str, gpus: int, why_not: str, emulated: bool = False) -> Iter
     yield one("train", "Training job", 120, 50, "gpu_check.training", f"--gpus={gpus}")
     by_nccl = (f"{beside[0]}, NCCL", *beside[1:])
     yield ranks("jax-overlap-nccl", *by_nccl, why_not=why_not or no_nccl)
-    yield ranks("jax-overlap-nccl-fast", *by_nccl, variant="nccl-fast", why_not=why_not or no_nccl)
+    yield ranks("jax-overlap-nccl-fast", *by_nccl, variant="nccl-fast", why_not=why_not or no_fast_nccl)
     yield one("sanitizer", "compute-sanitizer", 75, 30, "gpu_check.sanitizer")
     # Counts only if each PE has a GPU: NVSHMEM is known to refuse some of its calls on a shared one.
     yield ranks("transfers-2-nvshmem", *by_nvshmem, 2, "gpu_check.transfers", "--puts=nvshmem", counts=gpus >= 2)

@@ -198,8 +198,8 @@ def obstacles(plan: Plan, names: Sequence[str]) -> dict[str, str]:
     for variant in (_BY_NAME[name] for name in names):
         if plan.gpus is None:
             continue
-        if plan.gpus.emulated and not variant.carried:
-            found[variant.name] = "neither NCCL nor XLA's kernels run on emulated GPUs"
+        if plan.gpus.emulated and variant.xla:
+            found[variant.name] = "NCCL's fast paths and XLA's own kernels do not run on emulated GPUs"
         elif plan.shares_gpu and variant.own_gpus:
             found[variant.name] = variant.own_gpus
     return found

@@ -4,13 +4,12 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <thread>
 
 #include "driver/settings.h"
+#include "driver/shared_object.h"
 
 namespace emulator::nvshmem {
 
@@ -36,12 +35,7 @@ Control& TheControl();
 // Repeats `reached` until it holds; false after GPU_EMULATOR_NVSHMEM_TIMEOUT seconds.
 template <typename Reached>
 bool WaitUntil(Reached reached) {
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(Setting("NVSHMEM_TIMEOUT", 60));
-  while (!reached()) {
-    if (std::chrono::steady_clock::now() > give_up) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
-  }
-  return true;
+  return WaitFor(Setting("NVSHMEM_TIMEOUT", 60), reached);
 }
 
 }  // namespace emulator::nvshmem

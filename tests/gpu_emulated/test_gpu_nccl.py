@@ -1,0 +1,84 @@
+"""Collectives on NCCL: stock JAX on emulated GPUs, and NCCL across NVLink domains beside SHMEM within them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from emulated_jobs import run_emulated
+from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
+from job_runs import JobRun
+
+pytestmark = pytest.mark.timeout(300)
+
+PROGRAMS, TYPES = 6, 5
+
+
+def _results(job: JobRun, ranks: int, meshes: int) -> Iterator[dict[str, object]]:
+    """The reports of a job, in which no element is wrong."""
+    assert job.exit_code == 0, job.output[-6000:]
+    for rank in range(ranks):
+        reports = job.results[rank]
+        assert len(reports) == PROGRAMS * TYPES * meshes
+        for report in reports:
+            assert report["wrong"] == [], f"rank {rank}: {report}"
+            yield report
+
+
+@pytest.mark.parametrize(
+    ("ranks", "flags"),
+    [
+        pytest.param(2, GRAPH_FLAGS, id="2-graphs"),
+        pytest.param(4, NO_GRAPH_FLAGS, id="4"),
+        pytest.param(4, GRAPH_FLAGS, id="4-graphs", marks=pytest.mark.slow),
+    ],
+)
+def test_stock_collectives_run_on_nccl(emulator: Emulator, tmp_path: Path, ranks: int, flags: tuple[str, ...]) -> None:
+    job = run_emulated(
+        emulator,
+        "worker_nccl.py",
+        [str(ranks // 2)],
+        ranks=ranks,
+        results=tmp_path,
+        flags=flags,
+        flag=False,
+        timeout=280,
+    )
+    for report in _results(job, ranks, meshes=3 if ranks == 4 else 2):
+        assert len(report["left"]) == 1  # type: ignore[arg-type]
+        assert report["ours"] == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [NO_GRAPH_FLAGS, GRAPH_FLAGS])
+def test_groups_across_nvlink_domains_stay_on_nccl_beside_shmem(
+    emulator: Emulator, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    # GPUs 0 and 2 are one domain, 1 and 3 the other: the columns of a mesh of two rows and two columns.
+    job = run_emulated(
+        emulator,
+        "worker_nccl.py",
+        ["2"],
+        ranks=4,
+        results=tmp_path,
+        flags=flags,
+        timeout=280,
+        GPU_EMULATOR_LINK_DOMAINS="2",
+        XLA_SHMEM_PROFILE="domain",
+        XLA_SHMEM_OPS="all",
+    )
+    for report in _results(job, 4, meshes=3):
+        crosses = report["axes"] != ["rows"]
+        assert (len(report["left"]) == 1) == crosses, report  # type: ignore[arg-type]
+        assert (report["ours"] == 0) == crosses, report
+
+
+def test_ranks_in_different_calls_are_named(emulator: Emulator, tmp_path: Path) -> None:
+    job = run_emulated(
+        emulator, "../e2e/worker_failures.py", ["runs_another_shape"], ranks=2, results=tmp_path, flag=False
+    )
+    assert job.exit_code != 0
+    line = job.line_with("emulated NCCL: rank ")
+    assert "is in ncclAllReduce of 10" in line
+    assert "but rank" in line

@@ -1,0 +1,210 @@
+// libnccl.so.2: NCCL's public calls that XLA:GPU makes, over the emulated driver.
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+
+#include "nccl/communicator.h"
+#include "nccl/group.h"
+#include "nccl/nccl_numbers.h"
+#include "nccl/reduction.h"
+
+namespace emulator::nccl {
+namespace {
+
+constexpr int kVersion = 22809;  // 2.28.9
+constexpr char kNamePrefix[] = "/gpu-emulator-nccl-";
+
+struct UniqueId {
+  char name[128];
+};
+
+std::mutex& Mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+std::set<Communicator*>& Live() {
+  static auto* const live = new std::set<Communicator*>;
+  return *live;
+}
+
+Communicator& Existing(Communicator* communicator, const char* call) {
+  const std::lock_guard<std::mutex> lock(Mutex());
+  Demand(Live().count(communicator) == 1, std::string(call) + " with a communicator that does not exist");
+  return *communicator;
+}
+
+int Make(Communicator** communicator, int ranks, const UniqueId& id, int rank) {
+  const std::string name(id.name, strnlen(id.name, sizeof(id.name)));
+  Demand(name.rfind(kNamePrefix, 0) == 0, "this unique id is not of ncclGetUniqueId");
+  CUcontext context = nullptr;
+  Demand(cuCtxGetCurrent(&context) == CUDA_SUCCESS && context != nullptr, "a communicator without a CUDA context");
+  return Enqueue([=] {
+    Demand(cuCtxSetCurrent(context) == CUDA_SUCCESS, "no context for a communicator");
+    auto* const made = new Communicator(name, ranks, rank);
+    const std::lock_guard<std::mutex> lock(Mutex());
+    Live().insert(made);
+    *communicator = made;
+  });
+}
+
+int End(Communicator* communicator, bool aborts) {
+  Communicator& ended = Existing(communicator, aborts ? "ncclCommAbort" : "ncclCommDestroy");
+  {
+    const std::lock_guard<std::mutex> lock(Mutex());
+    Live().erase(communicator);
+  }
+  // Streams may still run its operations, so an aborted one stays in memory.
+  ended.Abort();
+  return kSuccess;
+}
+
+int Collective(const char* call, Communicator* communicator, const Operation& operation, CUstream stream) {
+  const Communicator& existing = Existing(communicator, call);
+  const bool reduces =
+      operation.call == Call::kAllReduce || operation.call == Call::kReduceScatter || operation.call == Call::kReduce;
+  if (BytesOf(operation.type) == 0 || operation.peer < 0 || operation.peer >= existing.ranks()) return kInvalidArgument;
+  Demand(!reduces || IsReduced(operation.type, operation.reduction),
+         Describe(operation) + " with reduction " + std::to_string(operation.reduction) + ", which is not emulated");
+  const bool sends = operation.call != Call::kReceive, receives = operation.call != Call::kSend;
+  const bool complete = (operation.from != nullptr || !sends) && (operation.to != nullptr || !receives);
+  // Only the root of a reduction needs a result, and only that of a broadcast an operand.
+  const bool rooted = operation.call == Call::kReduce || operation.call == Call::kBroadcast;
+  Demand(operation.count == 0 || complete || rooted, Describe(operation) + " with a null buffer");
+  return Enqueue(communicator, operation, stream);
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = kVersion;
+  return kSuccess;
+}
+
+const char* ncclGetErrorString(int result) {
+  switch (result) {
+    case kSuccess:
+      return "no error";
+    case kUnhandledCudaError:
+      return "unhandled cuda error";
+    case kInvalidArgument:
+      return "invalid argument";
+    case kInvalidUsage:
+      return "invalid usage";
+    default:
+      return "unknown result code";
+  }
+}
+const char* ncclGetLastError(Communicator*) { return ""; }
+
+int ncclGetUniqueId(UniqueId* id) {
+  std::random_device random;
+  *id = {};
+  snprintf(id->name, sizeof(id->name), "%s%08x%08x", kNamePrefix, random(), random());
+  return kSuccess;
+}
+
+int ncclCommInitRank(Communicator** communicator, int ranks, UniqueId id, int rank) {
+  return Make(communicator, ranks, id, rank);
+}
+int ncclCommInitRankConfig(Communicator** communicator, int ranks, UniqueId id, int rank, void*) {
+  return Make(communicator, ranks, id, rank);
+}
+int ncclCommInitRankScalable(Communicator** communicator, int ranks, int rank, int ids, UniqueId* id, void*) {
+  if (ids < 1) return kInvalidArgument;
+  return Make(communicator, ranks, *id, rank);
+}
+
+int ncclCommFinalize(Communicator* communicator) {
+  Existing(communicator, "ncclCommFinalize");
+  return kSuccess;
+}
+int ncclCommDestroy(Communicator* communicator) { return End(communicator, false); }
+int ncclCommAbort(Communicator* communicator) { return End(communicator, true); }
+
+int ncclCommGetAsyncError(Communicator* communicator, int* error) {
+  Existing(communicator, "ncclCommGetAsyncError");
+  *error = kSuccess;
+  return kSuccess;
+}
+int ncclCommCount(Communicator* communicator, int* count) {
+  *count = Existing(communicator, "ncclCommCount").ranks();
+  return kSuccess;
+}
+int ncclCommUserRank(Communicator* communicator, int* rank) {
+  *rank = Existing(communicator, "ncclCommUserRank").rank();
+  return kSuccess;
+}
+int ncclCommCuDevice(Communicator* communicator, int* device) {
+  *device = Existing(communicator, "ncclCommCuDevice").device();
+  return kSuccess;
+}
+
+int ncclCommRegister(Communicator* communicator, void* buffer, size_t bytes, void** handle) {
+  Existing(communicator, "ncclCommRegister");
+  if (buffer == nullptr || bytes == 0) return kInvalidArgument;
+  *handle = buffer;
+  return kSuccess;
+}
+int ncclCommDeregister(Communicator* communicator, void*) {
+  Existing(communicator, "ncclCommDeregister");
+  return kSuccess;
+}
+int ncclMemAlloc(void** memory, size_t bytes) {
+  CUdeviceptr address = 0;
+  if (cuMemAlloc(&address, bytes) != CUDA_SUCCESS) return kUnhandledCudaError;
+  *memory = reinterpret_cast<void*>(address);
+  return kSuccess;
+}
+int ncclMemFree(void* memory) {
+  return cuMemFree(reinterpret_cast<CUdeviceptr>(memory)) == CUDA_SUCCESS ? kSuccess : kUnhandledCudaError;
+}
+
+int ncclGroupStart() {
+  StartGroup();
+  return kSuccess;
+}
+int ncclGroupEnd() { return EndGroup(); }
+
+int ncclAllReduce(const char* from, char* to, size_t count, int type, int reduction, Communicator* communicator,
+                  CUstream stream) {
+  return Collective("ncclAllReduce", communicator, {Call::kAllReduce, from, to, count, type, reduction, 0}, stream);
+}
+int ncclReduceScatter(const char* from, char* to, size_t count, int type, int reduction, Communicator* communicator,
+                      CUstream stream) {
+  return Collective("ncclReduceScatter", communicator, {Call::kReduceScatter, from, to, count, type, reduction, 0},
+                    stream);
+}
+int ncclReduce(const char* from, char* to, size_t count, int type, int reduction, int root, Communicator* communicator,
+               CUstream stream) {
+  return Collective("ncclReduce", communicator, {Call::kReduce, from, to, count, type, reduction, root}, stream);
+}
+int ncclBroadcast(const char* from, char* to, size_t count, int type, int root, Communicator* communicator,
+                  CUstream stream) {
+  return Collective("ncclBroadcast", communicator, {Call::kBroadcast, from, to, count, type, 0, root}, stream);
+}
+int ncclAllGather(const char* from, char* to, size_t count, int type, Communicator* communicator, CUstream stream) {
+  return Collective("ncclAllGather", communicator, {Call::kAllGather, from, to, count, type, 0, 0}, stream);
+}
+int ncclAlltoAll(const char* from, char* to, size_t count, int type, Communicator* communicator, CUstream stream) {
+  return Collective("ncclAlltoAll", communicator, {Call::kAllToAll, from, to, count, type, 0, 0}, stream);
+}
+int ncclSend(const char* from, size_t count, int type, int peer, Communicator* communicator, CUstream stream) {
+  return Collective("ncclSend", communicator, {Call::kSend, from, nullptr, count, type, 0, peer}, stream);
+}
+int ncclRecv(char* to, size_t count, int type, int peer, Communicator* communicator, CUstream stream) {
+  return Collective("ncclRecv", communicator, {Call::kReceive, nullptr, to, count, type, 0, peer}, stream);
+}
+
+}  // extern "C"
+
+}  // namespace emulator::nccl
