@@ -46,7 +46,7 @@ test-browser: install
 	$(BIN)/python -m pytest -q tests/browser
 
 test-e2e: install
-	$(BIN)/python -m pytest -q tests/e2e -m "not slow"
+	$(BIN)/python -m pytest -q tests/e2e tests/examples -m "not slow"
 
 # Deeper suites, not part of `make test`.
 test-e2e-full: install
