@@ -234,7 +234,7 @@ def _files_of(folder: Path) -> list[Path]:
         if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
     ]
     if not files:
-        raise CorpusError(f"corpus {folder} contains no files.")
+        raise CorpusError(f"corpus {folder} contains no files; omit it to train on Python's standard library.")
     return _in_order(folder, files)
 
 

@@ -85,7 +85,7 @@ def test_the_error_names_the_file_that_cannot_be_used(tmp_path: Path) -> None:
         return str(error.value)
 
     assert "neither a file nor a folder" in problem(tmp_path / "nowhere")
-    assert "contains no files" in problem(tmp_path)
+    assert "contains no files; omit it to train on" in problem(tmp_path)
     line = tmp_path / "broken.jsonl"
     line.write_text('{"text": "fine"}\n{"txt": "lost"}\n')
     assert 'broken.jsonl, line 2 is not a JSON object with a string "text"' in problem(line)
