@@ -9,18 +9,18 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from xla_shmem.launch.rank_environment import reserve_port
 
-DAEMONS = ("munged", "slurmctld", "slurmd")
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo")
 
 
 def installed() -> bool:
-    """Whether the daemons are here and may run: slurmd starts steps as their user, so it must be root."""
+    """Whether Slurm and munge are here, and the user is root: slurmd starts each step as the user of its job."""
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"])
-    return os.geteuid() == 0 and all(shutil.which(daemon, path=path) for daemon in DAEMONS)
+    return os.geteuid() == 0 and all(shutil.which(program, path=path) for program in PROGRAMS)
 
 
 @contextlib.contextmanager
@@ -30,7 +30,7 @@ def cluster(folder: Path, *, gpus: int) -> Iterator[dict[str, str]]:
     Raises:
       RuntimeError: the node is not ready within 30 seconds.
     """
-    # munged wants a folder that only its user may enter, and a socket's path has at most 107 bytes.
+    # pytest's folders are open to their user alone; munged refuses a socket that other users cannot reach.
     folder.chmod(0o755)
     munge = folder / "munge"
     munge.mkdir(mode=0o755)
@@ -103,12 +103,10 @@ def _node_state(environ: dict[str, str]) -> str:
     return listed.stdout.strip()
 
 
-def _wait_until(ready: object, seconds: float, folder: Path) -> None:
-    assert callable(ready)
+def _wait_until(ready: Callable[[], bool], seconds: float, folder: Path) -> None:
     end = time.monotonic() + seconds
     while not ready():
         if time.monotonic() > end:
             logs = [f"{log.name}: {log.read_text(errors='replace')[-2000:]}" for log in folder.glob("*.out")]
-            logs += [f"{log.name}: {log.read_text(errors='replace')[-2000:]}" for log in folder.glob("*.log")]
             raise RuntimeError("Slurm did not start:\n" + "\n".join(logs))
         time.sleep(0.2)
