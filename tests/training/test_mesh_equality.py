@@ -30,7 +30,8 @@ VARIED = dataclasses.replace(
     PLAIN, tied_head=True, qk_norm=True, parallel_block=True, rope_scaling=RopeScaling(original=16)
 )
 FOUR_KV_HEADS = dataclasses.replace(PLAIN, kv_heads=4)
-NAMES = {PLAIN: "plain", VARIED: "varied", FOUR_KV_HEADS: "four kv heads"}
+MIXTURE = dataclasses.replace(PLAIN, experts=4, hidden=24)
+NAMES = {PLAIN: "plain", VARIED: "varied", FOUR_KV_HEADS: "four kv heads", MIXTURE: "mixture"}
 OVERLAPPED = {"tensor_matmul": "async"}
 TOKENS = np.random.default_rng(0).integers(0, PLAIN.vocab, (BATCH, SEQUENCE + 1)).astype(np.int32)
 
@@ -66,31 +67,35 @@ def on_one_device(params):
         (MeshShape(context=4), VARIED, {"remat": "full"}),
         (MeshShape(context=4, tensor=2), PLAIN, {"attention": "gather"}),
         (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, {"remat": "attention"}),
-        (MeshShape(data=2, fsdp=2, context=2), PLAIN, {"shard_over_context": True}),
+        (MeshShape(data=2, fsdp=2, context=2, context_shards=2), PLAIN, {}),
+        (MeshShape(data=2, context=4, context_shards=2), PLAIN, {}),
         (
-            MeshShape(fsdp=2, context=2, tensor=2),
+            MeshShape(fsdp=2, context=2, tensor=2, context_shards=2),
             VARIED,
-            {"attention": "gather", "shard_over_context": True, "remat": "attention"},
+            {"attention": "gather", "remat": "attention"},
         ),
         (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, {"dtype": jnp.bfloat16}),
         (MeshShape(data=2, tensor=4), FOUR_KV_HEADS, OVERLAPPED),
         (MeshShape(fsdp=2, context=2, tensor=2), VARIED, OVERLAPPED | {"remat": "full"}),
         (
-            MeshShape(fsdp=2, context=2, tensor=2),
+            MeshShape(fsdp=2, context=2, tensor=2, context_shards=2),
             VARIED,
-            OVERLAPPED | {"attention": "gather", "shard_over_context": True, "remat": "attention"},
+            OVERLAPPED | {"attention": "gather", "remat": "attention"},
         ),
         (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, OVERLAPPED | {"dtype": jnp.bfloat16}),
+        (MeshShape(fsdp=2, expert=2, tensor=2), MIXTURE, {"remat": "full"}),
+        (MeshShape(expert=4, context=2, context_shards=2), MIXTURE, {}),
+        (MeshShape(data=2, expert=2, tensor=2), MIXTURE, OVERLAPPED | {"remat": "attention"}),
     ],
     ids=lambda value: NAMES[value] if isinstance(value, LlamaConfig) else str(value),
 )
 def test_loss_and_gradients_equal_those_of_one_device(shape, config, options, params, on_one_device) -> None:
-    defaults = {"dtype": jnp.float32, "remat": "none", "attention": "ring", "shard_over_context": False}
+    defaults = {"dtype": jnp.float32, "remat": "none", "attention": "ring"}
     options = defaults | {"tensor_matmul": "sync"} | options
     mesh = make_mesh(shape, jax.devices()[: shape.devices])
-    operations = make_operations(mesh, options["attention"], options["shard_over_context"], options["tensor_matmul"])
+    operations = make_operations(mesh, options["attention"], options["tensor_matmul"])
     model = Llama(config, operations, options["dtype"], options["remat"])
-    held = sharding.parameters(params[config], mesh, options["shard_over_context"])
+    held = sharding.parameters(params[config], mesh)
     order = zigzag_order(SEQUENCE, shape.context)
 
     def loss(values, inputs, targets):

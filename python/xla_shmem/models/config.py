@@ -47,6 +47,9 @@ class LlamaConfig:
       parallel_block: attention and MLP read the same normalised input and are added together, instead of one
         after the other.
       qk_norm: queries and keys are normalised over the features of a head before rotation.
+      experts: SwiGLU networks of a mixture, as in Mixtral; 0 for a dense model with one.
+      experts_per_token: experts that compute a token.
+      router_loss: weight of the loss that spreads the tokens evenly over the experts.
 
     Raises:
       ValueError: a size does not divide as the model needs; the message says how to fix it.
@@ -64,6 +67,9 @@ class LlamaConfig:
     tied_head: bool = False
     parallel_block: bool = False
     qk_norm: bool = False
+    experts: int = 0
+    experts_per_token: int = 2
+    router_loss: float = 0.02
 
     def __post_init__(self) -> None:
         for name in ("vocab", "width", "layers", "heads", "kv_heads", "hidden"):
@@ -84,6 +90,12 @@ class LlamaConfig:
                 f"{self.heads} heads do not divide into {self.kv_heads} key/value heads; "
                 f"choose kv-heads among the divisors of {self.heads}."
             )
+        if self.experts and not 1 <= self.experts_per_token <= self.experts:
+            raise ValueError(
+                f"{self.experts_per_token} of {self.experts} experts compute a token; choose 1 to {self.experts}."
+            )
+        if self.experts and self.parallel_block:
+            raise ValueError("parallel-block has no mixture of experts; choose another preset or no-parallel-block.")
 
     @property
     def head_dim(self) -> int:
@@ -96,9 +108,16 @@ class LlamaConfig:
         return self.kv_heads * self.head_dim
 
 
-#: `demo` and `tiny` use bytes as tokens; `1b` and `8b` have the published sizes of Llama 3.2 1B and Llama 3 8B.
+_TINY = LlamaConfig(width=64, layers=2, heads=8, kv_heads=4, hidden=192)
+_LLAMA3_8B = LlamaConfig(vocab=128256, width=4096, layers=32, heads=32, kv_heads=8, hidden=14336, rope_theta=500000.0)
+_MISTRAL_7B = dataclasses.replace(_LLAMA3_8B, vocab=32768, rope_theta=1e6)  # v0.3, without a sliding window
+
+#: `tiny`s and `demo` use bytes as tokens; the others have the published sizes of Llama 3.2 1B, Llama 3 8B, Llama 3.1
+#: 8B, Mistral 7B v0.3 and Mixtral 8x7B.
 PRESETS = {
-    "tiny": LlamaConfig(width=64, layers=2, heads=8, kv_heads=4, hidden=192),
+    "tiny": _TINY,
+    "tiny-3.1": dataclasses.replace(_TINY, rope_theta=500000.0, rope_scaling=RopeScaling(original=64)),
+    "tiny-moe": dataclasses.replace(_TINY, hidden=96, experts=8),
     "demo": LlamaConfig(),
     "1b": LlamaConfig(
         vocab=128256,
@@ -111,14 +130,17 @@ PRESETS = {
         rope_scaling=RopeScaling(factor=32.0),
         tied_head=True,
     ),
-    "8b": LlamaConfig(vocab=128256, width=4096, layers=32, heads=32, kv_heads=8, hidden=14336, rope_theta=500000.0),
+    "8b": _LLAMA3_8B,
+    "llama3.1-8b": dataclasses.replace(_LLAMA3_8B, rope_scaling=RopeScaling()),
+    "mistral-7b": _MISTRAL_7B,
+    "mixtral-8x7b": dataclasses.replace(_MISTRAL_7B, vocab=32000, experts=8),
 }
 
 
 def parameter_count(config: LlamaConfig) -> int:
     """Number of trained parameters."""
     attention = 2 * config.width * (config.width + config.kv_width)  # query and output, key and value
-    mlp = 3 * config.width * config.hidden
+    mlp = 3 * config.width * config.hidden * (config.experts or 1) + config.width * config.experts  # and the router
     norms = config.width * (1 if config.parallel_block else 2) + (2 * config.head_dim if config.qk_norm else 0)
     embedding = config.vocab * config.width
     return embedding * (1 if config.tied_head else 2) + config.layers * (attention + mlp + norms) + config.width

@@ -18,8 +18,10 @@ import jax
 import jax.numpy as jnp
 from flax.linen.fp8_ops import OVERWRITE_WITH_GRADIENT
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 
 from xla_shmem.models.config import LlamaConfig
+from xla_shmem.models.experts import Experts, apply_experts, balance_loss
 from xla_shmem.models.rope import Rotation, rotate, rotation
 
 # (q [batch, tokens, heads, head_dim], k and v [batch, tokens, kv_heads, head_dim]) -> like q
@@ -27,6 +29,10 @@ Attention = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 
 #: Collection of FP8 scales and amax histories. Their "gradients" are their new values.
 FP8 = OVERWRITE_WITH_GRADIENT
+
+
+#: Collection of the router's losses, one for each layer, if the model is a mixture of experts.
+ROUTER_LOSS = "router_loss"
 
 
 class DotGeneral(Protocol):
@@ -72,6 +78,9 @@ class Operations:
       head: scores [batch, tokens, vocab] of the residual stream and a weight [width, vocab].
       constrain: sets the sharding of an activation by the names of its logical axes.
       embedding: sets the sharding in which the table [vocab, width] is read.
+      router: sets the sharding in which the router [width, experts] is read.
+      experts: the mixture's output, like x: (x [batch, tokens, width], router scores [batch, tokens, experts], weights,
+        experts of a token).
     """
 
     attention: Attention = causal_attention
@@ -80,14 +89,26 @@ class Operations:
     head: Callable[[jax.Array, Weight], jax.Array] = lambda x, weight: weight.applied_to(x)
     constrain: Callable[[jax.Array, tuple[str | None, ...]], jax.Array] = lambda x, names: x
     embedding: Callable[[jax.Array], jax.Array] = lambda table: table
+    router: Callable[[jax.Array], jax.Array] = lambda router: router
+    experts: Callable[[jax.Array, jax.Array, Experts, int], jax.Array] = apply_experts
 
 
-#: Activations of a layer that the backward pass keeps; `none`: all, without recomputation.
+#: Name of a layer's input, the only activation that `offload` keeps.
+_LAYER_INPUT = "layer input"
+
+#: Activations of a layer that the backward pass keeps; `none`: all, without recomputation; `offload`: as `full`, in the
+#: host's memory.
 REMAT_POLICIES: dict[str, Any] = {
     "none": None,
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
     "attention": jax.checkpoint_policies.save_only_these_names("attention"),
     "full": jax.checkpoint_policies.nothing_saveable,
+    "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=[_LAYER_INPUT],
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
 }
 
 
@@ -121,17 +142,24 @@ class Layer(nn.Module):
     @nn.compact
     def __call__(self, x: jax.Array, angles: Rotation) -> tuple[jax.Array, None]:
         dense_in, dense_out = self.operations.dense_in, self.operations.dense_out
+        x = checkpoint_name(x, _LAYER_INPUT)  # type: ignore[no-untyped-call]
         h = self._norm("attention_norm", x)
-        qkv, output, gate_up, down = self._weights()
+        qkv, output = self._attention_weights()
         if self.config.parallel_block:
+            gate_up, down = self._mlp_weights()
             q, k, v, gate, up = dense_in(h, (*qkv, *gate_up))
             mixed = self._attention(q, k, v, angles)
             x = x + dense_out((mixed, jax.nn.silu(gate) * up), (output, down))
         else:
             q, k, v = dense_in(h, qkv)
             x = x + dense_out((self._attention(q, k, v, angles),), (output,))
-            gate, up = dense_in(self._norm("mlp_norm", x), gate_up)
-            x = x + dense_out((jax.nn.silu(gate) * up,), (down,))
+            h = self._norm("mlp_norm", x)
+            if self.config.experts:
+                x = x + self._mixture(h)
+            else:
+                gate_up, down = self._mlp_weights()
+                gate, up = dense_in(h, gate_up)
+                x = x + dense_out((jax.nn.silu(gate) * up,), (down,))
         return self.operations.constrain(x, ("batch", "residual_length", "width")), None
 
     def _norm(self, name: str, x: jax.Array, axis: str = "embed") -> jax.Array:
@@ -145,25 +173,45 @@ class Layer(nn.Module):
         mixed = self.operations.attention(rotate(q, angles), rotate(k, angles), v)
         return mixed.reshape(*mixed.shape[:2], -1)
 
-    def _weights(self) -> tuple[tuple[Weight, ...], Weight, tuple[Weight, ...], Weight]:
-        """The weights (query, key, value), output, (gate, up) and down."""
+    def _mixture(self, h: jax.Array) -> jax.Array:
+        c = self.config
+        router = self._parameter("router", ("embed", None), (c.width, c.experts))
+        # Few numbers decide much, so they are f32.
+        scores = h.astype(jnp.float32) @ self.operations.router(router)
+        self.sow(ROUTER_LOSS, "value", balance_loss(scores, c.experts_per_token), reduce_fn=lambda _, new: new)
+        into, out = ("experts", "expert_embed", "mlp"), ("experts", "mlp", "expert_embed")
+        gate, up = (self._parameter(f"expert_{name}", into, (c.experts, c.width, c.hidden)) for name in ("gate", "up"))
+        down = self._parameter("expert_down", out, (c.experts, c.hidden, c.width))
+        weights = Experts(*(weight.astype(self.dtype) for weight in (gate, up, down)))
+        return self.operations.experts(h, scores, weights, c.experts_per_token)
+
+    def _attention_weights(self) -> tuple[tuple[Weight, ...], Weight]:
+        """The weights (query, key, value), and output."""
         c = self.config
         qkv = (
             self._weight("query", ("embed", "heads"), c.width, c.width),
             self._weight("key", ("embed", "kv_heads"), c.width, c.kv_width),
             self._weight("value", ("embed", "kv_heads"), c.width, c.kv_width),
         )
-        output = self._weight("output", ("heads", "embed"), c.width, c.width)
+        return qkv, self._weight("output", ("heads", "embed"), c.width, c.width)
+
+    def _mlp_weights(self) -> tuple[tuple[Weight, ...], Weight]:
+        """The weights (gate, up), and down."""
+        c = self.config
         gate_up = tuple(self._weight(name, ("embed", "mlp"), c.width, c.hidden) for name in ("gate", "up"))
-        return qkv, output, gate_up, self._weight("down", ("mlp", "embed"), c.hidden, c.width)
+        return gate_up, self._weight("down", ("mlp", "embed"), c.hidden, c.width)
 
     def _weight(self, name: str, axes: tuple[str, str], rows: int, columns: int) -> Weight:
-        # Standard deviation 1/sqrt(fan-in), divided by sqrt(2 * layers) for outputs to the residual stream (GPT-2).
-        scale = 1 / math.sqrt(rows) / (math.sqrt(2 * self.config.layers) if axes[1] == "embed" else 1)
-        init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
-        kernel: Any = self.param(name, init, (rows, columns), jnp.float32)
         dot = nn.Fp8DirectDotGeneralOp(name=f"{name}_fp8") if self.fp8 else lax.dot_general
-        return Weight(kernel.astype(self.dtype), dot)
+        return Weight(self._parameter(name, axes, (rows, columns)).astype(self.dtype), dot)
+
+    def _parameter(self, name: str, axes: tuple[str | None, ...], shape: tuple[int, ...]) -> jax.Array:
+        # Standard deviation 1/sqrt(fan-in), divided by sqrt(2 * layers) for outputs to the residual stream (GPT-2).
+        to_residual = str(axes[-1]).endswith("embed")
+        scale = 1 / math.sqrt(shape[-2]) / (math.sqrt(2 * self.config.layers) if to_residual else 1)
+        init = nn.with_logical_partitioning(nn.initializers.normal(scale), axes)
+        value: Any = self.param(name, init, shape, jnp.float32)
+        return jnp.asarray(value)
 
 
 class Llama(nn.Module):
@@ -197,7 +245,7 @@ class Llama(nn.Module):
         angles = Rotation(*(operations.constrain(a, ("length", None, None)) for a in rotation(positions, c)))
         layers = nn.scan(
             self._rematerialised(),
-            variable_axes={"params": 0, FP8: 0},
+            variable_axes={"params": 0, FP8: 0, ROUTER_LOSS: 0},
             split_rngs={"params": True},
             in_axes=nn.broadcast,
             length=c.layers,

@@ -6,6 +6,7 @@ length.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -15,6 +16,9 @@ from jax.ad_checkpoint import checkpoint_name
 
 # Queries whose scores exist at the same time; a power of two, since usual lengths are multiples of it.
 _QUERIES_AT_ONCE = 256
+
+#: Name of a mesh axis, or of several, outermost first.
+Axis = str | tuple[str, ...]
 
 #: Name under which a remat policy keeps `Saved`, so that attention is neither computed nor sent twice.
 SAVED = "attention"
@@ -41,6 +45,7 @@ class Queries(NamedTuple):
     gradient: jax.Array  # gradient of the output, in the type of q
     normaliser: jax.Array  # log of the sum of exp(score) over all keys
     inner: jax.Array  # sum over head_dim of gradient x output
+    out: jax.Array  # output over all keys, in the type of q
 
 
 class Partial(NamedTuple):
@@ -50,13 +55,20 @@ class Partial(NamedTuple):
     normaliser: jax.Array  # [batch, kv_heads, group, query, 1]: log of the sum of exp(score)
 
 
+class Blocks(NamedTuple):
+    """Who computes attention to one block of keys."""
+
+    attend: Callable[..., Partial]
+    attend_backward: Callable[..., tuple[jax.Array, jax.Array]]
+
+
 def start_backward(saved: Saved, gradient: jax.Array) -> tuple[Queries, jax.Array]:
     """Queries and this rank's own block, from the gradient of the output [batch, tokens, heads, head_dim]."""
     gradient = grouped(gradient, saved.q.shape[1])
     inner = _einsum("bkgqd,bkgqd->bkgq", gradient, saved.out)[..., None]
     # The backward sends the blocks again. Without the barrier the compiler could keep those of the forward instead.
     kv, inner = lax.optimization_barrier((saved.kv, inner))  # type: ignore[no-untyped-call]
-    return Queries(saved.q, gradient, saved.normaliser, inner), kv
+    return Queries(saved.q, gradient, saved.normaliser, inner, saved.out), kv
 
 
 def grouped(q: jax.Array, kv_heads: int) -> jax.Array:
@@ -139,6 +151,10 @@ def attend_backward(queries: Queries, kv: jax.Array, *, causal: bool = False) ->
     none = zeros_like(kv)
     d_kv, d_q = lax.scan(add, none, (firsts, Queries(*(_cut(x) for x in queries))))
     return _joined(d_q), d_kv
+
+
+#: `attend` and `attend_backward` of this file, which run on every backend.
+XLA_BLOCKS = Blocks(attend, attend_backward)
 
 
 def merge(a: Partial, b: Partial) -> Partial:

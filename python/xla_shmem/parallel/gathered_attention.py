@@ -14,11 +14,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from xla_shmem.parallel.attention_blocks import (
+    XLA_BLOCKS,
+    Axis,
+    Blocks,
     Partial,
     Queries,
     Saved,
-    attend,
-    attend_backward,
     grouped,
     merge,
     named,
@@ -34,8 +35,10 @@ Order = Literal["contiguous", "zigzag"]
 _TOKENS = 3  # axis of [2, batch, kv_heads, key, head_dim] and of [batch, kv_heads, group, query, head_dim]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
-def gathered_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str, order: Order = "zigzag") -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4, 5))
+def gathered_attention(
+    q: jax.Array, k: jax.Array, v: jax.Array, axis_name: Axis, order: Order = "zigzag", blocks: Blocks = XLA_BLOCKS
+) -> jax.Array:
     """Causal attention over a sequence distributed along `axis_name`; call it inside `shard_map`.
 
     Only visible blocks are computed. So in contiguous order the last rank has most of the work, in zig-zag order all
@@ -45,8 +48,9 @@ def gathered_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str,
       q: [batch, local, heads, head_dim] queries, already rotated.
       k: [batch, local, kv_heads, head_dim] keys, already rotated; `heads` is a multiple of `kv_heads`.
       v: [batch, local, kv_heads, head_dim] values.
-      axis_name: mesh axis of the sequence.
+      axis_name: mesh axis of the sequence, or several axes, outermost first.
       order: order in which the ranks hold the sequence.
+      blocks: who computes attention to a block.
 
     Returns:
       [batch, local, heads, head_dim] in the type of `q`. Scores, sums and reduced gradients are f32.
@@ -54,7 +58,7 @@ def gathered_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str,
     Raises:
       ValueError: `local` is odd in zig-zag order, or `heads` is not a multiple of `kv_heads`.
     """
-    return _forward(q, k, v, axis_name, order)[0]
+    return _forward(q, k, v, axis_name, order, blocks)[0]
 
 
 class _Layout(NamedTuple):
@@ -72,7 +76,7 @@ class _Layout(NamedTuple):
         return jnp.where(place < self.ring, 2 * place, 2 * (2 * self.ring - 1 - place) + 1) * self.chunk
 
 
-def _layout(local: int, axis_name: str, order: Order) -> _Layout:
+def _layout(local: int, axis_name: Axis, order: Order) -> _Layout:
     ring, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
     if order == "contiguous":
         return _Layout(local, (rank,), ring, order)
@@ -81,12 +85,14 @@ def _layout(local: int, axis_name: str, order: Order) -> _Layout:
     return _Layout(local // 2, (rank, 2 * ring - 1 - rank), ring, order)
 
 
-def _gather(kv: jax.Array, axis_name: str) -> jax.Array:
+def _gather(kv: jax.Array, axis_name: Axis) -> jax.Array:
     whole: jax.Array = lax.all_gather(kv, axis_name, axis=_TOKENS, tiled=True)
     return whole
 
 
-def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str, order: Order) -> tuple[jax.Array, Saved]:
+def _forward(
+    q: jax.Array, k: jax.Array, v: jax.Array, axis_name: Axis, order: Order, blocks: Blocks
+) -> tuple[jax.Array, Saved]:
     layout = _layout(q.shape[1], axis_name, order)
     queries, kv = grouped(q, k.shape[2]), stacked(k, v)
     whole = _gather(kv, axis_name)
@@ -98,16 +104,16 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str, order: Or
     for place, part in zip(layout.own, jnp.split(queries, len(layout.own), axis=_TOKENS), strict=True):
 
         def add(earlier: jax.Array, partial: Partial, part: jax.Array = part) -> Partial:
-            return merge(partial, attend(part, keys(earlier)))
+            return merge(partial, blocks.attend(part, keys(earlier)))
 
-        parts.append(lax.fori_loop(0, place, add, attend(part, keys(place), causal=True)))
+        parts.append(lax.fori_loop(0, place, add, blocks.attend(part, keys(place), causal=True)))
     out, normaliser = (jnp.concatenate(x, axis=_TOKENS) for x in zip(*parts, strict=True))
     saved = named(Saved(queries, kv, out.astype(q.dtype), normaliser))
     return ungrouped(saved.out), saved
 
 
 def _backward(
-    axis_name: str, order: Order, saved: Saved, gradient: jax.Array
+    axis_name: Axis, order: Order, blocks: Blocks, saved: Saved, gradient: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     layout = _layout(gradient.shape[1], axis_name, order)
     queries, kv = start_backward(saved, gradient)
@@ -123,7 +129,7 @@ def _backward(
             d_q, d_whole = sums
             row = layout.first_row(earlier)
             block = lax.dynamic_slice_in_dim(whole, row, layout.chunk, axis=_TOKENS)
-            more_q, more_kv = attend_backward(part, block, causal=causal)
+            more_q, more_kv = blocks.attend_backward(part, block, causal=causal)
             so_far = lax.dynamic_slice_in_dim(d_whole, row, layout.chunk, axis=_TOKENS)
             return d_q + more_q, lax.dynamic_update_slice_in_dim(d_whole, so_far + more_kv, row, axis=_TOKENS)
 

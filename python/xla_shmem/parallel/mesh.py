@@ -11,7 +11,9 @@ from xla_shmem.parallel.mesh_shape import AXES, MeshShape
 
 
 def make_mesh(shape: MeshShape, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """A mesh with the axes data, fsdp, context and tensor, in this order.
+    """A mesh with the axes data, fsdp, expert, context, context_shard and tensor, in this order.
+
+    Devices that split the sequence lie along `context` and `context_shard`; along the latter they shard parameters too.
 
     Args:
       shape: devices along each axis.
@@ -26,5 +28,7 @@ def make_mesh(shape: MeshShape, devices: Sequence[jax.Device] | None = None) -> 
             f"mesh {shape} needs {shape.devices} devices, this job has {len(devices)}; start {shape.devices} ranks or "
             f"choose --{', --'.join(AXES)} to multiply to {len(devices)}."
         )
-    sizes = tuple(getattr(shape, axis) for axis in AXES)
-    return jax.make_mesh(sizes, AXES, devices=devices, axis_types=(AxisType.Auto,) * len(AXES))
+    axes = {axis: getattr(shape, axis) for axis in AXES[:-1]}
+    axes |= {"context": shape.context // shape.context_shards, "context_shard": shape.context_shards}
+    axes["tensor"] = shape.tensor
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), devices=devices, axis_types=(AxisType.Auto,) * len(axes))

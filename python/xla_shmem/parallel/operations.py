@@ -13,6 +13,9 @@ from jax.sharding import PartitionSpec as P
 
 from xla_shmem.models.llama import Operations, Weight
 from xla_shmem.parallel import sharding
+from xla_shmem.parallel.attention_blocks import XLA_BLOCKS
+from xla_shmem.parallel.cudnn_attention import CUDNN_BLOCKS
+from xla_shmem.parallel.expert_exchange import distributed_experts
 from xla_shmem.parallel.gathered_attention import gathered_attention
 from xla_shmem.parallel.ring_attention import ring_attention
 from xla_shmem.parallel.tensor_matmul import gather_matmul, matmul_scatter
@@ -20,21 +23,24 @@ from xla_shmem.parallel.tensor_matmul import gather_matmul, matmul_scatter
 #: Schemes of context parallelism.
 ATTENTION = {"ring": ring_attention, "gather": gathered_attention}
 
+#: Who computes attention to a block of keys.
+BLOCKS = {"xla": XLA_BLOCKS, "cudnn": CUDNN_BLOCKS}
+
 
 def make_operations(
-    mesh: Mesh, attention: str = "ring", shard_over_context: bool = False, tensor_matmul: str = "sync"
+    mesh: Mesh, attention: str = "ring", tensor_matmul: str = "sync", attention_blocks: str = "xla"
 ) -> Operations:
     """The operations for a mesh with sequences in zig-zag order along `context`.
 
     Args:
       mesh: mesh of the job.
       attention: `ring` sends blocks of keys and values round the ring, `gather` gathers all of them.
-      shard_over_context: as for `sharding.parameter_rules`.
       tensor_matmul: with `sync` every tensor-parallel rank holds the whole residual stream, products are summed with
         an all-reduce, and scores are split by vocabulary. With `async` every rank holds a slice of the sequence,
         gathers and scatters it while it computes partial products, and computes the scores of its slice.
+      attention_blocks: key of `BLOCKS`: who computes attention to a block of keys.
     """
-    embed = dict(sharding.parameter_rules(shard_over_context))["embed"]
+    embed = sharding.EMBED
     overlapped = tensor_matmul == "async" and mesh.shape["tensor"] > 1
     dense = _asynchronous(mesh, embed) if overlapped else _synchronous(mesh, embed)
     whole = _at(mesh, "tensor", None)
@@ -44,14 +50,18 @@ def make_operations(
         # it the partitioner would gather all tokens on every rank.
         return sharding.pinned(sharding.gathered(table, whole, _at(mesh, "tensor", embed)), whole)
 
-    scheme = ATTENTION[attention]
-    heads = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
+    scheme, blocks = ATTENTION[attention], BLOCKS[attention_blocks]
+    heads = P(sharding.BATCH, sharding.CONTEXT, "tensor")  # type: ignore[no-untyped-call]
 
     @functools.partial(jax.shard_map, mesh=mesh, in_specs=(heads, heads, heads), out_specs=heads)
     def attend(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
-        return scheme(q, k, v, "context")
+        return scheme(q, k, v, sharding.CONTEXT, blocks=blocks)
 
-    return Operations(attention=attend, embedding=embedding, **dense)
+    def router(weight: jax.Array) -> jax.Array:
+        return sharding.gathered(weight, _at(mesh), _at(mesh, embed))
+
+    experts = functools.partial(distributed_experts, mesh)
+    return Operations(attention=attend, embedding=embedding, router=router, experts=experts, **dense)
 
 
 def _synchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
@@ -83,7 +93,7 @@ def _synchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
 def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
     """Matmuls that overlap with their own transfers; between layers each rank holds a slice of the sequence."""
     held = sharding.activation(mesh, ("batch", "residual_length", "width"), sliced=True).spec
-    features = P(sharding.BATCH, "context", "tensor")  # type: ignore[no-untyped-call]
+    features = P(sharding.BATCH, sharding.CONTEXT, "tensor")  # type: ignore[no-untyped-call]
     columns, rows = P(embed, "tensor"), P("tensor", embed)  # type: ignore[no-untyped-call]
 
     def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:

@@ -24,11 +24,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from xla_shmem.parallel.attention_blocks import (
+    XLA_BLOCKS,
+    Axis,
+    Blocks,
     Partial,
     Queries,
     Saved,
-    attend,
-    attend_backward,
     grouped,
     merge,
     named,
@@ -41,15 +42,16 @@ from xla_shmem.parallel.attention_blocks import (
 _KEYS = 3  # axis of a block [2, batch, kv_heads, key, head_dim]
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
-def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> jax.Array:
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: Axis, blocks: Blocks = XLA_BLOCKS) -> jax.Array:
     """Causal attention over a sequence in zig-zag order along `axis_name`; call it inside `shard_map`.
 
     Args:
       q: [batch, local, heads, head_dim] queries, already rotated.
       k: [batch, local, kv_heads, head_dim] keys, already rotated; `heads` is a multiple of `kv_heads`.
       v: [batch, local, kv_heads, head_dim] values.
-      axis_name: mesh axis of the sequence.
+      axis_name: mesh axis of the sequence, or several axes, outermost first.
+      blocks: who computes attention to a block.
 
     Returns:
       [batch, local, heads, head_dim] in the type of `q`. Scores, sums and travelling gradients are f32.
@@ -57,10 +59,10 @@ def ring_attention(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> 
     Raises:
       ValueError: `local` is odd, or `heads` is not a multiple of `kv_heads`.
     """
-    return _forward(q, k, v, axis_name)[0]
+    return _forward(q, k, v, axis_name, blocks)[0]
 
 
-def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> tuple[jax.Array, Saved]:
+def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: Axis, blocks: Blocks) -> tuple[jax.Array, Saved]:
     if q.shape[1] % 2:
         raise ValueError(f"ring attention needs two equal halves on every rank, got {q.shape[1]} tokens.")
     queries = grouped(q, k.shape[2])
@@ -74,12 +76,12 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> tuple[
         following = _send(block, axis_name) if step + 1 < ring else block
         kv_low, kv_high = jnp.split(block, 2, axis=_KEYS)
         if low is None or high is None:
-            both = attend(_together(q_low, q_high), jnp.concatenate([kv_low, kv_high], axis=1), causal=True)
+            both = blocks.attend(_together(q_low, q_high), jnp.concatenate([kv_low, kv_high], axis=1), causal=True)
             low, high = _apart(both)
-            high = merge(high, attend(q_high, kv_low))
+            high = merge(high, blocks.attend(q_high, kv_low))
         else:
             earlier = _came_from_earlier(rank, step)
-            both = attend(_visible_queries(earlier, q_low, q_high), _visible_keys(earlier, kv_low, kv_high))
+            both = blocks.attend(_visible_queries(earlier, q_low, q_high), _visible_keys(earlier, kv_low, kv_high))
             always, other = _apart(both)
             high = merge(high, always)
             merged = merge(_select(earlier, low, high), other)
@@ -93,7 +95,9 @@ def _forward(q: jax.Array, k: jax.Array, v: jax.Array, axis_name: str) -> tuple[
     return ungrouped(saved.out), saved
 
 
-def _backward(axis_name: str, saved: Saved, gradient: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+def _backward(
+    axis_name: Axis, blocks: Blocks, saved: Saved, gradient: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     ring, rank = lax.axis_size(axis_name), lax.axis_index(axis_name)
     queries, block = start_backward(saved, gradient)
     low, high = (Queries(*half) for half in zip(*(jnp.split(x, 2, axis=3) for x in queries), strict=True))
@@ -105,15 +109,15 @@ def _backward(axis_name: str, saved: Saved, gradient: jax.Array) -> tuple[jax.Ar
         kv_low, kv_high = jnp.split(block, 2, axis=_KEYS)
         if step == 0:
             both = Queries(*map(_together, low, high))
-            d_q, d_kv = attend_backward(both, jnp.concatenate([kv_low, kv_high], axis=1), causal=True)
+            d_q, d_kv = blocks.attend_backward(both, jnp.concatenate([kv_low, kv_high], axis=1), causal=True)
             (d_low, d_high), (d_kv_low, d_kv_high) = jnp.split(d_q, 2), jnp.split(d_kv, 2, axis=1)
-            d_q, d_kv = attend_backward(high, kv_low)
+            d_q, d_kv = blocks.attend_backward(high, kv_low)
             d_high += d_q
             own = jnp.concatenate([d_kv_low + d_kv, d_kv_high], axis=_KEYS)
         else:
             earlier = _came_from_earlier(rank, step)
             both = Queries(*(_visible_queries(earlier, *halves) for halves in zip(low, high, strict=True)))
-            d_q, d_kv = attend_backward(both, _visible_keys(earlier, kv_low, kv_high))
+            d_q, d_kv = blocks.attend_backward(both, _visible_keys(earlier, kv_low, kv_high))
             (always_q, other_q), (always_kv, other_kv) = jnp.split(d_q, 2), jnp.split(d_kv, 2, axis=1)
             d_low += jnp.where(earlier, other_q, 0)
             d_high += always_q + jnp.where(earlier, 0, other_q)
@@ -130,7 +134,7 @@ def _backward(axis_name: str, saved: Saved, gradient: jax.Array) -> tuple[jax.Ar
 ring_attention.defvjp(_forward, _backward)
 
 
-def _send(block: jax.Array, axis_name: str) -> jax.Array:
+def _send(block: jax.Array, axis_name: Axis) -> jax.Array:
     """Sends the block to the next rank and returns the block of the previous rank."""
     ring = lax.axis_size(axis_name)
     pairs = [(source, (source + 1) % ring) for source in range(ring)]

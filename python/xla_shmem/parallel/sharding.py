@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import flax.linen as nn
@@ -13,50 +14,55 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 #: Mesh axes that split the batch.
-BATCH = ("data", "fsdp")
+BATCH = ("data", "fsdp", "expert")
 
-# Logical axes of parameters that a tensor-parallel layer splits.
-_TENSOR = ("heads", "kv_heads", "mlp", "vocab")
+#: Mesh axes that split the sequence.
+CONTEXT = ("context", "context_shard")
+
+#: Mesh axes that shard parameters; those of experts are split over `expert` by expert.
+EMBED, EXPERT_EMBED = ("fsdp", "expert", "context_shard"), ("fsdp", "context_shard")
+
+#: Mesh axes of every logical axis that a parameter can have.
+PARAMETER_RULES: tuple[tuple[str, Any], ...] = (
+    ("embed", EMBED),
+    ("expert_embed", EXPERT_EMBED),
+    ("experts", "expert"),
+    ("layers", None),
+    ("head_dim", None),
+    *((name, "tensor") for name in ("heads", "kv_heads", "mlp", "vocab")),  # what a tensor-parallel layer splits
+)
 
 _ACTIVATIONS = {
     "batch": BATCH,
-    "length": "context",
-    "residual_length": "context",
+    "length": CONTEXT,
+    "residual_length": CONTEXT,
     "heads": "tensor",
     "vocab": "tensor",
     "width": None,
 }
 
 # If tensor-parallel ranks hold slices of the sequence between layers, and of its scores, instead of all of it.
-_SLICED = _ACTIVATIONS | {"residual_length": ("context", "tensor"), "vocab": None}
+_SLICED = _ACTIVATIONS | {"residual_length": (*CONTEXT, "tensor"), "vocab": None}
 
 
-def parameter_rules(shard_over_context: bool = False) -> tuple[tuple[str, Any], ...]:
-    """Mesh axes of every logical axis that a parameter can have.
-
-    Args:
-      shard_over_context: shard parameters and optimizer state over `context` too instead of replicating them there;
-        each rank then gathers a layer's weights before it uses them, as along `fsdp`.
-    """
-    embed = ("fsdp", "context") if shard_over_context else ("fsdp",)
-    return (("embed", embed), ("layers", None), ("head_dim", None), *((name, "tensor") for name in _TENSOR))
-
-
-def parameters(boxed: Any, mesh: Mesh, shard_over_context: bool = False) -> Any:
+def parameters(boxed: Any, mesh: Mesh) -> Any:
     """Shardings of a tree of parameters by the names of their logical axes; arrays without names are replicated.
 
     Args:
       boxed: tree with `flax.linen.LogicallyPartitioned` leaves, abstract or not, optimizer state included.
       mesh: mesh of the job.
-      shard_over_context: as for `parameter_rules`.
     """
-    logical = nn.get_partition_spec(boxed)
-    return logical_to_mesh_sharding(logical, mesh, parameter_rules(shard_over_context))
+    return logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, PARAMETER_RULES)
+
+
+def context_degree(mesh: Mesh) -> int:
+    """Devices over which the mesh splits the sequence."""
+    return math.prod(mesh.shape[axis] for axis in CONTEXT)
 
 
 def tokens(mesh: Mesh) -> NamedSharding:
     """Sharding of [batch, sequence] token arrays."""
-    return NamedSharding(mesh, P(BATCH, "context"))  # type: ignore[no-untyped-call]
+    return NamedSharding(mesh, P(BATCH, CONTEXT))  # type: ignore[no-untyped-call]
 
 
 def activation(mesh: Mesh, names: tuple[str | None, ...], sliced: bool = False) -> NamedSharding:

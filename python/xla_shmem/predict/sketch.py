@@ -65,6 +65,8 @@ def sketch(job: TrainConfig, cluster: Cluster, exchanges: Exchanges = OURS) -> P
             raise PredictError(
                 f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; omit --sketch."
             )
+    if job.model().experts or job.mesh().context_shards not in (1, job.context):
+        raise PredictError("experts, or parameters sharded over a part of context, cannot be sketched; omit --sketch.")
     return _Sketch(job, cluster, exchanges).program()
 
 
@@ -72,10 +74,11 @@ class _Sketch:
     def __init__(self, job: TrainConfig, cluster: Cluster, exchanges: Exchanges) -> None:
         self._job, self._cluster, self._exchanges, self._model = job, cluster, exchanges, job.model()
         self._collectives: dict[str, Collective] = {}
-        self._sequences = job.batch // (job.data * job.fsdp)
+        self._mesh = job.mesh()
+        self._sequences = job.batch // (self._mesh.data * self._mesh.fsdp)
         self._local = job.sequence // job.context
         self._tokens = self._sequences * self._local
-        self._shards = job.fsdp * (job.context if job.shard_over_context else 1)
+        self._shards = self._mesh.shards
 
     def program(self) -> Program:
         layers, table = self._model.layers, self._model.vocab * self._model.width
@@ -199,12 +202,12 @@ class _Sketch:
 
     def _replicas(self, name: str, parameters: int) -> tuple[Step, ...]:
         """Sums shards of gradients over the data axis; neighbours on it are one replica apart."""
-        data = self._job.data
+        data = self._mesh.data
         size = parameters // self._job.tensor * _BF16 // self._shards
         return self._alone(name, "all-reduce", size, data, self._job.devices // data) if data > 1 else ()
 
     def _sharded(self, name: str, op: str, size: int) -> tuple[Step, ...]:
-        inner = self._job.tensor * (1 if self._job.shard_over_context else self._job.context)
+        inner = self._job.tensor * (self._job.context // self._mesh.context_shards)
         return self._alone(name, op, size, self._shards, inner) if self._shards > 1 else ()
 
     def _alone(self, name: str, op: str, size: int, group: int, inner: int) -> tuple[Step, ...]:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import orbax.checkpoint as ocp
 
+from xla_shmem.models.config import LlamaConfig
 from xla_shmem.train.config import ConfigError, TrainConfig, flag
 from xla_shmem.train.config_fields import FIELDS
 from xla_shmem.train.job_folder import checkpoint_folder
@@ -16,6 +17,8 @@ _State = TypeVar("_State")
 
 #: Fields that a job must keep to resume exactly, besides the model and the corpus.
 _SAME = ("batch", "sequence", "dtype", "fp8", "steps", "learning_rate", "warmup_steps", "seed")
+
+_MODEL_DEFAULTS = {field.name: field.default for field in dataclasses.fields(LlamaConfig)}
 
 
 class Checkpoints:
@@ -56,7 +59,8 @@ class Checkpoints:
         """
         saved = self._manager.restore(self.newest, args=ocp.args.Composite(job=ocp.args.JsonRestore()))
         for name, value in self._facts.items():
-            before = saved.job.get(name, saved.job.get(_former(name)))  # releases before 0.2 wrote former names
+            # Releases before 0.2 wrote former names; a job from before a field existed had its default.
+            before = saved.job.get(name, saved.job.get(_former(name), _MODEL_DEFAULTS.get(name)))
             if before != value:
                 raise ConfigError(
                     f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this job has {value}; "

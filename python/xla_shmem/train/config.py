@@ -15,7 +15,7 @@ from xla_shmem.models.config import PRESETS, LlamaConfig
 from xla_shmem.parallel.mesh_shape import MeshShape
 
 #: Fields that replace values of the preset.
-MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "parallel_block", "qk_norm")
+MODEL_FIELDS = ("vocab", "width", "layers", "heads", "kv_heads", "hidden", "experts", "parallel_block", "qk_norm")
 
 #: Element types of a `.bin` token file, which does not record its type.
 TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
@@ -23,7 +23,12 @@ TOKEN_DTYPES = ("uint8", "uint16", "uint32", "int32", "int64")
 #: Steps before a profile: the first compiles, and the second may still fill pools.
 STEPS_BEFORE_PROFILE = 2
 
-MESH_FIELDS = ("data", "fsdp", "context", "tensor")
+#: Default tokens of a sequence if documents are tokenized.
+_CHUNK = 16384
+
+_VALIDATION = ("validation_every", "validation_batches")
+
+MESH_FIELDS = ("data", "fsdp", "context", "tensor", "expert")
 
 
 class ConfigError(UserError, ValueError):
@@ -51,6 +56,7 @@ class TrainConfig:
     heads: int | None = _field(None, "Query heads, instead of the preset's.")
     kv_heads: int | None = _field(None, "Key/value heads, instead of the preset's.")
     hidden: int | None = _field(None, "Features between the SwiGLU projections, instead of the preset's.")
+    experts: int | None = _field(None, "Experts of a mixture, instead of the preset's; 0 for a dense model.")
     parallel_block: bool | None = _field(None, "Attention and MLP read the same input, instead of one after the other.")
     qk_norm: bool | None = _field(None, "Normalise queries and keys.")
 
@@ -59,14 +65,27 @@ class TrainConfig:
     context: int = _field(4, "Devices along the mesh axis that splits the sequence.")
     tensor: int = _field(1, "Devices along the mesh axis that splits heads and hidden features.")
 
+    expert: int = _field(1, "Devices along the mesh axis that splits the batch and a mixture's experts.")
+
     shard_over_context: bool = _field(False, "Shard parameters over the context axis too, as over fsdp.")
+    hybrid_shard_degree: int = _field(
+        0,
+        "Devices over which parameters are sharded, in groups that replicate them; 0: as the other keys say.",
+    )
 
     batch: int = _field(1, "Sequences in a step, over all devices.")
-    sequence: int = _field(1024, "Tokens in a sequence.", aliases=("--seq",))
+    sequence: int = _field(
+        0, "Tokens in a sequence, a chunk of the corpus; 0: 16384 with a tokenizer, else 1024.", aliases=("--seq",)
+    )
     attention: str = _field("ring", "Communication of attention along the context axis.", "ring", "gather")
+    attention_blocks: str = _field(
+        "xla", "Kernels of attention: XLA's, or cuDNN's flash attention (GPUs, bf16).", "xla", "cudnn"
+    )
     tensor_matmul: str = _field(
-        "async",
-        "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives.",
+        "",
+        "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives; by default async, and "
+        "sync with fp8.",
+        "",
         "async",
         "sync",
     )
@@ -74,11 +93,12 @@ class TrainConfig:
     fp8: bool = _field(False, "Matmuls in FP8 with delayed scaling: E4M3 forward, E5M2 backward.")
     remat: str = _field(
         "none",
-        "Activations that the backward pass recomputes.",
+        "Activations that the backward pass recomputes; `offload`: as `full`, and layers' inputs wait on the host.",
         "none",
         "full",
         "dots",
         "attention",
+        "offload",
     )
 
     steps: int = _field(30, "Optimiser steps.")
@@ -92,6 +112,13 @@ class TrainConfig:
         "Without it: the sources of Python's standard library.",
     )
     token_dtype: str = _field("", "Element type of .bin token files.", "", *TOKEN_DTYPES)
+    tokenizer: str = _field(
+        "", "Hugging Face tokenizer.json for a corpus of documents, .parquet or .jsonl files. Without it: bytes."
+    )
+    text_field: str = _field("text", "Column of the documents' text.")
+    validation: float = _field(0.0, "Fraction of the corpus that is kept for validation.")
+    validation_every: int = _field(100, "Steps between validations, the last step included.")
+    validation_batches: int = _field(8, "Batches of a validation, at most.")
 
     output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.", former="out")
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
@@ -107,12 +134,21 @@ class TrainConfig:
             choices = field.metadata["choices"]
             if choices and getattr(self, field.name) not in choices:
                 raise ConfigError(unknown(f"{flag(field.name)}", getattr(self, field.name), choices))
-        for name in ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept"):
+        if not self.tensor_matmul:
+            object.__setattr__(self, "tensor_matmul", "sync" if self.fp8 else "async")
+        if not self.sequence:
+            object.__setattr__(self, "sequence", _CHUNK if self.tokenizer else 1024)
+        positive = ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept", *_VALIDATION)
+        for name in positive:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must be at least 1.")
-        for name in ("seed", "checkpoint_every", "profile_steps"):
+        for name in ("hybrid_shard_degree", "seed", "checkpoint_every", "profile_steps"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{flag(name)} is {getattr(self, name)}; it must not be negative.")
+        if not 0 <= self.validation < 1:
+            raise ConfigError(f"validation is {self.validation}; it is a fraction, at least 0 and less than 1.")
+        if self.tokenizer and not self.corpus:
+            raise ConfigError("tokenizer needs documents; set corpus to .parquet or .jsonl files.")
         if self.resume and not self.checkpoint_every:
             raise ConfigError("resume needs checkpoints, and checkpoint-every is 0; set the steps between checkpoints.")
         if self.profile_steps and self.profile_steps + STEPS_BEFORE_PROFILE > self.steps:
@@ -122,13 +158,20 @@ class TrainConfig:
             )
         if not self.learning_rate > 0:
             raise ConfigError(f"learning-rate is {self.learning_rate}; it must be greater than 0.")
+        if self.attention_blocks == "cudnn" and self.dtype != "bf16":
+            raise ConfigError(f"attention-blocks cudnn computes in bf16 and dtype is {self.dtype}; set dtype bf16.")
+        if self.hybrid_shard_degree and (self.fsdp > 1 or self.shard_over_context):
+            raise ConfigError(
+                f"hybrid-shard-degree is {self.hybrid_shard_degree}, and fsdp or shard-over-context say how to shard "
+                "too; with a degree, give the devices that split the batch as data."
+            )
         overlapped = self.tensor_matmul == "async" and self.tensor > 1
         if overlapped and self.fp8:
             raise ConfigError(
                 f"tensor-matmul async over tensor {self.tensor} cannot multiply in FP8; choose tensor-matmul sync."
             )
         try:
-            self.mesh().check(self.model(), self.batch, self.sequence, self.shard_over_context, overlapped)
+            self.mesh().check(self.model(), self.batch, self.sequence, overlapped)
         except ValueError as error:
             raise ConfigError(str(error)) from None
 
@@ -139,7 +182,10 @@ class TrainConfig:
 
     def mesh(self) -> MeshShape:
         """Degrees of parallelism."""
-        return MeshShape(**{name: getattr(self, name) for name in MESH_FIELDS})
+        shape = MeshShape(**{name: getattr(self, name) for name in MESH_FIELDS})
+        if self.hybrid_shard_degree:
+            return shape.with_shard_degree(self.hybrid_shard_degree)
+        return dataclasses.replace(shape, context_shards=self.context if self.shard_over_context else 1)
 
     @property
     def devices(self) -> int:

@@ -6,12 +6,14 @@ from xla_shmem.models.config import LlamaConfig
 
 
 def matmul_parameters(model: LlamaConfig) -> int:
-    """Parameters that every token is multiplied with: all except norms and the embedding table, which is looked up.
+    """Parameters that every token is multiplied with: all except norms, the embedding table, which is looked up, and
+    the experts that do not compute the token.
 
     The output layer counts even if its matrix is the embedding's.
     """
     attention = 2 * model.width * (model.heads + model.kv_heads) * model.head_dim  # query and output, key and value
-    mlp = 3 * model.width * model.hidden
+    mlp = 3 * model.width * model.hidden * (model.experts_per_token if model.experts else 1)
+    mlp += model.width * model.experts  # the router
     return model.layers * (attention + mlp) + model.width * model.vocab
 
 

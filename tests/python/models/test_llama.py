@@ -16,6 +16,16 @@ from xla_shmem.models.rope import frequencies, rotate, rotation
 SMALL = LlamaConfig(vocab=32, width=16, layers=2, heads=4, kv_heads=2, hidden=24)
 
 
+#: Parameters of the published models.
+PUBLISHED = {
+    "8b": 8_030_261_248,
+    "1b": 1_235_814_400,
+    "llama3.1-8b": 8_030_261_248,
+    "mistral-7b": 7_248_023_552,
+    "mixtral-8x7b": 46_702_792_704,
+}
+
+
 @functools.cache
 def variables(config: LlamaConfig):
     return jax.jit(Llama(config).init)(jax.random.key(0), jnp.zeros((1, 2), int), jnp.arange(2))
@@ -31,13 +41,15 @@ def counted(config: LlamaConfig) -> int:
     return sum(math.prod(x.shape) for x in jax.tree.leaves(shapes["params"]))
 
 
-@pytest.mark.parametrize(("preset", "parameters"), [("8b", 8_030_261_248), ("1b", 1_235_814_400)])
+@pytest.mark.parametrize(("preset", "parameters"), PUBLISHED.items())
 def test_published_models_have_their_published_number_of_parameters(preset: str, parameters: int) -> None:
     assert parameter_count(PRESETS[preset]) == parameters
     assert counted(PRESETS[preset]) == parameters
 
 
-@pytest.mark.parametrize("changes", [{}, {"tied_head": True}, {"parallel_block": True}, {"qk_norm": True}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"tied_head": True}, {"parallel_block": True}, {"qk_norm": True}, {"experts": 4}], ids=str
+)
 def test_parameter_count_is_right_for_every_structure(changes: dict[str, bool]) -> None:
     config = dataclasses.replace(SMALL, **changes)
     assert parameter_count(config) == counted(config)
@@ -101,7 +113,7 @@ def published_scaling(frequency: float, scaling: RopeScaling) -> float:
 
 
 def test_scaled_frequencies_are_those_of_llama_3_1() -> None:
-    config = dataclasses.replace(PRESETS["8b"], rope_scaling=RopeScaling())
+    config = PRESETS["llama3.1-8b"]
     unscaled = [500000.0 ** (-2 * pair / 128) for pair in range(64)]
     want = [published_scaling(frequency, RopeScaling()) for frequency in unscaled]
     np.testing.assert_allclose(frequencies(config), want, rtol=1e-6)
@@ -128,6 +140,8 @@ def test_grouped_heads_equal_repeated_key_value_heads() -> None:
         ({"kv_heads": 3}, "4 heads do not divide into 3 key/value heads"),
         ({"layers": 0}, "layers is 0; it must be at least 1"),
         ({"kv_heads": 0}, "kv-heads is 0; it must be at least 1"),
+        ({"experts": 4, "experts_per_token": 5}, "5 of 4 experts compute a token; choose 1 to 4"),
+        ({"experts": 4, "parallel_block": True}, "parallel-block has no mixture of experts"),
     ],
 )
 def test_the_error_about_sizes_says_how_to_fix_them(sizes: dict[str, int], message: str) -> None:

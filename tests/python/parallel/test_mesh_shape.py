@@ -15,13 +15,13 @@ from xla_shmem.parallel.zigzag import zigzag_order
         (MeshShape(data=2, fsdp=2), "batch of 2 sequences does not divide over data 2 x fsdp 2.*multiple of 4"),
         (MeshShape(context=3), "sequence 1024 does not divide over context 3.*multiple of 6"),
         (MeshShape(tensor=4), "kv-heads 2 does not divide over tensor 4; choose a degree that divides 2"),
-        (MeshShape(context=256), "width 128 does not divide over fsdp 1 x context 256"),
+        (MeshShape(context=256, context_shards=256), "width 128 does not divide over fsdp 1 x context 256"),
     ],
     ids=str,
 )
 def test_the_error_names_the_size_that_does_not_divide_over_the_mesh(shape: MeshShape, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        shape.check(LlamaConfig(), batch=2, sequence=1024, shard_over_context=True)
+        shape.check(LlamaConfig(), batch=2, sequence=1024)
 
 
 def test_a_mesh_that_fits_passes() -> None:

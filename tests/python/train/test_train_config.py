@@ -75,7 +75,7 @@ def test_a_given_field_replaces_that_of_the_preset() -> None:
         ({"seed": -1}, "seed is -1; it must not be negative"),
         ({"learning_rate": 0.0}, "learning-rate is 0.0; it must be greater than 0"),
         ({"preset": "tyni"}, "preset is 'tyni', which is unknown; did you mean tiny?"),
-        ({"preset": "gpt"}, "preset is 'gpt', which is unknown; choose one of tiny, demo, 1b, 8b"),
+        ({"preset": "gpt"}, "preset is 'gpt', which is unknown; choose one of tiny, tiny-3.1, tiny-moe, demo, 1b"),
         ({"attention": "rings"}, "attention is 'rings', which is unknown; did you mean ring?"),
         ({"token_dtype": "unit16"}, "token-dtype is 'unit16', which is unknown; did you mean uint16?"),
     ],

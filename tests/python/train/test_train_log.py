@@ -106,6 +106,13 @@ def test_matmul_parameters_are_all_but_norms_and_the_embedding_table() -> None:
     assert matmul_parameters(tied) == parameter_count(tied) - norms
 
 
+def test_experts_that_do_not_compute_a_token_do_not_count() -> None:
+    model = PRESETS["mixtral-8x7b"]
+    norms = (2 * model.layers + 1) * model.width
+    idle = model.layers * 6 * 3 * model.width * model.hidden  # 2 of 8 experts compute a token
+    assert matmul_parameters(model) == parameter_count(model) - norms - model.vocab * model.width - idle
+
+
 def test_flops_equal_a_count_by_hand() -> None:
     model = LlamaConfig(vocab=10, width=4, layers=1, heads=2, kv_heads=1, hidden=3)
     forward = 0
