@@ -37,6 +37,7 @@ class CompiledStep:
       temporary_bytes: all other memory allocated while the step runs, except results.
       result_bytes: the new state, including results that reuse memory of arguments.
       reused_bytes: results that are written over arguments.
+      host_bytes: memory of the host for activations that are offloaded to it.
       records: collectives, as `_core.run_pass` describes them.
       seconds: wall-clock time of the compilation.
     """
@@ -45,6 +46,7 @@ class CompiledStep:
     temporary_bytes: int
     result_bytes: int
     reused_bytes: int
+    host_bytes: int
     records: list[dict[str, Any]]
     seconds: float
 
@@ -142,6 +144,7 @@ def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledSte
         temporary_bytes=memory.temp_size_in_bytes,
         result_bytes=memory.output_size_in_bytes,
         reused_bytes=memory.alias_size_in_bytes,
+        host_bytes=memory.host_temp_size_in_bytes,
         records=records,
         seconds=time.perf_counter() - start,
     )

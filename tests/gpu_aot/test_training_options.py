@@ -1,0 +1,69 @@
+"""Options of a training job that only a GPU's program shows: cuDNN's attention, and activations in host memory."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from compiler_runs import WHEELS, Compiler
+
+import long_sequence_memory
+from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
+from xla_shmem.hlo.files import to_text
+from xla_shmem.train.config import TrainConfig
+
+_RING, _SEQUENCE = 4, 4096
+
+
+def job(**options: str) -> TrainConfig:
+    sizes = {"preset": "demo", "width": 512, "layers": 3}
+    return TrainConfig(**sizes, context=_RING, sequence=_SEQUENCE, dtype="bf16", **options)
+
+
+def compiled(config: TrainConfig, folder: Path) -> tuple[CompiledStep, Counter[str]]:
+    """The step, and how often its module calls each target."""
+    module = folder / "step.pb"
+    step = compile_step(config, "h100", WHEELS, module=module)
+    return step, Counter(re.findall(rb"__cudnn\$fmha\w+", module.read_bytes()))
+
+
+def test_the_ring_computes_its_blocks_with_cudnn_forward_and_backward(compiler: Compiler, tmp_path: Path) -> None:
+    by_xla, none = compiled(job(), tmp_path)
+    by_cudnn, calls = compiled(job(attention_blocks="cudnn"), tmp_path)
+    assert not none
+    # A rank's own block is two calls, one of them causal; then one for each block that arrives.
+    blocks = 2 + (_RING - 1)
+    assert calls == {b"__cudnn$fmhaSoftmax": blocks, b"__cudnn$fmhaSoftmaxBackward": blocks}
+    permutes = [
+        sorted(r["bytes"] for r in step.records if r["op"] == "collective-permute") for step in (by_xla, by_cudnn)
+    ]
+    assert permutes[0] == permutes[1], "the ring sends the same"
+
+
+def test_offloaded_inputs_of_layers_are_in_host_memory(compiler: Compiler, tmp_path: Path) -> None:
+    full, offload = (compiled(job(remat=remat), tmp_path)[0] for remat in ("full", "offload"))
+    inputs = 3 * (_SEQUENCE // _RING) * 512 * 2  # layers x tokens x width, bf16
+    assert full.host_bytes == 0
+    assert offload.host_bytes == inputs
+    assert offload.temporary_bytes <= full.temporary_bytes
+
+
+def test_float8_matmuls_are_in_the_program_of_a_tensor_parallel_step(compiler: Compiler, tmp_path: Path) -> None:
+    module = tmp_path / "step.pb"
+    config = TrainConfig(preset="demo", width=512, layers=3, context=2, tensor=2, dtype="bf16", fp8=True)
+    compile_step(config, "h100", WHEELS, module=module)
+    text = to_text("step", module.read_bytes())
+    # XLA makes each matmul a Triton fusion that reads FP8 and widens nothing before it.
+    operands = re.findall(r"gemm_fusion\S* \(\S+: (\w+)\[[\d,]*\], \S+: (\w+)\[", text)
+    kinds = Counter(tuple(sorted(pair)) for pair in operands)
+    assert kinds["f8e4m3fn", "f8e4m3fn"] >= 7, "query, key, value, output, gate, up, down"
+    assert kinds["f8e4m3fn", "f8e5m2"] >= 2 * 7, "gradients of inputs and of weights"
+
+
+@pytest.mark.parametrize("name", ["no CP", "CP 8"])
+def test_a_row_of_the_memory_table_says_whether_the_job_fits(name: str) -> None:
+    step = CompiledStep(1 << 30, 40 << 30, 0, 0, 0, [], 1.0)
+    assert long_sequence_memory.row(name, step).endswith("| 1.00 | 40.00 | 41.00 | 0.00 | no |")
+    assert long_sequence_memory.JOBS[name].mesh().shards == 8

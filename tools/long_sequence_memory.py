@@ -1,0 +1,73 @@
+"""Prints the table of docs/training.md about memory: Llama 3.1 8B with 16,384 tokens on 8 GPUs of 40 GB.
+
+    python tools/long_sequence_memory.py --wheels FOLDER [--only NAME]
+
+The job is that of "Efficiently train models with large sequence lengths using Amazon SageMaker model parallel": hybrid
+shard degree 8, bf16, activation checkpointing. There it runs out of memory without context parallelism and runs with
+degree 8. Here XLA compiles it for 8 described A100s and says what it would allocate. No GPU and no driver are needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
+from xla_shmem.train.config import TrainConfig
+
+TARGET = "a100"
+GIB = 1 << 30
+
+#: Memory that the publication's out-of-memory message gives for one GPU.
+MEMORY = 39.38 * GIB
+
+
+def job(sequences: int, remat: str = "full") -> TrainConfig:
+    """The job with this number of sequences at a time; if there is one, the GPUs share it."""
+    return TrainConfig(
+        preset="llama3.1-8b",
+        sequence=16384,
+        batch=sequences,
+        data=sequences,
+        context=8 // sequences,
+        hybrid_shard_degree=8,
+        attention="gather",
+        dtype="bf16",
+        remat=remat,
+    )
+
+
+#: Rows of the table.
+JOBS = {"no CP": job(8), "CP 8": job(1), "no CP, offload": job(8, "offload")}
+
+
+def row(name: str, step: CompiledStep) -> str:
+    """A row of the table; GiB of one GPU."""
+    cells = (step.state_bytes, step.temporary_bytes, step.peak_with_donation_bytes, step.host_bytes)
+    fits = "yes" if step.peak_with_donation_bytes <= MEMORY else "no"
+    return f"| {name} | {' | '.join(f'{size / GIB:.2f}' for size in cells)} | {fits} |"
+
+
+@click.command()
+@click.option(
+    "--wheels",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    required=True,
+    help="Folder with the CUDA plugin's wheels, made by scripts/setup_gpu_aot.sh.",
+)
+@click.option("--layers", type=int, help="Layers, instead of the model's 32.")
+@click.option("--only", type=click.Choice(list(JOBS)), multiple=True, help="Rows to compile; by default all.")
+def main(wheels: Path, layers: int | None, only: tuple[str, ...]) -> None:
+    """Compile the jobs and print the table."""
+    click.echo(
+        "| 16,384 tokens | state | temporaries | both | on the host | fits in 39.38 |\n|---|---:|---:|---:|---:|---|"
+    )
+    for name in only or JOBS:
+        config = dataclasses.replace(JOBS[name], layers=layers)
+        click.echo(row(name, compile_step(config, TARGET, wheels.resolve())))
+
+
+if __name__ == "__main__":
+    main()
