@@ -28,6 +28,6 @@ current=$({ echo "$jax"; sources | sort | tr '\n' '\0' | xargs -0 sha256sum; } |
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet ".[train,test,lint,docs]" -Cbuild-dir="build/wheel-$(basename "$venv")" \
+"$venv/bin/python" -m pip install --quiet ".[train,data,test,lint,docs]" -Cbuild-dir="build/wheel-$(basename "$venv")" \
   -Ccmake.define.XLA_SHMEM_PRECOMPILE=ON -Ccmake.define.XLA_SHMEM_WARNINGS_AS_ERRORS=ON
 echo "$current" >"$stamp"

@@ -55,10 +55,9 @@ def train_command(config: Path | None, **options: Any) -> None:
 
 
 def _launch(job: TrainConfig, console: Console) -> None:
-    from xla_shmem.train.corpus import open_corpus
+    from xla_shmem.train.data import open_data
 
-    tokens = open_corpus(job.corpus, job.token_dtype, job.model().vocab)
-    console.print(f"{train_report.describe(job)}; {tokens}.")
+    console.print(f"{train_report.describe(job)}; {open_data(job)}.")
     with ending_on_signals(lambda: _kept(job)), JobProgress(console) as progress:
         records = run_job(job, progress.follow("train", job.steps))
     _report(job, records, console)

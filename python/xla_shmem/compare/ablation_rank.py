@@ -19,25 +19,25 @@ from xla_shmem.compare.ring_ablations import traced_as
 from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.corpus import Tokens
+from xla_shmem.train.data import Data
 from xla_shmem.train.step_log import StepLog, StepRecord
 from xla_shmem.train.trainer import Stopped, print_step, start_rank, train
 
 
-def turns(config: TrainConfig, tokens: Tokens) -> Iterator[Mapping[Ring, StepRecord]]:
+def turns(config: TrainConfig, data: Data) -> Iterator[Mapping[Ring, StepRecord]]:
     """Yields the records of each step, one for each kind of ring.
 
     Raises:
       ValueError, Stopped: as `trainer.train`.
     """
-    jobs = {ring: _with_ring(ring, config, tokens) for ring in Ring}
+    jobs = {ring: _with_ring(ring, config, data) for ring in Ring}
     orders = itertools.cycle(itertools.permutations(Ring))
     for _ in range(config.steps):
         yield {ring: next(jobs[ring]) for ring in next(orders)}
 
 
-def _with_ring(ring: Ring, config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
-    records = train(config, tokens)
+def _with_ring(ring: Ring, config: TrainConfig, data: Data) -> Iterator[StepRecord]:
+    records = train(config, data)
     while True:
         with traced_as(ring):  # the first step is traced in here
             record = next(records, None)
@@ -52,10 +52,10 @@ def main(config: Path | None, **options: Any) -> None:
     """One rank of a job that `xla-shmem compare` starts."""
     try:
         job = from_options(config, options)
-        tokens = start_rank(job)
+        data = start_rank(job)
         # The job's own log comes last: when it has a record, the other logs have theirs.
         logs = {ring: StepLog(Path(job.output) / ring.log_name) for ring in reversed(Ring)}
-        for records in turns(job, tokens):
+        for records in turns(job, data):
             if jax.process_index() == 0:
                 for ring, log in logs.items():
                     log.append(records[ring])

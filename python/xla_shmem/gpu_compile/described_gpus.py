@@ -28,7 +28,7 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
 
     Args:
       count: number of GPUs.
-      target: name of a description in `targets/`: `h100` or `gb200`.
+      target: name of a description in `targets/`: `a100`, `h100` or `gb200`.
       observe: called with every module that has collectives, and their records.
 
     Raises:

@@ -85,7 +85,7 @@ class JsonLines:
     def read(self, start: int, stop: int) -> NDArray[Any]:
         texts = []
         with self.path.open("rb") as file:
-            for index, first, last in _pieces(self._ends, start, stop):
+            for index, first, last in pieces_between(self._ends, start, stop):
                 file.seek(self._offsets[index])
                 texts.append(self._text(file.readline(), index + 1)[first:last])
         return np.frombuffer(b"".join(texts), np.uint8)
@@ -164,7 +164,7 @@ class Tokens:
           CorpusError: a token is outside the vocabulary.
         """
         pieces = []
-        for index, first, last in _pieces(self._ends, start, stop):
+        for index, first, last in pieces_between(self._ends, start, stop):
             piece = self._parts[index].read(first, last)
             wrong = np.flatnonzero((piece < 0) | (piece >= self._vocab))
             if wrong.size:
@@ -174,6 +174,29 @@ class Tokens:
                 )
             pieces.append(piece.astype(np.int32))
         return np.concatenate(pieces)
+
+
+class TokenRange:
+    """Some consecutive tokens of a corpus.
+
+    Args:
+      tokens: the corpus.
+      start: index of the first token.
+      stop: index after the last token.
+    """
+
+    def __init__(self, tokens: Tokens, start: int, stop: int) -> None:
+        self._tokens, self._start, self._length = tokens, start, stop - start
+
+    def __str__(self) -> str:
+        return f"{self._length:,} tokens"
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read(self, start: int, stop: int) -> NDArray[np.int32]:
+        """Tokens `start` to `stop` of the range."""
+        return self._tokens.read(self._start + start, self._start + stop)
 
 
 def open_corpus(corpus: str, token_dtype: str, vocab: int) -> Tokens:
@@ -188,27 +211,35 @@ def open_corpus(corpus: str, token_dtype: str, vocab: int) -> Tokens:
     Raises:
       CorpusError: there are no files, or they cannot be used.
     """
-    if not corpus:
-        files = standard_library_sources()
-    elif (path := Path(corpus)).is_dir():
-        files = _files_of(path)
-    elif path.is_file():
-        files = [path]
-    else:
+    files = corpus_files(corpus) if corpus else standard_library_sources()
+    kind = _kind(files[0])
+    if kind == "parquet":
+        raise CorpusError(f"{files[0]} holds documents, which need a tokenizer; set tokenizer to a tokenizer.json.")
+    if kind != "tokens" and vocab < BYTES:
+        raise CorpusError(f"vocab is {vocab}; text is read as bytes and needs vocab = {BYTES}.")
+    parts: list[Part] = [_open(file, kind, token_dtype) for file in files]
+    return Tokens(parts, vocab)
+
+
+def corpus_files(corpus: str) -> list[Path]:
+    """The file, or the files of a folder, all of one kind.
+
+    Raises:
+      CorpusError: there are no files, or files of several kinds.
+    """
+    path = Path(corpus)
+    if not path.exists():
         raise CorpusError(
             f"corpus {corpus} is neither a file nor a folder; omit it to train on Python's standard library."
         )
+    files = _files_of(path) if path.is_dir() else [path]
     kinds = {_kind(file): file for file in files}
     if len(kinds) > 1:
         first, second = list(kinds.values())[:2]
         raise CorpusError(
             f"corpus {corpus} mixes kinds of files ({first.name}, {second.name}); put only one kind in a folder."
         )
-    kind = next(iter(kinds))
-    if kind != "tokens" and vocab < BYTES:
-        raise CorpusError(f"vocab is {vocab}; text is read as bytes and needs vocab = {BYTES}.")
-    parts: list[Part] = [_open(file, kind, token_dtype) for file in files]
-    return Tokens(parts, vocab)
+    return files
 
 
 def standard_library_sources(root: Path | None = None) -> list[Path]:
@@ -245,7 +276,7 @@ def _in_order(root: Path, files: Sequence[Path]) -> list[Path]:
 def _kind(path: Path) -> str:
     if path.suffix in _TOKEN_FILES:
         return "tokens"
-    return "jsonl" if path.suffix == ".jsonl" else "text"
+    return path.suffix[1:] if path.suffix in (".jsonl", ".parquet") else "text"
 
 
 def _open(path: Path, kind: str, token_dtype: str) -> Part:
@@ -261,7 +292,7 @@ def _open(path: Path, kind: str, token_dtype: str) -> Part:
     return TextFile(path)
 
 
-def _pieces(ends: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
+def pieces_between(ends: NDArray[np.int64], start: int, stop: int) -> Iterator[tuple[int, int, int]]:
     """Splits `start` to `stop` at `ends`, the ends of pieces. Yields (piece, first, last) relative to the piece."""
     index = int(np.searchsorted(ends, start, side="right"))
     while start < stop:

@@ -56,4 +56,5 @@ class JobProgress:
 
 def _news(record: StepRecord) -> str:
     rest = "" if record.compiled else f", {record.tokens_per_second:,.0f} tokens/s"
-    return f"loss {record.loss:.3f}{rest}"
+    validation = "" if record.validation_loss is None else f" (validation {record.validation_loss:.3f})"
+    return f"loss {record.loss:.3f}{validation}{rest}"

@@ -30,6 +30,9 @@ def summary(config: TrainConfig, records: Sequence[StepRecord]) -> list[str]:
     first, last = MEASURED
     begin, end = records[0], records[-1]
     lines = [f"Loss {begin.loss:.4f} at step {begin.step}, {end.loss:.4f} at step {end.step}."]
+    validated = [record for record in records if record.validation_loss is not None]
+    if validated:
+        lines.append(f"Validation loss {validated[-1].validation_loss:.4f} after step {validated[-1].step}.")
     if not measured:
         return [*lines, f"No averages: they need steps {first} to {last}, and the job had {config.steps} steps."]
     found = means([records])
@@ -61,6 +64,10 @@ def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     figure.suptitle(describe(config), fontsize=11)
     losses, throughput = figure.subplots(1, 2)
     losses.plot([record.step for record in records], [record.loss for record in records], color="#0b6e4f", lw=1.6)
+    validated = [(record.step, record.validation_loss) for record in records if record.validation_loss is not None]
+    if validated:
+        losses.plot(*zip(*validated, strict=True), "o-", color="#e07a1f", label="validation")
+        losses.legend(frameon=False)
     losses.set_title("Loss", fontsize=10, loc="left")
     losses.set_ylabel("nats per token")
 

@@ -10,12 +10,17 @@ from xla_shmem.train.config import ConfigError
 TRAIN_PACKAGES = ("flax", "optax", "orbax.checkpoint", "grain", "matplotlib")
 
 
-def check_packages(command: str, *modules: str) -> None:
+def check_packages(what: str, *modules: str, group: str = "train") -> None:
     """Checks that modules are installed, without importing them.
+
+    Args:
+      what: the command or key that needs them.
+      modules: their names.
+      group: the optional dependencies of this package that contain them.
 
     Raises:
       ConfigError: modules are missing; the message says how to install them.
     """
     missing = [name for name in modules if importlib.util.find_spec(name.partition(".")[0]) is None]
     if missing:
-        raise ConfigError(f"{command} needs {', '.join(missing)}: pip install 'xla-shmem[train]'.")
+        raise ConfigError(f"{what} needs {', '.join(missing)}: pip install 'xla-shmem[{group}]'.")

@@ -21,6 +21,7 @@ class StepRecord(NamedTuple):
     tokens_per_second: float = 0.0  # over all ranks
     tflops_per_device: float = 0.0  # model TFLOP/s per device (`throughput.step_flops`)
     compiled: bool = False  # the step includes compilation: the first step of every start of the job
+    validation_loss: float | None = None  # nats per token after the step's update, if it was measured
 
 
 class StepLog:

@@ -14,22 +14,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import jax
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
 
 from xla_shmem.launch.rank_environment import inside_a_job
 from xla_shmem.parallel import sharding
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.parallel.zigzag import zigzag_order
-from xla_shmem.train.config import TrainConfig
+from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.corpus import Tokens, open_corpus
+from xla_shmem.train.data import Data, open_data
 from xla_shmem.train.feed import Feed
 from xla_shmem.train.job_folder import check_folder
-from xla_shmem.train.step import TrainState, abstract_state, init_state, make_train_step
+from xla_shmem.train.step import TrainState, abstract_state, init_state, make_evaluation, make_train_step
 from xla_shmem.train.step_log import LOG_NAME, StepLog, StepRecord
 from xla_shmem.train.step_profile import StepProfile
 from xla_shmem.train.stop_request import StopRequest
 from xla_shmem.train.throughput import step_flops
-from xla_shmem.train.windows import Windows
 
 if TYPE_CHECKING:
     from xla_shmem.train.checkpoints import Checkpoints
@@ -39,7 +41,7 @@ class Stopped(Exception):
     """A signal stopped the job; the message says after which step, and whether the job can resume there."""
 
 
-def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
+def train(config: TrainConfig, data: Data) -> Iterator[StepRecord]:
     """Trains on all devices of the job, from the newest checkpoint if the job resumes; yields a record of each step.
 
     All processes must call it. Writes checkpoints as `config` says.
@@ -49,24 +51,44 @@ def train(config: TrainConfig, tokens: Tokens) -> Iterator[StepRecord]:
         another job.
       Stopped: a signal requested a stop.
     """
+    if config.attention_blocks == "cudnn" and jax.default_backend() != "gpu":
+        raise ConfigError(f"attention-blocks cudnn needs GPUs, and this job has {jax.default_backend()}s; choose xla.")
     mesh = make_mesh(config.mesh())
-    windows = Windows(tokens, config.sequence, config.batch, config.seed)
-    feed = Feed(windows, sharding.tokens(mesh), zigzag_order(config.sequence, config.context))
+    order = zigzag_order(config.sequence, config.context)
+    feed = Feed(data.windows(config), sharding.tokens(mesh), order)
+    validate = _validation(config, mesh, data, order)
     train_step = make_train_step(config, mesh)
     with contextlib.ExitStack() as stack:
         checkpoints, first = None, 0
         if config.checkpoint_every:
             from xla_shmem.train.checkpoints import Checkpoints  # only checkpoints need orbax
 
-            checkpoints = stack.enter_context(Checkpoints(config, len(tokens)))
+            checkpoints = stack.enter_context(Checkpoints(config, len(data.training)))
             first = checkpoints.newest or 0
         state = checkpoints.restore(abstract_state(config, mesh)) if first and checkpoints else init_state(config, mesh)
         stop = stack.enter_context(StopRequest(jax.process_count() > 1))
         profile = stack.enter_context(StepProfile(config, first))
-        done = yield from _steps(config, first, state, train_step, feed, checkpoints, stop, profile)
+        done = yield from _steps(config, first, state, train_step, feed, validate, checkpoints, stop, profile)
     if done < config.steps:
         how = "--resume continues there" if checkpoints else "there is no checkpoint (--checkpoint-every)"
         raise Stopped(f"stopped after {done} of {config.steps} steps; {how}.")
+
+
+def _validation(
+    config: TrainConfig, mesh: Mesh, data: Data, order: NDArray[np.intp]
+) -> Callable[[TrainState, int], float | None]:
+    """A function (state, steps done) -> loss on the same validation tokens each time, or None if it is not due."""
+    if data.validation is None:
+        return lambda state, done: None
+    windows, batches = data.validation_windows(config)
+    feed, evaluate = Feed(windows, sharding.tokens(mesh), order), make_evaluation(config, mesh)
+
+    def validate(state: TrainState, done: int) -> float | None:
+        if done % config.validation_every and done != config.steps:
+            return None
+        return float(np.mean([float(evaluate(state, *feed.at(batch))) for batch in range(batches)]))
+
+    return validate
 
 
 def _steps(
@@ -75,6 +97,7 @@ def _steps(
     state: TrainState,
     train_step: Callable[[TrainState, jax.Array, jax.Array], tuple[TrainState, Any]],
     feed: Feed,
+    validate: Callable[[TrainState, int], float | None],
     checkpoints: Checkpoints | None,
     stop: StopRequest,
     profile: StepProfile,
@@ -91,8 +114,9 @@ def _steps(
             batch = feed.at(step + 1)  # while this step runs
         jax.block_until_ready((state, loss))  # type: ignore[no-untyped-call]
         seconds = time.perf_counter() - start
-        yield StepRecord(step, float(loss), seconds, tokens, tokens / seconds, tera / seconds, compiled=step == first)
         done = step + 1
+        rates = (tokens, tokens / seconds, tera / seconds)
+        yield StepRecord(step, float(loss), seconds, *rates, step == first, validate(state, done))
         stopping = done < config.steps and stop.after(done)
         if checkpoints is not None and (stopping or checkpoints.due(done)):
             checkpoints.save(done, state)
@@ -102,7 +126,7 @@ def _steps(
     return config.steps
 
 
-def start_rank(config: TrainConfig) -> Tokens:
+def start_rank(config: TrainConfig) -> Data:
     """Joins the distributed job, if there is one, and opens the corpus.
 
     Raises:
@@ -111,7 +135,7 @@ def start_rank(config: TrainConfig) -> Tokens:
     if inside_a_job(os.environ):
         jax.distributed.initialize()
     check_folder(config)
-    return open_corpus(config.corpus, config.token_dtype, config.model().vocab)
+    return open_data(config)
 
 
 def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None:
@@ -144,6 +168,7 @@ def print_step(record: StepRecord) -> None:
     click.echo(
         f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
         f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"
+        + ("" if record.validation_loss is None else f", validation loss {record.validation_loss:.4f}")
     )
 
 

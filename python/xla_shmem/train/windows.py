@@ -8,7 +8,7 @@ import grain
 import numpy as np
 from numpy.typing import NDArray
 
-from xla_shmem.train.corpus import CorpusError, Tokens
+from xla_shmem.train.corpus import CorpusError, TokenRange, Tokens
 
 Pair = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -30,7 +30,7 @@ class Windows:
       CorpusError: the corpus is shorter than one window.
     """
 
-    tokens: Tokens
+    tokens: Tokens | TokenRange
     sequence: int
     batch: int
     seed: int

@@ -66,7 +66,7 @@ def test_a_file_describes_a_cluster(tmp_path: Path) -> None:
         ("sms = 132", 'sms = "132"', "sms is '132'; it must be a whole number"),
         ("nic_gb_per_s = 50", "nic_gb_per_s = -5", "nic_gb_per_s is -5; it must be greater than 0"),
         ("nic_gb_per_s = 50", "nic_gb_per_s = inf", "nic_gb_per_s is inf; it must be greater than 0"),
-        ('xla_target = "h100"', 'xla_target = "h999"', "xla_target is h999; XLA has descriptions of gb200, h100"),
+        ('xla_target = "h100"', 'xla_target = "h999"', "xla_target is h999; XLA has descriptions of a100, gb200, h100"),
         ("sms = 132", "sms = = 132", "is not TOML"),
     ],
 )
