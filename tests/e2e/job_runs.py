@@ -131,6 +131,15 @@ def run_job(
 
     `grace`: seconds that the other ranks have to end by themselves when one has failed.
     """
+    start = [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), str(grace)]
+    program = [str(HERE / worker), *arguments]
+    return run_ranks(start, program, results=results, flag=flag, timeout=timeout, **environ)
+
+
+def run_ranks(
+    start: Sequence[str], program: Sequence[str], *, results: Path, flag: bool = True, timeout: float, **environ: str
+) -> JobRun:
+    """Runs a Python program and its arguments as a job whose ranks the command `start` starts."""
     results.mkdir(parents=True, exist_ok=True)
     if flag:
         environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
@@ -138,10 +147,9 @@ def run_job(
     begin = time.monotonic()
     # To a file, because the ranks of a test that its time limit stops would keep a pipe open.
     log = results / "output.txt"
-    program = (sys.executable, str(HERE / worker), *arguments)
     with log.open("wb") as sink:
         launcher = subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH, str(ranks), str(devices), str(grace), *program],
+            [*start, sys.executable, *program],
             env=environment(results, environ),
             stdout=sink,
             stderr=subprocess.STDOUT,

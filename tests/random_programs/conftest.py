@@ -5,4 +5,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "e2e"))
+for _folder in ("e2e", "hosts"):
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / _folder))

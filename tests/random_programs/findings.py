@@ -36,7 +36,10 @@ def as_python(programs: ProgramSet, shape: Shape, settings: Mapping[str, str]) -
     """The text of the program. Each process prints what is wrong of its results."""
     variables = {"XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true", "JAX_PLATFORMS": "cpu"} | SETTINGS
     lines = [f"    {name}={value} \\" for name, value in (variables | dict(settings)).items()]
-    lines.append(f"    xla-shmem launch -n {shape.processes} --devices-per-process {shape.devices} -- python FILE")
+    start = f"xla-shmem launch -n {shape.processes}"
+    if shape.hosts:
+        start = f"python tests/hosts/run_on_hosts.py --ranks {','.join(map(str, shape.hosts))}"
+    lines.append(f"    {start} --devices-per-process {shape.devices} -- python FILE")
     names = [f"function{i}" for i in range(len(programs["programs"]))]
     functions = [source_of(program, name) for program, name in zip(programs["programs"], names, strict=True)]
     data = pprint.pformat(programs, width=110, compact=True, sort_dicts=False)

@@ -20,12 +20,15 @@ import numpy as np
 from job_runs import FLAG, environment
 from numpy_results import results_of
 from program_form import ProgramSet
+from run_on_hosts import hosts_command
 
 HERE = Path(__file__).resolve().parent
 E2E = HERE.parent / "e2e"
 #: Seconds until a set has failed, more than the deadline of a collective.
 ANSWER_S = 90
 DEADLINE_S = 30
+#: Seconds until a job on several hosts is stopped, if the test forgets it.
+LIMIT_S = 3600
 SETTINGS = {
     "JAX_ENABLE_X64": "1",
     "XLA_SHMEM_OPS": "all",
@@ -42,13 +45,22 @@ _CALLS = re.compile(r"^\[0\] +(\d+) .*%  ([a-z-]+)  jit", re.M)
 
 @dataclass(frozen=True)
 class Shape:
-    """A job's processes, and the devices of each."""
+    """A job's processes, the devices of each, and the processes of each host if there are several hosts."""
 
     processes: int
     devices: int
+    hosts: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.processes}x{self.devices}"
+        on = f"-hosts-{'+'.join(map(str, self.hosts))}" if self.hosts else ""
+        return f"{self.processes}x{self.devices}{on}"
+
+    def start(self, grace: float) -> list[str]:
+        """The command that starts the processes, without the program; `grace` as in `launch`."""
+        if self.hosts:
+            return hosts_command(self.hosts, devices=self.devices, grace=grace, limit=LIMIT_S)
+        options = ["-n", str(self.processes), "--devices-per-process", str(self.devices), "--grace", str(grace)]
+        return [sys.executable, "-c", "from xla_shmem.cli.main import main; main()", "launch", *options, "--"]
 
 
 class JobFailure(Exception):
@@ -70,9 +82,8 @@ class RandomJob:
             server.listen()
             server.settimeout(60)
             worker = [sys.executable, str(HERE / "worker_programs.py"), str(folder / "socket"), fault]
-            ranks = ["-n", str(shape.processes), "--devices-per-process", str(shape.devices), "--grace", "1"]
             self._launcher = subprocess.Popen(
-                [sys.executable, "-c", "from xla_shmem.cli.main import main; main()", "launch", *ranks, "--", *worker],
+                [*shape.start(grace=1), *worker],
                 env=environment(folder, variables),
                 stdout=sink,
                 stderr=subprocess.STDOUT,
