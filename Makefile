@@ -4,7 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
-  test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-bazel test-faults table2 docs fuzz wheel \
+  test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-clients test-bazel \
+  test-faults table2 docs fuzz wheel \
   clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
@@ -69,6 +70,11 @@ test-compat:
 test-upstream: install
 	scripts/test_upstream.sh $(BIN) $(PYTHON)
 
+# MaxText's trainer, and the tests of JAX, NetKet and jaxDecomp, with the flag and without it. CLIENTS=quick make
+# test-clients runs a part.
+test-clients: install
+	scripts/test_clients.sh $(BIN)
+
 # Processes killed, stopped, paused, slowed down and forked at random points: 180 runs of the C++ runtime, 24 of a
 # training job (XLA_SHMEM_FAULT_RUNS=500 XLA_SHMEM_FAULT_SEED=1 make test-faults runs more), and 13 jobs of `launch`.
 test-faults: install
@@ -121,4 +127,4 @@ install:
 	@scripts/setup.sh $(PYTHON) $(VENV)
 
 clean:
-	rm -rf build dist out $(VENV) .venv-gpu-* .venv-jax-* .venv-upstream-*
+	rm -rf build dist out $(VENV) .venv-gpu-* .venv-jax-* .venv-upstream-* .venv-clients .venv-maxtext-*

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Creates a virtual environment and installs this checkout into it, with the packages for training, tests and lint.
-# Does nothing if the sources have not changed since the last call.
-# Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT]
+# Does nothing if the sources have not changed since the last call. EXTRAS names other extras of pyproject.toml.
+# Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT [EXTRAS]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$1 venv=$2 jax=${3:-}
+python=$1 venv=$2 jax=${3:-} extras=${4-train,data,test,lint,docs}
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "setup: $python is $("$python" --version 2>&1), xla-shmem needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2
@@ -21,13 +21,13 @@ sources() {
   find xla_patch -type f \( -name '*.cc' -o -name '*.h' -o -name '*.cu*' -o -name '*.cmake' -o -name '*.in' -o -name CMakeLists.txt \)
   find python -type f ! -path '*/__pycache__/*' ! -name '*.so'
 }
-current=$({ echo "$jax"; sources | sort | tr '\n' '\0' | xargs -0 sha256sum; } | sha256sum)
+current=$({ echo "$jax${4:-}"; sources | sort | tr '\n' '\0' | xargs -0 sha256sum; } | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$current" ] && exit 0
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet ".[train,data,test,lint,docs]" -Cbuild-dir="build/wheel-$(basename "$venv")" \
+"$venv/bin/python" -m pip install --quiet ".${extras:+[$extras]}" -Cbuild-dir="build/wheel-$(basename "$venv")" \
   -Ccmake.define.XLA_SHMEM_PRECOMPILE=ON -Ccmake.define.XLA_SHMEM_WARNINGS_AS_ERRORS=ON
 echo "$current" >"$stamp"

@@ -10,24 +10,12 @@ read -ra tests <<<"${COMPAT_TESTS:-tests/e2e tests/python tests/bindings tests/g
 # release, and the Pythons that it supports (0.12 needs 3.12)
 releases=("0.11.1 3.12 3.13" "0.11.2 3.13 3.12" "0.12.0.1 3.12 3.13")
 
-find_python() {
-  local version candidate
-  for version in "$@"; do
-    for candidate in "python$version" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$version".*/bin/python; do
-      if "$candidate" -c "import sys; sys.exit('%d.%d' % sys.version_info[:2] != '$version')" 2>/dev/null; then
-        echo "$candidate"
-        return
-      fi
-    done
-  done
-}
-
 ran=0
 for row in "${releases[@]}"; do
   read -r release pythons <<<"$row"
   [[ " ${COMPAT_RELEASES:-$release} " == *" $release "* ]] || continue
   # shellcheck disable=SC2086  # a list of versions
-  python=$(find_python $pythons)
+  python=$(scripts/find_python.sh $pythons)
   if [ -z "$python" ]; then
     echo "test-compat: jax $release needs Python ${pythons// / or }, which is not here; left out"
     continue

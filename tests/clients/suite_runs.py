@@ -1,0 +1,55 @@
+"""Runs a suite of another project in each mode and compares the outcomes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from client_modes import MODES, STOCK, Mode, python_ranks, run_program
+from suite_outcomes import Outcomes, counted, differences, read_absl, read_junit
+
+_PYTEST_RANK = str(Path(__file__).with_name("pytest_rank.py"))
+
+#: Runs a suite in a mode, with a folder for its output, and returns the outcomes of each rank.
+SuiteRun = Callable[[Mode, Path], dict[int, Outcomes]]
+
+
+def pytest_suite(
+    cwd: Path, arguments: Sequence[str], *, ranks: int, timeout: float, environ: Mapping[str, str] | None = None
+) -> SuiteRun:
+    """A suite that pytest runs, in each of several ranks or, with one rank, in a process without a launcher."""
+
+    def run(mode: Mode, folder: Path) -> dict[int, Outcomes]:
+        rank_arguments = [_PYTEST_RANK, str(folder), *arguments]
+        command = python_ranks(ranks, *rank_arguments) if ranks > 1 else [sys.executable, *rank_arguments]
+        run_program(command, mode.environment(environ or {}), folder, timeout=timeout, cwd=cwd)
+        return {rank: read_junit(folder / f"{rank}.xml") for rank in range(ranks)}
+
+    return run
+
+
+def jax_multiprocess_suite(file: Path, *, processes: int, devices: int, timeout: float) -> SuiteRun:
+    """A file of JAX's tests/multiprocess, which starts its processes itself."""
+
+    def run(mode: Mode, folder: Path) -> dict[int, Outcomes]:
+        environ = {"JAX_NUM_CPU_DEVICES": str(devices), "TEST_UNDECLARED_OUTPUTS_DIR": str(folder)}
+        # A loaded machine needs more than the 10 s that JAX's tests give a process to start.
+        limits = ["--initialization_timeout=120", "--heartbeat_timeout=60", "--shutdown_timeout=60"]
+        command = [sys.executable, str(file), f"--num_processes={processes}", *limits]
+        run_program(command, mode.environment(environ), folder, timeout=timeout, cwd=file.parent)
+        logs = [folder / f"jax_{rank}_stderr.log" for rank in range(processes)]
+        return {rank: read_absl(log.read_text(errors="replace")) for rank, log in enumerate(logs) if log.exists()}
+
+    return run
+
+
+def assert_same_outcomes(run: SuiteRun, folder: Path) -> None:
+    """Runs a suite in each mode. Fails if an outcome with the flag is not that of stock JAX, or if nothing passed."""
+    outcomes = {mode: run(mode, folder / mode.name) for mode in MODES}
+    for mode, found in outcomes.items():
+        print(f"{folder.name}, {mode.name}: {counted(found)}")
+    passed = sum(outcome == "passed" for tests in outcomes[STOCK].values() for outcome in tests.values())
+    assert passed, f"no test passed on stock JAX; see {folder / STOCK.name / 'output.txt'}"
+    found = [f"{mode.name}: {line}" for mode in MODES[1:] for line in differences(outcomes[STOCK], outcomes[mode])]
+    assert not found, "\n".join([f"{len(found)} outcomes differ; outputs are in {folder}:", *found])

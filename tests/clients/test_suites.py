@@ -1,0 +1,99 @@
+"""The tests of other projects have the same outcomes with the flag as on stock JAX, one by one.
+
+jaxDecomp's tests come from PyPI. Those of JAX and NetKet are in no package; JAX_SOURCE and NETKET_SOURCE name their
+checkouts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from suite_runs import assert_same_outcomes, jax_multiprocess_suite, pytest_suite
+
+pytestmark = pytest.mark.timeout(7200)
+
+QUICK = os.environ.get("CLIENTS") == "quick"
+needs_time = pytest.mark.skipif(QUICK, reason="CLIENTS=quick")
+
+# The suites' own options ask for coverage, and treat warnings of newer packages as errors.
+_PLAIN = ("-o", "addopts=", "-o", "filterwarnings=", "-p", "no:cacheprovider", "-p", "no:warnings", "-q", "--tb=short")
+
+# NetKet's own script for several processes runs the first two.
+_NETKET = (
+    "test/sharding/test_sharding.py",
+    "test/logging/test_hdf5_log.py",
+    "test/optimizer/test_solver_distributed.py",
+)
+
+# Tests of JAX that need several processes; the others there are about TPUs, GPUs or services.
+_MULTIPROCESS = (
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
+    "array",
+    "axis_index",
+    "host_callback",
+    "multihost_utils",
+    "pjit",
+    "pmap",
+    "wait_barrier",
+)
+
+
+def _checkout(variable: str, package: str) -> Path:
+    folder = os.environ.get(variable)
+    if not folder:
+        pytest.skip(f"{variable} does not name a checkout of {package} {version(package)}")
+    return Path(folder).resolve()
+
+
+@pytest.fixture(scope="session")
+def jax_tests() -> Path:
+    """The folder of tests in a checkout of JAX, which must be of the installed release."""
+    checkout = _checkout("JAX_SOURCE", "jax")
+    release = re.search(r'^_version = "(.+)"', (checkout / "jax" / "version.py").read_text(), re.MULTILINE)
+    assert release is not None, f"JAX_SOURCE={checkout}: jax/version.py names no release"
+    wanted = version("jax")
+    assert release[1] == wanted, f"JAX_SOURCE={checkout} is jax {release[1]}, not {wanted}; check out jax-v{wanted}"
+    return checkout / "tests"
+
+
+@pytest.mark.parametrize("file", ["test_halo.py"] if QUICK else ["test_halo.py", "test_transpose.py", "test_fft.py"])
+def test_jaxdecomp(file: str, tmp_path: Path) -> None:
+    """Two devices, or the eight that its tests with batches need."""
+    (tests,) = Path(sys.prefix, "sources").glob("jaxdecomp-*/tests")
+    # With this variable its conftest calls jax.distributed.initialize(). It also wants cuDecomp, and a large machine.
+    ranks, devices, batches = (2, 1, " and not sharded_vmap") if QUICK else (4, 2, "")
+    environ = {"SLURM_JOB_ID": "1", "JAX_NUM_CPU_DEVICES": str(devices)}
+    arguments = [*_PLAIN, "-k", f"not cudecomp and not huge and not cluster{batches}", file]
+    suite = pytest_suite(tests, arguments, ranks=ranks, timeout=1500, environ=environ)
+    assert_same_outcomes(suite, tmp_path / file)
+
+
+@needs_time
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_netket(ranks: int, tmp_path: Path) -> None:
+    checkout = _checkout("NETKET_SOURCE", "netket")
+    suite = pytest_suite(checkout, [*_PLAIN, "--jax-distributed", *_NETKET], ranks=ranks, timeout=1500)
+    assert_same_outcomes(suite, tmp_path / f"netket-{ranks}")
+
+
+@needs_time
+@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize("name", _MULTIPROCESS)
+def test_jax_multiprocess(name: str, processes: int, devices: int, jax_tests: Path, tmp_path: Path) -> None:
+    file = jax_tests / "multiprocess" / f"{name}_test.py"
+    suite = jax_multiprocess_suite(file, processes=processes, devices=devices, timeout=600)
+    assert_same_outcomes(suite, tmp_path / f"{name}-{processes}x{devices}")
+
+
+@needs_time
+@pytest.mark.parametrize("name", ["shard_map", "pmap", "pjit"])
+def test_jax_in_one_process(name: str, jax_tests: Path, tmp_path: Path) -> None:
+    suite = pytest_suite(jax_tests, [*_PLAIN, f"{name}_test.py"], ranks=1, timeout=2400)
+    assert_same_outcomes(suite, tmp_path / name)
