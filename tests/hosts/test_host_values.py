@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -24,7 +25,7 @@ def groups_of(hosts: tuple[int, ...]) -> dict[str, Groups]:
     n, begin = sum(hosts), _first_ranks(hosts)
     found: dict[str, Groups] = {"all": [list(range(n))], "all-backwards": [list(range(n))[::-1]]}
     if len(set(hosts)) == 1:
-        found["within"] = [list(range(first, last)) for first, last in zip(begin, begin[1:], strict=False)]
+        found["within"] = [list(range(first, last)) for first, last in itertools.pairwise(begin)]
         found["across"] = [list(range(i, n, hosts[0])) for i in range(hosts[0])]
         found["all-in-turns"] = [[rank for group in found["across"] for rank in group]]
     if n % 2 == 0:
