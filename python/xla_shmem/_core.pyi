@@ -18,7 +18,7 @@ _Reach: TypeAlias = Mapping[int, int]
 _Time: TypeAlias = tuple[float, float, float]
 #: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it).
 _TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
-_Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT"]
+_Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT", "HIERARCHICAL"]
 
 @type_check_only
 class CollectiveOp(TypedDict):
@@ -96,6 +96,8 @@ class CollectiveRecord(TypedDict):
     """File of the user's code; None if the module does not say."""
     source_line: int
     """Line in ``source_file``; 0 if the module does not say."""
+    part_of: str | None
+    """Name of the divided collective that it is a part of; None for all others."""
 
 @type_check_only
 class RuleStep(TypedDict):
@@ -105,7 +107,7 @@ class RuleStep(TypedDict):
     question: str
     evidence: str
     """The facts behind the answer, with the numbers; ``""`` if the rule was not asked."""
-    verdict: Literal["not asked", "passed", "DEFAULT", "NVSHMEM"]
+    verdict: Literal["not asked", "passed", "DEFAULT", "NVSHMEM", "HIERARCHICAL"]
     """The last rule that names a backend decides."""
 
 @type_check_only
@@ -333,6 +335,7 @@ def run_pass(
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
     gpu: str = "",
+    hierarchical: str = "auto",
 ) -> PassResult:
     """Decides the backend of every collective of a module, and rewrites the collectives that go to SHMEM.
 
@@ -348,6 +351,8 @@ def run_pass(
       lowering: ``"cpu"`` or ``"gpu"``: the platform to rewrite for. ``"none"``: write the decisions into the attributes
         and rewrite nothing.
       gpu: ``"hopper"`` or ``"blackwell"`` for the cost model; ``""`` for none.
+      hierarchical: ``"on"``, ``"off"`` or ``"auto"``: whether collectives that cross NVLink domains are divided, by the
+        cost model of such a division with ``"auto"``.
 
     Raises:
       ValueError: the bytes are not a well-formed module; the profile, an op, the lowering or the GPU is unknown; or a
@@ -408,6 +413,7 @@ def explain_module(
     tuning: TuningTable | None = None,
     lowering: str = "cpu",
     gpu: str = "",
+    hierarchical: str = "auto",
 ) -> list[Explanation]:
     """Decides as :func:`run_pass` does, keeps the answer of each rule, and changes nothing.
 
@@ -451,6 +457,7 @@ class PassHook:
         ops: Sequence[tuple[str, int | None]] = [],
         tuning: TuningTable | None = None,
         gpu: str = "",
+        hierarchical: str = "auto",
     ) -> None:
         """Sets topology, transport and rules, for modules that are compiled from now on.
 
@@ -460,6 +467,7 @@ class PassHook:
           ops: as in :func:`run_pass`.
           tuning: as in :func:`run_pass`.
           gpu: as in :func:`run_pass`.
+          hierarchical: as in :func:`run_pass`.
 
         Raises:
           ValueError: the profile or an op is unknown, or a number of bytes is negative.

@@ -6,6 +6,18 @@ from xla_shmem import _core
 from xla_shmem.options import values
 
 OPS = _core.collective_ops()
+#: Calls for parts of collectives that are divided by NVLink domain (xla_patch/types/part_target.h).
+PART_TARGETS = {
+    f"xla_shmem.{name}_parts"
+    for name in (
+        "reduce_scatter",
+        "all_gather",
+        "all_to_all",
+        "reduce",
+        "collective_permute",
+        "collective_broadcast",
+    )
+}
 
 
 def test_the_option_ops_lists_the_ops_that_a_platform_carries_in_the_order_of_the_table() -> None:
@@ -17,11 +29,11 @@ def test_the_aliases_of_op_names_are_the_short_names_of_the_table() -> None:
 
 
 def test_every_call_target_has_one_handler_on_each_platform_that_the_op_is_lowered_for() -> None:
-    on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]}
+    on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]} | PART_TARGETS
     on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]}
     assert set(_core.cpu_handlers()) == on_cpu
     assert set(_core.cuda_handlers()) == on_gpu
 
 
-def test_each_op_has_one_cpu_handler() -> None:
-    assert len(_core.cpu_handlers()) == sum(op["on_cpu"] for op in OPS)
+def test_each_op_and_each_part_has_one_cpu_handler() -> None:
+    assert len(_core.cpu_handlers()) == sum(op["on_cpu"] for op in OPS) + len(PART_TARGETS)

@@ -7,6 +7,7 @@ import cases_broadcast
 import cases_devices
 import cases_gather
 import cases_groups
+import cases_hierarchical
 import cases_overlap
 import cases_permute
 import cases_programs
@@ -23,6 +24,7 @@ __all__ = [
     "cases_devices",
     "cases_gather",
     "cases_groups",
+    "cases_hierarchical",
     "cases_overlap",
     "cases_permute",
     "cases_programs",

@@ -28,8 +28,8 @@ def every_op(x: jax.Array, axis: Axis, members: int, groups: Sequence[Sequence[i
     return results if groups or not isinstance(axis, str) else [*results, lax.ppermute(x, axis, ring(members))]
 
 
-def check_mesh(world: World, mesh: Mesh, axes: Sequence[Axis], times: int = 2) -> None:
-    """Every op over each of these axes of a mesh, all in one program."""
+def check_mesh(world: World, mesh: Mesh, axes: Sequence[Axis], times: int = 2, left: Sequence[str] | None = ()) -> None:
+    """Every op over each of these axes of a mesh, all in one program. `left`: as for `World.equals_stock`."""
     sizes = [int(np.prod([mesh.shape[name] for name in ([axis] if isinstance(axis, str) else axis)])) for axis in axes]
     rows = int(np.lcm.reduce(sizes))
     values = world.random.integers(-99, 99, (*mesh.devices.shape, rows, 5)).astype(np.int32)
@@ -42,7 +42,7 @@ def check_mesh(world: World, mesh: Mesh, axes: Sequence[Axis], times: int = 2) -
         return [result.reshape((1,) * dims + result.shape) for result in results]
 
     function = world.shard_map(body, in_specs=spec, mesh=mesh)
-    world.equals_stock(function, world.put(values, *mesh.axis_names, mesh=mesh), times=times)
+    world.equals_stock(function, world.put(values, *mesh.axis_names, mesh=mesh), times=times, left=left)
 
 
 @case(fast=("2x1", "4x1", "2x4", "1x4"), slow=("8x1",))

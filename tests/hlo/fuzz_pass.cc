@@ -32,6 +32,7 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
 
 xla_shmem::PassOptions ListingAll(xla_shmem::Lowering lowering) {
   xla_shmem::PassOptions options = MakeOptions(lowering);
+  options.assign.hierarchical = xla_shmem::Hierarchical::kOn;
   for (const xla_shmem::CollectiveOpInfo& info : xla_shmem::kCollectiveOps) {
     options.assign.ops.push_back({info.op, std::nullopt});
   }

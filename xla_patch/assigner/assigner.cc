@@ -160,7 +160,17 @@ std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& 
 
 }  // namespace
 
-const char* BackendName(Backend backend) { return backend == Backend::kNvshmem ? "NVSHMEM" : "DEFAULT"; }
+const char* BackendName(Backend backend) {
+  switch (backend) {
+    case Backend::kNvshmem:
+      return "NVSHMEM";
+    case Backend::kHierarchical:
+      return "HIERARCHICAL";
+    case Backend::kDefault:
+      break;
+  }
+  return "DEFAULT";
+}
 
 bool IsConsidered(const CollectiveSpec& spec, const Options& options) {
   return FindConsidered(spec, options).has_value();
@@ -201,11 +211,13 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
   }
   Decision decision = options.profile == Profile::kUpstream ? PlaceAsPublished(spec, topology, trace)
                                                             : PlaceByDomain(spec, topology, trace);
+  const std::optional<SizeLimit> limit = LimitOf(*considered, options);
+  const bool is_too_large = limit.has_value() && spec.bytes >= limit->bytes;
   if (decision.backend == Backend::kDefault) {
+    decision.crosses_domains = !is_too_large;
     return decision;
   }
-  const std::optional<SizeLimit> limit = LimitOf(*considered, options);
-  if (limit.has_value() && spec.bytes >= limit->bytes) {
+  if (is_too_large) {
     return stay("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   }
   std::string size = op + " of " +

@@ -30,6 +30,10 @@ struct ConsideredOp {
   std::optional<int64_t> limit;  // none: all-reduces have the threshold, other ops any size
 };
 
+// Whether collectives that cross NVLink domains are divided (hierarchical_rule.h). kAuto: if that is expected to be
+// faster.
+enum class Hierarchical { kAuto, kOff, kOn };
+
 struct Options {
   Profile profile = Profile::kUpstream;
   int64_t threshold = kDefaultThresholdBytes;  // an all-reduce must be strictly smaller; ignored by kTuned
@@ -37,10 +41,13 @@ struct Options {
   std::vector<ConsideredOp> ops;
   TuningTable tuning;                           // of kTuned
   GpuGeneration gpu = GpuGeneration::kUnknown;  // for the cost model
+  Hierarchical hierarchical = Hierarchical::kAuto;
 };
 
-enum class Backend { kDefault, kNvshmem };
-const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM"
+// kHierarchical: parts within NVLink domains on SHMEM, and a part between them on the default backend. Decide never
+// returns it; DecideAndRecord (record.h) does.
+enum class Backend { kDefault, kNvshmem, kHierarchical };
+const char* BackendName(Backend backend);  // "DEFAULT", "NVSHMEM", "HIERARCHICAL"
 
 // The backend, the name of the rule that decided, and a sentence with the numbers.
 //
@@ -56,6 +63,8 @@ struct Decision {
   // For NVSHMEM by a rule that does not ask the cost model, if that expects DEFAULT to be faster: a sentence with both
   // times.
   std::optional<std::string> model = std::nullopt;
+  // DEFAULT only because a group or pair crosses NVLink domains.
+  bool crosses_domains = false;
 };
 
 // True for the collectives that Decide may move to NVSHMEM at all.

@@ -13,7 +13,8 @@ namespace {
 constexpr int kUpstream = 1, kDomain = 2, kTuned = 4, kAll = kUpstream | kDomain | kTuned;
 
 constexpr std::string_view kModelRule = "model";
-constexpr std::string_view kNoThunkRule = "no-stock-thunk";  // listed only where it decides
+// Listed only where they decide.
+constexpr std::string_view kNoThunkRule = "no-stock-thunk";
 
 struct Rule {
   std::string_view name;
@@ -48,6 +49,7 @@ constexpr Rule kRules[] = {
     {"tuned", "Which backend was measured to be faster?", kTuned},
     {"form", "Can this form of instruction be replaced?", kAll},
     {"transport", "Does the transport carry it?", kAll},
+    {kHierarchicalRule, "Is it faster in parts within NVLink domains and between them?", kAll},
 };
 
 }  // namespace
@@ -60,6 +62,8 @@ const char* VerdictName(Verdict verdict) {
       return "DEFAULT";
     case Verdict::kNvshmem:
       return "NVSHMEM";
+    case Verdict::kHierarchical:
+      return "HIERARCHICAL";
     case Verdict::kNotAsked:
       break;
   }
@@ -72,7 +76,7 @@ void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
     const auto asked =
         std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
     const bool has_answer = (rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown) &&
-                            (rule.name != kNoThunkRule || asked != trace->end());
+                            ((rule.name != kNoThunkRule && rule.name != kHierarchicalRule) || asked != trace->end());
     if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) {
       continue;
     }

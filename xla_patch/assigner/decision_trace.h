@@ -10,8 +10,11 @@ namespace xla_shmem {
 struct Options;
 
 // The answer of a rule. The last rule that names a backend decides.
-enum class Verdict : uint8_t { kNotAsked, kPassed, kDefault, kNvshmem };
-const char* VerdictName(Verdict verdict);  // "not asked", "passed", "DEFAULT", "NVSHMEM"
+enum class Verdict : uint8_t { kNotAsked, kPassed, kDefault, kNvshmem, kHierarchical };
+const char* VerdictName(Verdict verdict);  // "not asked", "passed", and the backends
+
+// Asked last, only of collectives that cross NVLink domains.
+constexpr const char* kHierarchicalRule = "hierarchical";
 
 // One rule applied to one collective.
 struct RuleStep {

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "xla_patch/assigner/hierarchical_rule.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -25,14 +27,15 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
   return record;
 }
 
-void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                     const Transport& transport, const Unsupported& form, CollectiveRecord* record,
-                     DecisionTrace* trace) {
+std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                                         const Transport& transport, const Unsupported& form, CollectiveRecord* record,
+                                         DecisionTrace* trace) {
   const Decision decision = Decide(spec, topology, options, trace);
   record->backend = record->lowered = BackendName(decision.backend);
   record->rule = decision.rule;
   record->reason = decision.reason;
   record->model = decision.model.value_or("");
+  bool crosses_domains = decision.crosses_domains;
   if (decision.backend == Backend::kNvshmem) {
     // A missing transport, or one without this op, is reported first: another form of the instruction would not help.
     const bool is_by_form = transport.available && Carries(transport, spec.op) && form.has_value();
@@ -41,6 +44,7 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
     if (is_vetoed) {
       record->lowered = BackendName(Backend::kDefault);
       record->model.clear();
+      crosses_domains = !is_by_form && !UnsupportedWithinReach(spec, transport).has_value();
     }
     Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
@@ -48,9 +52,25 @@ void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const
       Note(trace, "form", Verdict::kPassed, [] { return std::string("it can be replaced"); });
     }
   }
+  HierarchicalDecision divided;
+  if (crosses_domains) {
+    divided = DecideHierarchical(spec, topology, options, transport, form);
+    const bool is_divided = divided.hierarchy.has_value();
+    Note(trace, kHierarchicalRule, is_divided ? Verdict::kHierarchical : Verdict::kDefault,
+         [&] { return divided.reason; });
+    if (is_divided) {
+      record->backend = record->lowered = BackendName(Backend::kHierarchical);
+      record->rule = kHierarchicalRule;
+      record->reason = divided.reason;
+      record->veto.clear();
+    } else {
+      (record->veto.empty() ? record->reason : record->veto) += "; not divided: " + divided.reason;
+    }
+  }
   if (trace != nullptr) {
     CompleteDecisionTrace(options, trace);
   }
+  return std::move(divided.hierarchy);
 }
 
 Attributes RecordToAttributes(const CollectiveRecord& record) {
@@ -73,6 +93,9 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   if (!record.reduction.empty()) {
     attributes[attribute::kReduction] = record.reduction;
   }
+  if (!record.part_of.empty()) {
+    attributes[attribute::kPartOf] = record.part_of;
+  }
   if (!record.source_file.empty()) {
     attributes[attribute::kSource] = record.source_file + ":" + std::to_string(record.source_line);
   }
@@ -92,6 +115,7 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   read(attribute::kVeto, &record->veto);
   read(attribute::kModel, &record->model);
   read(attribute::kReduction, &record->reduction);
+  read(attribute::kPartOf, &record->part_of);
   read(attribute::kOp, &record->op);
   std::string groups;
   read(attribute::kGroups, &groups);

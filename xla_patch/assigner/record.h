@@ -3,11 +3,13 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "xla_patch/assigner/assigner.h"
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/hierarchy.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
 #include "xla_patch/assigner/unsupported.h"
@@ -24,7 +26,7 @@ struct CollectiveRecord {
   int64_t group_size = 0;  // of the largest group, in devices; 0 where not known
   int64_t num_pairs = 0;
   std::string reduction;  // all-reduce and reduce-scatter: "sum", ..., or "none" if not a plain one
-  std::string backend;    // "NVSHMEM" or "DEFAULT": the decision
+  std::string backend;    // "NVSHMEM", "DEFAULT" or "HIERARCHICAL": the decision
   std::string lowered;    // the same after vetoes
   std::string veto;       // why a decided NVSHMEM is not carried out; "" if it is
   std::string rule;
@@ -35,6 +37,7 @@ struct CollectiveRecord {
   int64_t executions = -1;  // in one run of the module; -1 if unknown
   std::string source_file;  // "" if the module does not name it
   int64_t source_line = 0;
+  std::string part_of;  // name of the divided collective that this is a part of; "" for all others
 };
 
 // Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives that it
@@ -51,6 +54,7 @@ constexpr const char* kModel = "xla_shmem.model";          // only if the cost m
 constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
 constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce or reduce-scatter
+constexpr const char* kPartOf = "xla_shmem.part_of";       // on the parts of a divided collective: its name
 constexpr const char* kOp = "xla_shmem.op";                // on rewritten instructions: what they were
 // "<file>:<line>" of the program. XLA numbers stack frames anew when it gets a module back, and keeps the old table
 // (jax 0.10.2): after that the instruction's own metadata names other lines.
@@ -63,10 +67,11 @@ using Attributes = std::map<std::string, std::string>;
 CollectiveRecord DescribeSpec(const CollectiveSpec& spec);
 
 // Decides, and writes into `record` what was decided and what is lowered. `form` says why the form of the instruction
-// cannot be lowered, whatever the transport. `trace`, if not null, gets all rules and vetoes.
-void DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
-                     const Transport& transport, const Unsupported& form, CollectiveRecord* record,
-                     DecisionTrace* trace = nullptr);
+// cannot be lowered, whatever the transport. `trace`, if not null, gets all rules and vetoes. Returns how the
+// collective is divided if it is HIERARCHICAL.
+std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topology& topology, const Options& options,
+                                         const Transport& transport, const Unsupported& form, CollectiveRecord* record,
+                                         DecisionTrace* trace = nullptr);
 
 // Decision and description as the attributes of an instruction, and back. Reading does not change fields whose
 // attribute is missing.

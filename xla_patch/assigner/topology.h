@@ -52,7 +52,8 @@ class Topology {
 // The devices of one module in the topology: what the rules need about the whole module.
 struct ModulePlacement {
   int64_t num_devices = 0;
-  int64_t num_nvlink_domains = 0;  // 0: a device of the module is not in the topology
+  int64_t num_nvlink_domains = 0;            // 0: a device of the module is not in the topology
+  bool has_replicas_and_partitions = false;  // more than one of each
 };
 ModulePlacement PlaceModule(const std::vector<int64_t>& device_ids, const Topology& topology);
 

@@ -95,6 +95,84 @@ Unsupported UnsupportedGroups(const CollectiveSpec& spec) {
   return std::nullopt;
 }
 
+// The reductions of thunks/reduction.h, which both platforms have.
+std::vector<Transport::Reducible> Reductions() {
+  using E = ElementType;
+  using R = ReductionKind;
+  return {
+      {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz, E::kF8E5M2Fnuz,
+        E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
+       {R::kSum, R::kProd, R::kMin, R::kMax}},
+      {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
+       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
+      {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
+  };
+}
+
+// A transport for the ops with the trait `platform`.
+Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, int32_t>> reach) {
+  Transport transport;
+  transport.available = true;
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    if (info.Has(platform)) {
+      transport.carried.push_back(
+          {info.op, info.Has(op_trait::kReduces) ? Reductions() : std::vector<Transport::Reducible>()});
+    }
+  }
+  transport.reach = std::move(reach);
+  return transport;
+}
+
+}  // namespace
+
+Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
+  Transport transport = Carrying(op_trait::kOnCpu, std::move(reach));
+  transport.hierarchical = true;
+  return transport;
+}
+
+Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
+  Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
+  transport.max_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
+  return transport;
+}
+
+Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
+  Transport transport = GpuTransport(std::move(reach));
+  const auto has_no_thunk = [](const Transport::Carried& carried) {
+    return carried.op != CollectiveOp::kAllReduce && carried.op != CollectiveOp::kCollectivePermute;
+  };
+  transport.carried.erase(std::remove_if(transport.carried.begin(), transport.carried.end(), has_no_thunk),
+                          transport.carried.end());
+  return transport;
+}
+
+bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
+
+Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport) {
+  if (!transport.available) {
+    return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
+  }
+  const Transport::Carried* carried = FindCarried(transport, spec.op);
+  if (carried == nullptr) {
+    return std::string("no SHMEM ") + OpName(spec.op);
+  }
+  Unsupported unsupported = UnsupportedElementTypes(spec);
+  if (!unsupported.has_value() && IsReducing(spec.op)) {
+    unsupported = UnsupportedReduction(spec, *carried);
+  }
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedGroupSize(spec, transport.max_group);
+  }
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedPairs(spec);
+  }
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedGroups(spec);
+  }
+  return unsupported;
+}
+
 Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
   if (!transport.reach.has_value()) {
     return std::nullopt;
@@ -128,79 +206,8 @@ Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topolog
   return std::nullopt;
 }
 
-// The reductions of thunks/reduction.h, which both platforms have.
-std::vector<Transport::Reducible> Reductions() {
-  using E = ElementType;
-  using R = ReductionKind;
-  return {
-      {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz, E::kF8E5M2Fnuz,
-        E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
-       {R::kSum, R::kProd, R::kMin, R::kMax}},
-      {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
-       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
-      {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
-  };
-}
-
-// A transport for the ops with the trait `platform`.
-Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, int32_t>> reach) {
-  Transport transport;
-  transport.available = true;
-  for (const CollectiveOpInfo& info : kCollectiveOps) {
-    if (info.Has(platform)) {
-      transport.carried.push_back(
-          {info.op, info.Has(op_trait::kReduces) ? Reductions() : std::vector<Transport::Reducible>()});
-    }
-  }
-  transport.reach = std::move(reach);
-  return transport;
-}
-
-}  // namespace
-
-Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
-  return Carrying(op_trait::kOnCpu, std::move(reach));
-}
-
-Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
-  Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
-  transport.max_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
-  return transport;
-}
-
-Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
-  Transport transport = GpuTransport(std::move(reach));
-  const auto has_no_thunk = [](const Transport::Carried& carried) {
-    return carried.op != CollectiveOp::kAllReduce && carried.op != CollectiveOp::kCollectivePermute;
-  };
-  transport.carried.erase(std::remove_if(transport.carried.begin(), transport.carried.end(), has_no_thunk),
-                          transport.carried.end());
-  return transport;
-}
-
-bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
-
 Unsupported UnsupportedByTransport(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
-  if (!transport.available) {
-    return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
-  }
-  const Transport::Carried* carried = FindCarried(transport, spec.op);
-  if (carried == nullptr) {
-    return std::string("no SHMEM ") + OpName(spec.op);
-  }
-  Unsupported unsupported = UnsupportedElementTypes(spec);
-  if (!unsupported.has_value() && IsReducing(spec.op)) {
-    unsupported = UnsupportedReduction(spec, *carried);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedGroupSize(spec, transport.max_group);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedPairs(spec);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedGroups(spec);
-  }
+  Unsupported unsupported = UnsupportedWithinReach(spec, transport);
   return unsupported.has_value() ? unsupported : UnsupportedReach(spec, topology, transport);
 }
 

@@ -31,6 +31,8 @@ struct Transport {
   std::vector<Carried> carried;
   // Members of the largest group; 0 for any number.
   int64_t max_group = 0;
+  // Whether it carries the parts of collectives that are divided by NVLink domain (hierarchical_rule.h).
+  bool hierarchical = false;
   // Device id -> reach domain: devices of one domain can put into each other's memory. A missing device
   // reaches no other; no map means that every device reaches every other.
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
@@ -48,7 +50,13 @@ Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach);
 // Whether it carries the op for some types and reductions.
 bool Carries(const Transport& transport, CollectiveOp op);
 
-// Why the transport does not carry `spec`.
+// Why the transport would not carry `spec` even if all its devices reached each other.
+Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport);
+
+// Why its devices do not reach each other.
+Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);
+
+// Why the transport does not carry `spec`: the two together.
 Unsupported UnsupportedByTransport(const CollectiveSpec& spec, const Topology& topology, const Transport& transport);
 
 }  // namespace xla_shmem

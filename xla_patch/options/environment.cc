@@ -150,6 +150,23 @@ Result<std::optional<int64_t>> ReadDomain(const std::string& text) {
   return std::optional<int64_t>(devices);
 }
 
+constexpr std::pair<Hierarchical, const char*> kHierarchicalWords[] = {
+    {Hierarchical::kAuto, "auto"}, {Hierarchical::kOn, "on"}, {Hierarchical::kOff, "off"}};
+
+Result<Hierarchical> ReadHierarchical(const std::string& text) {
+  for (const auto& [value, word] : kHierarchicalWords) {
+    if (Lower(Strip(text)) == word) return value;
+  }
+  return MustBe("'auto', 'on' or 'off'");
+}
+
+std::string HierarchicalWord(Hierarchical hierarchical) {
+  for (const auto& [value, word] : kHierarchicalWords) {
+    if (value == hierarchical) return word;
+  }
+  return "";
+}
+
 Result<std::optional<int64_t>> ReadHeapSize(const std::string& text) {
   if (Lower(Strip(text)) == "auto") return std::optional<int64_t>();
   const Result<int64_t> bytes = ReadSize(text);
@@ -213,6 +230,7 @@ Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_THRESHOLD", ReadThreshold, &options.rules.threshold));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_OPS", ReadOps, &options.rules.ops));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_NVLINK_DOMAIN", ReadDomain, &options.nvlink_domain));
+  XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_HIERARCHICAL", ReadHierarchical, &options.rules.hierarchical));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_HEAP_SIZE", ReadHeapSize, &options.heap_bytes));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_DEADLINE", ReadDeadline, &options.deadline));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_NVSHMEM_LIBRARY", ReadLibrary, &options.nvshmem_library));
@@ -230,8 +248,8 @@ std::string EnvironmentOptions::Agreement() const {
   const std::string domain = nvlink_domain == 0 ? "host" : CountOr(nvlink_domain, "auto");
   return std::string("profile=") + (rules.profile == Profile::kDomain ? "domain" : "upstream") +
          " threshold=" + std::to_string(rules.threshold) + " ops=" + (ops.empty() ? "default" : ops) +
-         " nvlink_domain=" + domain + " heap_size=" + CountOr(heap_bytes, "None") +
-         " gpu_reduce=" + (multimem ? "multimem" : "kernel");
+         " nvlink_domain=" + domain + " hierarchical=" + HierarchicalWord(rules.hierarchical) +
+         " heap_size=" + CountOr(heap_bytes, "None") + " gpu_reduce=" + (multimem ? "multimem" : "kernel");
 }
 
 }  // namespace xla_shmem

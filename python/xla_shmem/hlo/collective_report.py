@@ -20,7 +20,7 @@ from xla_shmem.quantities import format_bytes, plural
 #: Width of a terminal from which the table has a column for reasons.
 _WIDE_ENOUGH = 150
 
-_STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow"}
+_STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow", "HIERARCHICAL": "cyan"}
 
 
 @dataclass(frozen=True)
@@ -129,5 +129,7 @@ def source_line(record: Mapping[str, Any]) -> str:
 
 def full_reason(record: Mapping[str, Any]) -> str:
     """Returns the reason of a decision, with what speaks against it: a veto, or the cost model."""
-    parts = [record["reason"], record["veto"] and f"not lowered: {record['veto']}", record["model"]]
+    part_of = record.get("part_of")
+    reason = f"part of {part_of}: {record['reason']}" if part_of else record["reason"]
+    parts = [reason, record["veto"] and f"not lowered: {record['veto']}", record["model"]]
     return "; ".join(part for part in parts if part)

@@ -60,6 +60,10 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         Text.assemble((written["name"], "bold"), f"  {module.input.name}  {module.input.source}"),
         _facts(module, explanation),
     ]
+    if written["part_of"]:
+        lines.append(Text.assemble("Runs on ", decided_backend(written), f" by {written['rule']}: "))
+        lines.append(Text(f"  {full_reason(written)}"))
+        return Group(*lines)
     if not explanation["trace"]:
         lines.append(Text("The participants are not in the module, so the rules cannot decide again."))
         return Group(*lines)
@@ -119,7 +123,7 @@ def _trace(explanation: _core.Explanation) -> Table:
         table.add_column(header, overflow="fold")
     for step in explanation["trace"]:
         verdict = step["verdict"]
-        names_backend = verdict in ("NVSHMEM", "DEFAULT")
+        names_backend = verdict in ("NVSHMEM", "DEFAULT", "HIERARCHICAL")
         style = "dim" if verdict == "not asked" else ""
         table.add_row(
             Text(step["rule"], style=style),

@@ -36,6 +36,7 @@ class Options:
       ops: (op, limit in bytes or None) of each listed op; empty for ``"default"``.
       tuning: the table of profile ``"tuned"``; None for other profiles.
       nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
+      hierarchical: ``"auto"``, ``"on"`` or ``"off"``.
       heap_size: bytes per process; None means ``auto``.
       deadline: seconds.
       spin_us: microseconds.
@@ -55,6 +56,7 @@ class Options:
     ops: tuple[tuple[str, int | None], ...]
     tuning: Table | None
     nvlink_domain: int | None
+    hierarchical: str
     heap_size: int | None
     deadline: float
     spin_us: int
@@ -72,7 +74,10 @@ class Options:
         """Returns the options that decisions depend on; equal keys mean equal decisions."""
         domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
         ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "default"
-        key = f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
+        key = (
+            f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
+            f" hierarchical={self.hierarchical}"
+        )
         return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
 
     def rules(self, platform: str) -> dict[str, Any]:
@@ -86,6 +91,7 @@ class Options:
             "threshold": self.threshold,
             "ops": self.ops,
             "tuning": self.tuning and self.tuning.core(platform),
+            "hierarchical": self.hierarchical,
         }
 
 

@@ -80,6 +80,15 @@ TABLE: tuple[Option, ...] = (
         domain,
     ),
     Option(
+        "hierarchical",
+        "auto",
+        "`auto`, `on`, `off`",
+        "Whether a collective that crosses NVLink domains (on CPU: hosts) is divided: SHMEM within each domain, the "
+        "default backend between them. `auto` does if a simple model expects it to be faster, `on` wherever it can. "
+        "CPU only.",
+        one_of("auto", "on", "off"),
+    ),
+    Option(
         "heap_size",
         "auto",
         "`auto`, or bytes ≥ 8MiB",

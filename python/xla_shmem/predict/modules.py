@@ -53,7 +53,7 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
             op=record["op"],
             bytes=record["bytes"],
             group=record["group_size"],
-            lowered=record["lowered"],
+            lowered="NVSHMEM" if record["lowered"] == "NVSHMEM" else "DEFAULT",
             in_domain=record["name"] in near,
         )
         for record in decided

@@ -103,6 +103,7 @@ def perf_table(target: Target, options: Options) -> str:
 
 def _entries(target: Target, options: Options, groups: list[int]) -> Iterator[str]:
     rules = options.rules("gpu")
+    del rules["hierarchical"]  # the table's groups lie in one NVLink domain
     for size in sizes(groups):
         divided = size % _unit(groups) == 0
         for op in _OPS if divided else ("all-reduce",):

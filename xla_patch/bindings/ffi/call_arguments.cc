@@ -58,6 +58,14 @@ Result<CallIdentity> ReadIdentity(ffi::Dictionary attributes) {
   return CallIdentity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name)};
 }
 
+Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) { return Read<int64_t>(attributes, name); }
+
+Result<std::vector<int64_t>> ReadInts(ffi::Dictionary attributes, const char* name) {
+  const Result<ffi::Span<const int64_t>> values = Read<ffi::Span<const int64_t>>(attributes, name);
+  if (!values.ok()) return values.status();
+  return std::vector<int64_t>(values->begin(), values->end());
+}
+
 Result<PePairs> ReadPairs(ffi::Dictionary attributes) {
   const Result<ffi::Span<const int64_t>> pes = Read<ffi::Span<const int64_t>>(attributes, "pairs");
   if (!pes.ok()) return pes.status();

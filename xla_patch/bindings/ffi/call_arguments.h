@@ -24,6 +24,9 @@ struct CallIdentity {
 };
 Result<CallIdentity> ReadIdentity(::xla::ffi::Dictionary attributes);
 
+Result<int64_t> ReadInt(::xla::ffi::Dictionary attributes, const char* name);
+Result<std::vector<int64_t>> ReadInts(::xla::ffi::Dictionary attributes, const char* name);
+
 // The PEs that a permute connects: source, target, source, target, ...
 using PePairs = std::vector<int>;
 Result<PePairs> ReadPairs(::xla::ffi::Dictionary attributes);

@@ -39,6 +39,19 @@ Profile ParseProfile(const std::string& name) {
   throw nb::value_error(("unknown profile \"" + name + "\": use \"upstream\", \"domain\" or \"tuned\"").c_str());
 }
 
+Hierarchical ParseHierarchical(const std::string& name) {
+  if (name == "auto") {
+    return Hierarchical::kAuto;
+  }
+  if (name == "on") {
+    return Hierarchical::kOn;
+  }
+  if (name == "off") {
+    return Hierarchical::kOff;
+  }
+  throw nb::value_error(("unknown choice \"" + name + "\": use \"auto\", \"on\" or \"off\"").c_str());
+}
+
 Lowering ParseLowering(const std::string& name) {
   if (name == "none") {
     return Lowering::kNone;
@@ -82,8 +95,9 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                      const std::string& lowering, const std::string& gpu) {
-  const PassOptions options = MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu);
+                      const std::string& lowering, const std::string& gpu, const std::string& hierarchical) {
+  const PassOptions options =
+      MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu, hierarchical);
   return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
@@ -121,11 +135,12 @@ CollectiveOp ParseOp(const std::string& name) {
 
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                            const std::string& lowering, const std::string& gpu) {
+                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical) {
   if (threshold < 0) {
     throw nb::value_error(("threshold of " + std::to_string(threshold) + " bytes is negative").c_str());
   }
-  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning, ParseGpu(gpu)},
+  return {{ParseProfile(profile), threshold, ParseOps(ops), tuning == nullptr ? TuningTable() : *tuning, ParseGpu(gpu),
+           ParseHierarchical(hierarchical)},
           topology,
           transport,
           ParseLowering(lowering)};
@@ -160,6 +175,7 @@ nb::dict RecordDict(const CollectiveRecord& record) {
   dict["executions"] = KnownCount(record.executions);
   dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
   dict["source_line"] = record.source_line;
+  dict["part_of"] = record.part_of.empty() ? nb::none() : Text(record.part_of);
   return dict;
 }
 
@@ -226,17 +242,18 @@ void BindPass(nb::module_& m) {
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line.");
+          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
+        nb::arg("hierarchical") = "auto",
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
         "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
         "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
         "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
         "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
-        "none. "
+        "none. hierarchical: \"auto\", \"on\" or \"off\": whether collectives that cross NVLink domains are divided. "
         "ValueError if the bytes are not a well-formed module.");
 }
 

@@ -26,7 +26,7 @@ using OpList = std::vector<std::pair<std::string, std::optional<int64_t>>>;
 // From the keywords of Python. ValueError if a name is unknown or a number is negative. A null table is an empty one.
 PassOptions MakePassOptions(const Topology& topology, const Transport& transport, const std::string& profile,
                             int64_t threshold, const OpList& ops, const TuningTable* tuning,
-                            const std::string& lowering, const std::string& gpu);
+                            const std::string& lowering, const std::string& gpu, const std::string& hierarchical);
 GpuGeneration ParseGpu(const std::string& name);
 CollectiveOp ParseOp(const std::string& name);
 

@@ -46,8 +46,9 @@ void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> 
 
 // "none" is replaced by the hook's own lowering.
 void SetOptions(PassHook& hook, const Topology& topology, const Transport& transport, const std::string& profile,
-                int64_t threshold, const OpList& ops, const TuningTable* tuning, const std::string& gpu) {
-  hook.SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu));
+                int64_t threshold, const OpList& ops, const TuningTable* tuning, const std::string& gpu,
+                const std::string& hierarchical) {
+  hook.SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu, hierarchical));
 }
 
 nb::object Run(PassHook& hook, const nb::bytes& module) {
@@ -71,7 +72,7 @@ void BindPassHook(nb::module_& m) {
            "every module with collectives.")
       .def("set_options", &SetOptions, nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
            nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
-           nb::arg("tuning") = nb::none(), nb::arg("gpu") = "",
+           nb::arg("tuning") = nb::none(), nb::arg("gpu") = "", nb::arg("hierarchical") = "auto",
            "Sets what the pass decides by, for modules compiled from now on. Arguments as of run_pass.")
       .def("reset", &PassHook::Reset, "Drops what set_options has set, so that the next module calls `connect`.")
       .def(

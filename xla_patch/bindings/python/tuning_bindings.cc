@@ -106,7 +106,7 @@ std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t 
     devices.push_back({i, i, 0, 0, i});
   }
   const Topology topology = ValueOrThrow(Topology::Create(std::move(devices)));
-  const Options options = MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu).assign;
+  const Options options = MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu, "off").assign;
   const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, topology);
   const bool on_nvshmem = Decide(spec, topology, options).backend == Backend::kNvshmem;
   if (const auto measured = options.tuning.Find(spec.op, ElementType::kF32, group_size, bytes); measured.has_value()) {

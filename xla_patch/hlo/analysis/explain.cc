@@ -89,7 +89,7 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
   }
   std::vector<Explanation> explanations;
   const Reader reader(options.topology);
-  const ModulePlacement placement = PlaceModule(assignment->devices(), options.topology);
+  const ModulePlacement placement = hlo::PlaceModule(*assignment, options.topology);
   for (hlo::Collective& collective : *collectives) {
     Explanation explanation;
     if (!hlo::ReadRecord(*module, collective, &explanation.written)) {
@@ -99,6 +99,11 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     CollectiveSpec& spec = collective.spec;
     spec.module = placement;
     const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;
+    const bool is_part = !explanation.written.part_of.empty();  // decided with the whole, which is gone
+    if (is_part) {
+      explanations.push_back(std::move(explanation));
+      continue;
+    }
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
       spec.unsupported_by_xla = hlo::UnsupportedByXla(spec, options.lowering);

@@ -44,4 +44,10 @@ Result<DeviceAssignment> ReadAssignment(const Module& module, const Topology& to
   return DeviceAssignment::Logical(topology.device_ids());
 }
 
+ModulePlacement PlaceModule(const DeviceAssignment& assignment, const Topology& topology) {
+  ModulePlacement placement = xla_shmem::PlaceModule(assignment.devices(), topology);
+  placement.has_replicas_and_partitions = assignment.replica_count() > 1 && assignment.partition_count() > 1;
+  return placement;
+}
+
 }  // namespace xla_shmem::hlo

@@ -16,6 +16,9 @@ Result<DeviceAssignment> ParseDeviceAssignment(std::string_view proto);
 // The module's own; where it has none, its devices are those of the topology, in order of their ids.
 Result<DeviceAssignment> ReadAssignment(const Module& module, const Topology& topology);
 
+// The placement of a module with this assignment.
+ModulePlacement PlaceModule(const DeviceAssignment& assignment, const Topology& topology);
+
 }  // namespace xla_shmem::hlo
 
 #endif  // XLA_SHMEM_HLO_PROTO_DEVICE_ASSIGNMENT_H_

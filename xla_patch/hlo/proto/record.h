@@ -10,6 +10,9 @@ namespace xla_shmem::hlo {
 // The part of a record that does not depend on the decision.
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective);
 
+// Whether it is a part of a divided collective, which the pass wrote.
+bool IsPart(const Collective& collective);
+
 // Reads what this pass or stock XLA wrote about a collective. False if it is not listed: a done of ours (its start is
 // listed), or a custom call with our prefix that the pass did not write.
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record);

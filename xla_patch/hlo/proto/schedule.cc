@@ -68,7 +68,7 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
     for (const int64_t id : ReadIds(entry.sequence)) {
       const auto& [added, removed] = here->second;
       if (const auto before = added.find(id); before != added.end()) {
-        ids.push_back(before->second);
+        ids.insert(ids.end(), before->second.begin(), before->second.end());
       }
       if (removed.count(id) == 0) {
         ids.push_back(id);

@@ -26,7 +26,7 @@ class Schedule {
 
 // Changes to a computation's sequence.
 struct ScheduleChange {
-  std::unordered_map<int64_t, int64_t> added;  // to be put right before the instruction of this id
+  std::unordered_map<int64_t, std::vector<int64_t>> added;  // to be put right before the instruction of this id
   std::unordered_set<int64_t> removed;
 };
 

@@ -109,8 +109,10 @@ Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>*
     }
     ++next_id;
     const std::string name = std::string(parameter.name) + ".donated";
-    edits->push_back({module.entry, i, Copy(parameter, instruction.id, next_id),
-                      NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}});
+    edits->push_back({module.entry,
+                      i,
+                      Copy(parameter, instruction.id, next_id),
+                      {NewInstruction{WithNameAndId(instruction.body, name, next_id), next_id}}});
   }
   return Status();
 }

@@ -3,42 +3,13 @@
 #include <string>
 #include <utility>
 
-#include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/types/stable_hash.h"
 
 namespace xla_shmem::hlo {
 namespace {
 
-int64_t PeOf(int64_t device, const Topology& topology) { return topology.Find(device)->pe; }
-
 std::string BackendConfig(const Module& module, const Collective& collective, const Topology& topology) {
-  const CollectiveSpec& spec = collective.spec;
-  const Instruction& instruction = module.instructions[collective.instruction];
-  const int64_t computation_id = module.computations[collective.computation].id;
-  MlirDictionary dictionary;
-  dictionary.AddInt("op",
-                    static_cast<int64_t>(HashInt(HashInt(module.structure_hash, computation_id), instruction.id)));
-  dictionary.AddString("module", module.name);
-  dictionary.AddString("name", spec.name);
-  dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
-  std::vector<int64_t> pes;
-  if (UsesPairs(spec.op)) {
-    for (const auto& [source, target] : spec.pairs) {
-      pes.push_back(PeOf(source, topology));
-      pes.push_back(PeOf(target, topology));
-    }
-    dictionary.AddInts("pairs", pes);
-  } else {
-    for (const int64_t device : spec.groups.devices) {
-      pes.push_back(PeOf(device, topology));
-    }
-    if (IsReducing(spec.op)) {
-      dictionary.AddString("reduction", ReductionName(spec.reduction));
-    }
-    dictionary.AddInts("group_offsets", spec.groups.offsets);
-    dictionary.AddInts("groups", pes);
-  }
-  return dictionary.Text();
+  return CallArguments(module, collective, topology, collective.spec, 0).Text();
 }
 
 // Each leaf of the result is the same leaf of operand 0.
@@ -78,6 +49,45 @@ CustomCall CallThatWrites(std::string target, const Module& module, const Collec
 }
 
 }  // namespace
+
+std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology) {
+  std::vector<int64_t> pes;
+  pes.reserve(devices.size());
+  for (const int64_t device : devices) {
+    pes.push_back(topology.Find(device)->pe);
+  }
+  return pes;
+}
+
+MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,
+                             const CollectiveSpec& spec, int64_t number) {
+  const Instruction& instruction = module.instructions[collective.instruction];
+  const int64_t computation_id = module.computations[collective.computation].id;
+  uint64_t op = HashInt(HashInt(module.structure_hash, computation_id), instruction.id);
+  if (number > 0) {
+    op = HashInt(op, number);
+  }
+  MlirDictionary dictionary;
+  dictionary.AddInt("op", static_cast<int64_t>(op));
+  dictionary.AddString("module", module.name);
+  dictionary.AddString("name", spec.name);
+  dictionary.AddInt("topology", static_cast<int64_t>(topology.Fingerprint()));
+  if (UsesPairs(spec.op)) {
+    std::vector<int64_t> devices;
+    for (const auto& [source, target] : spec.pairs) {
+      devices.push_back(source);
+      devices.push_back(target);
+    }
+    dictionary.AddInts("pairs", PesOf(devices, topology));
+  } else {
+    if (IsReducing(spec.op)) {
+      dictionary.AddString("reduction", ReductionName(spec.reduction));
+    }
+    dictionary.AddInts("group_offsets", spec.groups.offsets);
+    dictionary.AddInts("groups", PesOf(spec.groups.devices, topology));
+  }
+  return dictionary;
+}
 
 CustomCall SyncCall(const Module& module, const Collective& collective, const Topology& topology, Lowering lowering) {
   const CollectiveOpInfo& info = InfoOf(collective.spec.op);

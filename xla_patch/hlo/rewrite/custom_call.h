@@ -1,8 +1,13 @@
 #ifndef XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
 #define XLA_SHMEM_HLO_REWRITE_CUSTOM_CALL_H_
 
+#include <cstdint>
+#include <vector>
+
+#include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/hlo/proto/collective.h"
+#include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/pass_options.h"
@@ -18,6 +23,11 @@ namespace xla_shmem::hlo {
 //   pairs     permute: source, target, source, target, ...
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
+//
+// `spec`: name, op, participants and reduction of the call. `number`: of the calls for one collective.
+MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,
+                             const CollectiveSpec& spec, int64_t number);
+std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology);
 
 // Does the whole transfer. For a pair it replaces the start. Of a loop or a branch XLA:GPU may make a conditional node
 // of a CUDA graph, whose body cannot hold our signals (stream memory operations). So there it gets the target that is

@@ -42,6 +42,8 @@ bool IsReplaced(uint32_t field, const CustomCall& call) {
       return call.shape.has_value();
     case InstructionField::kId:
       return call.id.has_value();
+    case InstructionField::kName:
+      return call.name.has_value();
     case InstructionField::kOperandIds:
       return call.operands.has_value();
     default:
@@ -61,8 +63,11 @@ void CopyKeptFields(std::string_view body, const CustomCall& call, std::string* 
 size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content; }
 
 size_t SizeInComputation(const InstructionEdit& edit) {
-  return (edit.body.empty() ? 0 : BytesFieldSize(edit.body.size())) +
-         (edit.before.has_value() ? BytesFieldSize(edit.before->body.size()) : 0);
+  size_t size = edit.body.empty() ? 0 : BytesFieldSize(edit.body.size());
+  for (const NewInstruction& before : edit.before) {
+    size += BytesFieldSize(before.body.size());
+  }
+  return size;
 }
 
 // The module's bytes with a schedule that has the new instructions in their places and lacks the removed ones.
@@ -70,8 +75,8 @@ std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>
   std::map<int64_t, ScheduleChange> changes;
   for (const InstructionEdit& edit : edits) {
     const int64_t id = module.instructions[edit.instruction].id;
-    if (edit.before.has_value()) {
-      changes[module.computations[edit.computation].id].added[id] = edit.before->id;
+    for (const NewInstruction& before : edit.before) {
+      changes[module.computations[edit.computation].id].added[id].push_back(before.id);
     }
     if (edit.body.empty()) {
       changes[module.computations[edit.computation].id].removed.insert(id);
@@ -125,6 +130,9 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
     WriteBytesField(InstructionField::kShape, *call.shape, &out);
   }
   WriteBytesField(InstructionField::kCustomCallTarget, call.target, &out);
+  if (call.name.has_value()) {
+    WriteBytesField(InstructionField::kName, *call.name, &out);
+  }
   if (call.id.has_value()) {
     WriteIntField(InstructionField::kId, *call.id, &out);
   }
@@ -188,8 +196,8 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
     for (; first < last; ++first) {
       const std::string_view old = module.instructions[edits[first].instruction].whole;
       copy_to(old.data());
-      if (const auto& before = edits[first].before; before.has_value()) {
-        WriteBytesField(ComputationField::kInstructions, before->body, &out);
+      for (const NewInstruction& before : edits[first].before) {
+        WriteBytesField(ComputationField::kInstructions, before.body, &out);
       }
       if (!edits[first].body.empty()) {
         WriteBytesField(ComputationField::kInstructions, edits[first].body, &out);

@@ -19,7 +19,8 @@ struct CustomCall {
   std::string target;
   std::string backend_config;
   std::optional<std::string_view> shape;         // a ShapeProto to use instead of its own
-  std::optional<int64_t> id;                     // replaces another instruction
+  std::optional<int64_t> id;                     // replaces another instruction, or is new
+  std::optional<std::string> name;               // of a new one
   std::optional<std::vector<int64_t>> operands;  // to use instead of its own
   std::vector<int64_t> extra_operands;           // behind these
   std::vector<Aliasing> aliasing;
@@ -45,8 +46,8 @@ struct NewInstruction {
 struct InstructionEdit {
   size_t computation;
   size_t instruction;
-  std::string body;                                     // empty: the instruction is removed
-  std::optional<NewInstruction> before = std::nullopt;  // inserted right before it
+  std::string body;                         // empty: the instruction is removed
+  std::vector<NewInstruction> before = {};  // inserted right before it, in this order
 };
 
 // The module with these instructions replaced, removed or added, also in the schedule, and without the computations in

@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/rewrite/pass.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -13,6 +14,8 @@
 #include "xla_patch/hlo/rewrite/all_to_all_folding.h"
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/editor.h"
+#include "xla_patch/hlo/rewrite/hierarchical_collective.h"
+#include "xla_patch/hlo/rewrite/new_numbers.h"
 #include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
 #include "xla_patch/hlo/rewrite/unsupported_form.h"
 
@@ -25,11 +28,12 @@ using hlo::CustomCall;
 
 class Pass {
  public:
-  Pass(const hlo::Module& module, const PassOptions& options)
+  Pass(const hlo::Module& module, const DeviceAssignment& assignment, const PassOptions& options)
       : module_(module),
         options_(options),
         copies_parameters_(options.copy_aliased_parameters && hlo::HasAliasedParameters(module)),
-        whole_arrays_(module) {
+        whole_arrays_(module),
+        numbers_(module, assignment) {
     if (copies_parameters_) {
       std::vector<hlo::InstructionEdit> tried;
       if (const Status copied = hlo::CopyAliasedParameters(module, &tried); !copied.ok()) {
@@ -38,9 +42,18 @@ class Pass {
     }
   }
 
-  void Visit(const Collective& collective, CollectiveRecord* record) {
+  // Adds the record of the collective to `records`, or those of its parts if it is divided.
+  void Visit(const Collective& collective, std::vector<CollectiveRecord>* records) {
     const CollectiveSpec& spec = collective.spec;
-    DecideAndRecord(spec, options_.topology, options_.assign, options_.transport, UnsupportedForm(collective), record);
+    CollectiveRecord decided = hlo::DescribeCollective(module_, collective);
+    CollectiveRecord* const record = &decided;
+    const std::optional<Hierarchy> hierarchy = DecideAndRecord(spec, options_.topology, options_.assign,
+                                                               options_.transport, UnsupportedForm(collective), record);
+    if (hierarchy.has_value() && options_.lowering != Lowering::kNone) {
+      Divide(collective, *hierarchy, *record, records);
+      return;
+    }
+    records->push_back(decided);
     if (!IsConsidered(spec, options_.assign)) {
       return;
     }
@@ -95,6 +108,26 @@ class Pass {
     return options_.lowering == Lowering::kCpu ? whole_arrays_.Find(collective) : std::nullopt;
   }
 
+  void Divide(const Collective& collective, const Hierarchy& hierarchy, const CollectiveRecord& record,
+              std::vector<CollectiveRecord>* records) {
+    has_replaced_ = true;
+    const std::optional<hlo::WholeArrays> whole = FindWholeArrays(collective);
+    hlo::DividedCollective divided =
+        hlo::DivideCollective(module_, options_.topology, collective, hierarchy, record, whole, &numbers_);
+    edits_.push_back(std::move(divided.edit));
+    if (whole.has_value()) {
+      Remove(collective, *whole);
+    }
+    std::move(divided.parts.begin(), divided.parts.end(), std::back_inserter(*records));
+  }
+
+  void Remove(const Collective& collective, const hlo::WholeArrays& whole) {
+    for (const size_t removed : whole.removed) {
+      edits_.push_back({collective.computation, removed, ""});
+    }
+    removed_computations_.insert(whole.removed_computations.begin(), whole.removed_computations.end());
+  }
+
   void Replace(const Collective& collective, const Attributes& attributes) {
     has_replaced_ = true;
     const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
@@ -112,10 +145,7 @@ class Pass {
         whole_call.shape = module_.instructions[whole->place].shape;
       }
       replace(whole->place, hlo::AsCustomCall(body(collective.instruction), whole_call, attributes));
-      for (const size_t removed : whole->removed) {
-        replace(removed, "");
-      }
-      removed_computations_.insert(whole->removed_computations.begin(), whole->removed_computations.end());
+      Remove(collective, *whole);
     } else if (!hlo::IsPair(collective)) {
       call(collective.instruction, hlo::SyncCall(module_, collective, options_.topology, options_.lowering));
     } else if (!collective.has_work_between) {
@@ -133,6 +163,7 @@ class Pass {
   Unsupported unsupported_parameters_;  // why they cannot be copied
   bool has_replaced_ = false;
   hlo::WholeArrayFinder whole_arrays_;
+  hlo::NewNumbers numbers_;
   std::vector<hlo::InstructionEdit> edits_;
   std::set<size_t> removed_computations_;
 };
@@ -153,21 +184,19 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
     return collectives.status();
   }
   PassResult result;
-  const ModulePlacement placement = PlaceModule(assignment->devices(), options.topology);
-  Pass pass(*module, options);
+  const ModulePlacement placement = hlo::PlaceModule(*assignment, options.topology);
+  Pass pass(*module, *assignment, options);
   for (Collective& collective : *collectives) {
     collective.spec.module = placement;
     collective.spec.unsupported_by_xla = hlo::UnsupportedByXla(collective.spec, options.lowering);
-    if (collective.form == CollectiveForm::kLowered) {
+    if (collective.form == CollectiveForm::kLowered || hlo::IsPart(collective)) {
       // An earlier run wrote it.
       if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {
         result.records.push_back(std::move(written));
       }
       continue;
     }
-    CollectiveRecord record = hlo::DescribeCollective(*module, collective);
-    pass.Visit(collective, &record);
-    result.records.push_back(std::move(record));
+    pass.Visit(collective, &result.records);
   }
   const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
   result.changed = !edits.empty();

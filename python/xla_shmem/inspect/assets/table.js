@@ -28,7 +28,8 @@ function backendText(collective) {
 
 function reasonText(collective) {
   const veto = collective.veto && `not lowered: ${collective.veto}`;
-  return [collective.reason, veto, collective.model].filter(Boolean).join("; ");
+  const whole = collective.part_of ? `part of ${collective.part_of}: ` : "";
+  return [whole + collective.reason, veto, collective.model].filter(Boolean).join("; ");
 }
 
 class CollectiveTable {

@@ -44,9 +44,9 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
 // `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
 // two stages as plain functions.
 template <CollectiveOp kOp, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
-CpuHandler MakeCpuHandler() noexcept {
+CpuHandler MakeCpuHandler(const char* target = InfoOf(kOp).target) noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnCpu), "the table of ops does not carry this one on CPU");
-  return {InfoOf(kOp).target,
+  return {target,
           [](XLA_FFI_CallFrame* frame) {
             static auto* const handler = ::xla::ffi::Ffi::BindInstantiate().Attrs().To(InstantiateCall<kOp>).release();
             return handler->Call(frame);

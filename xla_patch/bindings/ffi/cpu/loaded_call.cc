@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <exception>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/runtime/measured_operation.h"
@@ -19,6 +20,18 @@ Status ReadAttributes(ffi::Dictionary attributes, LoadedCall* call) {
     const Result<ReductionKind> reduction = ReadReduction(attributes);
     if (!reduction.ok()) return reduction.status();
     call->reduction = *reduction;
+  }
+  if (attributes.contains("part_bytes")) {
+    const Result<int64_t> bytes = ReadInt(attributes, "part_bytes");
+    if (!bytes.ok()) return bytes.status();
+    call->part_bytes = static_cast<size_t>(*bytes);
+  }
+  for (const auto& [name, values] :
+       {std::pair("positions", &call->positions), {"received_by", &call->received_by}, {"sources", &call->sources}}) {
+    if (!attributes.contains(name)) continue;
+    Result<std::vector<int64_t>> read = ReadInts(attributes, name);
+    if (!read.ok()) return read.status();
+    *values = *std::move(read);
   }
   if (attributes.contains("pairs")) {
     Result<PePairs> pairs = ReadPairs(attributes);

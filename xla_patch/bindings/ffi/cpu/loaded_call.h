@@ -2,12 +2,14 @@
 #ifndef XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
 #define XLA_SHMEM_BINDINGS_FFI_CPU_LOADED_CALL_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "xla/ffi/api/ffi.h"
 #include "xla_patch/bindings/ffi/call_arguments.h"
@@ -28,6 +30,11 @@ struct LoadedCall {
   std::optional<PePairs> pairs;
   std::optional<PeGroups> groups;
   std::optional<ReductionKind> reduction;
+  // Of the parts of a divided collective (hlo/rewrite/part_call.h).
+  std::optional<size_t> part_bytes;
+  std::vector<int64_t> positions;  // as many for each PE of the groups, one group after the other
+  std::vector<int64_t> received_by;
+  std::vector<int64_t> sources;
   const observe::RecordedSite* site = nullptr;
 };
 

@@ -1,0 +1,121 @@
+#include "xla_patch/assigner/hierarchy.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "tests/assigner/specs.h"
+#include "xla_patch/assigner/hierarchical_rule.h"
+#include "xla_patch/assigner/record.h"
+
+namespace xla_shmem::test {
+namespace {
+
+using Ids = std::vector<int64_t>;
+
+Options With(Hierarchical hierarchical) {
+  Options options;
+  options.profile = Profile::kDomain;
+  options.hierarchical = hierarchical;
+  return options;
+}
+
+TEST_CASE("domains and devices keep the order of the group") {
+  const Topology topology = MakeTopology(8, 1, 2);
+  const Result<Hierarchy> divided = DivideByDomain(AllReduce({{4, 1, 5, 0}, {6, 7, 3, 2}}, 64, topology), topology);
+  REQUIRE(divided.ok());
+  CHECK(divided->num_domains == 2);
+  CHECK(divided->local_size == 2);
+  CHECK(divided->local.devices == Ids{4, 5, 1, 0, 6, 7, 3, 2});
+  CHECK(divided->local.offsets == Ids{0, 2, 4, 6, 8});
+  CHECK(divided->positions == Ids{0, 2, 1, 3, 0, 1, 2, 3});
+  CHECK(divided->across.devices == Ids{4, 1, 5, 0, 6, 3, 7, 2});
+  CHECK(divided->across.offsets == Ids{0, 2, 4, 6, 8});
+}
+
+TEST_CASE("groups of several shapes are not divided") {
+  const Topology topology = MakeTopology(8, 1, 4);
+  const auto error = [&](const std::vector<Ids>& groups) {
+    return DivideByDomain(AllReduce(groups, 64, topology), topology).message();
+  };
+  CHECK(error({{0, 1, 4, 5}, {2, 6}}) == "groups 0 and 1 are 2 × 2 and 2 × 1 NVLink domains × devices");
+  CHECK(error({{0, 1, 2, 4}}) == "group 0 has 3 and 1 devices in two of its NVLink domains");
+  CHECK(error({{0, 4}, {1, 5}}) == "each device of a group is alone in its NVLink domain");
+}
+
+TEST_CASE("pairs are divided one by one") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  const Result<Hierarchy> divided = DivideByDomain(Permute({{0, 1}, {1, 2}, {2, 3}}, 64, topology), topology);
+  REQUIRE(divided.ok());
+  CHECK(divided->local_pairs == std::vector<std::pair<int64_t, int64_t>>{{0, 1}, {2, 3}});
+  CHECK(divided->across_pairs == std::vector<std::pair<int64_t, int64_t>>{{1, 2}});
+}
+
+TEST_CASE("a broadcast may have other numbers of devices in each domain") {
+  const Topology topology = MakeTopology(6, 1, 2);
+  CollectiveSpec spec = AllReduce({{3, 0, 2, 1, 4}}, 64, topology);
+  spec.op = CollectiveOp::kCollectiveBroadcast;
+  spec.reduction.reset();
+  const Result<Hierarchy> divided = DivideByDomain(spec, topology);
+  REQUIRE(divided.ok());
+  CHECK(divided->num_domains == 3);
+  CHECK(divided->local.devices == Ids{3, 2, 0, 1, 4});
+  CHECK(divided->local.offsets == Ids{0, 2, 4, 5});
+}
+
+TEST_CASE("only a collective that crosses domains is asked about") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  CollectiveRecord record;
+  const auto decide = [&](const CollectiveSpec& spec, const Options& options) {
+    record = DescribeSpec(spec);
+    return DecideAndRecord(spec, topology, options, CpuTransport({}), {}, &record).has_value();
+  };
+  CHECK(decide(AllReduce({{0, 1, 2, 3}}, 64, topology), With(Hierarchical::kOn)));
+  CHECK(record.lowered == "HIERARCHICAL");
+  CHECK(record.rule == "hierarchical");
+  CHECK_FALSE(decide(AllReduce({{0, 1}, {2, 3}}, 64, topology), With(Hierarchical::kOn)));
+  CHECK(record.lowered == "NVSHMEM");
+  CHECK_FALSE(decide(AllReduce({{0, 1, 2, 3}}, 64, topology), With(Hierarchical::kOff)));
+  CHECK(record.rule == "group-across-domains");
+}
+
+TEST_CASE("the trace names the rule where it was asked") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  const CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 64, topology);
+  CollectiveRecord record;
+  DecisionTrace trace;
+  DecideAndRecord(spec, topology, With(Hierarchical::kOn), CpuTransport({}), {}, &record, &trace);
+  REQUIRE(trace.back().rule == "hierarchical");
+  CHECK(trace.back().verdict == Verdict::kHierarchical);
+  CHECK(trace.back().evidence == record.reason);
+}
+
+TEST_CASE("operands of several types, unknown reductions and transports of GPUs are refused") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 64, topology);
+  const Options on = With(Hierarchical::kOn);
+  CHECK(DecideHierarchical(spec, topology, on, GpuTransport({}), {}).reason ==
+        "collectives across NVLink domains are divided on CPU only");
+  spec.element_types = {ElementType::kF32, ElementType::kS32};
+  CHECK(DecideHierarchical(spec, topology, on, CpuTransport({}), {}).reason ==
+        "its operands have several element types");
+  spec.reduction.reset();
+  CHECK_FALSE(DecideHierarchical(spec, topology, on, CpuTransport({}), {}).hierarchy.has_value());
+}
+
+TEST_CASE("the model weighs messages against copies") {
+  const Topology topology = MakeTopology(8, 1, 4);
+  CollectiveSpec spec = AllReduce({{0, 1, 2, 3, 4, 5, 6, 7}}, 1 << 20, topology);
+  const Hierarchy hierarchy = *DivideByDomain(spec, topology);
+  const HierarchicalTimes reduced = ExpectHierarchicalTimes(spec, hierarchy);
+  CHECK(reduced.divided_us < reduced.whole_us);
+  spec.op = CollectiveOp::kAllToAll;
+  const HierarchicalTimes large = ExpectHierarchicalTimes(spec, hierarchy);
+  CHECK(large.divided_us > large.whole_us);
+  spec.bytes = 1 << 10;
+  const HierarchicalTimes small = ExpectHierarchicalTimes(spec, hierarchy);
+  CHECK(small.divided_us < small.whole_us);
+}
+
+}  // namespace
+}  // namespace xla_shmem::test

@@ -1,0 +1,31 @@
+#include "xla_patch/hlo/rewrite/part_call.h"
+
+#include "xla_patch/hlo/proto/mlir_dictionary.h"
+#include "xla_patch/hlo/rewrite/custom_call.h"
+
+namespace xla_shmem::hlo {
+
+CustomCall WritePartCall(const Module& module, const Collective& collective, const Topology& topology,
+                         const PartCall& part, const std::string& name, int64_t number) {
+  CollectiveSpec spec;
+  spec.op = part.op;
+  spec.name = name;
+  spec.reduction = collective.spec.reduction;
+  spec.groups = part.groups;
+  spec.pairs = part.pairs;
+  MlirDictionary dictionary = CallArguments(module, collective, topology, spec, number);
+  if (part.target == PartTarget::kPermute) {
+    dictionary.AddInts("received_by", PesOf(part.received_by, topology));
+  } else if (part.target == PartTarget::kBroadcast) {
+    dictionary.AddInts("sources", part.sources);
+  } else {
+    dictionary.AddInt("part_bytes", part.part_bytes);
+    dictionary.AddInts("positions", part.positions);
+  }
+  CustomCall call;
+  call.target = PartTargetName(part.target);
+  call.backend_config = dictionary.Text();
+  return call;
+}
+
+}  // namespace xla_shmem::hlo
