@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
   test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-clients test-bazel \
-  test-faults table2 docs fuzz wheel \
+  test-faults test-hosts table2 docs fuzz wheel \
   clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
@@ -80,6 +80,11 @@ test-clients: install
 test-faults: install
 	XLA_SHMEM_FAULT_RUNS=180 scripts/test_cpp.sh $(BIN) "" faults
 	$(BIN)/python -m pytest -q tests/e2e/test_training_faults.py tests/e2e/test_faults.py
+
+# Jobs on several hosts, each made of namespaces on this machine: where collectives go, values, failures, and that nothing
+# is left behind. Needs iproute2, and root or a system that permits user namespaces.
+test-hosts: install
+	$(BIN)/python -m pytest -q tests/hosts -m "not slow"
 
 # The CPU runtime in a deterministic simulator: fixed seeds, SIMULATE_SECONDS of new ones, a job of 4,096 PEs, and
 # planted mistakes. Needs clang. SIMULATE_SECONDS=7200 make simulate runs for hours.

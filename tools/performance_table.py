@@ -7,6 +7,8 @@ machine, date and software, the command of each run, and under ``collectives`` a
 * ``free``, ``bound``, ``four``: a run, with ``shmem_us``, ``gloo_us`` and ``mpi_us`` (medians, µs), the ratios
   ``gloo_ratio`` and ``mpi_ratio`` (the other transport's time over SHMEM's, from unrounded times), and
   ``limit_percent``: the time of a memcpy of the same bytes in % of SHMEM's, for single copies and for two.
+
+The file of a job on several hosts is the output of ``benchmarks/hosts_benchmark.py``; its form is described there.
 """
 
 from __future__ import annotations
@@ -45,6 +47,8 @@ def with_tables(page: str, data: Path) -> str:
 
 def table(measured: dict[str, Any]) -> str:
     """The Markdown table of one machine: SHMEM's times, and those of the others over them."""
+    if "rows" in measured:
+        return _hosts_table(measured["rows"])
     return _HEADING + "".join(_row(row) for row in measured["collectives"])
 
 
@@ -55,6 +59,36 @@ def _row(row: dict[str, Any]) -> str:
     cells += [f"{bound['shmem_us']:,}", f"{bound['mpi_ratio']:.2f}"]
     cells += [f"{four['shmem_us']:,}", f"{four['gloo_ratio']:.1f}", f"{four['mpi_ratio']:.2f}"]
     return f"|{'|'.join(cells)}|\n"
+
+
+def _hosts_table(rows: list[dict[str, Any]]) -> str:
+    """Bytes between hosts, and at each rate gloo's time, and gloo's time over those with the flag on."""
+    rates = sorted({row["rate"] for row in rows}, key=lambda rate: (len(rate), rate))
+    found = {(row["op"], row["bytes"], row["rate"]): row["variants"] for row in rows}
+    lines = ["|op|bytes|sent by gloo|split|", "|---|---:|---:|---:|"]
+    for rate in rates:
+        lines[0] += f"{rate.replace('gbit', ' Gbit/s')}: gloo µs|× split|× whole|"
+        lines[1] += "---:|---:|---:|"
+    for op, size in sorted({(row["op"], row["bytes"]) for row in rows}):
+        of_rates = [found.get((op, size, rate), {}) for rate in rates]
+        cells = [op, _size(size), *(_sent(of_rates, name) for name in ("stock", "split"))]
+        for variants in of_rates:
+            stock = variants.get("stock", {}).get("us")
+            cells += [f"{stock:,.0f}" if stock else "-"]
+            cells += [_times_as_fast(stock, variants.get(name, {})) for name in ("split", "whole")]
+        lines.append(f"|{'|'.join(cells)}|")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _sent(of_rates: list[dict[str, Any]], name: str) -> str:
+    counted = [variants[name]["between_hosts"] for variants in of_rates if "us" in variants.get(name, {})]
+    return f"{min(counted):.2f}" if counted else "-"
+
+
+def _times_as_fast(stock: float | None, found: dict[str, Any]) -> str:
+    if "us" not in found:
+        return "-"
+    return f"{stock / found['us']:.2f}" if stock else f"{found['us']:,.0f} µs"
 
 
 def _size(size: int) -> str:

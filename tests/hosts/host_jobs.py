@@ -45,6 +45,7 @@ def run_job_on_hosts(
     status = results / "hosts.status"
     start = hosts_command(ranks, rate=rate, status=status, limit=timeout, grace=grace)
     program = [str(HERE / worker), *arguments]
+    environ |= {"PYTHONPATH": str(HERE.parent / "e2e")}
     job = run_ranks(start, program, results=results, flag=flag, timeout=timeout + 30, **environ)
     assert status.exists(), f"the hosts were not made:\n{job.output}"
     hosts = json.loads(status.read_text())

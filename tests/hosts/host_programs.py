@@ -23,38 +23,36 @@ _OPS: tuple[tuple[str, dict[str, Any], bool], ...] = (
 _BROADCAST = ("broadcast", {}, False)
 
 
-def ops_over(groups: Groups, *, broadcast: bool = False) -> list[Op]:
-    """Every collective over these groups of positions in the mesh, without operands; permutes rotate each group.
+def ops_over(groups: Groups, dtype: str, *, broadcast: bool = False) -> list[Op]:
+    """Every collective of a type over these groups of positions in the mesh; permutes rotate each group.
 
     Args:
       broadcast: with collective-broadcasts, which stock XLA:CPU cannot run.
     """
     size = len(groups[0])
     rotations = [[group[i], group[(i + 1) % size]] for group in groups for i in range(size)]
+    where = {"groups": [list(group) for group in groups], "dtype": dtype}
     ops = [
-        {"op": name, "groups": [list(group) for group in groups], "parts": size if parts else 1, **parameters}
+        {"op": name, "parts": size if parts else 1, **where, **parameters}
         for name, parameters, parts in (*_OPS, *([_BROADCAST] if broadcast else []))
+        if _has_order(dtype) or name not in ("pmax", "pmin", "reduce_scatter")
     ]
-    permute = {"op": "ppermute", "axes": ["a"], "groups": None, "parts": 1, "pairs": rotations}
-    return [*ops, permute] if size > 1 else ops
+    return [*ops, {"op": "ppermute", "axes": ["a"], "parts": 1, **where, "groups": None, "pairs": rotations}]
 
 
-def program_of(ops: Sequence[Op], *, name: str, order: Sequence[int], elements: int, dtype: str) -> Program:
-    """A program that runs each op on an input of its own: a vector of so many elements for each member of a group.
+def _has_order(dtype: str) -> bool:
+    return not dtype.startswith("complex")
 
-    Args:
-      order: position in the job of each device of the mesh.
-    """
-    body = [
-        {**{key: value for key, value in op.items() if key != "parts"}, "in": [i], "out": [len(ops) + i]}
-        for i, op in enumerate(ops)
-    ]
+
+def program_of(name: str, ops: Sequence[Op], *, ranks: int, elements: int) -> Program:
+    """A program of all ranks that runs each op on an input of its own: so many elements for each member of a group."""
+    body = [{**op, "in": [i], "out": [len(ops) + i]} for i, op in enumerate(ops)]
     return {
         "name": name,
-        "order": list(order),
-        "shape": [len(order)],
+        "order": list(range(ranks)),
+        "shape": [ranks],
         "axes": ["a"],
-        "inputs": [[[elements * op["parts"]], dtype] for op in ops],
+        "inputs": [[[elements * op["parts"]], op["dtype"]] for op in ops],
         "donate": [],
         "body": body,
         "results": [len(ops) + i for i in range(len(ops))],
@@ -64,5 +62,5 @@ def program_of(ops: Sequence[Op], *, name: str, order: Sequence[int], elements: 
 def set_of(*programs: Program, times: int = 2) -> ProgramSet:
     """A set in which one thread runs each program so often, with other inputs each time."""
     runs = [[index, seed] for seed in range(times) for index in range(len(programs))]
-    all_runs = list(range(len(runs)))
-    return {"programs": list(programs), "runs": runs, "threads": [{"runs": all_runs, "wait": all_runs}]}
+    every = list(range(len(runs)))
+    return {"programs": list(programs), "runs": runs, "threads": [{"runs": every, "wait": every}]}
