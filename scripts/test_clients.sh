@@ -12,7 +12,7 @@ sets=${CLIENTS:-suites maxtext-highest maxtext-lowest}
 for set in $sets; do
   venv=$(scripts/setup_clients.sh "$bin" "$set")
   tests=(tests/clients/test_maxtext.py)
-  [ "$set" != suites ] || tests=(tests/clients/test_suites.py tests/clients/test_xla_module.py)
+  [ "$set" != suites ] || tests=(tests/clients/test_{suite_outcomes,xla_module,suites}.py)
   echo "test-clients: $set in $venv"
   "$venv/bin/python" -m pytest -q -rs -s "${tests[@]}" "$@"
 done

@@ -27,13 +27,14 @@ class Mode:
     ops: str = "default"
 
     def environment(self, extra: Mapping[str, str]) -> dict[str, str]:
-        """The environment of this process without options of xla-shmem, for ranks on the CPU.
+        """The environment of this process without options of xla-shmem, for ranks on the CPU that print statistics.
 
         Args:
           extra: further variables; its ``XLA_FLAGS`` come before the flag.
         """
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("XLA_", "JAX_", "OMPI_"))}
-        return cpu_environment(kept | dict(extra), flag=self.flag) | {"XLA_SHMEM_OPS": self.ops}
+        options = {"XLA_SHMEM_OPS": self.ops, "XLA_SHMEM_STATS": "1"}
+        return cpu_environment(kept | dict(extra), flag=self.flag) | options
 
 
 STOCK = Mode("stock", flag=False)

@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 #: Outcome of each test of a rank: "passed", "failed" or "skipped".
 Outcomes = dict[str, str]
 
-# What absltest prints when a test has ended.
-_ABSL_RESULT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+)$", re.MULTILINE)
+# What absltest prints when a test has ended: outcome, class and method, and sometimes its parameters.
+_ABSL_RESULT = re.compile(r"^\[ +(OK|FAILED|SKIPPED) +\] (\S+)", re.MULTILINE)
 _ABSL_WORDS = {"OK": "passed", "FAILED": "failed", "SKIPPED": "skipped"}
 
 

@@ -11,6 +11,9 @@ from suite_outcomes import Outcomes, counted, differences, read_absl, read_junit
 
 _PYTEST_RANK = str(Path(__file__).with_name("pytest_rank.py"))
 
+#: In the title of the statistics that a process prints at exit if collectives of it ran on SHMEM.
+STATISTICS = "(XLA_SHMEM_STATS)"
+
 #: Runs a suite in a mode, with a folder for its output, and returns the outcomes of each rank.
 SuiteRun = Callable[[Mode, Path], dict[int, Outcomes]]
 
@@ -44,11 +47,18 @@ def jax_multiprocess_suite(file: Path, *, processes: int, devices: int, timeout:
     return run
 
 
-def assert_same_outcomes(run: SuiteRun, folder: Path) -> None:
-    """Runs a suite in each mode. Fails if an outcome with the flag is not that of stock JAX, or if nothing passed."""
+def assert_same_outcomes(run: SuiteRun, folder: Path, *, moves: bool = True) -> None:
+    """Runs a suite in each mode. Fails if an outcome with the flag is not that of stock JAX, or if nothing passed.
+
+    Args:
+      moves: whether the suite has collectives of the default ops; if so, some must run on SHMEM with the flag.
+    """
     outcomes = {mode: run(mode, folder / mode.name) for mode in MODES}
     for mode, found in outcomes.items():
-        print(f"{folder.name}, {mode.name}: {counted(found)}")
+        moved = (folder / mode.name / "output.txt").read_text(errors="replace").count(STATISTICS)
+        print(f"{folder.name}, {mode.name}: {counted(found)}; {moved} processes had collectives on SHMEM")
+        if moves or not mode.flag:
+            assert bool(moved) == mode.flag, f"{mode.name}: collectives of {moved} processes ran on SHMEM"
     passed = sum(outcome == "passed" for tests in outcomes[STOCK].values() for outcome in tests.values())
     assert passed, f"no test passed on stock JAX; see {folder / STOCK.name / 'output.txt'}"
     found = [f"{mode.name}: {line}" for mode in MODES[1:] for line in differences(outcomes[STOCK], outcomes[mode])]

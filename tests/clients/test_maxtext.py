@@ -4,89 +4,107 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
-from client_modes import ALL_OPS, DEFAULT_OPS, STOCK
+from client_modes import ALL_OPS, DEFAULT_OPS, STOCK, Mode
 from maxtext_configs import BY_NAME, CONFIGS, MaxTextConfig
-from maxtext_runs import TrainingRun, train
+from maxtext_runs import Training, TrainingJob, train
 
 STEPS = 5
 
 #: Metrics that are compared in each step.
 COMPARED = ("learning/loss", "learning/raw_grad_norm", "learning/param_norm")
 
-#: Relative tolerance where gloo adds in another order. The order does not matter for two ranks.
+#: Relative tolerance for more than two ranks, where gloo adds in another order.
 TOLERANCE = 1e-5
 
-pytestmark = pytest.mark.timeout(7200)
+#: The same for sparse experts, which compute in another order than the dense ones.
+SPARSE_TOLERANCE = 1e-4
 
-QUICK = os.environ.get("CLIENTS") == "quick"
-ON_STOCK = [BY_NAME["fsdp"]] if QUICK else [config for config in CONFIGS if config.stock]
+# A job trains all models of its number of ranks, in the first test that needs it.
+pytestmark = pytest.mark.timeout(3600)
 
+# MAXTEXT_CONFIGS=fsdp,tensor trains only these models.
+_NAMES = os.environ.get("MAXTEXT_CONFIGS") or ("fsdp" if os.environ.get("CLIENTS") == "quick" else ",".join(BY_NAME))
+_CHOSEN = [config for config in CONFIGS if config.name in _NAMES.split(",")]
+_RANKS = sorted({config.ranks for config in _CHOSEN})
 
-def _trained(config: MaxTextConfig, folder: Path, **mode: Any) -> TrainingRun:
-    run = train(config, folder=folder, steps=STEPS, **mode)
-    # MaxText may end at once with exit code 0, so the steps are counted.
-    steps = {rank: len(steps) for rank, steps in run.metrics.items()}
-    assert (run.exit_code, steps) == (0, dict.fromkeys(range(config.ranks), STEPS)), run.output[-6000:]
-    return run
+#: Returns the job of a number of ranks in a mode.
+Jobs = Callable[[int, Mode], TrainingJob]
 
-
-def _executions(collectives: Iterable[Mapping[str, Any]], backend: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for collective in collectives:
-        if collective["lowered"] == backend:
-            assert collective["executions"] is not None, f"{collective} is in a loop of unknown length"
-            found[collective["op"]] += collective["executions"]
-    return found
+flagged = pytest.mark.parametrize("mode", [DEFAULT_OPS, ALL_OPS], ids=lambda mode: mode.name)
 
 
-def _assert_moved_as_counted(run: TrainingRun, ranks: int) -> None:
-    """Each rank has executed in all steps what inspect counts in a step."""
-    for rank in range(ranks):
-        counted = _executions(run.collectives(rank), "NVSHMEM")
-        assert run.calls(rank) == Counter({op: STEPS * number for op, number in counted.items()}), f"rank {rank}"
+@pytest.fixture(scope="session")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Jobs:
+    """Runs each job once."""
+    done: dict[tuple[int, Mode], TrainingJob] = {}
+
+    def job(ranks: int, mode: Mode) -> TrainingJob:
+        if (ranks, mode) not in done:
+            configs = [config for config in _CHOSEN if config.ranks == ranks]
+            # The stock twins of the sparse models.
+            configs += [t for c in configs if not c.stock for t in [_dense_twin(c)] if t not in configs]
+            done[ranks, mode] = train(configs, mode, tmp_path_factory.mktemp(f"{mode.name}-{ranks}"), steps=STEPS)
+        return done[ranks, mode]
+
+    return job
 
 
-def _assert_trained_alike(stock: TrainingRun, flagged: TrainingRun, tolerance: float) -> None:
+def _dense_twin(config: MaxTextConfig) -> MaxTextConfig:
+    return BY_NAME[config.name.replace("sparse", "dense")]
+
+
+def _trained(job: TrainingJob, config: MaxTextConfig) -> Training:
+    training = job.trainings[config.name]
+    assert not training.error, training.error
+    # MaxText may end at once without an error, so the steps are counted.
+    steps = {rank: len(found) for rank, found in training.metrics.items()}
+    assert steps == dict.fromkeys(range(config.ranks), STEPS), job.output[-6000:]
+    return training
+
+
+def _assert_trained_alike(expected: Training, actual: Training, tolerance: float) -> None:
     for metric in COMPARED:
-        expected, actual = stock.values(metric), flagged.values(metric)
-        np.testing.assert_allclose(actual, expected, rtol=tolerance, atol=0, err_msg=metric)
-        print(f"{metric}: largest relative difference {_difference(expected, actual):.1e}")
-    losses = stock.values("learning/loss")
+        before, after = np.array(expected.values(metric)), np.array(actual.values(metric))
+        print(f"{actual.folder}: {metric}: differs by at most {np.max(np.abs(after - before) / np.abs(before)):.1e}")
+        np.testing.assert_allclose(after, before, rtol=tolerance, atol=0, err_msg=metric)
+    losses = expected.values("learning/loss")
     assert losses[-1] < losses[0], f"nothing was learnt: {losses}"
 
 
-def _difference(expected: list[float], actual: list[float]) -> float:
-    return max(abs(a - e) / abs(e) for e, a in zip(expected, actual, strict=True))
+@flagged
+@pytest.mark.parametrize("config", [c for c in _CHOSEN if c.stock], ids=lambda config: config.name)
+def test_trains_as_on_stock_jax(config: MaxTextConfig, mode: Mode, jobs: Jobs) -> None:
+    stock = _trained(jobs(config.ranks, STOCK), config)
+    training = _trained(jobs(config.ranks, mode), config)
+    _assert_trained_alike(stock, training, 0 if config.ranks == 2 else TOLERANCE)
+    moved, stayed = training.executions(0, "NVSHMEM"), training.executions(0, "DEFAULT")
+    print(f"{config.name}, {mode.name}: moved {dict(moved)}, on gloo {dict(stayed)}")
+    assert moved
+    assert moved + stayed == stock.executions(0, "DEFAULT")
+    assert mode != ALL_OPS or not stayed
 
 
-@pytest.mark.parametrize("config", ON_STOCK, ids=lambda config: config.name)
-def test_trains_as_on_stock_jax(config: MaxTextConfig, tmp_path: Path) -> None:
-    stock = _trained(config, tmp_path / "stock", mode=STOCK)
-    for mode in (DEFAULT_OPS, ALL_OPS):
-        flagged = _trained(config, tmp_path / mode.name, mode=mode)
-        _assert_trained_alike(stock, flagged, 0 if config.ranks == 2 else TOLERANCE)
-        _assert_moved_as_counted(flagged, config.ranks)
-        moved, stayed = (_executions(flagged.collectives(0), backend) for backend in ("NVSHMEM", "DEFAULT"))
-        print(f"{config.name}, {mode.name}: moved {dict(moved)}, on gloo {dict(stayed)}")
-        if mode == ALL_OPS:
-            assert not stayed, f"left on gloo: {stayed}"
+@flagged
+@pytest.mark.parametrize("config", [c for c in _CHOSEN if not c.stock], ids=lambda config: config.name)
+def test_sparse_experts_train_as_the_dense_ones_of_stock_jax(config: MaxTextConfig, mode: Mode, jobs: Jobs) -> None:
+    stock = jobs(config.ranks, STOCK)
+    assert "ragged-all-to-all" in stock.trainings[config.name].error
+    training = _trained(jobs(config.ranks, mode), config)
+    assert training.executions(0, "NVSHMEM")["ragged-all-to-all"]
+    _assert_trained_alike(_trained(stock, _dense_twin(config)), training, SPARSE_TOLERANCE)
 
 
-@pytest.mark.skipif(QUICK, reason="CLIENTS=quick")
-@pytest.mark.parametrize("config", [c for c in CONFIGS if not c.stock], ids=lambda config: config.name)
-def test_sparse_experts_train_as_the_dense_ones_of_stock_jax(config: MaxTextConfig, tmp_path: Path) -> None:
-    refused = train(config, STOCK, tmp_path / "refused", steps=STEPS)
-    assert refused.exit_code != 0
-    assert "ragged-all-to-all" in refused.output
-    stock = _trained(BY_NAME[config.name.replace("sparse", "dense")], tmp_path / "stock", mode=STOCK)
-    for mode in (DEFAULT_OPS, ALL_OPS):
-        flagged = _trained(config, tmp_path / mode.name, mode=mode)
-        _assert_trained_alike(stock, flagged, 1e-4)
-        _assert_moved_as_counted(flagged, config.ranks)
-        assert flagged.calls(0)["ragged-all-to-all"]
+@flagged
+@pytest.mark.parametrize("ranks", _RANKS)
+def test_collectives_run_as_often_as_inspect_counts(ranks: int, mode: Mode, jobs: Jobs) -> None:
+    job = jobs(ranks, mode)
+    assert job.exit_code == 0, job.output[-6000:]
+    for rank in range(ranks):
+        counted: Counter[str] = Counter()
+        for training in job.trainings.values():
+            counted += training.executions(rank, "NVSHMEM")
+        assert job.calls(rank) == Counter({op: STEPS * number for op, number in counted.items()}), f"rank {rank}"

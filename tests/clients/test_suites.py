@@ -79,7 +79,8 @@ def test_jaxdecomp(file: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_netket(ranks: int, tmp_path: Path) -> None:
     checkout = _checkout("NETKET_SOURCE", "netket")
-    suite = pytest_suite(checkout, [*_PLAIN, "--jax-distributed", *_NETKET], ranks=ranks, timeout=1500)
+    environ = {"INITIALIZE": "1", "NETKET_EXPERIMENTAL_SHARDING": "1"}
+    suite = pytest_suite(checkout, [*_PLAIN, *_NETKET], ranks=ranks, timeout=1500, environ=environ)
     assert_same_outcomes(suite, tmp_path / f"netket-{ranks}")
 
 
