@@ -17,7 +17,9 @@ def markdown_table() -> str:
 
 
 def _default(value: object) -> str:
-    if value is None or value == "":
+    if value is None:
+        return "preset's"
+    if value == "":
         return "–"
     return f"`{str(value).lower()}`" if isinstance(value, bool) else f"`{value}`"
 

@@ -50,9 +50,12 @@ def test_offloaded_inputs_of_layers_are_in_host_memory(compiler: Compiler, tmp_p
     assert offload.temporary_bytes <= full.temporary_bytes
 
 
-def test_float8_matmuls_are_in_the_program_of_a_tensor_parallel_step(compiler: Compiler, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_the_matmuls_of_a_tensor_parallel_step_read_fp8(compiler: Compiler, tmp_path: Path, kind: str) -> None:
     module = tmp_path / "step.pb"
-    config = TrainConfig(preset="demo", width=512, layers=3, context=2, tensor=2, dtype="bf16", fp8=True)
+    config = TrainConfig(
+        preset="demo", width=512, layers=3, context=2, tensor=2, tensor_matmul=kind, dtype="bf16", fp8=True
+    )
     compile_step(config, "h100", WHEELS, module=module)
     text = to_text("step", module.read_bytes())
     # XLA makes each matmul a Triton fusion that reads FP8 and widens nothing before it.

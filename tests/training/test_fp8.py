@@ -11,7 +11,7 @@ from xla_shmem.parallel import sharding
 from xla_shmem.parallel.mesh import make_mesh
 from xla_shmem.parallel.zigzag import zigzag_order
 from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.step import TrainState, abstract_state, init_state, make_train_step
+from xla_shmem.train.step import TrainState, abstract_state, init_state, make_loss, make_train_step
 
 pytestmark = pytest.mark.usefixtures("quick_compilation")
 
@@ -52,7 +52,10 @@ def bf16_losses(quick_compilation) -> np.ndarray:
     return losses
 
 
-@pytest.mark.parametrize("mesh", [{}, {"fsdp": 2, "context": 2, "tensor": 2, "remat": "full"}], ids=str)
+SPREAD = {"fsdp": 2, "context": 2, "tensor": 2}
+
+
+@pytest.mark.parametrize("mesh", [{}, SPREAD | {"remat": "full"}, SPREAD | {"tensor_matmul": "async"}], ids=str)
 def test_loss_tracks_bf16_and_scales_follow_the_histories(mesh, bf16_losses: np.ndarray) -> None:
     losses, first, last = train(job(fp8=True, **mesh))
     assert losses[-1] < 0.2 * losses[0]
@@ -85,3 +88,48 @@ def test_the_layers_multiply_e4m3_forward_and_e5m2_backward() -> None:
     assert operands.count(("f8E4M3FN", "f8E5M2")) == 2 * weights, (
         "one product for the input's gradient, one for the weight's"
     )
+
+
+def with_history(path, x: jax.Array) -> jax.Array:
+    """Another largest value for every kind of operand, so that every scale differs from 1."""
+    name = path[-1].key
+    kinds = {"input_amax_history": 4.1, "kernel_amax_history": 0.7, "output_grad_amax_history": 2e-3}
+    return x + kinds[name] if name in kinds else x
+
+
+def loss_and_gradients(config: TrainConfig) -> tuple[float, dict, dict]:
+    """The loss of fresh parameters, its gradients, and the new scales and histories."""
+    mesh = make_mesh(config.mesh(), jax.devices()[: config.devices])
+    state, order = init_state(config, mesh), zigzag_order(SEQUENCE, config.context)
+    windows = TEXT[np.arange(BATCH)[:, None] * 100 + np.arange(SEQUENCE + 1)]
+    inputs, targets = (jax.device_put(x[:, order], sharding.tokens(mesh)) for x in (windows[:, :-1], windows[:, 1:]))
+    gradient = jax.jit(jax.value_and_grad(make_loss(config, mesh), argnums=(0, 1)))
+    history = jax.tree_util.tree_map_with_path(with_history, state.fp8)
+    loss, (params, fp8) = gradient(state.params, history, inputs, targets)
+    return float(loss), jax.device_get(params), jax.device_get(fp8)
+
+
+def test_overlapped_fp8_matmuls_equal_those_of_flax() -> None:
+    options = SPREAD | {"fp8": True, "dtype": "f32", "parallel_block": True}
+    (loss, grads, fp8), (other, wanted, kept) = (
+        loss_and_gradients(job(tensor_matmul=kind, **options)) for kind in ("async", "sync")
+    )
+    assert loss == pytest.approx(other, rel=1e-6)
+    # A sum in another order may put a number on the other side of a border between two FP8 numbers.
+    for (path, got), want in zip(jax.tree_util.tree_leaves_with_path(grads), jax.tree.leaves(wanted), strict=True):
+        error = np.linalg.norm(got - want) / np.linalg.norm(want)
+        assert error <= 1e-3, f"{jax.tree_util.keystr(path)} is off by {error:.1e} of its norm"
+    for (path, got), want in zip(jax.tree_util.tree_leaves_with_path(fp8), jax.tree.leaves(kept), strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3, err_msg=jax.tree_util.keystr(path))
+
+
+def test_shards_travel_in_fp8() -> None:
+    config = job(fp8=True, tensor=2, tensor_matmul="async")
+    mesh = make_mesh(config.mesh(), jax.devices()[:2])
+    state = abstract_state(config, mesh)
+    tokens = jax.ShapeDtypeStruct((BATCH, SEQUENCE), jnp.int32, sharding=sharding.tokens(mesh))
+    gradient = jax.jit(jax.grad(make_loss(config, mesh)))
+    program = gradient.lower(state.params, state.fp8, tokens, tokens).as_text()
+    sent = re.findall(r"stablehlo\.collective_permute.*-> tensor<[\dx]*x(\w+)>", program)
+    # Two gathers and two scatters in a layer; a ring of two has one hop. Each is the other's transpose.
+    assert sorted(sent) == ["bf16"] * 4 + ["f8E4M3FN"] * 2 + ["f8E5M2"] * 2

@@ -84,7 +84,6 @@ def on_one_device(params):
         ),
         (MeshShape(fsdp=2, context=2, tensor=2), PLAIN, OVERLAPPED | {"dtype": jnp.bfloat16}),
         (MeshShape(fsdp=2, expert=2, tensor=2), MIXTURE, {"remat": "full"}),
-        (MeshShape(expert=4, context=2, context_shards=2), MIXTURE, {}),
         (MeshShape(data=2, expert=2, tensor=2), MIXTURE, OVERLAPPED | {"remat": "attention"}),
     ],
     ids=lambda value: NAMES[value] if isinstance(value, LlamaConfig) else str(value),

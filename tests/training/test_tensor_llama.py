@@ -40,8 +40,3 @@ def test_a_parallel_block_has_half_the_transfers_and_no_rank_has_all_scores(para
 def test_a_sequence_that_does_not_divide_into_slices_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"sequence 36 does not divide over context 2 x tensor 4: .* multiple of 8"):
         job(sequence=36, context=2, tensor=4)
-
-
-def test_fp8_is_refused_before_the_job_starts() -> None:
-    with pytest.raises(ConfigError, match="tensor-matmul async over tensor 2 cannot multiply in FP8; choose tensor-m"):
-        job(tensor=2, fp8=True)

@@ -6,6 +6,7 @@ import functools
 import operator
 from typing import Any
 
+import flax.linen as nn
 import jax
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
@@ -16,6 +17,7 @@ from xla_shmem.parallel import sharding
 from xla_shmem.parallel.attention_blocks import XLA_BLOCKS
 from xla_shmem.parallel.cudnn_attention import CUDNN_BLOCKS
 from xla_shmem.parallel.expert_exchange import distributed_experts
+from xla_shmem.parallel.fp8_matmul import Layout, Scales, fp8_gather_matmul, fp8_matmul_scatter, scales_of
 from xla_shmem.parallel.gathered_attention import gathered_attention
 from xla_shmem.parallel.ring_attention import ring_attention
 from xla_shmem.parallel.tensor_matmul import gather_matmul, matmul_scatter
@@ -95,11 +97,15 @@ def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
     held = sharding.activation(mesh, ("batch", "residual_length", "width"), sliced=True).spec
     features = P(sharding.BATCH, sharding.CONTEXT, "tensor")  # type: ignore[no-untyped-call]
     columns, rows = P(embed, "tensor"), P("tensor", embed)  # type: ignore[no-untyped-call]
+    layout = Layout(mesh, held, features, columns, rows)
 
     def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
         return sharding.pinned(x, sharding.activation(mesh, names, sliced=True))
 
     def dense_in(x: jax.Array, weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
+        if scales := _scales(weights):
+            return fp8_gather_matmul(layout, x, _kernels(weights), scales)
+
         @functools.partial(jax.shard_map, mesh=mesh, in_specs=(held, columns), out_specs=features)
         def layer(x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
             kernels = tuple(_gathered_shards(kernel, embed, axis=0) for kernel in kernels)
@@ -109,6 +115,9 @@ def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
         return products
 
     def dense_out(xs: tuple[jax.Array, ...], weights: tuple[Weight, ...]) -> jax.Array:
+        if scales := _scales(weights):
+            return fp8_matmul_scatter(layout, xs, _kernels(weights), scales)
+
         @functools.partial(jax.shard_map, mesh=mesh, in_specs=(features, rows), out_specs=held)
         def layer(xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]) -> jax.Array:
             kernels = tuple(_gathered_shards(kernel, embed, axis=1) for kernel in kernels)
@@ -125,12 +134,13 @@ def _asynchronous(mesh: Mesh, embed: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _kernels(weights: tuple[Weight, ...]) -> tuple[jax.Array, ...]:
-    for weight in weights:
-        if weight.dot_general is not lax.dot_general:
-            raise ValueError(
-                "asynchronous tensor-parallel matmuls cannot multiply in FP8; choose --tensor-matmul sync."
-            )
     return tuple(weight.kernel for weight in weights)
+
+
+def _scales(weights: tuple[Weight, ...]) -> tuple[Scales, ...]:
+    """The FP8 scales of the weights; none if they multiply in their own type."""
+    operations = (weight.dot_general for weight in weights)
+    return tuple(scales_of(each) for each in operations if isinstance(each, nn.Fp8DirectDotGeneralOp))
 
 
 def _gathered_shards(kernel: jax.Array, over: tuple[str, ...], axis: int) -> jax.Array:

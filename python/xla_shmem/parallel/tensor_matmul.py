@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,7 @@ def gather_matmul(
                 f"gathered inputs of {features} features."
             )
     x, *varying = _equally_varying(x, *kernels)
-    return _gather_matmul(_Ring(axis_name, split, bidirectional), x, tuple(varying))
+    return _gather_matmul(Ring(axis_name, split, bidirectional), x, tuple(varying))
 
 
 def matmul_scatter(
@@ -121,7 +121,7 @@ def matmul_scatter(
             f"multiple of {ranks}."
         )
     varying = _equally_varying(*xs, *kernels)
-    ring = _Ring(axis_name, split, bidirectional)
+    ring = Ring(axis_name, split, bidirectional)
     return _matmul_scatter(ring, tuple(varying[: len(xs)]), tuple(varying[len(xs) :]))
 
 
@@ -155,61 +155,67 @@ def arrivals(x: jax.Array, axis_name: str, bidirectional: bool = False) -> Itera
         arrived = following
 
 
-class _Ring(NamedTuple):
+class Ring(NamedTuple):
+    """A ring of ranks, and what is split over them."""
+
     axis_name: str
     split: Split
     bidirectional: bool
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _gather_matmul(ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-    return _gathered_products(ring, x, kernels, contracted=0)[0]
+def _gather_matmul(ring: Ring, x: jax.Array, kernels: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+    return gathered_products(ring, x, kernels, contracted=0)[0]
 
 
 def _gather_matmul_forward(
-    ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...]
+    ring: Ring, x: jax.Array, kernels: tuple[jax.Array, ...]
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, tuple[jax.Array, ...]]]:
-    products, whole = _gathered_products(ring, x, kernels, contracted=0)
+    products, whole = gathered_products(ring, x, kernels, contracted=0)
     return products, (whole, kernels)
 
 
 def _gather_matmul_backward(
-    ring: _Ring, kept: tuple[jax.Array, tuple[jax.Array, ...]], gradients: tuple[jax.Array, ...]
+    ring: Ring, kept: tuple[jax.Array, tuple[jax.Array, ...]], gradients: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     whole, kernels = kept
-    to_kernels = tuple(_kernel_gradient(whole, gradient) for gradient in gradients)
-    return _scattered_products(ring, gradients, kernels, contracted=1), to_kernels
+    to_kernels = tuple(kernel_gradient(whole, gradient).astype(whole.dtype) for gradient in gradients)
+    return scattered_products(ring, gradients, kernels, contracted=1), to_kernels
 
 
 _gather_matmul.defvjp(_gather_matmul_forward, _gather_matmul_backward)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _matmul_scatter(ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]) -> jax.Array:
-    return _scattered_products(ring, xs, kernels, contracted=0)
+def _matmul_scatter(ring: Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]) -> jax.Array:
+    return scattered_products(ring, xs, kernels, contracted=0)
 
 
 def _matmul_scatter_forward(
-    ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]
+    ring: Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...]
 ) -> tuple[jax.Array, tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]]:
     return _matmul_scatter(ring, xs, kernels), (xs, kernels)
 
 
 def _matmul_scatter_backward(
-    ring: _Ring, kept: tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]], gradient: jax.Array
+    ring: Ring, kept: tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]], gradient: jax.Array
 ) -> tuple[tuple[jax.Array, ...], tuple[jax.Array, ...]]:
     xs, kernels = kept
-    to_xs, whole = _gathered_products(ring, gradient, kernels, contracted=1)
-    return to_xs, tuple(_kernel_gradient(x, whole) for x in xs)
+    to_xs, whole = gathered_products(ring, gradient, kernels, contracted=1)
+    return to_xs, tuple(kernel_gradient(x, whole).astype(x.dtype) for x in xs)
 
 
 _matmul_scatter.defvjp(_matmul_scatter_forward, _matmul_scatter_backward)
 
 
-def _gathered_products(
-    ring: _Ring, x: jax.Array, kernels: tuple[jax.Array, ...], contracted: int
+def gathered_products(
+    ring: Ring, x: jax.Array, kernels: Sequence[jax.Array], contracted: int, dtype: Any = None
 ) -> tuple[tuple[jax.Array, ...], jax.Array]:
-    """Products of the gathered input with axis `contracted` of each kernel, and that input."""
+    """Products of the gathered input with axis `contracted` of each kernel, in `dtype` or that of x, and that input.
+
+    Without derivatives; arguments as for `gather_matmul`.
+    """
+    dtype = dtype or x.dtype
     ranks = lax.axis_size(ring.axis_name)
     axis = _FEATURE_AXIS if ring.split == "features" else _SEQUENCE_AXIS
     whole: jax.Array | None = None
@@ -220,33 +226,43 @@ def _gathered_products(
             if ring.split == "features":
                 products[i] = _plus(_product(shard, _part(kernel, owner, ranks, contracted), contracted), products[i])
             else:
-                product = _product(shard, kernel, contracted).astype(x.dtype)
+                product = _product(shard, kernel, contracted).astype(dtype)
                 products[i] = _place(products[i], product, owner, ranks, axis)
     assert whole is not None
-    return tuple(product.astype(x.dtype) for product in products if product is not None), whole
+    return tuple(product.astype(dtype) for product in products if product is not None), whole
 
 
-def _scattered_products(
-    ring: _Ring, xs: tuple[jax.Array, ...], kernels: tuple[jax.Array, ...], contracted: int
+def scattered_products(
+    ring: Ring,
+    xs: Sequence[jax.Array],
+    kernels: Sequence[jax.Array],
+    contracted: int,
+    dtype: Any = None,
+    factors: Sequence[jax.Array] | None = None,
 ) -> jax.Array:
-    """This rank's shard of the sum of the products of each input with axis `contracted` of its kernel."""
+    """This rank's shard of the sum of the products of each input with axis `contracted` of its kernel.
+
+    Without derivatives; arguments as for `matmul_scatter`. The sum travels in `dtype`, by default that of the inputs;
+    each product is first multiplied by its factor, if there are factors.
+    """
     ranks = lax.axis_size(ring.axis_name)
 
     def products_for(owner: jax.Array) -> jax.Array:
         total: jax.Array | None = None
-        for x, kernel in zip(xs, kernels, strict=True):
+        for i, (x, kernel) in enumerate(zip(xs, kernels, strict=True)):
             if ring.split == "features":
                 kernel = _part(kernel, owner, ranks, 1 - contracted)
             else:
                 x = _part(x, owner, ranks, _SEQUENCE_AXIS)
-            total = _plus(_product(x, kernel, contracted), total)
+            product = _product(x, kernel, contracted)
+            total = _plus(product if factors is None else product * factors[i], total)
         assert total is not None
         return total
 
-    return _travelling_sum(products_for, xs[0].dtype, ring)
+    return _travelling_sum(products_for, dtype or xs[0].dtype, ring)
 
 
-def _travelling_sum(products_for: Callable[[jax.Array], jax.Array], dtype: jnp.dtype, ring: _Ring) -> jax.Array:
+def _travelling_sum(products_for: Callable[[jax.Array], jax.Array], dtype: jnp.dtype, ring: Ring) -> jax.Array:
     """The sum over all ranks of their `products_for(this rank)`, in `dtype`.
 
     The sum for a rank starts at the far end of the ring, and every rank on its way adds a product. A rank computes its
@@ -278,14 +294,18 @@ def _shift(x: jax.Array, axis_name: str, by: int) -> jax.Array:
 
 def _product(x: jax.Array, kernel: jax.Array, contracted: int) -> jax.Array:
     dimensions = (((x.ndim - 1,), (contracted,)), ((), ()))
-    return lax.dot_general(x, kernel, dimensions, preferred_element_type=jnp.promote_types(x.dtype, jnp.float32))
+    return lax.dot_general(x, kernel, dimensions, preferred_element_type=_wide(x.dtype))
 
 
-def _kernel_gradient(x: jax.Array, gradient: jax.Array) -> jax.Array:
-    """[in, out] of x [..., in] and the gradient [..., out] of its product."""
+def kernel_gradient(x: jax.Array, gradient: jax.Array) -> jax.Array:
+    """[in, out] of x [..., in] and the gradient [..., out] of its product, f32 or wider."""
     leading = tuple(range(x.ndim - 1))
-    wide = jnp.promote_types(x.dtype, jnp.float32)
-    return lax.dot_general(x, gradient, ((leading, leading), ((), ())), preferred_element_type=wide).astype(x.dtype)
+    return lax.dot_general(x, gradient, ((leading, leading), ((), ())), preferred_element_type=_wide(x.dtype))
+
+
+def _wide(dtype: Any) -> Any:
+    """The type in which products are accumulated."""
+    return jnp.float32 if jnp.dtype(dtype).itemsize == 1 else jnp.promote_types(dtype, jnp.float32)
 
 
 def _part(x: jax.Array, owner: jax.Array, ranks: int, axis: int) -> jax.Array:

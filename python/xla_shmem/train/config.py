@@ -49,15 +49,15 @@ class TrainConfig:
       ConfigError: a value is not allowed, or a size does not divide as the model or the mesh needs.
     """
 
-    preset: str = _field("demo", "Sizes of the model; other fields replace single values.", *PRESETS)
-    vocab: int | None = _field(None, "Token values, instead of the preset's; text needs 256.")
-    width: int | None = _field(None, "Features of the residual stream, instead of the preset's.")
-    layers: int | None = _field(None, "Decoder layers, instead of the preset's.")
-    heads: int | None = _field(None, "Query heads, instead of the preset's.")
-    kv_heads: int | None = _field(None, "Key/value heads, instead of the preset's.")
-    hidden: int | None = _field(None, "Features between the SwiGLU projections, instead of the preset's.")
-    experts: int | None = _field(None, "Experts of a mixture, instead of the preset's; 0 for a dense model.")
-    parallel_block: bool | None = _field(None, "Attention and MLP read the same input, instead of one after the other.")
+    preset: str = _field("demo", "Sizes of the model.", *PRESETS)
+    vocab: int | None = _field(None, "Token values; text needs 256.")
+    width: int | None = _field(None, "Features of the residual stream.")
+    layers: int | None = _field(None, "Decoder layers.")
+    heads: int | None = _field(None, "Query heads.")
+    kv_heads: int | None = _field(None, "Key/value heads.")
+    hidden: int | None = _field(None, "Features between the SwiGLU projections.")
+    experts: int | None = _field(None, "Experts of a mixture; 0 for a dense model.")
+    parallel_block: bool | None = _field(None, "Attention and MLP read the same input.")
     qk_norm: bool | None = _field(None, "Normalise queries and keys.")
 
     data: int = _field(1, "Devices along the mesh axis that splits the batch and replicates parameters.")
@@ -82,10 +82,8 @@ class TrainConfig:
         "xla", "Kernels of attention: XLA's, or cuDNN's flash attention (GPUs, bf16).", "xla", "cudnn"
     )
     tensor_matmul: str = _field(
-        "",
-        "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives; by default async, and "
-        "sync with fp8.",
-        "",
+        "async",
+        "Matmuls across the tensor axis: overlapped with permutes, or XLA's own collectives.",
         "async",
         "sync",
     )
@@ -134,8 +132,6 @@ class TrainConfig:
             choices = field.metadata["choices"]
             if choices and getattr(self, field.name) not in choices:
                 raise ConfigError(unknown(f"{flag(field.name)}", getattr(self, field.name), choices))
-        if not self.tensor_matmul:
-            object.__setattr__(self, "tensor_matmul", "sync" if self.fp8 else "async")
         if not self.sequence:
             object.__setattr__(self, "sequence", _CHUNK if self.tokenizer else 1024)
         positive = ("batch", "sequence", "steps", "warmup_steps", "checkpoints_kept", *_VALIDATION)
@@ -166,10 +162,6 @@ class TrainConfig:
                 "too; with a degree, give the devices that split the batch as data."
             )
         overlapped = self.tensor_matmul == "async" and self.tensor > 1
-        if overlapped and self.fp8:
-            raise ConfigError(
-                f"tensor-matmul async over tensor {self.tensor} cannot multiply in FP8; choose tensor-matmul sync."
-            )
         try:
             self.mesh().check(self.model(), self.batch, self.sequence, overlapped)
         except ValueError as error:

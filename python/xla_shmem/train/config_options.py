@@ -66,8 +66,8 @@ def _option(field: ConfigField, default: Any) -> Callable[[_Command], _Command]:
     help_text = field.help
     if field.choices:
         help_text += f" One of: {', '.join(each for each in field.choices if each)}."
-    if default not in (None, "", False):
-        help_text += f"  [default: {default}]"
+    if default not in ("", False):
+        help_text += f"  [default: {'the preset' if default is None else default}]"
     if field.kind is bool:
         return click.option(f"--{field.key}/--no-{field.key}", field.name, default=None, help=help_text)
     return click.option(f"--{field.key}", *field.aliases, field.name, type=field.kind, help=help_text)
