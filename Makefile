@@ -3,10 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated test-browser test-e2e \
-  test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-clients test-bazel \
-  test-faults test-hosts table2 docs fuzz wheel \
-  clean
+.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated \
+  test-browser test-e2e test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-clients test-bazel \
+  test-faults test-hosts table2 docs fuzz wheels test-wheels clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -125,8 +124,13 @@ docs: install
 lint: install
 	scripts/lint.sh $(BIN)
 
-wheel: install
-	$(BIN)/python -m pip wheel --quiet --no-deps -w dist .
+# manylinux_2_28 wheels in dist/: one for CPython 3.11, and one with the stable ABI for 3.12 and newer.
+wheels:
+	scripts/wheels.sh
+
+# Those wheels in bare environments of Python 3.11, 3.12 and 3.13, without a compiler: doctor, and a job.
+test-wheels: install wheels
+	$(BIN)/python -m pytest -q tests/built_wheels
 
 install:
 	@scripts/setup.sh $(PYTHON) $(VENV)
