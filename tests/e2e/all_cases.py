@@ -5,9 +5,9 @@ from __future__ import annotations
 import cases_all_reduce
 import cases_broadcast
 import cases_devices
+import cases_divided
 import cases_gather
 import cases_groups
-import cases_hierarchical
 import cases_overlap
 import cases_permute
 import cases_programs
@@ -22,9 +22,9 @@ __all__ = [
     "cases_all_reduce",
     "cases_broadcast",
     "cases_devices",
+    "cases_divided",
     "cases_gather",
     "cases_groups",
-    "cases_hierarchical",
     "cases_overlap",
     "cases_permute",
     "cases_programs",

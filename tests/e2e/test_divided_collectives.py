@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import cases_hierarchical
+import cases_divided
 import pytest
 from case_world import CASES
 from job_runs import JobRun, Reports, run_job
 
-NAMES = [name for name, each in CASES.items() if each.run.__module__ == cases_hierarchical.__name__]
+NAMES = [name for name, each in CASES.items() if each.run.__module__ == cases_divided.__name__]
 # Processes x devices a process: domains of two processes, of one process, and three domains.
 SHAPES = ("4x1", "2x2", "6x1")
 

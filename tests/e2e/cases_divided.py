@@ -1,6 +1,6 @@
 """Collectives that cross NVLink domains, divided into parts within domains and a part between them.
 
-Only jobs of test_hierarchical.py run these cases: with XLA_SHMEM_HIERARCHICAL=on, in domains of two devices.
+Only jobs of test_divided_collectives.py run these cases: with XLA_SHMEM_HIERARCHICAL=on, in domains of two devices.
 """
 
 from __future__ import annotations
