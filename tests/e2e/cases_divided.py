@@ -18,10 +18,10 @@ from cases_groups import check_mesh
 from cases_permute import Pairs, permuted, random_bits, ring
 from jax import lax
 
-_hierarchical: Callable[..., Any] = partial(case, fast=(), slow=())
+_divided: Callable[..., Any] = partial(case, fast=(), slow=())
 
 
-@_hierarchical()
+@_divided()
 def divided_all_reduces_of_any_size_and_type_are_right(world: World) -> None:
     function = world.shard_map(lambda x: lax.psum(x, "x"))
     for size in (1, 3, 31, 1000, 70001):
@@ -30,7 +30,7 @@ def divided_all_reduces_of_any_size_and_type_are_right(world: World) -> None:
             world.equals_stock(function, world.put(values), calls=2, left=["all-reduce"], times=2)
 
 
-@_hierarchical()
+@_divided()
 def divided_all_reduces_of_fractions_differ_only_in_the_order_of_additions(world: World) -> None:
     function = world.shard_map(lambda x: lax.psum(x, "x"))
     for dtype, within in (("float32", 1e-5), ("float64", 1e-12), ("float16", 1e-2), ("complex64", 1e-5)):
@@ -39,7 +39,7 @@ def divided_all_reduces_of_fractions_differ_only_in_the_order_of_additions(world
         world.same_on_all_ranks(result.addressable_shards[0].data)
 
 
-@_hierarchical()
+@_divided()
 def divided_maxima_minima_and_predicates_are_right(world: World) -> None:
     reductions: list[Any] = [lax.pmax, lax.pmin]
     for reduce in reductions:
@@ -53,7 +53,7 @@ def divided_maxima_minima_and_predicates_are_right(world: World) -> None:
         world.equals(function(world.put(values)), np.broadcast_to(want, values.shape))
 
 
-@_hierarchical()
+@_divided()
 def several_arrays_in_one_all_reduce_are_right(world: World) -> None:
     shapes = [(3,), (2, 5), (1,), (700,)]
     values = [world.random.integers(-99, 99, (world.n, *shape)).astype(np.int32) for shape in shapes]
@@ -61,7 +61,7 @@ def several_arrays_in_one_all_reduce_are_right(world: World) -> None:
     world.equals_stock(function, *map(world.put, values), left=None)
 
 
-@_hierarchical()
+@_divided()
 def every_divided_op_over_all_devices_in_any_order(world: World) -> None:
     orders = [list(range(world.n)), list(range(world.n))[::-1]]
     orders += [[int(i) for i in world.random.permutation(world.n)] for _ in range(2)]
@@ -69,14 +69,14 @@ def every_divided_op_over_all_devices_in_any_order(world: World) -> None:
         check_mesh(world, world.mesh_of(order), ["x"], left=None)
 
 
-@_hierarchical()
+@_divided()
 def every_op_over_each_axis_of_a_mesh_that_crosses_domains_or_not(world: World) -> None:
     for order in (list(range(world.n)), [int(i) for i in world.random.permutation(world.n)]):
         mesh = world.mesh_of(order, 2, world.n // 2, axes=("a", "b"))
         check_mesh(world, mesh, ["a", "b", ("a", "b"), ("b", "a")], left=None)
 
 
-@_hierarchical()
+@_divided()
 def divided_gathers_scatters_and_exchanges_leave_one_op_each_to_the_default_backend(world: World) -> None:
     n = world.n
     bodies: list[tuple[Any, int, list[str]]] = [
@@ -90,7 +90,7 @@ def divided_gathers_scatters_and_exchanges_leave_one_op_each_to_the_default_back
             world.equals_stock(world.shard_map(body), world.put(values), calls=calls, left=left, times=2)
 
 
-@_hierarchical()
+@_divided()
 def divided_permutes_deliver_every_pair_and_zeros(world: World) -> None:
     n = world.n
     lists: list[Pairs] = [
@@ -109,14 +109,14 @@ def divided_permutes_deliver_every_pair_and_zeros(world: World) -> None:
                 world.equals(permute(world.put(values)), permuted(values, pairs))
 
 
-@_hierarchical()
+@_divided()
 def divided_broadcasts_reach_everybody_from_any_root(world: World) -> None:
     n = world.n
     order = [int(i) for i in world.random.permutation(n)]
     for groups in (
         *([[root, *(i for i in range(n) if i != root)]] for root in range(n)),
         [order[: n - 1]],
-        [order[:2], order[2:]],
+        [order[: n // 2], order[n // 2 :]],
     ):
         for size in (1, 5000):
             values = world.random.integers(0, 9, (n, size)).astype(np.int32)
@@ -127,7 +127,7 @@ def divided_broadcasts_reach_everybody_from_any_root(world: World) -> None:
             world.equals(function(world.put(values)), expected)
 
 
-@_hierarchical()
+@_divided()
 def divided_collectives_in_loops_and_branches_are_right(world: World) -> None:
     def body(x: jax.Array) -> jax.Array:
         def step(y: jax.Array, _: None) -> tuple[jax.Array, None]:
@@ -142,7 +142,7 @@ def divided_collectives_in_loops_and_branches_are_right(world: World) -> None:
     world.equals_stock(world.shard_map(body), world.put(values), left=None, times=3)
 
 
-@_hierarchical()
+@_divided()
 def donated_operands_and_gradients_are_right(world: World) -> None:
     values = world.random.integers(0, 5, (world.n, 256)).astype(np.float32)
 
@@ -165,7 +165,7 @@ def donated_operands_and_gradients_are_right(world: World) -> None:
     world.equals(donated, expected)
 
 
-@_hierarchical()
+@_divided()
 def many_divided_collectives_in_flight_are_right(world: World) -> None:
     def body(x: jax.Array) -> list[jax.Array]:
         return [lax.psum(x * i, "x") + lax.ppermute(x, "x", ring(world.n)) for i in range(6)]
@@ -177,3 +177,14 @@ def many_divided_collectives_in_flight_are_right(world: World) -> None:
         for i, result in enumerate(results):
             want = np.broadcast_to((values * i).sum(0), values.shape) + permuted(values, ring(world.n))
             world.equals(result, want)
+
+
+@_divided()
+def divided_reductions_that_xla_lacks_are_right(world: World) -> None:
+    groups = [list(range(world.n))]
+    values = world.random.integers(0, 1 << 30, (world.n, 12 * world.n)).astype(np.uint32)
+    expected = np.bitwise_xor.reduce(values, axis=0)
+    all_reduce = world.shard_map(lambda x: stablehlo_ops.all_reduce(x, groups, "Xor"))
+    world.equals(all_reduce(world.put(values)), np.broadcast_to(expected, values.shape))
+    scatter = world.shard_map(lambda x: stablehlo_ops.reduce_scatter(x[0], groups, "Xor"))
+    world.equals(scatter(world.put(values)), expected)

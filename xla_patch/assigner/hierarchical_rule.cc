@@ -64,9 +64,6 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
   if (!transport.hierarchical) return whole("collectives across NVLink domains are divided on CPU only");
   if (form.has_value()) return whole(*form);
   if (spec.module.has_replicas_and_partitions) return whole("the module has both replicas and partitions");
-  if (spec.unsupported_by_xla.has_value() && spec.op != CollectiveOp::kCollectiveBroadcast) {
-    return whole("the part between NVLink domains needs the default backend: " + *spec.unsupported_by_xla);
-  }
   if (IsReducing(spec.op) && std::adjacent_find(spec.element_types.begin(), spec.element_types.end(),
                                                 std::not_equal_to<>()) != spec.element_types.end()) {
     return whole("its operands have several element types");

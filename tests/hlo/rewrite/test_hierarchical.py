@@ -72,6 +72,16 @@ def test_an_all_reduce_becomes_reduce_scatter_all_reduce_and_all_gather() -> Non
     assert after.arguments("op.reduce-scatter")["op"] != after.arguments("op")["op"]
 
 
+def test_a_reduction_that_xla_lacks_is_made_of_what_an_all_gather_brings() -> None:
+    module = module_with(all_reduce("u32[100]{0}"), parameters=("u32[100]{0}",))
+    module = module.replace("f32[] ", "u32[] ").replace("add(a, b)", "xor(a, b)")
+    after = divide(module, hierarchical="auto").after
+    assert after.names() == ["p0", "op.reduce-scatter", "op.all-gather", "op.reduce-scatter.1", "op"]
+    assert after.instruction("op.all-gather").startswith("u32[128]{0} all-gather(op.reduce-scatter), channel_id=6")
+    assert after.target("op.reduce-scatter.1") == "xla_shmem.reduce_parts"
+    assert after.arguments("op.reduce-scatter.1")["reduction"] == '"xor"'
+
+
 def test_a_combined_all_reduce_is_one_vector_between_the_domains() -> None:
     shape = "(f32[8]{0}, f32[3,5]{1,0})"
     after = divide(module_with(all_reduce(shape, "p0, p1"), parameters=("f32[8]{0}", "f32[3,5]{1,0}"))).after

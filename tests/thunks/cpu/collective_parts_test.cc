@@ -205,6 +205,16 @@ TEST_CASE("what came from several domains is reduced in their order") {
   }
 }
 
+TEST_CASE("parts of one array are reduced too") {
+  Job job({1});
+  Memory operands({10}, 0), results({5});
+  auto arguments = Begin<ReducePartsArguments>(1, {{}}, 5, &operands, &results);
+  arguments.group = {0};
+  arguments.type = ElementType::kS32;
+  CHECK(job.Finish(MakeOperation(&job.context(0), std::move(arguments))) == "");
+  for (size_t i = 0; i < 5; ++i) CHECK(results.arrays[0][i] == Value(0, i) + Value(0, 5 + i));
+}
+
 TEST_CASE("a permute takes what came from another domain, or zeros where nothing did") {
   Job job({kPes});
   for (const size_t size : kSizes) {

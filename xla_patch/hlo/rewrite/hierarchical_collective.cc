@@ -67,13 +67,27 @@ class Division {
     PartCall scatter = LocalCall(PartTarget::kReduceScatter, CollectiveOp::kReduceScatter, chunk, 1);
     for (int64_t i = 0; i < Devices(); ++i) scatter.positions.push_back(i % local_);
     const int64_t scattered = AddCall(scatter, operands_, {Elements(chunk)}, "reduces to chunks in each NVLink domain");
+    PartCall gather = LocalCall(PartTarget::kAllGather, CollectiveOp::kAllGather, chunk, 1);
+    gather.positions = scatter.positions;
+    if (collective_.spec.unsupported_by_xla.has_value()) {
+      Finish(gather, {ReduceHere(scattered, chunk)}, "gathers the chunks in each NVLink domain");
+      return;
+    }
     StockCollective all_reduce = Stock(CollectiveOp::kAllReduce, {scattered});
     all_reduce.shape = VectorShape(type_, Elements(chunk));
     all_reduce.callees = collective_.fields.callees;
     const int64_t reduced = AddStock(all_reduce, chunk, "reduces the chunks between NVLink domains");
-    PartCall gather = LocalCall(PartTarget::kAllGather, CollectiveOp::kAllGather, chunk, 1);
-    gather.positions = scatter.positions;
     Finish(gather, {reduced}, "gathers the chunks in each NVLink domain");
+  }
+
+  // The chunk of all domains, reduced by a call of ours because XLA lacks the reduction.
+  int64_t ReduceHere(int64_t scattered, int64_t chunk) {
+    StockCollective all_gather = Stock(CollectiveOp::kAllGather, {scattered});
+    all_gather.shape = VectorShape(type_, Elements(domains_ * chunk));
+    all_gather.dimensions = {0};
+    const int64_t gathered = AddStock(all_gather, domains_ * chunk, "gathers the chunk between NVLink domains");
+    const PartCall reduce = OwnCall(PartTarget::kReduce, CollectiveOp::kReduceScatter, chunk);
+    return AddCall(reduce, {gathered}, {Elements(chunk)}, "reduces what came from each NVLink domain");
   }
 
   void AllGather() {

@@ -24,7 +24,8 @@ struct DividedCollective {
 // Divides a collective of a module of XLA:CPU (assigner/hierarchy.h). With H domains of L devices each:
 //
 //   all-reduce      SHMEM reduce-scatter in the domain to 1/L, padded to whole cache lines; all-reduce between domains;
-//                   SHMEM all-gather in the domain
+//                   SHMEM all-gather in the domain. Where XLA lacks the reduction: an all-gather between domains,
+//                   and each device reduces what came
 //   all-gather      all-gather between domains; SHMEM all-gather in the domain
 //   reduce-scatter  SHMEM reduce-scatter in the domain to the parts of H devices; all-to-all of them between domains;
 //                   each device reduces what came. Not a reduce-scatter: gloo's is wrong for large parts (jax issue

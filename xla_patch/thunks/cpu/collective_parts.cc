@@ -120,12 +120,16 @@ class ReduceParts : public Operation {
  public:
   explicit ReduceParts(ReducePartsArguments arguments) : arguments_(std::move(arguments)) {
     CopyOverlapping(&arguments_, &copies_);
+    const Arrays<const char*>& operands = arguments_.operands;
+    const size_t part = arguments_.results.bytes[0];
+    for (size_t i = 0; i < operands.memory.size(); ++i) {
+      for (size_t offset = 0; offset < operands.bytes[i]; offset += part) terms_.push_back(operands.memory[i] + offset);
+    }
   }
 
   bool Poll() override {
     const shm::ScopedCopyTimer timer;
-    const std::vector<const char*>& operands = arguments_.operands.memory;
-    Reduce(arguments_.type, arguments_.reduction, operands.data(), operands.size(),
+    Reduce(arguments_.type, arguments_.reduction, terms_.data(), terms_.size(),
            arguments_.results.bytes[0] / ElementBytes(arguments_.type), arguments_.results.memory[0]);
     return true;
   }
@@ -138,6 +142,7 @@ class ReduceParts : public Operation {
  private:
   ReducePartsArguments arguments_;
   OperandCopies copies_;
+  std::vector<const char*> terms_;
 };
 
 }  // namespace

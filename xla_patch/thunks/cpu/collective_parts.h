@@ -42,7 +42,7 @@ struct AllGatherPartsArguments : PartArguments {};
 // one another in group order.
 struct AllToAllPartsArguments : PartArguments {};
 
-// Reduces the operands, of equal sizes, into the only result. No message is sent.
+// Reduces the parts of the operands, each as large as the only result, into it. No message is sent.
 struct ReducePartsArguments : PartArguments {
   ReductionKind reduction = ReductionKind::kSum;
   ElementType type = ElementType::kF32;

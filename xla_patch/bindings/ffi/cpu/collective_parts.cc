@@ -81,8 +81,9 @@ Status ReadReduceParts(const CallFrame& frame, ReducePartsArguments* arguments) 
   XLA_SHMEM_RETURN_IF_ERROR(ReadReduced(frame, arguments));
   const size_t bytes = arguments->results.bytes[0];
   const auto& operands = arguments->operands.bytes;
-  const bool are_equal = std::all_of(operands.begin(), operands.end(), [&](size_t other) { return other == bytes; });
-  return are_equal ? Status() : NotOurs(frame, "operands and a result of several sizes");
+  const auto is_of_parts = [&](size_t whole) { return bytes > 0 && whole % bytes == 0; };
+  const bool fits = std::all_of(operands.begin(), operands.end(), is_of_parts);
+  return fits ? Status() : NotOurs(frame, "operands that are not parts as large as the result");
 }
 
 // The arrays of a permute or broadcast: the operand, what came from other domains, the result.
