@@ -172,6 +172,14 @@ def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path
         open_data(job(write(tmp_path, "jsonl", TEXTS, "body"), tokenizer))
 
 
+@pytest.mark.parametrize(("kind", "text"), [("jsonl", ""), ("jsonl", "no json"), ("parquet", "no parquet")])
+def test_a_file_without_documents_is_named(tmp_path: Path, tokenizer: str, kind: str, text: str) -> None:
+    path = tmp_path / f"wrong.{kind}"
+    path.write_text(text)
+    with pytest.raises(CorpusError, match=rf"wrong\.{kind} or a file beside it has no documents that can be read"):
+        open_data(job(str(path), tokenizer))
+
+
 @pytest.mark.parametrize("text", ["{}", "not json"])
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path: Path, text: str) -> None:
     path = tmp_path / "wrong.json"

@@ -109,8 +109,9 @@ def _texts(files: Sequence[Path], field: str) -> Any:
     read = datasets.Dataset.from_parquet if files[0].suffix == ".parquet" else datasets.Dataset.from_json
     try:
         texts: Any = read([str(file.resolve()) for file in files])
-    except datasets.exceptions.DatasetGenerationError as error:
-        raise CorpusError(f"{files[0]} or a file beside it cannot be read: {error.__cause__ or error}") from None
+    except (datasets.exceptions.DatasetGenerationError, ValueError, StopIteration) as error:
+        reason = error.__cause__ or error
+        raise CorpusError(f"{files[0]} or a file beside it has no documents that can be read: {reason}") from None
     if field not in texts.column_names:
         raise CorpusError(
             f"{files[0]} has no column {field!r} but {', '.join(texts.column_names)}; set text-field to the text's."
