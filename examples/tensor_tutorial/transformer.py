@@ -14,6 +14,7 @@ architecture: a mesh with another number gives another model with another number
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,10 @@ _matrix = nn.initializers.lecun_normal()
 
 @dataclasses.dataclass(frozen=True)
 class TutorialConfig:
-    """Sizes of the model. The defaults are those of the tutorial's CPU run."""
+    """Sizes of the model. The defaults are those of the tutorial's CPU run.
+
+    `positions` is `learned` or `sinusoidal` (Vaswani et al.: arXiv:1706.03762).
+    """
 
     vocab: int = 100
     sequence: int = 32
@@ -48,9 +52,12 @@ class TutorialConfig:
     dropout: float = 0.1
     parallel_block: bool = True
     dtype: str = "bfloat16"
+    positions: str = "learned"
 
     def check(self, mesh: Mesh) -> None:
         """Raises ValueError if a size does not divide over the mesh; the message names one that does."""
+        if self.positions not in ("learned", "sinusoidal"):
+            raise ValueError(f"positions is {self.positions!r}; choose learned or sinusoidal.")
         tensor = mesh.shape[_TENSOR]
         heads = self.width // self.head_dim
         for name, size in [
@@ -78,7 +85,10 @@ class TutorialTransformer(nn.Module):
         config.check(self.mesh)
         spread = ("data", _TENSOR)
         embedding = _param(self, "embedding", nn.initializers.normal(1.0), (config.vocab, config.width), spread)
-        positions = _param(self, "positions", nn.initializers.normal(0.02), (config.sequence, config.width), spread)
+        if config.positions == "sinusoidal":
+            positions = sinusoidal(config.sequence, config.width)
+        else:
+            positions = _param(self, "positions", nn.initializers.normal(0.02), (config.sequence, config.width), spread)
         x = embedding.astype(config.dtype)[tokens] + positions.astype(config.dtype)[: tokens.shape[1]]
         x = _constrain(x, self.mesh, _ACTIVATIONS)
 
@@ -100,6 +110,12 @@ class TutorialTransformer(nn.Module):
         bias = _param(self, "head_bias", nn.initializers.zeros, (config.vocab,), (None,))
         x = _rms_norm(x, norm.astype(config.dtype))
         return _constrain(x.astype(jnp.float32) @ head + bias, self.mesh, _SEQUENCE_SLICES)
+
+
+def sinusoidal(sequence: int, width: int) -> jax.Array:
+    """Fixed positions [sequence, width], f32: sines and cosines in turn, wavelengths from 2 pi to 10,000 x 2 pi."""
+    angles = jnp.arange(sequence)[:, None] * jnp.exp(jnp.arange(0, width, 2) * (-math.log(10000.0) / width))
+    return jnp.stack([jnp.sin(angles), jnp.cos(angles)], axis=-1).reshape(sequence, width)
 
 
 class _Block(nn.Module):

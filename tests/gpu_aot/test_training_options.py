@@ -50,19 +50,25 @@ def test_offloaded_inputs_of_layers_are_in_host_memory(compiler: Compiler, tmp_p
     assert offload.temporary_bytes <= full.temporary_bytes
 
 
-@pytest.mark.parametrize("kind", ["sync", "async"])
-def test_the_matmuls_of_a_tensor_parallel_step_read_fp8(compiler: Compiler, tmp_path: Path, kind: str) -> None:
-    module = tmp_path / "step.pb"
-    config = TrainConfig(
-        preset="demo", width=512, layers=3, context=2, tensor=2, tensor_matmul=kind, dtype="bf16", fp8=True
-    )
-    compile_step(config, "h100", WHEELS, module=module)
-    text = to_text("step", module.read_bytes())
-    # XLA makes each matmul a Triton fusion that reads FP8 and widens nothing before it.
-    operands = re.findall(r"gemm_fusion\S* \(\S+: (\w+)\[[\d,]*\], \S+: (\w+)\[", text)
-    kinds = Counter(tuple(sorted(pair)) for pair in operands)
-    assert kinds["f8e4m3fn", "f8e4m3fn"] >= 7, "query, key, value, output, gate, up, down"
-    assert kinds["f8e4m3fn", "f8e5m2"] >= 2 * 7, "gradients of inputs and of weights"
+def matmuls(kind: str, folder: Path) -> Counter[tuple[str, ...]]:
+    """The operand types of each matmul of a tensor-parallel FP8 step: XLA makes it a Triton fusion."""
+    module = folder / "step.pb"
+    sizes = {"preset": "demo", "width": 512, "layers": 3, "context": 2, "tensor": 2}
+    compile_step(TrainConfig(**sizes, tensor_matmul=kind, dtype="bf16", fp8=True), "h100", WHEELS, module=module)
+    signatures = re.findall(r"gemm_fusion\S* \((.*)\) ->", to_text("step", module.read_bytes()))
+    return Counter(tuple(sorted(set(re.findall(r": (f8\w+|bf16|f32)\[", each)))) for each in signatures)
+
+
+@pytest.mark.timeout(600)
+def test_the_matmuls_of_a_tensor_parallel_step_read_fp8(compiler: Compiler, tmp_path: Path) -> None:
+    sync, overlapped = (matmuls(kind, tmp_path) for kind in ("sync", "async"))
+    assert sync["f8e4m3fn",] == 7, "query, key, value, output, gate, up, down"
+    assert sync["f8e4m3fn", "f8e5m2"] == 2 * 7, "gradients of inputs and of weights"
+    # XLA makes one of some small products that share an operand, so these have no fixed number.
+    assert overlapped["f8e4m3fn",]
+    assert overlapped["f8e4m3fn", "f8e5m2"]
+    assert sync.keys() == overlapped.keys()
+    assert sync["bf16",] == overlapped["bf16",], "those of attention and the output layer"
 
 
 @pytest.mark.parametrize("name", ["no CP", "CP 8"])
