@@ -123,7 +123,10 @@ def test_domain_profile_decides_for_each_collective_alone(gpu: Path) -> None:
     assert backends == {"permute-start": "DEFAULT", "reduce-start": "NVSHMEM"}
 
 
-def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(cpu: Path) -> None:
+def test_peer_out_of_reach_keeps_the_decision_and_is_lowered_to_default(
+    cpu: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "off")  # else it is divided
     record = _records(cpu, "--devices-per-host", "2")["small"]
     assert (record["backend"], record["lowered"]) == ("NVSHMEM", "DEFAULT")
     assert record["veto"]
