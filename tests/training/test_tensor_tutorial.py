@@ -9,7 +9,8 @@ import numpy as np
 import optax
 import pytest
 
-from train_transformer import make_batch, make_mesh, make_state, published_batch, run, train_step
+from large_step import SIZES
+from train_transformer import abstract_state, make_batch, make_mesh, make_state, published_batch, run, train_step
 from transformer import TutorialConfig, TutorialTransformer
 
 #: Seeds of parameters and dropout: the first five, not chosen.
@@ -144,6 +145,11 @@ def test_a_batch_that_does_not_divide_into_minibatches_is_refused() -> None:
     mesh = make_mesh()
     with pytest.raises(ValueError, match="batch of 8 does not divide into num_minibatches = 3"):
         run(SMALL, mesh, steps=1, num_minibatches=3)
+
+
+def test_the_large_model_has_almost_a_billion_parameters() -> None:
+    state = abstract_state(TutorialConfig(**SIZES, parallel_block=False), make_mesh(data=4, tensor=2))
+    assert sum(x.size for x in jax.tree.leaves(state.params)) == 938_788_096
 
 
 @pytest.mark.slow  # one compilation, and 51 steps for each seed
