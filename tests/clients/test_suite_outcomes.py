@@ -80,5 +80,5 @@ def test_a_suite_that_does_not_start_is_no_success(tmp_path: Path) -> None:
 def test_a_suite_that_moves_nothing_is_no_success(tmp_path: Path) -> None:
     (tmp_path / "test_suite.py").write_text("def test_passes(): pass")
     suite = pytest_suite(tmp_path, ["-q", "test_suite.py"], ranks=1, timeout=120)
-    with pytest.raises(AssertionError, match="default-ops: collectives of 0 processes ran on SHMEM"):
+    with pytest.raises(AssertionError, match="all-ops: collectives of 0 processes ran on SHMEM"):
         assert_same_outcomes(suite, tmp_path)
