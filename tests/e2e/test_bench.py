@@ -17,9 +17,10 @@ from click.testing import CliRunner
 from job_runs import HERE, environment, shm_names
 
 from xla_shmem.bench import jobs, measure
-from xla_shmem.bench.plan import MEASURED_OPS, SAME_SHAPE_OPS, Plan
+from xla_shmem.bench.plan import SAME_SHAPE_OPS, Plan
 from xla_shmem.bench.results import Row, total_wrong
 from xla_shmem.cli.main import main
+from xla_shmem.options.values import OPS
 
 # Tests in the background of a shell may have SIGINT ignored, which children inherit.
 _PROGRAM = (
@@ -31,6 +32,8 @@ _MARK = "BENCH_TEST_RUN"
 
 # A size of one element for each PE, one that fits in a slot, one that takes several chunks.
 _SIZES = ("-b", "16", "-e", "1M", "-f", "256")
+
+_REFUSED_BY_STOCK = ("collective-broadcast", "ragged-all-to-all")
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,12 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     assert run.process.returncode == 0, f"{out}\n{err}"
     rows = json.loads(report.read_text())["rows"]
     sizes = (16, 4096, 1 << 20)
-    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in MEASURED_OPS["cpu"] for size in sizes]
+    assert [(row["op"], row["bytes"]) for row in rows] == [(op, size) for op in OPS for size in sizes]
     for row in rows:
         assert row["variants"]["shmem"]["wrong"] == 0, row
-        # XLA:CPU itself has no collective-broadcast.
-        assert row["variants"]["stock"].get("wrong") == (None if row["op"] == "collective-broadcast" else 0), row
-    assert len([line for line in out.splitlines() if not line.startswith("#")]) == 3 * (
-        2 * len(MEASURED_OPS["cpu"]) - 1
-    )
+        assert row["variants"]["stock"].get("wrong") == (None if row["op"] in _REFUSED_BY_STOCK else 0), row
+    lines = [line for line in out.splitlines() if not line.startswith("#")]
+    assert len(lines) == 3 * (2 * len(OPS) - len(_REFUSED_BY_STOCK))
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert shm_names() <= before
     assert not run.processes()
@@ -102,11 +103,12 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(processes=2, devices_per_process=2, group=2, ops=MEASURED_OPS["cpu"], dtype="bf16", misalign=2),
+        Plan(processes=2, devices_per_process=2, group=2, ops=OPS, dtype="bf16", misalign=2),
+        Plan(processes=1, devices_per_process=4, ops=OPS),
         Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
         Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),
     ],
-    ids=["groups of several devices, misaligned bf16", "in place", "3 processes, maximum of s8"],
+    ids=["groups of several devices, misaligned bf16", "one process", "in place", "3 processes, maximum of s8"],
 )
 def test_results_are_right_in_other_forms(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     _clean_environment(monkeypatch)

@@ -15,9 +15,6 @@ from xla_shmem.quantities import plural
 if TYPE_CHECKING:
     from xla_shmem.bench.gpus import Gpus
 
-#: Operations that are measured on each platform. XLA:CPU has no ragged all-to-all.
-MEASURED_OPS = {"cpu": tuple(op for op in OPS if op != "ragged-all-to-all"), "gpu": OPS}
-
 #: Operations that cut the larger buffer of a PE into a piece for each PE of the group.
 _IN_PIECES = ("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all")
 
@@ -56,7 +53,7 @@ class Cell:
     """One row of the table.
 
     Attributes:
-      op: one of `MEASURED_OPS`, as HLO spells it.
+      op: one of `OPS`, as HLO spells it.
       count: elements as nccl-tests counts them: of the whole buffer; for all-gather, reduce-scatter and the
         all-to-alls of one PE's piece. The pieces of a ragged all-to-all are equal too.
       dtype: key of `DTYPES`.
@@ -172,9 +169,10 @@ class Plan:
         devices = plural(self.devices_per_process, "device" if self.gpus is None else "GPU")
         form = "in place" if self.in_place else "out of place"
         bound = ", bound" if self.bind else ""
+        processes, each = (f"{self.processes} processes", " each") if self.processes > 1 else ("one process", "")
         return (
-            f"{self.processes} processes{bound} "
-            f"{'that share one GPU' if self.shares_gpu else f'with {devices} each'}, groups of {self.group_size}, "
+            f"{processes}{bound} {'that share one GPU' if self.shares_gpu else f'with {devices}{each}'}, "
+            f"groups of {self.group_size}, "
             f"{self.dtype}, {form}"
         )
 
@@ -205,8 +203,6 @@ class Plan:
                 f"--bind: {self.processes} ranks cannot have processors of their own: there are {processors}."
             )
         for op in self.ops:
-            if op not in MEASURED_OPS[self.platform]:
-                raise BenchError(f"--op {op}: XLA:{self.platform.upper()} has no such collective.")
             if self.reduction not in REDUCTIONS.get(op, (self.reduction,)):
                 raise BenchError(f"JAX has no {op} with --reduction {self.reduction}, only {REDUCTIONS[op][0]}.")
             if self.in_place and op not in SAME_SHAPE_OPS:
@@ -244,9 +240,9 @@ def sizes(first: int, last: int, factor: int) -> Iterator[int]:
         first *= factor
 
 
-def chosen_ops(names: Sequence[str], platform: str) -> tuple[str, ...]:
+def chosen_ops(names: Sequence[str]) -> tuple[str, ...]:
     """Resolves `all`, and keeps every operation once, in the order of `OPS`."""
-    return tuple(op for op in OPS if op in names or ("all" in names and op in MEASURED_OPS[platform]))
+    return tuple(op for op in OPS if op in names or "all" in names)
 
 
 def chosen_rivals(text: str, platform: str) -> tuple[str, ...]:

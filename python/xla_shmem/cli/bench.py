@@ -125,7 +125,7 @@ def bench_command(
         processes=num_ranks,
         factor=step_factor,
         group=group,
-        ops=chosen_ops(ops, platform),
+        ops=chosen_ops(ops),
         rivals=chosen_rivals(vs, platform),
         gpus=gpus,
         **options,

@@ -65,7 +65,7 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
                 multiple=True,
                 default=(ops,),
                 show_default=True,
-                help=f"Collective, repeatable: {', '.join(OPS)} (on GPUs); or all.",
+                help=f"Collective, repeatable: {', '.join(OPS)}; or all.",
             ),
             _size_option("-b", "--min-bytes", "8", "Smallest size, of the larger buffer of a PE."),
             former_option("--minbytes", now="--min-bytes"),

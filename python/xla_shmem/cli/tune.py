@@ -129,8 +129,7 @@ def tune_command(
         _show(tuning or default, as_json)
         return
     gpus = chosen_gpus(platform, num_ranks, os.environ)
-    chosen = chosen_ops(ops, "cpu" if gpus is None else "gpu")
-    plan = Plan(processes=num_ranks, factor=step_factor, ops=chosen, gpus=gpus, **options)
+    plan = Plan(processes=num_ranks, factor=step_factor, ops=chosen_ops(ops), gpus=gpus, **options)
     every = plans(plan, group_sizes(groups, plan.pes), dtypes)
     with ending_on_signals(lambda: ""):
         if verify:

@@ -84,7 +84,6 @@ def test_without_a_driver_the_reason_is_given(monkeypatch: pytest.MonkeyPatch) -
     [
         ({"devices_per_process": 2}, "NVSHMEM has one GPU per process"),
         ({"rivals": ("mpi",)}, "--vs mpi: there is no such variant on GPUs"),
-        ({"gpus": None, "ops": ("ragged-all-to-all",)}, "--op ragged-all-to-all: XLA:CPU has no such collective"),
         ({"gpus": None, "rivals": ("nccl-fast",)}, "--vs nccl-fast: there is no such variant on CPUs"),
     ],
 )

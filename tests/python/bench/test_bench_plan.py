@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from xla_shmem.bench import data
-from xla_shmem.bench.plan import DTYPES, MEASURED_OPS, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.bench.plan import DTYPES, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.options.values import OPS
 
 
 def _cell(op: str, count: int = 12, group: int = 4, dtype: str = "f32", reduction: str = "") -> Cell:
@@ -21,7 +22,7 @@ def test_sizes_grow_by_the_factor_up_to_the_last() -> None:
 
 
 def test_the_size_is_that_of_the_larger_buffer_of_a_pe() -> None:
-    plan = Plan(processes=4, ops=MEASURED_OPS["cpu"], min_bytes=1024, max_bytes=1024)
+    plan = Plan(processes=4, ops=OPS, min_bytes=1024, max_bytes=1024)
     found = {cell.op: (cell.count, cell.operand_elements, cell.result_elements, cell.bytes) for cell in plan.cells()}
     assert found == {
         "collective-permute": (256, 256, 256, 1024),
@@ -30,6 +31,7 @@ def test_the_size_is_that_of_the_larger_buffer_of_a_pe() -> None:
         "all-gather": (64, 64, 256, 1024),
         "reduce-scatter": (64, 256, 64, 1024),
         "all-to-all": (64, 256, 256, 1024),
+        "ragged-all-to-all": (64, 256, 256, 1024),
     }
 
 
@@ -77,12 +79,16 @@ def test_remote_bytes_are_copied_once_or_twice_and_local_bytes_once(op: str, sin
 
 
 def test_each_operation_is_listed_once_and_all_selects_every_one() -> None:
-    assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"], "cpu") == (
+    assert chosen_ops(["collective-broadcast", "collective-permute", "collective-permute"]) == (
         "collective-permute",
         "collective-broadcast",
     )
-    assert chosen_ops(["collective-permute", "all"], "cpu") == MEASURED_OPS["cpu"]
-    assert chosen_ops(["all"], "gpu") == (*MEASURED_OPS["cpu"], "ragged-all-to-all")
+    assert chosen_ops(["collective-permute", "all"]) == OPS
+
+
+def test_a_plan_says_how_many_processes_and_devices() -> None:
+    assert str(Plan(processes=1, devices_per_process=8)).startswith("one process with 8 devices, groups of 8, f32")
+    assert str(Plan(processes=2, devices_per_process=4)).startswith("2 processes with 4 devices each, groups of 8")
 
 
 def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
