@@ -91,10 +91,11 @@ def _put(collective: Collective, cluster: Cluster, constants: Constants) -> Tran
 def _ring(collective: Collective) -> tuple[int, float]:
     """Number of steps of a ring algorithm, and bytes that a device sends in all steps.
 
-    `Collective.bytes` is the size of the result: the whole array of an all-gather, a shard of a reduce-scatter.
+    `Collective.bytes` is the size of the result: the whole array of an all-gather, a shard of a reduce-scatter. That of
+    a ragged all-to-all counts as full, because only the devices know how many rows they send.
     """
     others, group = max(collective.group - 1, 0), max(collective.group, 1)
-    if collective.op in ("all-gather", "all-to-all"):
+    if collective.op in ("all-gather", "all-to-all", "ragged-all-to-all"):
         return others, collective.bytes * others / group
     if collective.op == "reduce-scatter":
         return others, float(collective.bytes * others)

@@ -181,6 +181,7 @@ def test_a_program_that_does_not_fit_is_refused() -> None:
     ("op", "group", "carried"),
     [
         ("all-gather", 4, 0.75),
+        ("ragged-all-to-all", 4, 0.75),
         ("all-to-all", 4, 0.75),
         ("reduce-scatter", 4, 3),
         ("all-reduce", 4, 1.5),
