@@ -4,8 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated \
-  test-browser test-e2e test-e2e-full test-random simulate check-models test-compat test-tutorial test-upstream test-clients test-bazel \
-  test-faults test-hosts table2 docs fuzz wheels test-wheels clean
+  test-browser test-e2e test-e2e-full test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream test-clients \
+  test-bazel test-faults test-hosts table2 docs fuzz wheels test-wheels clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -51,6 +51,11 @@ test-e2e: install
 # Deeper suites, not part of `make test`.
 test-e2e-full: install
 	$(BIN)/python -m pytest -q tests/e2e
+
+# JAX's own tests of ragged all-to-all, without their skip of CPUs. JAX_TESTS: the folder tests/ of JAX's repository at
+# the release's tag. Other releases: JAX_TESTS=... COMPAT_RELEASES=0.12.0.1 COMPAT_TESTS=tests/jax_ragged make test-compat
+test-jax-ragged: install
+	$(BIN)/python -m pytest -q tests/jax_ragged
 
 # Random programs in jobs of two and four processes, compared with NumPy, and planted faults that must be found.
 # RANDOM_PROGRAMS=10000 make test-random runs more; RANDOM_SEED=N repeats a search, RANDOM_SECONDS=N limits it.
