@@ -15,8 +15,16 @@ from job_runs import SHM, JobRun, environment, run_job
 pytestmark = pytest.mark.timeout(60)
 
 
-def _fail(way: str, results: Path, ranks: int = 2, deadline: str = "2") -> JobRun:
-    run = run_job("worker_failures.py", [way], ranks=ranks, results=results, timeout=40, XLA_SHMEM_DEADLINE=deadline)
+def _fail(way: str, results: Path, ranks: int = 2, deadline: str = "2", devices: int = 1) -> JobRun:
+    run = run_job(
+        "worker_failures.py",
+        [way],
+        ranks=ranks,
+        devices=devices,
+        results=results,
+        timeout=40,
+        XLA_SHMEM_DEADLINE=deadline,
+    )
     assert run.exit_code != 0, run.output
     assert run.segments == []
     return run
@@ -100,6 +108,31 @@ def test_one_program_in_two_threads_is_refused_and_no_rank_gets_data(tmp_path: P
             assert "two runs of its program are under way at once on PE 0" in str(facts["error"])
             assert "/psum" in str(facts["error"])
             assert "give each thread a function of its own name" in str(facts["error"])
+
+
+@pytest.mark.parametrize(("ranks", "devices"), [(2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("way", "words"),
+    [
+        (
+            "sends_rows_that_its_input_does_not_have",
+            "input_offsets[1] is 7 and send_sizes[1] is 4, but the operand has 10 rows",
+        ),
+        (
+            "sends_rows_past_the_end_of_an_output",
+            "output_offsets[1] is 100 and send_sizes[1] is 4, but the output on PE 1 has 10 rows",
+        ),
+        ("expects_more_rows_than_it_gets", "recv_sizes[1] is 5, but send_sizes[0] is 4 on PE 1"),
+    ],
+)
+def test_wrong_numbers_of_a_ragged_all_to_all_are_named(
+    tmp_path: Path, way: str, words: str, ranks: int, devices: int
+) -> None:
+    # The other rank may have got all its rows before.
+    facts = _fail(way, tmp_path, ranks, "20", devices).result(0)
+    assert "ragged-all-to-all jit" in str(facts["error"])
+    assert words in str(facts["error"])
+    assert float(str(facts["seconds"])) < 10
 
 
 def test_segments_of_dead_jobs_are_swept_by_the_next(tmp_path: Path) -> None:

@@ -149,20 +149,33 @@ def programs_in_another_order(world: World) -> None:
     _report_error_or_values(lambda: first(ones) + second(ones))
 
 
-def sends_rows_that_its_input_does_not_have(world: World) -> None:
-    """Only on GPUs: XLA:CPU has no ragged all-to-all."""
+def _exchange_rows(world: World, array: int, index: int, change: int) -> None:
+    """A ragged all-to-all of five rows for every PE. PE 0 has a wrong number.
+
+    `array`: offsets in the input, sizes, offsets in the output or sizes of the others, in this order.
+    """
 
     def send(x: jax.Array, *numbers: jax.Array) -> jax.Array:
         return lax.ragged_all_to_all(x[0], x[0] * 0, *(number[0] for number in numbers), axis_name="x")[None]
 
     rows, sizes = np.ones((world.n, 5 * world.n, 3), np.float32), np.full((world.n, world.n), 4)
     starts = np.tile(5 * np.arange(world.n), (world.n, 1))
-    starts[0, -1] += 2
-    numbers = (starts, sizes, 5 * np.indices(sizes.shape)[0], sizes)
+    numbers = [number.astype(np.int32) for number in (starts, sizes, 5 * np.indices(sizes.shape)[0], sizes)]
+    numbers[array][0, index] += change
     function = world.shard_map(send)
-    _report_error_of(
-        lambda: function(*(world.put(x) for x in (rows, *(number.astype(np.int32) for number in numbers))))
-    )
+    _report_error_of(lambda: function(*(world.put(x) for x in (rows, *numbers))))
+
+
+def sends_rows_that_its_input_does_not_have(world: World) -> None:
+    _exchange_rows(world, 0, -1, 2)
+
+
+def sends_rows_past_the_end_of_an_output(world: World) -> None:
+    _exchange_rows(world, 2, -1, 100)
+
+
+def expects_more_rows_than_it_gets(world: World) -> None:
+    _exchange_rows(world, 3, -1, 1)
 
 
 def main() -> None:
