@@ -81,7 +81,7 @@ TEST_CASE("PEs of processes that are not mapped are not reachable, and all other
 }
 
 TEST_CASE(
-    "A job is oversubscribed if it has more processes here than processors, but not for a process with its own "
+    "A job is oversubscribed if it has more PEs here than processors, but not for a process of one PE with its own "
     "processor") {
   cpu_set_t given;
   REQUIRE(sched_getaffinity(0, sizeof(given), &given) == 0);
@@ -103,6 +103,13 @@ TEST_CASE(
     });
     CHECK(group.Join() == std::vector<std::string>(static_cast<size_t>(processes)));
   }
+}
+
+TEST_CASE("A process with more PEs than processors is oversubscribed by itself") {
+  cpu_set_t given;
+  REQUIRE(sched_getaffinity(0, sizeof(given), &given) == 0);
+  CHECK(HeapOfOneProcess(CPU_COUNT(&given) + 1, kBytes)->IsOversubscribed());
+  CHECK_FALSE(HeapOfOneProcess(1, kBytes)->IsOversubscribed());
 }
 
 TEST_CASE("All processes read the first failure, truncated to the size of the header") {

@@ -90,7 +90,8 @@ bool Heap::IsOversubscribed() const {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof(processors), &processors) != 0) return false;
   const int allowed = CPU_COUNT(&processors);
-  return ReachableProcesses() > (allowed == 1 ? sysconf(_SC_NPROCESSORS_ONLN) : allowed);
+  if (allowed > 1) return ReachablePes() > allowed;
+  return local_pes_.size() > 1 || ReachablePes() > sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 }  // namespace xla_shmem::shm

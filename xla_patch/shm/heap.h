@@ -38,14 +38,8 @@ class Heap {
     return static_cast<int>(std::count_if(locations_.begin(), locations_.end(),
                                           [](const Location& location) { return location.base != nullptr; }));
   }
-  // Processes of the job on this host, this one included.
-  int ReachableProcesses() const {
-    return static_cast<int>(
-        std::count_if(segments_.begin(), segments_.end(), [](const auto& s) { return s != nullptr; }));
-  }
-
-  // Whether these processes are more than the processors that they may run on. A process that a launcher has bound to
-  // one processor of several shares it with no other process of the job.
+  // Whether these PEs are more than the processors that this process may run on: each has a thread that may wait. A
+  // process that a launcher has bound to one processor of several shares it with no other process of the job.
   bool IsOversubscribed() const;
 
   char* base(int pe) const { return locations_[pe].base; }

@@ -41,7 +41,7 @@ class PollBackoff {
   int polls_ = 0;
 };
 
-// One to two microseconds if every process of the job can have a core. If not, a late peer most likely waits for one.
+// One to two microseconds if every PE of the job can have a core. If not, a late peer most likely waits for one.
 int BusyPolls(const Heap& heap) {
   constexpr int kCoreEach = 64, kOversubscribed = 2;
   return heap.IsOversubscribed() ? kOversubscribed : kCoreEach;

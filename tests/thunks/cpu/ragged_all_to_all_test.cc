@@ -27,13 +27,15 @@ uint64_t NextOperation() {
   return ++operation;
 }
 
-// Jobs with cross-memory reads, and jobs with messages through slots and streaming stores for local copies.
-void InBothJobs(int n_pes, const std::function<void(Job&)>& body) {
-  for (const auto single_copy : {shm::SingleCopy::kAlways, shm::SingleCopy::kOff}) {
+// Jobs with cross-memory reads, jobs with messages through slots and streaming stores for local copies, and jobs within
+// a process.
+void InAllJobs(int n_pes, const std::function<void(Job&)>& body) {
+  for (const int kind : {0, 1, 2}) {
     JobOptions options;
     options.n_pes = n_pes;
-    options.single_copy = single_copy;
-    if (single_copy == shm::SingleCopy::kOff) options.llc_share = 1;
+    options.single_copy = kind == 0 ? shm::SingleCopy::kAlways : shm::SingleCopy::kOff;
+    if (kind == 1) options.llc_share = 1;
+    options.in_process = kind == 2;
     Job job(options);
     const size_t before = job.FreeBlocks(0, options.arena_bytes);
     body(job);
@@ -55,7 +57,7 @@ void Check(Job& job, const Groups& groups, const RaggedRows& rows, Placement pla
 }
 
 TEST_CASE("Rows of every width come to where their senders say, in groups of any order, in place or not") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const Groups& groups : {Groups{{0, 1, 2, 3}}, Groups{{3, 0, 1}, {2}}}) {
       for (const RaggedRows& rows : {RaggedRows{1, 1}, RaggedRows{3, 40}, RaggedRows{16, 700, 3},
                                      RaggedRows{400, 900, 2}, RaggedRows{0, 10}, RaggedRows{4, 2, 300}}) {
@@ -66,7 +68,7 @@ TEST_CASE("Rows of every width come to where their senders say, in groups of any
 }
 
 TEST_CASE("Where slices overlap, the later member's holds, and of one member the later slice") {
-  InBothJobs(4, [](Job& job) {
+  InAllJobs(4, [](Job& job) {
     for (const RaggedRows& rows :
          {RaggedRows{1, 3, 1, true}, RaggedRows{64, 50, 4, true}, RaggedRows{100, 3000, 2, true}}) {
       for (Placement placement : kPlacements) Check(job, {{2, 0, 3, 1}}, rows, placement);
@@ -94,8 +96,9 @@ TEST_CASE("It runs again a thousand times, with PEs that run ahead of each other
 }
 
 // Two PEs, of which PE 0 got wrong numbers. Returns the errors of both.
-std::vector<std::string> Errors(const std::function<void(RaggedAllToAllArguments&)>& spoil) {
+std::vector<std::string> Errors(bool in_process, const std::function<void(RaggedAllToAllArguments&)>& spoil) {
   JobOptions options;
+  options.in_process = in_process;
   options.deadline = std::chrono::seconds(20);
   Job job(options);
   const MessageKey key{NextOperation(), 1};
@@ -116,19 +119,22 @@ std::vector<std::string> Errors(const std::function<void(RaggedAllToAllArguments
 }
 
 TEST_CASE("Right numbers end in no error") {
-  const std::vector<std::string> errors = Errors([](RaggedAllToAllArguments&) {});
-  CHECK(errors[0] == "");
-  CHECK(errors[1] == "");
+  for (const bool in_process : {false, true}) {
+    const std::vector<std::string> errors = Errors(in_process, [](RaggedAllToAllArguments&) {});
+    CHECK(errors[0] == "");
+    CHECK(errors[1] == "");
+  }
 }
 
 TEST_CASE("Every wrong number ends in an error that names op, PE, array, index and value") {
   struct Wrong {
     std::function<void(RaggedAllToAllArguments&)> spoil;
-    const char* error;
+    std::string error;
+    int pe = -1;  // that the error begins with
   };
   const Wrong kinds[] = {
-      {[](auto& a) { a.numbers.send_sizes[2] = -1; }, "on PE 0, execution 1; send_sizes[2] is -1"},
-      {[](auto& a) { a.numbers.receive_sizes[1] = -5; }, "on PE 0, execution 1; recv_sizes[1] is -5"},
+      {[](auto& a) { a.numbers.send_sizes[2] = -1; }, "send_sizes[2] is -1", 0},
+      {[](auto& a) { a.numbers.receive_sizes[1] = -5; }, "recv_sizes[1] is -5", 0},
       {[](auto& a) { a.numbers.input_offsets[3] = 402; },
        "input_offsets[3] is 402 and send_sizes[3] is 7, but the operand has 408 rows"},
       {[](auto& a) { a.numbers.input_offsets[0] = -1; }, "input_offsets[0] is -1 and send_sizes[0] is 4"},
@@ -138,39 +144,45 @@ TEST_CASE("Every wrong number ends in an error that names op, PE, array, index a
        "output_offsets[2] is 403 and send_sizes[2] is 6, but the output on PE 1 has 408 rows"},
       {[](auto& a) { a.numbers.output_offsets[1] = -2; },
        "output_offsets[1] is -2 and send_sizes[1] is 5, but the output on PE 0 has 408 rows"},
-      {[](auto& a) { a.numbers.receive_sizes[3] = 6; },
-       "on PE 0, execution 1; recv_sizes[3] is 6, but send_sizes[1] is 5 on PE 1"},
-      {[](auto& a) { a.numbers.receive_sizes[0] = 0; },
-       "on PE 0, execution 1; recv_sizes[0] is 0, but send_sizes[0] is 4 on PE 0"},
-      {[](auto& a) { a.numbers.send_sizes[3] = 8; },
-       "on PE 1, execution 1; recv_sizes[1] is 7, but send_sizes[3] is 8 on PE 0"},
+      {[](auto& a) { a.numbers.receive_sizes[3] = 6; }, "recv_sizes[3] is 6, but send_sizes[1] is 5 on PE 1", 0},
+      {[](auto& a) { a.numbers.receive_sizes[0] = 0; }, "recv_sizes[0] is 0, but send_sizes[0] is 4 on PE 0", 0},
+      {[](auto& a) { a.numbers.send_sizes[3] = 8; }, "recv_sizes[1] is 7, but send_sizes[3] is 8 on PE 0", 1},
       // The program of PE 0 has another shape.
       {[](auto& a) { a.output_rows = 33; },
        "on PE 1 output_offsets[1] is 30 and send_sizes[1] is 5, but the output here has 33 rows"},
   };
-  for (const Wrong& wrong : kinds) {
-    CAPTURE(wrong.error);
-    const std::vector<std::string> errors = Errors(wrong.spoil);
-    const std::string both = errors[0] + " | " + errors[1];
-    INFO(both);
-    CHECK(both.find(wrong.error) != std::string::npos);
-    CHECK(both.find("ragged-all-to-all ragged-all-to-all.") == (errors[0].empty() ? 3 : 0));
+  for (const bool in_process : {false, true}) {
+    for (const Wrong& wrong : kinds) {
+      // Within a process all run one program, so one shape.
+      if (in_process && wrong.error.find("output here") != std::string::npos) continue;
+      CAPTURE(wrong.error);
+      const std::vector<std::string> errors = Errors(in_process, wrong.spoil);
+      const std::string both = errors[0] + " | " + errors[1];
+      INFO(both);
+      const std::string pe = "PE " + std::to_string(wrong.pe);
+      const std::string begin = wrong.pe < 0 ? "" : in_process ? "; " + pe + ": " : "on " + pe + ", execution 1; ";
+      CHECK(both.find(begin + wrong.error) != std::string::npos);
+      CHECK(both.find("ragged-all-to-all ragged-all-to-all.") == (errors[0].empty() ? 3 : 0));
+    }
   }
 }
 
 TEST_CASE("Its error names a member that has not arrived, and no other") {
-  JobOptions options;
-  options.n_pes = 3;
-  options.deadline = std::chrono::milliseconds(300);
-  Job job(options);
-  const MessageKey key{NextOperation(), 1};
-  std::vector<std::string> errors(2);
-  RunPes(2, [&](int pe) {
-    RaggedTransfer transfer(key, pe, {2, 0, 1}, {8, 9}, Placement::kApart);
-    errors[pe] = job.Finish(transfer.Begin(job.context(pe)));
-  });
-  INFO(errors[0]);
-  CHECK(errors[0].find("; not arrived at this operation: PE 2; gave up after") != std::string::npos);
+  for (const bool in_process : {false, true}) {
+    JobOptions options;
+    options.n_pes = 3;
+    options.deadline = std::chrono::milliseconds(300);
+    options.in_process = in_process;
+    Job job(options);
+    const MessageKey key{NextOperation(), 1};
+    std::vector<std::string> errors(2);
+    RunPes(2, [&](int pe) {
+      RaggedTransfer transfer(key, pe, {2, 0, 1}, {8, 9}, Placement::kApart);
+      errors[pe] = job.Finish(transfer.Begin(job.context(pe)));
+    });
+    INFO(errors[0]);
+    CHECK(errors[0].find("; not arrived at this operation: PE 2; gave up after") != std::string::npos);
+  }
 }
 
 }  // namespace

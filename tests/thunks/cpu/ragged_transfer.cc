@@ -76,7 +76,7 @@ std::vector<char> RaggedTransfer::Content(int pe, size_t index) const {
 }
 
 std::unique_ptr<Operation> RaggedTransfer::Begin(const PeContext& context) {
-  return std::make_unique<RaggedAllToAllOperation>(&context, arguments_);
+  return MakeOperation(&context, arguments_);
 }
 
 std::string RaggedTransfer::Verdict() {

@@ -52,11 +52,14 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllGatherArgu
   OperandCopies copies = CopyOverlapping(&arguments, static_cast<size_t>(own));
   auto plan = [bytes = arguments.bytes](const std::vector<MemberBuffers>& members) {
     InProcessPlan plan;
+    std::vector<InProcessPlan::Move> moves;
     for (size_t i = 0; i < bytes.size(); ++i) {
       for (size_t part = 0; part < members.size(); ++part) {
+        moves.clear();
         for (const MemberBuffers& member : members) {
-          plan.Copy({{members[part].operands[i], member.results[i] + part * bytes[i]}}, bytes[i]);
+          moves.push_back({members[part].operands[i], member.results[i] + part * bytes[i]});
         }
+        plan.Copy(moves, bytes[i]);
       }
     }
     return plan;

@@ -87,7 +87,7 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllReduceArgu
         terms.push_back(member.operands[i]);
         sums.push_back(member.results[i]);
       }
-      plan.Reduce(types[i], reduction, std::move(terms), std::move(sums), bytes[i]);
+      plan.Reduce(types[i], reduction, terms, sums, bytes[i]);
     }
     return plan;
   };

@@ -63,13 +63,14 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllToAllArgum
   CopyOverlappingOperands(flat.results, flat.bytes, flat.results, flat.bytes, &flat.operands, &copies);
   auto plan = [bytes = arguments.bytes](const std::vector<MemberBuffers>& members) {
     InProcessPlan plan;
+    std::vector<InProcessPlan::Move> moves;
     for (size_t one = 0; one < members.size(); ++one) {
       for (size_t other = one; other < members.size(); ++other) {
         for (size_t i = 0; i < bytes.size(); ++i) {
           const size_t to_one = one * bytes.size() + i, to_other = other * bytes.size() + i;
-          std::vector<InProcessPlan::Move> moves = {{members[one].operands[to_other], members[other].results[to_one]}};
+          moves = {{members[one].operands[to_other], members[other].results[to_one]}};
           if (one != other) moves.push_back({members[other].operands[to_one], members[one].results[to_other]});
-          plan.Copy(std::move(moves), bytes[i]);
+          plan.Copy(moves, bytes[i]);
         }
       }
     }

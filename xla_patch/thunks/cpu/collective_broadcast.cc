@@ -33,9 +33,9 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveBro
   auto plan = [bytes = bytes](const std::vector<MemberBuffers>& members) {
     InProcessPlan plan;
     for (size_t i = 0; i < bytes.size(); ++i) {
-      for (const MemberBuffers& member : members) {
-        plan.Copy({{members[0].operands[i], member.results[i]}}, bytes[i]);
-      }
+      std::vector<InProcessPlan::Move> moves;
+      for (const MemberBuffers& member : members) moves.push_back({members[0].operands[i], member.results[i]});
+      plan.Copy(moves, bytes[i]);
     }
     return plan;
   };

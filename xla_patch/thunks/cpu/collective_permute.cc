@@ -1,7 +1,6 @@
 #include "xla_patch/thunks/cpu/collective_permute.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "xla_patch/thunks/cpu/in_process_collective.h"
@@ -13,18 +12,24 @@ namespace {
 // The pairs that share PEs with `pe`, directly or through other pairs, in the order of `pairs`; {} if they have PEs of
 // another process.
 std::vector<int> PairsWithinProcess(const PeContext& context, const std::vector<int>& pairs) {
-  std::set<int> connected = {context.pe};
+  if (context.meetings == nullptr) return {};
+  std::vector<int> connected = {context.pe};  // PEs of this process, so few
+  const auto is_connected = [&](int pe) {
+    return std::find(connected.begin(), connected.end(), pe) != connected.end();
+  };
   for (size_t before = 0; before != connected.size();) {
     before = connected.size();
     for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-      if (connected.count(pairs[i]) == connected.count(pairs[i + 1])) continue;
-      if (!IsInProcess(context, {pairs[i], pairs[i + 1]})) return {};
-      connected.insert({pairs[i], pairs[i + 1]});
+      const bool has_source = is_connected(pairs[i]);
+      if (has_source == is_connected(pairs[i + 1])) continue;
+      const int other = has_source ? pairs[i + 1] : pairs[i];
+      if (!context.heap->IsLocal(other)) return {};
+      connected.push_back(other);
     }
   }
   std::vector<int> found;
   for (size_t i = 0; i + 1 < pairs.size(); i += 2) {
-    if (connected.count(pairs[i]) != 0) found.insert(found.end(), {pairs[i], pairs[i + 1]});
+    if (is_connected(pairs[i])) found.insert(found.end(), {pairs[i], pairs[i + 1]});
   }
   return found;
 }
@@ -59,19 +64,18 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermuteArgume
   OperandCopies copies;
   CopyOverlappingOperands(results, bytes, results, bytes, &operands, &copies);
   auto plan = [group, pairs = pairs_of_pe, bytes = bytes](const std::vector<MemberBuffers>& members) {
-    const auto with = [&](int pe) -> const MemberBuffers& {
-      return members[static_cast<size_t>(std::lower_bound(group.begin(), group.end(), pe) - group.begin())];
+    const auto index_of = [&](int pe) {
+      return static_cast<size_t>(std::lower_bound(group.begin(), group.end(), pe) - group.begin());
     };
     InProcessPlan plan;
     for (size_t i = 0; i < bytes.size(); ++i) {
       std::vector<InProcessPlan::Move> moves;
-      std::set<int> without_source(group.begin(), group.end());
+      moves.reserve(members.size());
+      for (const MemberBuffers& member : members) moves.push_back({nullptr, member.results[i]});
       for (size_t pair = 0; pair + 1 < pairs.size(); pair += 2) {
-        moves.push_back({with(pairs[pair]).operands[i], with(pairs[pair + 1]).results[i]});
-        without_source.erase(pairs[pair + 1]);
+        moves[index_of(pairs[pair + 1])].from = members[index_of(pairs[pair])].operands[i];
       }
-      for (const int pe : without_source) moves.push_back({nullptr, with(pe).results[i]});
-      plan.Copy(std::move(moves), bytes[i]);
+      plan.Copy(moves, bytes[i]);
     }
     return plan;
   };

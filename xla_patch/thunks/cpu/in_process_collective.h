@@ -21,6 +21,7 @@
 #include "xla_patch/thunks/cpu/message_key.h"
 #include "xla_patch/thunks/cpu/operand_aliasing.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
+#include "xla_patch/thunks/cpu/ragged_numbers.h"
 #include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem {
@@ -29,8 +30,9 @@ namespace xla_shmem {
 struct MemberBuffers {
   std::vector<const char*> operands;
   std::vector<char*> results;
+  std::shared_ptr<const RaggedNumbers> numbers = nullptr;  // of a ragged all-to-all
 };
-// Plans the work of a collective; `members` in the order of the group.
+// Plans the work of a collective; `members` in the order of the group. May throw, which fails the job.
 using PlanInProcess = std::function<InProcessPlan(const std::vector<MemberBuffers>& members)>;
 
 // One execution of a collective. Its members hold it together.

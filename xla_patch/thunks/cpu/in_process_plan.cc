@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/thunks/reduction.h"
@@ -11,67 +10,95 @@
 namespace xla_shmem {
 namespace {
 
-// Of each source and result. A chunk of a reduction, or of moves that need a buffer, should stay in a core's cache.
+// A copy's chunk writes about as much, and a chunk of a reduction, or of moves that need a buffer, has as much of each
+// source and result. Its sources should stay in a core's cache.
 constexpr size_t kCopiedBytes = 256 << 10;
 constexpr size_t kCachedBytes = 32 << 10;
+// Whole steps that write no more than this together are one chunk.
+constexpr size_t kTogetherBytes = 32 << 10;
 
 }  // namespace
 
-void InProcessPlan::Copy(std::vector<Move> moves, size_t bytes) {
-  moves.erase(std::remove_if(moves.begin(), moves.end(), [](const Move& move) { return move.from == move.to; }),
-              moves.end());
-  if (moves.empty() || bytes == 0) return;
-  Step step;
-  step.reads_before_writing = std::any_of(moves.begin(), moves.end(), [&](const Move& writer) {
-    return std::any_of(moves.begin(), moves.end(), [&](const Move& reader) { return writer.to == reader.from; });
+void InProcessPlan::Copy(const std::vector<Move>& moves, size_t bytes) {
+  Step step{};
+  step.moves.begin = moves_.size();
+  for (const Move& move : moves) {
+    if (move.from != move.to) moves_.push_back(move);
+  }
+  step.moves.end = moves_.size();
+  const auto begin = moves_.begin() + static_cast<std::ptrdiff_t>(step.moves.begin);
+  step.reads_before_writing = std::any_of(begin, moves_.end(), [&](const Move& writer) {
+    return std::any_of(begin, moves_.end(), [&](const Move& reader) { return writer.to == reader.from; });
   });
-  const size_t writes = moves.size();
-  step.moves = std::move(moves);
-  const size_t chunk_bytes = step.reads_before_writing ? kCachedBytes : kCopiedBytes;
-  steps_.push_back(std::move(step));
-  AddChunks(bytes, chunk_bytes, writes);
+  if (bytes == 0 || step.moves.size() == 0) return;
+  step.bytes = bytes;
+  const size_t source_bytes = std::max(kCachedBytes, kCopiedBytes / step.moves.size() / kCachedBytes * kCachedBytes);
+  Add(step, step.reads_before_writing ? kCachedBytes : source_bytes, step.moves.size());
 }
 
-void InProcessPlan::Zero(char* to, size_t bytes) { Copy({{nullptr, to}}, bytes); }
+void InProcessPlan::Copy(const char* from, char* to, size_t bytes) {
+  if (from == to || bytes == 0) return;
+  Step step{};
+  step.bytes = bytes;
+  step.moves = {moves_.size(), moves_.size() + 1};
+  moves_.push_back({from, to});
+  Add(step, kCopiedBytes, 1);
+}
 
-void InProcessPlan::Reduce(ElementType type, ReductionKind kind, std::vector<const char*> terms,
-                           std::vector<char*> results, size_t bytes) {
+void InProcessPlan::Reduce(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
+                           const std::vector<char*>& results, size_t bytes) {
   if (bytes == 0) return;
-  Step step;
+  Step step{};
+  step.bytes = bytes;
   step.type = type;
   step.kind = kind;
-  const size_t writes = results.size();
-  step.terms = std::move(terms);
-  step.results = std::move(results);
-  steps_.push_back(std::move(step));
-  AddChunks(bytes, kCachedBytes, writes);
+  step.terms = {terms_.size(), terms_.size() + terms.size()};
+  step.results = {results_.size(), results_.size() + results.size()};
+  terms_.insert(terms_.end(), terms.begin(), terms.end());
+  results_.insert(results_.end(), results.begin(), results.end());
+  Add(step, kCachedBytes, results.size());
 }
 
-void InProcessPlan::AddChunks(size_t bytes, size_t chunk_bytes, size_t writes) {
-  for (size_t begin = 0; begin < bytes; begin += chunk_bytes) {
-    chunks_.push_back({steps_.size() - 1, begin, std::min(begin + chunk_bytes, bytes)});
+void InProcessPlan::Add(const Step& step, size_t chunk_bytes, size_t writes) {
+  const size_t number = steps_.size(), writes_bytes = step.bytes * writes;
+  steps_.push_back(step);
+  written_ += writes_bytes;
+  if (number > 0 && step.bytes <= chunk_bytes && written_by_last_chunk_ + writes_bytes <= kTogetherBytes) {
+    ++chunks_.back().steps.end;
+    written_by_last_chunk_ += writes_bytes;
+    return;
   }
-  written_ += bytes * writes;
+  for (size_t begin = 0; begin < step.bytes; begin += chunk_bytes) {
+    chunks_.push_back({{number, number + 1}, begin, std::min(begin + chunk_bytes, step.bytes)});
+  }
+  written_by_last_chunk_ = step.bytes <= chunk_bytes ? writes_bytes : kTogetherBytes;
 }
 
 void InProcessPlan::Run(size_t chunk, bool is_streaming, Scratch* scratch) const {
-  const auto [number, begin, end] = chunks_[chunk];
-  const Step& step = steps_[number];
-  step.terms.empty() ? RunMoves(step, begin, end - begin, is_streaming, scratch)
-                     : RunReduction(step, begin, end - begin, is_streaming, scratch);
+  const auto& [steps, begin, end] = chunks_[chunk];
+  RunStep(steps_[steps.begin], begin, end - begin, is_streaming, scratch);
+  for (size_t i = steps.begin + 1; i < steps.end; ++i) {
+    RunStep(steps_[i], 0, steps_[i].bytes, is_streaming, scratch);
+  }
 }
 
-void InProcessPlan::RunMoves(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) {
+void InProcessPlan::RunStep(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const {
+  step.terms.size() == 0 ? RunMoves(step, begin, bytes, is_streaming, scratch)
+                         : RunReduction(step, begin, bytes, is_streaming, scratch);
+}
+
+void InProcessPlan::RunMoves(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const {
+  const Move* const moves = &moves_[step.moves.begin];
   std::vector<char>& read = scratch->read;
   if (step.reads_before_writing) {
     read.resize(step.moves.size() * bytes);
     for (size_t i = 0; i < step.moves.size(); ++i) {
-      if (step.moves[i].from != nullptr) memcpy(&read[i * bytes], step.moves[i].from + begin, bytes);
+      if (moves[i].from != nullptr) memcpy(&read[i * bytes], moves[i].from + begin, bytes);
     }
   }
   const auto copy = is_streaming ? shm::CopyStreaming : shm::Copy;
   for (size_t i = 0; i < step.moves.size(); ++i) {
-    const auto& [from, to] = step.moves[i];
+    const auto& [from, to] = moves[i];
     if (from == nullptr) {
       memset(to + begin, 0, bytes);
     } else {
@@ -80,14 +107,15 @@ void InProcessPlan::RunMoves(const Step& step, size_t begin, size_t bytes, bool 
   }
 }
 
-void InProcessPlan::RunReduction(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) {
+void InProcessPlan::RunReduction(const Step& step, size_t begin, size_t bytes, bool is_streaming,
+                                 Scratch* scratch) const {
   std::vector<const char*>& terms = scratch->terms;
-  terms.assign(step.terms.begin(), step.terms.end());
-  for (const char*& term : terms) term += begin;
-  char* const first = step.results[0] + begin;
+  terms.clear();
+  for (size_t i = step.terms.begin; i < step.terms.end; ++i) terms.push_back(terms_[i] + begin);
+  char* const first = results_[step.results.begin] + begin;
   xla_shmem::Reduce(step.type, step.kind, terms.data(), terms.size(), bytes / ElementBytes(step.type), first);
   const auto copy = is_streaming ? shm::CopyStreaming : shm::Copy;
-  for (size_t i = 1; i < step.results.size(); ++i) copy(step.results[i] + begin, first, bytes);
+  for (size_t i = step.results.begin + 1; i < step.results.end; ++i) copy(results_[i] + begin, first, bytes);
 }
 
 }  // namespace xla_shmem

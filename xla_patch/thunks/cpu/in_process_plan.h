@@ -19,13 +19,13 @@ class InProcessPlan {
   };
 
   // Copies `bytes` by each move, as if all were read before any is written. Targets are disjoint. A target may be the
-  // source of any move, exactly; it has no other overlap with one.
-  void Copy(std::vector<Move> moves, size_t bytes);
-  void Zero(char* to, size_t bytes);
+  // source of any move, exactly; it has no other overlap with one. Moves from one source read it once.
+  void Copy(const std::vector<Move>& moves, size_t bytes);
+  void Copy(const char* from, char* to, size_t bytes);
   // Reduces the terms in their order, and writes the same bits to all results. A result may be a term, exactly; there
   // is no other overlap.
-  void Reduce(ElementType type, ReductionKind kind, std::vector<const char*> terms, std::vector<char*> results,
-              size_t bytes);
+  void Reduce(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
+              const std::vector<char*>& results, size_t bytes);
 
   size_t chunks() const { return chunks_.size(); }
   // Bytes that all chunks together write.
@@ -39,28 +39,40 @@ class InProcessPlan {
   void Run(size_t chunk, bool is_streaming, Scratch* scratch) const;
 
  private:
+  // Part of an array below.
+  struct Range {
+    size_t begin, end;
+    size_t size() const { return end - begin; }
+  };
   // Reduces if there are terms, else copies or, if `from` is null, writes zeros.
   struct Step {
-    std::vector<Move> moves;
-    bool reads_before_writing = false;
-    ElementType type = ElementType::kU8;
-    ReductionKind kind = ReductionKind::kSum;
-    std::vector<const char*> terms;
-    std::vector<char*> results;
+    size_t bytes;
+    Range moves;
+    bool reads_before_writing;
+    ElementType type;
+    ReductionKind kind;
+    Range terms, results;
   };
+  // Bytes of one step, or several whole steps, whose `end` does not count.
   struct Chunk {
-    size_t step;
-    size_t begin;
-    size_t end;
+    Range steps;
+    size_t begin, end;
   };
 
-  void AddChunks(size_t bytes, size_t chunk_bytes, size_t writes);
-  static void RunMoves(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch);
-  static void RunReduction(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch);
+  // Adds a step, in chunks of at most `chunk_bytes`. `writes`: targets of each byte.
+  void Add(const Step& step, size_t chunk_bytes, size_t writes);
+  void RunStep(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const;
+  void RunMoves(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const;
+  void RunReduction(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const;
 
+  // A small collective has many steps, so they share their arrays.
+  std::vector<Move> moves_;
+  std::vector<const char*> terms_;
+  std::vector<char*> results_;
   std::vector<Step> steps_;
   std::vector<Chunk> chunks_;
   size_t written_ = 0;
+  size_t written_by_last_chunk_ = 0;  // if it has whole steps
 };
 
 }  // namespace xla_shmem

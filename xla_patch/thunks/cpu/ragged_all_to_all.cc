@@ -1,44 +1,50 @@
 #include "xla_patch/thunks/cpu/ragged_all_to_all.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
-#include "xla_patch/thunks/cpu/operand_aliasing.h"
+#include "xla_patch/thunks/cpu/in_process_collective.h"
+#include "xla_patch/thunks/cpu/ragged_in_process.h"
 
 namespace xla_shmem {
-namespace {
 
-std::string Named(const char* array, size_t index, int64_t value) {
-  return std::string(array) + "[" + std::to_string(index) + "] is " + std::to_string(value);
+size_t SlicesOf(const RaggedAllToAllArguments& arguments) {
+  return arguments.numbers.send_sizes.size() / arguments.group.size();
 }
 
-}  // namespace
+OperandCopies CopyOverlapping(RaggedAllToAllArguments* arguments) {
+  const size_t result_bytes = static_cast<size_t>(arguments->output_rows) * arguments->row_bytes;
+  const size_t input_bytes = static_cast<size_t>(arguments->input_rows) * arguments->row_bytes;
+  std::vector<const char*> operands = {arguments->input, arguments->output};
+  OperandCopies copies;
+  CopyOverlappingOperands({arguments->result}, {result_bytes}, {nullptr, arguments->result},
+                          {input_bytes, result_bytes}, &operands, &copies);
+  arguments->input = operands[0];
+  arguments->output = operands[1];
+  return copies;
+}
 
 RaggedAllToAllOperation::RaggedAllToAllOperation(const PeContext* context, RaggedAllToAllArguments arguments)
     : CollectiveOperation(context, CollectiveOp::kRaggedAllToAll, arguments.key, arguments.name,
                           arguments.group.size()),
       arguments_(std::move(arguments)),
       me_(IndexIn(arguments_.group)),
-      slices_(arguments_.numbers.send_sizes.size() / arguments_.group.size()) {
-  const size_t result_bytes = static_cast<size_t>(arguments_.output_rows) * arguments_.row_bytes;
-  const size_t input_bytes = static_cast<size_t>(arguments_.input_rows) * arguments_.row_bytes;
-  std::vector<const char*> operands = {arguments_.input, arguments_.output};
-  CopyOverlappingOperands({arguments_.result}, {result_bytes}, {nullptr, arguments_.result},
-                          {input_bytes, result_bytes}, &operands, &copies_);
-  arguments_.input = operands[0];
-  arguments_.output = operands[1];
+      slices_(SlicesOf(arguments_)),
+      checks_(arguments_.group, slices_, arguments_.input_rows, arguments_.output_rows) {
+  copies_ = CopyOverlapping(&arguments_);
 }
 
 bool RaggedAllToAllOperation::DeclareMore() {
   switch (stage_) {
     case Stage::kNumbers:
-      CheckNumbers();
+      checks_.CheckOwn(arguments_.numbers);
       SendEverything();
       stage_ = Stage::kHeads;
       return true;
     case Stage::kHeads:
-      for (size_t member = 0; member < arguments_.group.size(); ++member) CheckPlaces(member);
+      for (size_t member = 0; member < arguments_.group.size(); ++member) {
+        checks_.CheckComing(arguments_.numbers, me_, member, &places_from_[member * slices_]);
+      }
       in_order_ = PlacesOverlap();
       stage_ = Stage::kRows;
       break;
@@ -53,44 +59,10 @@ bool RaggedAllToAllOperation::DeclareMore() {
   return true;
 }
 
-void RaggedAllToAllOperation::CheckRows(const char* offsets, int64_t offset, const char* sizes, int64_t size,
-                                        size_t index, int64_t rows, const char* buffer) const {
-  if (size == 0 || (offset >= 0 && size <= rows && offset <= rows - size)) return;
-  throw std::runtime_error(Named(offsets, index, offset) + " and " + Named(sizes, index, size) + ", but the " + buffer +
-                           " has " + std::to_string(rows) + " rows");
-}
-
-void RaggedAllToAllOperation::CheckNumbers() const {
-  const RaggedNumbers& numbers = arguments_.numbers;
-  for (size_t i = 0; i < numbers.send_sizes.size(); ++i) {
-    if (numbers.send_sizes[i] < 0) throw std::runtime_error(Named("send_sizes", i, numbers.send_sizes[i]));
-    if (numbers.receive_sizes[i] < 0) throw std::runtime_error(Named("recv_sizes", i, numbers.receive_sizes[i]));
-    CheckRows("input_offsets", numbers.input_offsets[i], "send_sizes", numbers.send_sizes[i], i, arguments_.input_rows,
-              "operand");
-    const std::string output = "output on " + PeOf(i / slices_);
-    CheckRows("output_offsets", numbers.output_offsets[i], "send_sizes", numbers.send_sizes[i], i,
-              arguments_.output_rows, output.c_str());
-  }
-}
-
-void RaggedAllToAllOperation::CheckPlaces(size_t member) const {
-  for (size_t slice = 0; slice < slices_; ++slice) {
-    const size_t here = member * slices_ + slice, there = me_ * slices_ + slice;
-    const auto [offset, rows] = places_from_[here];
-    if (rows != arguments_.numbers.receive_sizes[here]) {
-      throw std::runtime_error(Named("recv_sizes", here, arguments_.numbers.receive_sizes[here]) + ", but " +
-                               Named("send_sizes", there, rows) + " on " + PeOf(member));
-    }
-    // The sender has checked it too, against the same number of rows if it runs the same program.
-    CheckRows(("on " + PeOf(member) + " output_offsets").c_str(), offset, "send_sizes", rows, there,
-              arguments_.output_rows, "output here");
-  }
-}
-
 void RaggedAllToAllOperation::SendEverything() {
   const auto& [key, name, group, input, output, result, row_bytes, input_rows, output_rows, numbers] = arguments_;
   CopyLocally(output, result, static_cast<size_t>(output_rows) * row_bytes);
-  const size_t head_bytes = slices_ * sizeof(Place);
+  const size_t head_bytes = slices_ * sizeof(RaggedPlace);
   places_from_.resize(numbers.send_sizes.size());
   for (size_t i = 0; i < numbers.send_sizes.size(); ++i) {
     places_to_.push_back({numbers.output_offsets[i], numbers.send_sizes[i]});
@@ -127,16 +99,18 @@ void RaggedAllToAllOperation::ReceiveRows(size_t member) {
 }
 
 bool RaggedAllToAllOperation::PlacesOverlap() const {
-  std::vector<Place> places;
+  std::vector<RaggedPlace> places;
   std::copy_if(places_from_.begin(), places_from_.end(), std::back_inserter(places),
-               [](const Place& place) { return place.rows > 0; });
-  std::sort(places.begin(), places.end(), [](const Place& a, const Place& b) { return a.offset < b.offset; });
-  return std::adjacent_find(places.begin(), places.end(), [](const Place& a, const Place& b) {
+               [](const RaggedPlace& place) { return place.rows > 0; });
+  std::sort(places.begin(), places.end(),
+            [](const RaggedPlace& a, const RaggedPlace& b) { return a.offset < b.offset; });
+  return std::adjacent_find(places.begin(), places.end(), [](const RaggedPlace& a, const RaggedPlace& b) {
            return a.offset + a.rows > b.offset;
          }) != places.end();
 }
 
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, RaggedAllToAllArguments arguments) {
+  if (IsInProcess(*context, arguments.group)) return MakeRaggedInProcess(context, std::move(arguments));
   return std::make_unique<RaggedAllToAllOperation>(context, std::move(arguments));
 }
 

@@ -47,12 +47,12 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, ReduceScatter
   auto plan = [reduction = arguments.reduction, types = arguments.types,
                bytes = arguments.bytes](const std::vector<MemberBuffers>& members) {
     InProcessPlan plan;
+    std::vector<const char*> terms;
     for (size_t i = 0; i < bytes.size(); ++i) {
       for (size_t part = 0; part < members.size(); ++part) {
-        std::vector<const char*> terms;
-        terms.reserve(members.size());
+        terms.clear();
         for (const MemberBuffers& member : members) terms.push_back(member.operands[i] + part * bytes[i]);
-        plan.Reduce(types[i], reduction, std::move(terms), {members[part].results[i]}, bytes[i]);
+        plan.Reduce(types[i], reduction, terms, {members[part].results[i]}, bytes[i]);
       }
     }
     return plan;
