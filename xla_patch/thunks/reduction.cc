@@ -172,9 +172,30 @@ __attribute__((always_inline)) inline void ReduceLoops(const Operands& operands)
       XLA_SHMEM_INDEPENDENT_ITERATIONS
       for (size_t i = 0; i < size; ++i) out[i] = Store<T>(Operator::Apply(Load(first[i]), Load(last[i])));
     } else {
+      // Several inputs in a pass: accumulators that every pass loads and stores cost more than the inputs.
       const T* const second = input(1);
-      for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(Load(first[i]), Load(second[i]));
-      for (size_t next = 2; next + 1 < operands.count; ++next) {
+      size_t next = 2;
+      if (operands.count > 4) {
+        const T* const third = input(2);
+        const T* const fourth = input(3);
+        for (size_t i = 0; i < size; ++i) {
+          const Accumulator both = Operator::Apply(Load(first[i]), Load(second[i]));
+          partial[i] = Operator::Apply(Operator::Apply(both, Load(third[i])), Load(fourth[i]));
+        }
+        next = 4;
+      } else {
+        for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(Load(first[i]), Load(second[i]));
+      }
+      for (; next + 3 < operands.count; next += 3) {
+        const T* const a = input(next);
+        const T* const b = input(next + 1);
+        const T* const c = input(next + 2);
+        for (size_t i = 0; i < size; ++i) {
+          const Accumulator both = Operator::Apply(partial[i], Load(a[i]));
+          partial[i] = Operator::Apply(Operator::Apply(both, Load(b[i])), Load(c[i]));
+        }
+      }
+      for (; next + 1 < operands.count; ++next) {
         const T* const values = input(next);
         for (size_t i = 0; i < size; ++i) partial[i] = Operator::Apply(partial[i], Load(values[i]));
       }
