@@ -19,7 +19,7 @@ test-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
 test-tsan: install
-	scripts/test_cpp.sh $(BIN) thread 'shm|nvshmem|thunks|stress|pjrt|observe'
+	scripts/test_cpp.sh $(BIN) thread '^(shm|nvshmem|thunks|stress|gpu_thunks|pjrt|observe)_test'
 
 test-python: install
 	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
