@@ -16,5 +16,9 @@ NOT_RUN = (
     "where_ragged_rows_overlap_the_later_members_hold",
 )
 
-#: Their modules have no collective, since XLA removes those of no elements.
-NO_COLLECTIVE_RUNS = ("empty_arrays_are_no_trouble", "permute_of_no_elements_is_no_trouble")
+#: Modules of the first two have no collective, since XLA removes those of no elements. The third only compiles.
+NO_COLLECTIVE_RUNS = (
+    "empty_arrays_are_no_trouble",
+    "permute_of_no_elements_is_no_trouble",
+    "results_at_a_limit_stay_on_gloo",
+)
