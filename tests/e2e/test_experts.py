@@ -25,4 +25,4 @@ def test_experts_on_four_devices_train_as_a_dense_model_does(tmp_path: Path, ran
         # Two layers: there and back, and both backward.
         assert int(str(found["ragged"])) >= 7, found
         assert found["fewest"] == 0, found
-        assert int(str(found["most"])) > 20, found
+        assert int(str(found["most"])) >= 12, found  # twice the mean
