@@ -87,7 +87,7 @@ def gloo_collectives_stay_beside_ours_in_one_program(world: World) -> None:
     function = world.shard_map(body, out_specs=(P(), P(), P("x"), P("x")))
     operand = world.put(values)
     if world.n > 1:
-        world.uses_shmem(function, operand, calls=3, left=["reduce-scatter", "all-to-all"])
+        world.uses_shmem(function, operand, calls=3, left=["all-to-all", "reduce-scatter"])
     blocks = values.reshape(world.n, world.n, columns)
     rolled = np.roll(blocks, 1, 0)
     for _ in range(2):
