@@ -91,6 +91,7 @@ Result<Hierarchy> DivideGroups(const CollectiveSpec& spec, const Topology& topol
     AppendLocal(domains, &hierarchy);
     for (int64_t index = 0; index < local_size; ++index) {
       std::vector<int64_t> devices;
+      devices.reserve(domains.size());
       for (const Domain& domain : domains) devices.push_back(domain.devices[index]);
       Append(devices, &hierarchy.across);
     }

@@ -75,7 +75,7 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
      "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 
-constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) { return kCollectiveOps[static_cast<size_t>(op)]; }
+constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) noexcept { return kCollectiveOps[static_cast<size_t>(op)]; }
 
 constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }
 // By HLO's name.

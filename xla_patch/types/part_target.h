@@ -14,7 +14,7 @@ inline constexpr const char* kPartTargets[] = {
     "xla_shmem.reduce_parts",         "xla_shmem.collective_permute_parts", "xla_shmem.collective_broadcast_parts",
 };
 
-constexpr const char* PartTargetName(PartTarget target) { return kPartTargets[static_cast<uint8_t>(target)]; }
+constexpr const char* PartTargetName(PartTarget target) noexcept { return kPartTargets[static_cast<uint8_t>(target)]; }
 static_assert(std::size(kPartTargets) == static_cast<size_t>(PartTarget::kBroadcast) + 1);
 
 }  // namespace xla_shmem

@@ -32,7 +32,9 @@ Status ReadPositions(const CallFrame& frame, PartArguments* arguments) {
   }
   if (arguments->group.empty()) return GroupOf(**groups, frame.pe, arguments->name).status();
   const std::vector<int64_t>& positions = frame.call.positions;
-  if (!frame.call.part_bytes.has_value() || positions.size() % pes != 0) return NotOurs(frame, "no positions");
+  if (!frame.call.part_bytes.has_value() || pes == 0 || positions.size() % pes != 0) {
+    return NotOurs(frame, "no positions");
+  }
   arguments->part_bytes = *frame.call.part_bytes;
   const auto parts = static_cast<std::ptrdiff_t>(positions.size() / pes);
   for (size_t member = 0; member < arguments->group.size(); ++member) {
