@@ -29,7 +29,7 @@ TEST_CASE("an instruction replaced by itself changes nothing") {
   std::vector<InstructionEdit> edits;
   for (size_t c = 0; c < module.computations.size(); ++c) {
     for (size_t i = module.computations[c].first; i < module.computations[c].last; ++i) {
-      edits.push_back({c, i, std::string(module.instructions[i].body)});
+      edits.push_back({c, i, std::string(module.instructions[i].body), {}});
     }
   }
   CHECK(ApplyEdits(module, edits) == bytes);

@@ -44,10 +44,10 @@ struct NewInstruction {
 };
 
 struct InstructionEdit {
-  size_t computation;
-  size_t instruction;
-  std::string body;                         // empty: the instruction is removed
-  std::vector<NewInstruction> before = {};  // inserted right before it, in this order
+  size_t computation = 0;
+  size_t instruction = 0;
+  std::string body;                    // empty: the instruction is removed
+  std::vector<NewInstruction> before;  // inserted right before it, in this order
 };
 
 // The module with these instructions replaced, removed or added, also in the schedule, and without the computations in

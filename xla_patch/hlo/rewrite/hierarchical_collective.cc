@@ -274,7 +274,7 @@ class Division {
   void Add(NewInstruction instruction) { divided_.edit.before.push_back(std::move(instruction)); }
 
   // A record for a part, with what it has in common with the whole.
-  Attributes Record(CollectiveSpec spec, Backend backend, const std::string& does) {
+  Attributes Record(const CollectiveSpec& spec, Backend backend, const std::string& does) {
     CollectiveRecord part = DescribeSpec(spec);
     part.backend = part.lowered = BackendName(backend);
     part.rule = record_.rule;
@@ -326,7 +326,7 @@ class Division {
   // `pairs`: devices of a permute.
   int64_t AddStock(const StockCollective& stock, int64_t bytes, const std::string& does,
                    const std::vector<std::pair<int64_t, int64_t>>* pairs = nullptr) {
-    const CollectiveOp op = *OpNamed(stock.opcode);
+    const CollectiveOp op = OpNamed(stock.opcode).value_or(collective_.spec.op);
     const NewName name = Name(stock.opcode);
     CollectiveSpec spec = SpecOf(op, name.name, bytes);
     if (pairs == nullptr) {

@@ -16,9 +16,9 @@ constexpr int64_t kLocalId = 0xffffffff;
 }  // namespace
 
 void NewNumbers::FindLast() {
-  last_id_ = 0;
+  found_last_ = true;
   for (const Instruction& instruction : module_.instructions) {
-    last_id_ = std::max(*last_id_, instruction.id & kLocalId);
+    last_id_ = std::max(last_id_, instruction.id & kLocalId);
     FieldReader reader(instruction.body);
     for (Field field; reader.Next(&field);) {
       if (field.number == InstructionField::kChannelId || field.number == InstructionField::kAllReduceId) {
@@ -29,12 +29,12 @@ void NewNumbers::FindLast() {
 }
 
 int64_t NewNumbers::Id(int64_t neighbour) {
-  if (!last_id_.has_value()) FindLast();
-  return (neighbour & ~kLocalId) | ++*last_id_;
+  if (!found_last_) FindLast();
+  return (neighbour & ~kLocalId) | ++last_id_;
 }
 
 int64_t NewNumbers::Channel() {
-  if (!last_id_.has_value()) FindLast();
+  if (!found_last_) FindLast();
   return ++last_channel_;
 }
 

@@ -2,7 +2,6 @@
 #define XLA_SHMEM_HLO_REWRITE_NEW_NUMBERS_H_
 
 #include <cstdint>
-#include <optional>
 #include <unordered_map>
 
 #include "xla_patch/assigner/device_assignment.h"
@@ -29,7 +28,8 @@ class NewNumbers {
 
   const Module& module_;
   const DeviceAssignment& assignment_;
-  std::optional<int64_t> last_id_;
+  bool found_last_ = false;
+  int64_t last_id_ = 0;
   int64_t last_channel_ = 0;
   std::unordered_map<int64_t, int64_t> of_device_;
 };

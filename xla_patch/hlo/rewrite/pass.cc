@@ -99,7 +99,7 @@ class Pass {
   void Annotate(size_t computation, size_t instruction, const Attributes& attributes) {
     const std::string_view body = module_.instructions[instruction].body;
     if (hlo::ReadOwnAttributes(hlo::AttributeFields(body)) != attributes) {
-      edits_.push_back({computation, instruction, hlo::WithAttributes(body, attributes)});
+      edits_.push_back({computation, instruction, hlo::WithAttributes(body, attributes), {}});
     }
   }
 
@@ -123,7 +123,7 @@ class Pass {
 
   void Remove(const Collective& collective, const hlo::WholeArrays& whole) {
     for (const size_t removed : whole.removed) {
-      edits_.push_back({collective.computation, removed, ""});
+      edits_.push_back({collective.computation, removed, "", {}});
     }
     removed_computations_.insert(whole.removed_computations.begin(), whole.removed_computations.end());
   }
@@ -132,7 +132,7 @@ class Pass {
     has_replaced_ = true;
     const auto body = [&](size_t instruction) { return module_.instructions[instruction].body; };
     const auto replace = [&](size_t instruction, std::string new_body) {
-      edits_.push_back({collective.computation, instruction, std::move(new_body)});
+      edits_.push_back({collective.computation, instruction, std::move(new_body), {}});
     };
     const auto call = [&](size_t instruction, const CustomCall& call) {
       replace(instruction, hlo::AsCustomCall(body(instruction), call, attributes));
