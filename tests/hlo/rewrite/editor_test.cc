@@ -39,7 +39,8 @@ TEST_CASE("edits leave everything around them where it was") {
   const std::string bytes = SyncModule();
   const Module module = Read(bytes);
   const std::string grown(module.instructions[4].body);
-  const std::string edited = ApplyEdits(module, {{1, 4, grown + Message().Bytes(200, std::string(300, 'x')).str()}});
+  const std::string edited =
+      ApplyEdits(module, {{1, 4, grown + Message().Bytes(200, std::string(300, 'x')).str(), {}}});
   const auto before = Fields(bytes);
   const auto after = Fields(edited);
   REQUIRE(before.size() == after.size());
