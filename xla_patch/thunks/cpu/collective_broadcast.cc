@@ -34,6 +34,7 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveBro
     InProcessPlan plan;
     for (size_t i = 0; i < bytes.size(); ++i) {
       std::vector<InProcessPlan::Move> moves;
+      moves.reserve(members.size());
       for (const MemberBuffers& member : members) moves.push_back({members[0].operands[i], member.results[i]});
       plan.Copy(moves, bytes[i]);
     }
