@@ -20,6 +20,7 @@ void CopyOverlapping(PartArguments* arguments, OperandCopies* copies) {
 // Parts in the order of `positions`; in the vectors they are `step` parts apart, from part `first` on.
 std::vector<PartPlace> Places(const std::vector<int64_t>& positions, size_t first = 0, size_t step = 1) {
   std::vector<PartPlace> places;
+  places.reserve(positions.size());
   for (size_t i = 0; i < positions.size(); ++i) {
     places.push_back({positions[i], static_cast<int64_t>(first + i * step)});
   }
