@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
+from comparison import wrong_results
 from host_programs import Groups, ops_over, program_of, set_of
-from random_job import RandomJob, Shape, wrong_results
+from random_job import RandomJob, Shape
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from comparison import wrong_blocks
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from numpy_results import inputs_of
 from program_form import Program, ProgramSet
@@ -89,8 +90,6 @@ def start_jax() -> None:
 
 def run_alone(programs: ProgramSet, functions: list[Any]) -> None:
     """Runs a set in all processes of a job and prints what is wrong; ends the process with 1 if anything is."""
-    from random_job import wrong_blocks
-
     start_jax()
     wrong = wrong_blocks(programs, ProgramRuns().results_of(programs, functions))
     print("\n".join(wrong) or "All results of this process are right.", flush=True)

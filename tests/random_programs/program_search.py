@@ -8,11 +8,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from comparison import wrong_results
 from drawn_programs import program_sets
 from findings import as_python
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from program_form import ProgramSet
-from random_job import JobFailure, RandomJob, Shape, wrong_results
+from random_job import JobFailure, RandomJob, Shape
 
 #: Sets of a job; the next job has other settings.
 SETS_OF_A_JOB = 300
