@@ -45,6 +45,28 @@ void MakeRefused(Plan* plan) {
   plan->system.partial_reads = 0.3;
 }
 
+// One of two processes is killed. The other is so slow that it learns of that while its threads are at work on
+// collectives that need no messages.
+void MakeSlow(Random& random, Plan* plan) {
+  plan->process_of_pe = {0, 0, 0, 1};
+  plan->speeds = {1, 1};
+  plan->starts_ns = {0, 0};
+  plan->threads = 2;
+  plan->rounds = 1;
+  plan->operations = 6;
+  plan->sizes = {100 << 10, 50 << 10};
+  plan->scarce = false;
+  plan->arena_bytes = 4 << 20;
+  plan->reserve_bytes = 4 << 20;
+  plan->faults = {{Fault::Kind::kKilled, 1, static_cast<int64_t>(random() % 10'000)}};
+  plan->deadline = std::chrono::seconds(30);
+  plan->linger_ns = 0;
+  plan->system.refused_threads = 0;
+  plan->scheduler.tick_ns = OneOf(random, {40'000.0, 100'000.0, 200'000.0});
+  plan->scheduler.pause_chance = 0;
+  plan->scheduler.pause_ns = 0;
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed) {
@@ -116,6 +138,7 @@ Plan DrawPlan(uint64_t seed) {
   }
   // By the seed alone, so that the plans of other seeds stay as they were when this came.
   plan.in_process = seed % 4 == 1;
+  if (seed % 16 == 9) MakeSlow(random, &plan);
   plan.system.must_be_woken = plan.must_succeed() && plan.scheduler.pause_ns == 0;
   return plan;
 }
