@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Two test files at a time: most tests wait for compilers, or for processes that start.
+PYTEST_2 := $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 .PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated \
   test-browser test-e2e test-e2e-full test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream test-clients \
@@ -22,18 +24,18 @@ test-tsan: install
 	scripts/test_cpp.sh $(BIN) thread '^(shm|nvshmem|thunks|stress|gpu_thunks|pjrt|observe)_test'
 
 test-python: install
-	$(BIN)/python -m pytest -q tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
-	$(BIN)/python -m pytest -q tests/training -m "not slow"
+	$(PYTEST_2) tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
+	$(PYTEST_2) tests/training -m "not slow"
 
 # The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
 test-gpu-aot: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(BIN)/python -m pytest -q tests/gpu_aot
+	$(PYTEST_2) tests/gpu_aot
 
 # An emulated CUDA driver and NVSHMEM (tests/gpu_emulator), without a GPU: JAX's own GPU client in jobs of two and four
 # processes, and processes without JAX.
 test-gpu-quick: install
-	$(BIN)/python -m pytest -q tests/gpu_emulated -m "not slow"
+	$(PYTEST_2) tests/gpu_emulated -m "not slow"
 
 # The rest of that: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
 # and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.
@@ -46,7 +48,7 @@ test-browser: install
 	$(BIN)/python -m pytest -q tests/browser
 
 test-e2e: install
-	$(BIN)/python -m pytest -q tests/e2e tests/examples -m "not slow"
+	$(PYTEST_2) tests/e2e tests/examples -m "not slow"
 
 # Deeper suites, not part of `make test`.
 test-e2e-full: install

@@ -80,9 +80,20 @@ def ranks_of(out: Path) -> list[int]:
     return found
 
 
-def shm_names() -> set[str]:
-    """The segments of xla-shmem that exist now."""
-    return {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
+def abandoned_segments(*, results: Path | None = None) -> set[str]:
+    """The segments of xla-shmem that no running process has mapped: other tests may run jobs at the same time.
+
+    Processes of the job that reports to `results` do not count.
+    """
+    segments = {path.name for path in SHM.glob(f"xla_shmem.{os.getuid()}.*")}
+    if not segments:
+        return segments
+    maps = []
+    for directory in processes_of(results, others=True) if results else Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            maps.append((directory / "maps").read_text())
+    mapped = "\n".join(maps)
+    return {name for name in segments if name not in mapped}
 
 
 def processes_of(results: Path, *, others: bool = False) -> list[Path]:
@@ -97,14 +108,6 @@ def processes_of(results: Path, *, others: bool = False) -> list[Path]:
         if ours != others:
             found.append(directory)
     return found
-
-
-def _mapped_by_others(results: Path) -> str:
-    maps = []
-    for directory in processes_of(results, others=True):
-        with contextlib.suppress(OSError):
-            maps.append((directory / "maps").read_text())
-    return "\n".join(maps)
 
 
 def environment(results: Path, extra: Mapping[str, str]) -> dict[str, str]:
@@ -143,7 +146,7 @@ def run_ranks(
     results.mkdir(parents=True, exist_ok=True)
     if flag:
         environ["XLA_FLAGS"] = " ".join(filter(None, [environ.get("XLA_FLAGS"), FLAG]))
-    before = shm_names()
+    before = abandoned_segments()
     begin = time.monotonic()
     # To a file, because the ranks of a test that its time limit stops would keep a pipe open.
     log = results / "output.txt"
@@ -166,9 +169,7 @@ def run_ranks(
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in sorted(results.glob("*.jsonl"))
     }
-    left = shm_names() - before
-    mapped = _mapped_by_others(results) if left else ""
-    segments = sorted(name for name in left if name not in mapped)
+    segments = sorted(abandoned_segments(results=results) - before)
     return JobRun(launcher.returncode, output, time.monotonic() - begin, found, segments)
 
 

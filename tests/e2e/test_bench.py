@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from job_runs import HERE, environment, shm_names
+from job_runs import HERE, abandoned_segments, environment
 
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import SAME_SHAPE_OPS, Plan
@@ -82,7 +82,7 @@ def _measured(plan: Plan) -> list[Row]:
 
 def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     report, picture = tmp_path / "bench.json", tmp_path / "bench.png"
-    before = shm_names()
+    before = abandoned_segments()
     files = ("--output", str(report), "--png", str(picture))
     run = _bench(tmp_path, "--op", "all", *_SIZES, "--rounds", "1", "--iterations", "3", *files)
     out, err = run.process.communicate(timeout=150)
@@ -96,7 +96,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert len(lines) == 3 * (2 * len(OPS) - len(_REFUSED_BY_STOCK))
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
     assert not run.processes()
 
 
@@ -161,21 +161,21 @@ def test_wrong_results_are_counted_and_the_exit_code_is_1(monkeypatch: pytest.Mo
 
 def test_ctrl_c_leaves_nothing_and_keeps_what_was_measured(tmp_path: Path) -> None:
     report = tmp_path / "bench.json"
-    before = shm_names()
-    run = _bench(tmp_path, "--op", "permute", "--rounds", "50", "--output", str(report))
+    before = abandoned_segments()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "5", "--output", str(report))
     run.wait_for_first_row()
     run.process.send_signal(signal.SIGINT)
     _, err = run.process.communicate(timeout=60)
     assert run.process.returncode == 130, err
     assert "Stopped; all ranks have ended." in err
     assert json.loads(report.read_text())["rows"]
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
     assert not run.processes()
 
 
 def test_a_killed_rank_ends_the_run_with_the_output_of_its_job(tmp_path: Path) -> None:
-    before = shm_names()
-    run = _bench(tmp_path, "--op", "permute", "--rounds", "50")
+    before = abandoned_segments()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "5")
     run.wait_for_first_row()
     rank = next(pid for pid, command in run.processes().items() if command[1:3] == ["-m", "xla_shmem.bench.worker"])
     os.kill(rank, signal.SIGKILL)
@@ -183,13 +183,13 @@ def test_a_killed_rank_ends_the_run_with_the_output_of_its_job(tmp_path: Path) -
     assert run.process.returncode == 1
     assert "the shmem job lost rank" in err
     assert "was killed by SIGKILL" in err
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
     assert not run.processes()
 
 
 def test_ranks_end_with_their_coordinator(tmp_path: Path) -> None:
-    before = shm_names()
-    run = _bench(tmp_path, "--op", "permute", "--rounds", "50")
+    before = abandoned_segments()
+    run = _bench(tmp_path, "--op", "permute", "--rounds", "5")
     run.wait_for_first_row()
     run.process.kill()
     run.process.communicate(timeout=60)
@@ -197,7 +197,7 @@ def test_ranks_end_with_their_coordinator(tmp_path: Path) -> None:
     while run.processes() and time.monotonic() < give_up:
         time.sleep(0.1)
     assert not run.processes()
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
 
 
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:

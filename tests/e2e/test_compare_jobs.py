@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_runs import ranks_of, shm_names
+from job_runs import abandoned_segments, ranks_of
 
 from xla_shmem.compare.side_by_side import assignments, run_folder
 from xla_shmem.compare.variants import Variant
@@ -35,7 +35,7 @@ COMPARE = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--st
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare")
-    before = shm_names()
+    before = abandoned_segments()
     environ = {
         **os.environ,
         "XLA_FLAGS": "--xla_backend_optimization_level=0",
@@ -43,7 +43,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ended = subprocess.run([*COMPARE, f"--output={out}"], env=environ, capture_output=True, text=True, timeout=800)
     assert ended.returncode == 0, ended.stderr
     assert "default ring" in ended.stdout
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
     return out
 
 
@@ -94,7 +94,7 @@ def test_every_interval_holds_its_median(compared: Path) -> None:
 
 
 def test_ctrl_c_does_not_wait_for_ranks_that_compile(tmp_path: Path) -> None:
-    before = shm_names()
+    before = abandoned_segments()
     with subprocess.Popen([*COMPARE, f"--output={tmp_path}"], stderr=subprocess.PIPE, text=True) as command:
         try:
             give_up = time.monotonic() + 120
@@ -110,4 +110,4 @@ def test_ctrl_c_does_not_wait_for_ranks_that_compile(tmp_path: Path) -> None:
     assert command.returncode == 130, errors
     assert "Stopped; all ranks have ended." in errors
     assert ranks_of(tmp_path) == []
-    assert shm_names() <= before
+    assert abandoned_segments() <= before

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_runs import FLAG, ranks_of, shm_names
+from job_runs import FLAG, abandoned_segments, ranks_of
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
@@ -89,7 +89,7 @@ def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> list[StepRecord]:
 
 
 def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: list[StepRecord], tmp_path: Path) -> None:
-    before = shm_names()
+    before = abandoned_segments()
     with train(*JOB, out=tmp_path) as job:
         wait_for_step(job, tmp_path, 7)
         ranks = ranks_of(tmp_path)
@@ -113,7 +113,7 @@ def test_a_killed_job_goes_on_with_the_bits_it_would_have_had(uninterrupted: lis
     assert [record.step for record in records] == list(range(STEPS))
     assert [record.step for record in records if record.compiled] != [0]
     assert [record.loss for record in records] == [record.loss for record in uninterrupted]
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
 
 
 def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from job_runs import JobRun, environment, run_job, shm_names
+from job_runs import JobRun, abandoned_segments, environment, run_job
 from tuning_tables import here, row, written
 
 from xla_shmem.cli.main import main
@@ -88,7 +88,7 @@ def test_what_tune_measures_is_a_table_that_jobs_take_and_verify_holds_against(
     for name in set(os.environ) - set(kept):
         monkeypatch.delenv(name)
     path, found = tmp_path / "tuning.json", tmp_path / "verify.json"
-    before = shm_names()
+    before = abandoned_segments()
     cells = ("--op", "all-reduce", "--op", "all-gather", "--op", "broadcast", "-e", "512", "-f", "64")
     brief = ("-b", "8", "--rounds", "2", "--iterations", "20")
     measured = CliRunner().invoke(main, ["tune", "--output", str(path), *cells, *brief])
@@ -114,4 +114,4 @@ def test_what_tune_measures_is_a_table_that_jobs_take_and_verify_holds_against(
         assert line["backend"] == ("NVSHMEM" if faster == "NVSHMEM" else "DEFAULT"), line
     slower = [line for line in lines if line["verdict"] == "slower"]
     assert verified.exit_code == (1 if slower else 0)
-    assert shm_names() <= before
+    assert abandoned_segments() <= before
