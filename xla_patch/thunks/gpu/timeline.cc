@@ -87,8 +87,8 @@ void Timeline::Add(Entry entry) {
 }
 
 // The event is reached at once: nothing else is on its stream. The host's time is then late by less than the try took,
-// so the shortest of a few counts. But the stream may share a hardware queue with one that waits: the anchor before this
-// one, if any, serves until the next time.
+// so the shortest of a few counts. But the stream may share a hardware queue with one that waits: the anchor before
+// this one, if any, serves until the next time.
 void Timeline::SetAnchor() {
   const uint64_t first = MonotonicNanoseconds();
   const uint64_t limit = anchor_ == nullptr ? kFirstAnchorLimitNs : kAnchorLimitNs;
