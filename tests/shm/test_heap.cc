@@ -3,10 +3,9 @@
 #include <dirent.h>
 
 #include <random>
-#include <thread>
 #include <utility>
 
-#include "tests/doubles/nvshmem_host_api.h"
+#include "tests/shm/pe_threads.h"
 #include "tests/types/value_of.h"
 #include "xla_patch/shm/process_identity.h"
 
@@ -41,16 +40,7 @@ std::unique_ptr<shm::Heap> HeapOfProcesses(ProcessGroup& group, const shm::JobKe
   return ValueOf(shm::Heap::Create(std::move(segments), process_of_pe, process));
 }
 
-void RunPes(int n_pes, const std::function<void(int pe)>& body) {
-  std::vector<std::thread> threads;
-  for (int pe = 0; pe < n_pes; ++pe) {
-    threads.emplace_back([&body, pe] {
-      nvshmem_double::BindPe(pe);
-      body(pe);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
+void RunPes(int n_pes, const std::function<void(int pe)>& body) { PeThreads(n_pes).Run(body); }
 
 std::vector<std::string> SegmentsOf(const shm::JobKey& job) {
   std::vector<std::string> names;

@@ -30,7 +30,7 @@ uint64_t NextOperation() {
 void CheckAllReduce(Job& job, const std::vector<std::vector<int>>& groups, const Reduction& reduction,
                     Placement placement) {
   const MessageKey key{NextOperation(), 1};
-  RunPes(job.n_pes(), [&](int pe) {
+  job.RunPes([&](int pe) {
     for (const std::vector<int>& group : groups) {
       if (std::find(group.begin(), group.end(), pe) == group.end()) continue;
       Reduction mine = reduction;

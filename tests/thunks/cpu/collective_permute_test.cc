@@ -27,7 +27,7 @@ std::vector<int> Ring(int n) {
 void CheckPermute(Job& job, const std::vector<int>& target_of, const std::vector<size_t>& bytes, Placement placement) {
   static uint64_t operation = 0;
   const MessageKey key{++operation, 1};
-  RunPes(job.n_pes(), [&](int pe) {
+  job.RunPes([&](int pe) {
     PermuteTransfer transfer(key, pe, target_of, bytes, placement);
     CHECK(job.Finish(transfer.Begin(job.context(pe))) == "");
     CHECK(transfer.Verdict() == "");

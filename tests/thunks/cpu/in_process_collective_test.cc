@@ -176,7 +176,7 @@ TEST_CASE("A member that never comes is named, and nobody touches the buffers of
 }
 
 TEST_CASE("Giving up waits for a thread that is at work") {
-  constexpr size_t kBytes = 64 << 20;
+  constexpr size_t kBytes = 16 << 20;
   std::vector<char> from(kBytes, 'f'), to(kBytes, 't');
   InProcessMeeting meeting(2, SIZE_MAX);
   std::atomic<int> planned{0};

@@ -29,6 +29,11 @@ Job::Job(const JobOptions& options, std::unique_ptr<shm::Heap> heap) : heap_(std
 
 Job::~Job() = default;
 
+void Job::RunPes(const std::function<void(int pe)>& body) {
+  if (threads_ == nullptr) threads_ = std::make_unique<PeThreads>(n_pes());
+  threads_->Run(body);
+}
+
 size_t Job::HeapBytes(const JobOptions& options) {
   // Mailboxes as large as in a large heap.
   const size_t mailboxes = Mailboxes::Bytes(Mailboxes::EagerBytes(size_t{1} << 40, options.n_pes), options.n_pes);

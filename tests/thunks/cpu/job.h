@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/shm/pe_threads.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
@@ -40,6 +41,9 @@ class Job {
   shm::ProgressEngine& engine() { return *engine_; }
   const PeContext& context(int pe) const { return *pes_->context(pe); }
 
+  // Runs `body(pe)` on the thread of every PE, and waits for all.
+  void RunPes(const std::function<void(int pe)>& body);
+
   // Polls inline, then submits, like an FFI handler. `done` gets the status.
   void Start(std::unique_ptr<Operation> operation, shm::ProgressEngine::Completion done);
   // Starts the operation and waits for it. Returns "" or the error.
@@ -53,6 +57,7 @@ class Job {
   std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<shm::ProgressEngine> engine_;
   std::unique_ptr<LocalPes> pes_;
+  std::unique_ptr<PeThreads> threads_;
 };
 
 }  // namespace xla_shmem::testing
