@@ -64,7 +64,7 @@ test-jax-ragged: install
 test-random: install
 	$(BIN)/python -m pytest -q -s tests/random_programs
 
-# 50 steps of the tensor-parallelism tutorial's model reach the published accuracy and loss.
+# Longer trainings; 50 steps of the tensor-parallelism tutorial's model reach the published accuracy and loss.
 test-tutorial: install
 	$(BIN)/python -m pytest -q tests/training -m slow
 

@@ -45,6 +45,7 @@ def test_every_op_runs_on_shmem_and_what_cannot_run_is_named(emulator: Emulator,
     assert found["plan"]["gpus"]["names"] == ["Emulated GPU (no hardware)"] * 2
 
 
+@pytest.mark.slow
 def test_in_place_and_with_a_reduction_of_its_own(emulator: Emulator, tmp_path: Path) -> None:
     cells = ("--op", "permute", "--op", "all-reduce", "-b", "4K", "-e", "4K", "--in-place", "-d", "bf16")
     found, _ = _bench(emulator, tmp_path, *cells, "--vs", "trace")
@@ -68,6 +69,7 @@ def test_tune_measures_nccl_too(emulator: Emulator, tmp_path: Path) -> None:
     assert row["nvshmem"]["median_us"] > 0
 
 
+@pytest.mark.slow
 def test_a_table_of_gpus_decides_where_it_was_measured(emulator: Emulator, tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     cells = ("--op", "permute", "--op", "all-gather", "-b", "64", "-e", "8K", "-f", "128", "--output", str(path))

@@ -30,7 +30,7 @@ def _results(job: JobRun, ranks: int, meshes: int) -> Iterator[dict[str, object]
     ("ranks", "flags"),
     [
         pytest.param(2, GRAPH_FLAGS, id="2-graphs"),
-        pytest.param(4, NO_GRAPH_FLAGS, id="4"),
+        pytest.param(4, NO_GRAPH_FLAGS, id="4", marks=pytest.mark.slow),
         pytest.param(4, GRAPH_FLAGS, id="4-graphs", marks=pytest.mark.slow),
     ],
 )

@@ -76,7 +76,7 @@ def test_statistics_count_what_graphs_have_run(emulator: Emulator, tmp_path: Pat
         assert int(found[1]) > 0
 
 
-@pytest.mark.parametrize("way", ["absent_from_a_permute", "absent_from_a_sum"])
+@pytest.mark.parametrize("way", ["absent_from_a_permute", pytest.param("absent_from_a_sum", marks=pytest.mark.slow)])
 def test_records_name_the_pe_that_did_not_come(emulator: Emulator, tmp_path: Path, way: str) -> None:
     records = tmp_path / "records"
     job = run_emulated(

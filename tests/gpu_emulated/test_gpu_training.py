@@ -58,6 +58,7 @@ def _run(emulator: Emulator, *arguments: str, flags: tuple[str, ...] = ()) -> st
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_the_train_command_runs_on_gpus(emulator: Emulator, tmp_path: Path) -> None:
     job = ("train", *JOB, "--context=2", "--steps=5", f"--output={tmp_path}")

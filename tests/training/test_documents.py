@@ -118,6 +118,7 @@ def test_a_changed_tokenizer_does_not_find_the_old_tokens(tmp_path: Path, tokeni
     assert after.read(0, 1)[0] != 0
 
 
+@pytest.mark.slow
 def test_training_on_documents_lowers_the_validation_loss(tmp_path: Path, tokenizer: str) -> None:
     mesh = {"data": 2, "context": 2, "batch": 4}
     options = {"steps": 30, "learning_rate": 5e-3, "validation": 0.2, "validation_every": 10, "validation_batches": 4}

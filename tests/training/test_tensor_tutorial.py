@@ -130,6 +130,7 @@ def test_minibatches_give_the_step_of_the_whole_batch() -> None:
         assert np.abs(a - b).max() <= 1e-5 * np.abs(b).max()
 
 
+@pytest.mark.slow
 def test_every_minibatch_has_a_dropout_of_its_own() -> None:
     mesh, config = make_mesh(), dataclasses.replace(SMALL, dropout=0.5)
     row = make_batch(config, mesh, 2, jax.random.key(1))
