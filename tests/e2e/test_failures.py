@@ -140,7 +140,7 @@ def test_segments_of_dead_jobs_are_swept_by_the_next(tmp_path: Path) -> None:
     die = f"import os; from xla_shmem import _core; _core.create_segment({key!r}, 0, 8 << 20); os.kill(os.getpid(), 9)"
     dead = subprocess.run([sys.executable, "-c", die], env=environment(tmp_path, {}), check=False, timeout=30)
     assert dead.returncode == -9
-    left = SHM / f"xla_shmem.{os.getuid()}.{key}.0"  # unless a job that another test has started has swept it
+    left = SHM / f"xla_shmem.{os.getuid()}.{key}.0"
     run = run_job("worker_flag.py", ["{}"], ranks=1, devices=2, results=tmp_path)
     assert run.exit_code == 0, run.output
     assert not left.exists()

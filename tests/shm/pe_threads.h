@@ -10,7 +10,7 @@
 
 namespace xla_shmem::testing {
 
-// A thread a PE, bound to it (nvshmem_host_api.h). A new thread takes ThreadSanitizer some 40 ms.
+// A thread a PE, bound to it (nvshmem_host_api.h). Under ThreadSanitizer a new thread takes about 5 ms.
 class PeThreads {
  public:
   explicit PeThreads(int n_pes);

@@ -12,13 +12,15 @@
 
 namespace xla_shmem::testing {
 
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kUnderThreadSanitizer = true;
+#else
+inline constexpr bool kUnderThreadSanitizer = false;
+#endif
+
 // ThreadSanitizer sees one process. If two of its threads write to a peer's block one after the other, the peer's grant
 // orders them. ThreadSanitizer does not see the grant and would report a race, so it checks jobs of threads only.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr bool kBlindToOtherProcesses = true;
-#else
-inline constexpr bool kBlindToOtherProcesses = false;
-#endif
+inline constexpr bool kBlindToOtherProcesses = kUnderThreadSanitizer;
 
 class ProcessGroup {
  public:

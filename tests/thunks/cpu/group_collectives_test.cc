@@ -19,7 +19,7 @@ using Groups = std::vector<std::vector<int>>;
 
 // Empty, tiny, the largest eager message and more, one slot, several slots; none is a multiple of an element.
 // Under ThreadSanitizer, which takes long for fresh memory, two slots.
-constexpr size_t kWholeSlots = kBlindToOtherProcesses ? 1 : 5;
+constexpr size_t kWholeSlots = kUnderThreadSanitizer ? 1 : 5;
 constexpr size_t kSizes[] = {0, 1, 8192, 8193, 20000, kWholeSlots * kSlotBytes + 3};
 constexpr Placement kPlacements[] = {Placement::kApart, Placement::kInPlace, Placement::kShifted, Placement::kRotated};
 

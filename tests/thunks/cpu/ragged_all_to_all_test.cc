@@ -23,7 +23,7 @@ using Groups = std::vector<std::vector<int>>;
 constexpr Placement kPlacements[] = {Placement::kApart, Placement::kInPlace, Placement::kShifted, Placement::kRotated};
 
 // Of which a slice takes several slots. Under ThreadSanitizer, which takes long for fresh memory, one to two.
-constexpr int64_t kManyRows = kBlindToOtherProcesses ? 400 : 900;
+constexpr int64_t kManyRows = kUnderThreadSanitizer ? 400 : 900;
 
 uint64_t NextOperation() {
   static uint64_t operation = 0;
