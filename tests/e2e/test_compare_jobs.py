@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job_runs import abandoned_segments, ranks_of
+from job_runs import QUICK_COMPILATION, abandoned_segments, ranks_of
 
 from xla_shmem.compare.side_by_side import assignments, run_folder
 from xla_shmem.compare.variants import Variant
@@ -36,10 +36,7 @@ COMPARE = (sys.executable, "-c", PROGRAM, "compare", *JOB, "--context=2", f"--st
 def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("compare")
     before = abandoned_segments()
-    environ = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_backend_optimization_level=0",
-    }  # eight compilations take a third of the time
+    environ = {**os.environ, "XLA_FLAGS": QUICK_COMPILATION}
     ended = subprocess.run([*COMPARE, f"--output={out}"], env=environ, capture_output=True, text=True, timeout=800)
     assert ended.returncode == 0, ended.stderr
     assert "default ring" in ended.stdout

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import cases_divided
 import pytest
 from case_world import CASES
-from job_runs import JobRun, Reports, run_job
+from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
 
 NAMES = [name for name, each in CASES.items() if each.run.__module__ == cases_divided.__name__]
 # Processes x devices a process: domains of two processes, of one process, and three domains.
@@ -31,7 +31,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], tu
                 devices=devices,
                 results=results,
                 timeout=280,
-                XLA_FLAGS="--xla_backend_optimization_level=0",
+                XLA_FLAGS=QUICK_COMPILATION,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_PROFILE="domain",
                 XLA_SHMEM_NVLINK_DOMAIN="2",

@@ -9,7 +9,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from all_cases import CASES
 from case_world import OPS, SHAPES
-from job_runs import JobRun, Reports, run_job
+from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
 
 
 def _parameters() -> list[ParameterSet]:
@@ -43,7 +43,7 @@ def reports(
                 devices=devices,
                 results=results,
                 timeout=220,
-                XLA_FLAGS="--xla_backend_optimization_level=0",  # compilation takes most of the time
+                XLA_FLAGS=QUICK_COMPILATION,
                 JAX_ENABLE_X64="1",
                 XLA_SHMEM_THRESHOLD="2MiB",
                 XLA_SHMEM_OPS=OPS,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from job_runs import FLAG, abandoned_segments, ranks_of
+from job_runs import FLAG, QUICK_COMPILATION, abandoned_segments, ranks_of
 
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_folder import newest_checkpoint
@@ -36,8 +36,7 @@ XLA_SHMEM = (sys.executable, "-c", PROGRAM)
 def environment(flag: bool) -> dict[str, str]:
     dropped = ("XLA_SHMEM_", "JAX_", "OMPI_")
     environ = {key: value for key, value in os.environ.items() if not key.startswith(dropped) and key != "XLA_FLAGS"}
-    fast_compilation = "--xla_backend_optimization_level=0"
-    return environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{fast_compilation} {FLAG if flag else ''}"}
+    return environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{QUICK_COMPILATION} {FLAG if flag else ''}"}
 
 
 @contextlib.contextmanager

@@ -19,7 +19,7 @@ from cases_not_on_gpus import LEFT_ON_NCCL, NO_COLLECTIVE_RUNS, NOT_RUN
 from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from gpu_world import COMPARED_WITH_STOCK
-from job_runs import JobRun, Reports, run_job
+from job_runs import QUICK_COMPILATION, JobRun, Reports, run_job
 
 HERE = Path(__file__).resolve().parent
 
@@ -127,7 +127,7 @@ def _run_stock(names: list[str], ranks: int, results: Path, records: Path) -> Jo
         results=results,
         flag=False,
         timeout=400,
-        XLA_FLAGS="--xla_backend_optimization_level=0",
+        XLA_FLAGS=QUICK_COMPILATION,
         JAX_ENABLE_X64="1",
         PYTHONPATH=str(HERE.parent / "e2e"),
     )
