@@ -24,6 +24,26 @@ double DefaultUs(double messages, double bytes) { return messages * kMessageUs +
 // `calls` one after the other, and `bytes` that each device moves.
 double ShmemUs(double calls, double bytes) { return calls * kCallUs + bytes / kMemoryBytesPerUs; }
 
+// What the parts on GPU, which move whole rows of parts, cannot do (hlo/rewrite/hierarchical_collective_on_gpu.h).
+Unsupported UnsupportedOnGpu(const CollectiveSpec& spec, const Hierarchy& hierarchy) {
+  switch (spec.op) {
+    case CollectiveOp::kAllGather:
+    case CollectiveOp::kReduceScatter:
+      if (!OrderOf(hierarchy).has_value()) return "its groups do not list NVLink domain after NVLink domain";
+      return std::nullopt;
+    case CollectiveOp::kAllToAll:
+      if (spec.element_types.size() > 1) return "its parts are arrays of their own";
+      if (OrderOf(hierarchy) != GroupOrder::kByDomain)
+        return "its groups do not list NVLink domain after NVLink domain";
+      return std::nullopt;
+    case CollectiveOp::kCollectiveBroadcast:
+      if (hierarchy.local_size < 2) return "each device of a group is alone in its NVLink domain";
+      return std::nullopt;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace
 
 HierarchicalTimes ExpectHierarchicalTimes(const CollectiveSpec& spec, const Hierarchy& hierarchy) {
@@ -58,10 +78,14 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
                                         const Transport& transport, const Unsupported& form) {
   const auto whole = [](std::string reason) { return HierarchicalDecision{std::nullopt, std::move(reason)}; };
   if (options.hierarchical == Hierarchical::kOff) return whole("XLA_SHMEM_HIERARCHICAL is off");
-  if (const Unsupported unsupported = UnsupportedWithinReach(spec, transport); unsupported.has_value()) {
+  if (const Unsupported unsupported = UnsupportedKind(spec, transport); unsupported.has_value()) {
     return whole(*unsupported);
   }
-  if (!transport.hierarchical) return whole("collectives across NVLink domains are divided on CPU only");
+  if (transport.divides == Divides::kNothing) return whole("this transport carries no parts of collectives");
+  const bool on_request = transport.divides == Divides::kOnRequest;
+  if (on_request && options.hierarchical != Hierarchical::kOn) {
+    return whole("XLA_SHMEM_HIERARCHICAL is auto, which divides nothing on GPU");
+  }
   if (form.has_value()) return whole(*form);
   if (spec.module.has_replicas_and_partitions) return whole("the module has both replicas and partitions");
   if (IsReducing(spec.op) && std::adjacent_find(spec.element_types.begin(), spec.element_types.end(),
@@ -74,8 +98,12 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
   CollectiveSpec local = spec;
   local.groups = hierarchy->local;
   local.pairs = hierarchy->local_pairs;
-  if (Unsupported unreachable = UnsupportedReach(local, topology, transport); unreachable.has_value()) {
-    return whole(*std::move(unreachable));
+  if (Unsupported unsupported = UnsupportedByTransport(local, topology, transport); unsupported.has_value()) {
+    return whole(*std::move(unsupported));
+  }
+  if (Unsupported unsupported = on_request ? UnsupportedOnGpu(spec, *hierarchy) : std::nullopt;
+      unsupported.has_value()) {
+    return whole(*std::move(unsupported));
   }
   std::string shape = std::to_string(hierarchy->num_domains) + " NVLink domains";
   if (hierarchy->local_size > 0) shape += " × " + std::to_string(hierarchy->local_size) + " devices";

@@ -104,6 +104,18 @@ Result<Hierarchy> DivideGroups(const CollectiveSpec& spec, const Topology& topol
 
 }  // namespace
 
+std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy) {
+  const int64_t domains = hierarchy.num_domains, local = hierarchy.local_size;
+  bool by_domain = true, by_index = true;
+  for (size_t i = 0; i < hierarchy.positions.size(); ++i) {
+    const int64_t place = static_cast<int64_t>(i) % (domains * local);
+    by_domain = by_domain && hierarchy.positions[i] == place;
+    by_index = by_index && hierarchy.positions[i] == place % local * domains + place / local;
+  }
+  if (by_domain) return GroupOrder::kByDomain;
+  return by_index ? std::make_optional(GroupOrder::kByIndex) : std::nullopt;
+}
+
 Result<Hierarchy> DivideByDomain(const CollectiveSpec& spec, const Topology& topology) {
   if (UsesPairs(spec.op)) return DividePairs(spec, topology);
   if (spec.op == CollectiveOp::kCollectiveBroadcast) return DivideBroadcast(spec, topology);

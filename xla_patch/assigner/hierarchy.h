@@ -4,6 +4,7 @@
 #define XLA_SHMEM_ASSIGNER_HIERARCHY_H_
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,11 @@ struct Hierarchy {
   std::vector<std::pair<int64_t, int64_t>> local_pairs;
   std::vector<std::pair<int64_t, int64_t>> across_pairs;
 };
+
+// The order of devices in all groups: domain after domain, or the first device of each domain, then the second of each,
+// and so on. None for another order.
+enum class GroupOrder : uint8_t { kByDomain, kByIndex };
+std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy);
 
 // An error that says why the collective cannot be divided, or why nothing would be gained. All its devices must be in
 // the topology.

@@ -44,7 +44,8 @@ std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topol
     if (is_vetoed) {
       record->lowered = BackendName(Backend::kDefault);
       record->model.clear();
-      crosses_domains = !is_by_form && !UnsupportedWithinReach(spec, transport).has_value();
+      crosses_domains = !is_by_form && !UnsupportedKind(spec, transport).has_value() &&
+                        UnsupportedReach(spec, topology, transport).has_value();
     }
     Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });

@@ -127,18 +127,20 @@ Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, 
 
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach) {
   Transport transport = Carrying(op_trait::kOnCpu, std::move(reach));
-  transport.hierarchical = true;
+  transport.divides = Divides::kIfFaster;
   return transport;
 }
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
   transport.max_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
+  transport.divides = Divides::kOnRequest;
   return transport;
 }
 
 Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = GpuTransport(std::move(reach));
+  transport.divides = Divides::kNothing;
   const auto has_no_thunk = [](const Transport::Carried& carried) {
     return carried.op != CollectiveOp::kAllReduce && carried.op != CollectiveOp::kCollectivePermute;
   };
@@ -149,7 +151,7 @@ Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
 
 bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
 
-Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport) {
+Unsupported UnsupportedKind(const CollectiveSpec& spec, const Transport& transport) {
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
   }
@@ -161,6 +163,11 @@ Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& 
   if (!unsupported.has_value() && IsReducing(spec.op)) {
     unsupported = UnsupportedReduction(spec, *carried);
   }
+  return unsupported;
+}
+
+Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport) {
+  Unsupported unsupported = UnsupportedKind(spec, transport);
   if (!unsupported.has_value()) {
     unsupported = UnsupportedGroupSize(spec, transport.max_group);
   }

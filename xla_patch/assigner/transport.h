@@ -13,6 +13,13 @@
 
 namespace xla_shmem {
 
+// Whether a transport carries the parts of collectives that are divided by NVLink domain (hierarchical_rule.h).
+//
+//   kNothing    it does not
+//   kOnRequest  it does where XLA_SHMEM_HIERARCHICAL is on: on GPU, where no model tells when that is faster
+//   kIfFaster   it does, and there is a model
+enum class Divides : uint8_t { kNothing, kOnRequest, kIfFaster };
+
 // The collectives that the SHMEM runtime of this job can carry. The rules decide without it; a veto changes only what
 // is lowered, and is reported beside the decision.
 struct Transport {
@@ -31,8 +38,7 @@ struct Transport {
   std::vector<Carried> carried;
   // Members of the largest group; 0 for any number.
   int64_t max_group = 0;
-  // Whether it carries the parts of collectives that are divided by NVLink domain (hierarchical_rule.h).
-  bool hierarchical = false;
+  Divides divides = Divides::kNothing;
   // Device id -> reach domain: devices of one domain can put into each other's memory. A missing device
   // reaches no other; no map means that every device reaches every other.
   std::optional<std::unordered_map<int64_t, int32_t>> reach;
@@ -49,6 +55,9 @@ Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach);
 
 // Whether it carries the op for some types and reductions.
 bool Carries(const Transport& transport, CollectiveOp op);
+
+// Why the transport has no such op, type or reduction, whatever the participants.
+Unsupported UnsupportedKind(const CollectiveSpec& spec, const Transport& transport);
 
 // Why the transport would not carry `spec` even if all its devices reached each other.
 Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport);

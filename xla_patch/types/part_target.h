@@ -6,7 +6,8 @@
 
 namespace xla_shmem {
 
-// Custom calls of XLA:CPU for the parts of collectives that are divided by NVLink domain.
+// Custom calls for the parts of collectives that are divided by NVLink domain. XLA:GPU has no kReduce and no
+// kBroadcast.
 enum class PartTarget : uint8_t { kReduceScatter, kAllGather, kAllToAll, kReduce, kPermute, kBroadcast };
 
 inline constexpr const char* kPartTargets[] = {
@@ -15,6 +16,17 @@ inline constexpr const char* kPartTargets[] = {
 };
 
 constexpr const char* PartTargetName(PartTarget target) noexcept { return kPartTargets[static_cast<uint8_t>(target)]; }
+// Targets that XLA:GPU may not capture into a CUDA graph.
+inline constexpr const char* kUncapturedPartTargets[] = {
+    "xla_shmem.reduce_scatter_parts_uncaptured",     "xla_shmem.all_gather_parts_uncaptured",
+    "xla_shmem.all_to_all_parts_uncaptured",         "",
+    "xla_shmem.collective_permute_parts_uncaptured", "",
+};
+
+constexpr const char* PartTargetName(PartTarget target, bool is_captured) noexcept {
+  return (is_captured ? kPartTargets : kUncapturedPartTargets)[static_cast<uint8_t>(target)];
+}
+static_assert(std::size(kUncapturedPartTargets) == std::size(kPartTargets));
 static_assert(std::size(kPartTargets) == static_cast<size_t>(PartTarget::kBroadcast) + 1);
 
 }  // namespace xla_shmem

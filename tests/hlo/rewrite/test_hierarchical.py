@@ -239,14 +239,3 @@ def test_auto_divides_large_all_to_alls_only_if_their_copies_cost_less_than_mess
 
     assert lowered(16) == "hierarchical"
     assert lowered(1 << 20) != "hierarchical"
-
-
-def test_gpus_are_left_whole() -> None:
-    start = "s = (f32[8]{0}, f32[32]{0}) all-gather-start(p0), replica_groups={{0,1,2,3}}, dimensions={0}"
-    done = "d = f32[32]{0} all-gather-done(s)"
-    transport = _core.gpu_transport({i: i // 2 for i in range(DEVICES)})
-    (record,) = run_pass(
-        module_with(start, done), "gpu", topology=TOPOLOGY, transport=transport, hierarchical="on", ops=OPS
-    ).records.values()
-    assert record["lowered"] == "DEFAULT"
-    assert record["veto"].endswith("; not divided: collectives across NVLink domains are divided on CPU only")

@@ -101,6 +101,11 @@ Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>*
   for (size_t i = entry.first; i < entry.last; ++i) {
     next_id = std::max(next_id, module.instructions[i].id);
   }
+  for (const InstructionEdit& edit : *edits) {
+    for (const NewInstruction& added : edit.before) {
+      if (edit.computation == module.entry) next_id = std::max(next_id, added.id);
+    }
+  }
   for (size_t i = entry.first; i < entry.last && !numbers->empty(); ++i) {
     const Instruction& instruction = module.instructions[i];
     const Parameter parameter = ReadParameter(instruction.body);

@@ -6,6 +6,7 @@
 
 #include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/part_call.h"
+#include "xla_patch/hlo/rewrite/part_record.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -273,22 +274,8 @@ class Division {
 
   void Add(NewInstruction instruction) { divided_.edit.before.push_back(std::move(instruction)); }
 
-  // A record for a part, with what it has in common with the whole.
   Attributes Record(const CollectiveSpec& spec, Backend backend, const std::string& does) {
-    CollectiveRecord part = DescribeSpec(spec);
-    part.backend = part.lowered = BackendName(backend);
-    part.rule = record_.rule;
-    part.reason = does + "; " + record_.reason;
-    part.computation = record_.computation;
-    part.in_loop = record_.in_loop;
-    part.executions = record_.executions;
-    part.source_file = record_.source_file;
-    part.source_line = record_.source_line;
-    part.part_of = collective_.spec.name;
-    Attributes attributes = RecordToAttributes(part);
-    if (backend == Backend::kNvshmem) attributes[attribute::kOp] = part.op;
-    divided_.parts.push_back(std::move(part));
-    return attributes;
+    return RecordPart(spec, backend, does, record_, &divided_.parts);
   }
 
   CollectiveSpec SpecOf(CollectiveOp op, const std::string& name, int64_t bytes) const {

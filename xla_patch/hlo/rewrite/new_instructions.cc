@@ -18,6 +18,8 @@ std::string Begin(const NewName& name, std::string_view opcode, std::string_view
   return out;
 }
 
+}  // namespace
+
 void WriteGroups(const IdGroups& groups, std::string* out) {
   for (size_t group = 0; group + 1 < groups.offsets.size(); ++group) {
     const auto first = groups.ids.begin();
@@ -28,7 +30,14 @@ void WriteGroups(const IdGroups& groups, std::string* out) {
   }
 }
 
-}  // namespace
+void WritePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, std::string* out) {
+  for (const auto& [source, target] : pairs) {
+    std::string pair;
+    WriteIntField(SourceTargetField::kSource, source, &pair);
+    WriteIntField(SourceTargetField::kTarget, target, &pair);
+    WriteBytesField(InstructionField::kSourceTargetPairs, pair, out);
+  }
+}
 
 std::string VectorShape(ElementType type, int64_t elements) {
   std::string layout;
@@ -72,12 +81,7 @@ NewInstruction AsStockCollective(const NewName& name, const StockCollective& col
   WritePackedInts(InstructionField::kDimensions, collective.dimensions, &out);
   WritePackedInts(InstructionField::kCalledComputationIds, collective.callees, &out);
   WriteGroups(collective.groups, &out);
-  for (const auto& [source, target] : collective.pairs) {
-    std::string pair;
-    WriteIntField(SourceTargetField::kSource, source, &pair);
-    WriteIntField(SourceTargetField::kTarget, target, &pair);
-    WriteBytesField(InstructionField::kSourceTargetPairs, pair, &out);
-  }
+  WritePairs(collective.pairs, &out);
   if (collective.channel.has_value()) {
     WriteIntField(InstructionField::kChannelId, *collective.channel, &out);
   }

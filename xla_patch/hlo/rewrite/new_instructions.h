@@ -31,6 +31,10 @@ NewInstruction Bitcast(const NewName& name, std::string_view shape, int64_t oper
 // An element of a tuple.
 NewInstruction TupleElement(const NewName& name, std::string_view shape, int64_t operand, int64_t index);
 
+// Appends the fields of a collective's groups, and of a permute's pairs.
+void WriteGroups(const IdGroups& groups, std::string* out);
+void WritePairs(const std::vector<std::pair<int64_t, int64_t>>& pairs, std::string* out);
+
 // A collective for XLA's own backend.
 struct StockCollective {
   std::string opcode;

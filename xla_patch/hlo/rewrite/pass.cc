@@ -15,6 +15,7 @@
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
+#include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
 #include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
 #include "xla_patch/hlo/rewrite/unsupported_form.h"
@@ -111,6 +112,13 @@ class Pass {
   void Divide(const Collective& collective, const Hierarchy& hierarchy, const CollectiveRecord& record,
               std::vector<CollectiveRecord>* records) {
     has_replaced_ = true;
+    if (options_.lowering == Lowering::kGpu) {
+      hlo::DividedCollectiveOnGpu divided =
+          hlo::DivideCollectiveOnGpu(module_, options_.topology, collective, hierarchy, record, &numbers_);
+      std::move(divided.edits.begin(), divided.edits.end(), std::back_inserter(edits_));
+      std::move(divided.parts.begin(), divided.parts.end(), std::back_inserter(*records));
+      return;
+    }
     const std::optional<hlo::WholeArrays> whole = FindWholeArrays(collective);
     hlo::DividedCollective divided =
         hlo::DivideCollective(module_, options_.topology, collective, hierarchy, record, whole, &numbers_);
@@ -202,6 +210,16 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   result.changed = !edits.empty();
   if (result.changed) {
     result.module = hlo::ApplyEdits(*module, edits, pass.removed_computations());
+    const bool has_parts = std::any_of(result.records.begin(), result.records.end(),
+                                       [](const CollectiveRecord& record) { return !record.part_of.empty(); });
+    if (has_parts && options.lowering == Lowering::kGpu) {
+      // A pair's parts lie apart, and records are in module order.
+      Result<PassResult> written = RunPass(result.module, options);
+      if (!written.ok()) {
+        return written.status();
+      }
+      result.records = std::move(written->records);
+    }
   }
   return result;
 }

@@ -56,7 +56,7 @@ void EnqueueResults(BatchedStream& stream, const PermuteArguments& permute, cons
     if (arrived != nullptr) {
       stream.Copy(result, arrived + piece.slot_offset, piece.bytes);
     } else if (permute.source < 0) {
-      stream.Fill(result, 0, piece.bytes);
+      if (!permute.keeps_results) stream.Fill(result, 0, piece.bytes);
     } else if (result != operand) {
       stream.Copy(result, operand, piece.bytes);  // this PE sends to itself
     }

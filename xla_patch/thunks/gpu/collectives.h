@@ -27,10 +27,11 @@ struct Buffers {
 struct PermuteArguments {
   std::string name;  // of the HLO instruction, for errors
   uint32_t tag = 0;  // message_tag.h; 0 is an error
-  int source = -1;   // the PE that sends to this one, -1: none (results become zeros)
+  int source = -1;   // the PE that sends to this one, -1: none (results become zeros, or stay)
   int target = -1;   // the PE that this one sends to, -1: none
   Buffers buffers;
   std::shared_ptr<Follower> follower = nullptr;
+  bool keeps_results = false;  // without a source they stay as they are
 };
 
 // What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`

@@ -50,4 +50,10 @@ GpuHandlerRegistration::GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (
   Registered().push_back({info.uncaptured_target, uncaptured});
 }
 
+GpuPartRegistration::GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*captured)(XLA_FFI_CallFrame*),
+                                         XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept {
+  Registered().push_back({PartTargetName(target, true), captured});
+  Registered().push_back({PartTargetName(target, false), uncaptured});
+}
+
 }  // namespace xla_shmem

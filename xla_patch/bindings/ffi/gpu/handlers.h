@@ -7,6 +7,7 @@
 
 #include "xla/ffi/api/c_api.h"
 #include "xla_patch/types/collective_op.h"
+#include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
 
@@ -26,6 +27,13 @@ class GpuHandlerRegistration {
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),
                          XLA_FFI_Error* (*whole)(XLA_FFI_CallFrame*),
                          XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept;
+};
+
+// Adds the handlers of a part of divided collectives in the same way.
+class GpuPartRegistration {
+ public:
+  GpuPartRegistration(PartTarget target, XLA_FFI_Error* (*captured)(XLA_FFI_CallFrame*),
+                      XLA_FFI_Error* (*uncaptured)(XLA_FFI_CallFrame*)) noexcept;
 };
 
 }  // namespace xla_shmem
