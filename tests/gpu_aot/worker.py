@@ -1,4 +1,4 @@
-"""Compiles programs for eight described GPUs and writes XLA's dumps.
+"""Compiles programs for eight or sixteen described GPUs and writes XLA's dumps.
 
 Usage: worker.py RECORDS PROGRAM... with XLA_FLAGS from the caller. With our flag among them the pass takes
 part, on the regular topology of eight one-device processes on one host; without it this is stock JAX. What the pass
@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from divided_programs import DEVICES as ACROSS
+from divided_programs import DIVIDED
 from listed_programs import LISTED
 from programs import DEVICES, PROGRAMS
 
@@ -26,10 +28,10 @@ def main(path: str, names: list[str]) -> None:
     def observe(module: bytes, found: list[Any]) -> None:
         records[_core.module_header(module)["name"].removeprefix("jit_")] = found
 
-    devices = described_gpus(DEVICES, "h100", observe)
+    devices = described_gpus(ACROSS if DIVIDED.keys() & set(names) else DEVICES, "h100", observe)
     for name in names:
         stock = name.startswith("stock:")
-        function, arguments = (PROGRAMS | LISTED)[name.removeprefix("stock:")](devices)
+        function, arguments = (PROGRAMS | LISTED | DIVIDED)[name.removeprefix("stock:")](devices)
         with plugin.stock_collectives() if stock else contextlib.nullcontext():
             function.lower(*arguments).compile()
     Path(path).write_text(json.dumps(records))

@@ -24,7 +24,9 @@ def target_description(target: str) -> str:
 
 
 def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]], None]) -> list[Any]:
-    """Devices of one NVLink domain, one process each; the pass is set up for them if the flag is set.
+    """Devices of one process each; the pass is set up for them if the flag is set.
+
+    They are one NVLink domain unless `XLA_SHMEM_NVLINK_DOMAIN` is a number.
 
     Args:
       count: number of GPUs.
@@ -42,8 +44,13 @@ def described_gpus(count: int, target: str, observe: Callable[[bytes, list[Any]]
         target_config=target_description(target),
     )
     if plugin.active():  # JAX initialises the plugin when it is first asked for devices
-        places = regular_topology.regular_places(count, devices_per_host=count)
+        chosen = options.resolve()
+        places = regular_topology.regular_places(
+            count, devices_per_host=count, nvlink_domain=chosen.nvlink_domain or count
+        )
         _core.gpu_pass().set_hooks(lambda: "the topology is set below", observe)
-        transport = _core.gpu_transport({place.device_id: 0 for place in places})
-        _core.gpu_pass().set_options(regular_topology.core_topology(places), transport, ops=options.resolve().ops)
+        transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
+        _core.gpu_pass().set_options(
+            regular_topology.core_topology(places), transport, ops=chosen.ops, hierarchical=chosen.hierarchical
+        )
     return list(described.devices)
