@@ -66,6 +66,9 @@ int End(Communicator* communicator, bool aborts) {
   return kSuccess;
 }
 
+// Collectives, sends and receives of this process so far; those that are captured count once.
+std::atomic<uint64_t> calls{0};
+
 int Collective(const char* call, Communicator* communicator, const Operation& operation, CUstream stream) {
   const Communicator& existing = Existing(communicator, call);
   const bool reduces =
@@ -78,12 +81,16 @@ int Collective(const char* call, Communicator* communicator, const Operation& op
   // Only the root of a reduction needs a result, and only that of a broadcast an operand.
   const bool rooted = operation.call == Call::kReduce || operation.call == Call::kBroadcast;
   Demand(operation.count == 0 || complete || rooted, Describe(operation) + " with a null buffer");
+  ++calls;
   return Enqueue(communicator, operation, stream);
 }
 
 }  // namespace
 
 extern "C" {
+
+// For tests.
+uint64_t ncclEmulatorCalls() { return calls; }
 
 int ncclGetVersion(int* version) {
   *version = kVersion;
