@@ -54,7 +54,7 @@ def test_an_op_becomes_calls_and_a_collective_between_domains(divided: Run, op: 
     targets = [f"xla_shmem.{target}{ending}" for target in before + behind]
     found = [call.target.replace("m.broadcast", "m.collective_broadcast") for call in ours(module)]
     assert found == targets
-    (kind,) = {thunk.kind for thunk in module.thunks} & COLLECTIVES
+    assert len({thunk.kind for thunk in module.thunks} & COLLECTIVES) == 1
     records = divided.records[f"{op}_across_{place}"]
     assert sorted(record["lowered"] for record in records) == ["DEFAULT"] + ["NVSHMEM"] * len(targets)
     assert {record["rule"] for record in records} == {"hierarchical"}
@@ -69,7 +69,7 @@ def test_groups_are_those_of_the_domains(divided: Run, op: str) -> None:
     elif op == "broadcast":
         # Device 3 sends; the group names it first, so it is the first one of its domain.
         assert between[0] == [3, 8]
-        assert sorted(sum(between, [])) == list(range(DEVICES))
+        assert sorted(device for group in between for device in group) == list(range(DEVICES))
         assert {len(group) for group in between[1:]} == {1}
     else:
         assert between == ACROSS

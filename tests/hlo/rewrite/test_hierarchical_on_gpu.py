@@ -22,7 +22,7 @@ def divide(module: str, **options: Any) -> PassRun:
 
 
 def pair(start: str, done: str, parameters: tuple[str, ...], wrapped: tuple[tuple[str, ...], str] | None = None) -> str:
-    """main(p0, p1, ...) with this pair and work between; `wrapped`: shapes and text of an op in the computation async."""
+    """main(p0, p1, ...) with this pair and work between; `wrapped`: shapes and text of the op in async."""
     text = module_with(start, WORK.replace("n)", "p0)"), f"done = {done}", parameters=parameters)
     if wrapped is None:
         return text
