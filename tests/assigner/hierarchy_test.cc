@@ -90,12 +90,36 @@ TEST_CASE("the trace names the rule where it was asked") {
   CHECK(trace.back().evidence == record.reason);
 }
 
-TEST_CASE("operands of several types, unknown reductions and transports of GPUs are refused") {
+TEST_CASE("the order of the devices in groups is that of domains, or of places in them") {
+  const Topology topology = MakeTopology(8, 1, 4);
+  const auto order = [&](const std::vector<Ids>& groups) {
+    return OrderOf(*DivideByDomain(AllReduce(groups, 64, topology), topology));
+  };
+  CHECK(order({{0, 1, 4, 5}, {6, 7, 2, 3}}) == GroupOrder::kByDomain);
+  CHECK(order({{3, 2, 7, 5}}) == GroupOrder::kByDomain);
+  CHECK(order({{0, 4, 1, 5}, {6, 2, 7, 3}}) == GroupOrder::kByIndex);
+  CHECK_FALSE(order({{0, 4, 5, 1}}).has_value());
+  CHECK_FALSE(order({{0, 1, 4, 5}, {2, 6, 3, 7}}).has_value());
+}
+
+TEST_CASE("on GPU only the option divides, and only where the transport reaches within domains") {
+  const Topology topology = MakeTopology(4, 1, 2);
+  const CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 64, topology);
+  const Transport gpu = GpuTransport({{0, 0}, {1, 0}, {2, 1}, {3, 1}});
+  const auto reason = [&](Hierarchical hierarchical, const Transport& transport) {
+    return DecideHierarchical(spec, topology, With(hierarchical), transport, {}).reason;
+  };
+  CHECK(DecideHierarchical(spec, topology, With(Hierarchical::kOn), gpu, {}).hierarchy.has_value());
+  CHECK(reason(Hierarchical::kAuto, gpu) == "XLA_SHMEM_HIERARCHICAL is auto, which divides nothing on GPU");
+  CHECK(reason(Hierarchical::kOn, GpuTransport({{0, 0}, {1, 1}})).find("out of reach") != std::string::npos);
+  CHECK(reason(Hierarchical::kOn, PatchedXlaTransport({{0, 0}, {1, 0}, {2, 1}, {3, 1}})) ==
+        "this transport carries no parts of collectives");
+}
+
+TEST_CASE("operands of several types and unknown reductions are refused") {
   const Topology topology = MakeTopology(4, 1, 2);
   CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 64, topology);
   const Options on = With(Hierarchical::kOn);
-  CHECK(DecideHierarchical(spec, topology, on, GpuTransport({}), {}).reason ==
-        "collectives across NVLink domains are divided on CPU only");
   spec.element_types = {ElementType::kF32, ElementType::kS32};
   CHECK(DecideHierarchical(spec, topology, on, CpuTransport({}), {}).reason ==
         "its operands have several element types");

@@ -18,6 +18,11 @@ PART_TARGETS = {
         "collective_broadcast",
     )
 }
+GPU_PART_TARGETS = {
+    f"xla_shmem.{name}_parts{ending}"
+    for name in ("reduce_scatter", "all_gather", "all_to_all", "collective_permute")
+    for ending in ("", "_uncaptured")
+}
 
 
 def test_the_option_ops_lists_the_ops_that_a_platform_carries_in_the_order_of_the_table() -> None:
@@ -30,7 +35,7 @@ def test_the_aliases_of_op_names_are_the_short_names_of_the_table() -> None:
 
 def test_every_call_target_has_one_handler_on_each_platform_that_the_op_is_lowered_for() -> None:
     on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]} | PART_TARGETS
-    on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]}
+    on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]} | GPU_PART_TARGETS
     assert set(_core.cpu_handlers()) == on_cpu
     assert set(_core.cuda_handlers()) == on_gpu
 

@@ -14,6 +14,8 @@ _OPS = (
     *("all_gather", "all_reduce", "all_to_all"),
     *("collective_broadcast", "collective_permute", "ragged_all_to_all", "reduce_scatter"),
 )
+#: Of divided collectives.
+_PARTS = ("reduce_scatter_parts", "all_gather_parts", "all_to_all_parts", "collective_permute_parts")
 
 _METADATA_EXTENSION = 1  # XLA_FFI_Extension_Metadata
 _COMMAND_BUFFER_COMPATIBLE = 1 << 0  # XLA_FFI_HANDLER_TRAITS_COMMAND_BUFFER_COMPATIBLE
@@ -78,12 +80,12 @@ def test_only_whole_operations_outside_loops_and_branches_may_be_captured_into_g
         for target, stages in _core.cuda_handlers().items()
         if _metadata(stages["execute"]).traits & _COMMAND_BUFFER_COMPATIBLE
     }
-    assert capturable == {f"xla_shmem.{op}" for op in _OPS}
+    assert capturable == {f"xla_shmem.{op}" for op in (*_OPS, *_PARTS)}
 
 
 def test_all_handlers_are_built_for_the_oldest_ffi() -> None:
     handlers = _core.cuda_handlers()
-    assert len(handlers) == 4 * len(_OPS)
+    assert len(handlers) == 4 * len(_OPS) + 2 * len(_PARTS)
     for target, stages in handlers.items():
         for stage, handler in stages.items():
             version = _metadata(handler).version

@@ -24,7 +24,8 @@ xla_shmem::PassOptions MakeOptions(xla_shmem::Lowering lowering) {
     reach[i] = 0;
   }
   options.topology = *xla_shmem::Topology::Create(devices);
-  options.transport = xla_shmem::CpuTransport(reach);
+  options.transport =
+      lowering == xla_shmem::Lowering::kGpu ? xla_shmem::GpuTransport(reach) : xla_shmem::CpuTransport(reach);
   options.assign.profile = xla_shmem::Profile::kDomain;
   options.lowering = lowering;
   return options;

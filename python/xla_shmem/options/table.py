@@ -84,8 +84,8 @@ TABLE: tuple[Option, ...] = (
         "auto",
         "`auto`, `on`, `off`",
         "Whether a collective that crosses NVLink domains (on CPU: hosts) is divided: SHMEM within each domain, the "
-        "default backend between them. `auto` does if a simple model expects it to be faster, `on` wherever it can. "
-        "CPU only.",
+        "default backend between them. `auto` does on CPU if a simple model expects it to be faster, and never on GPU; "
+        "`on` does wherever it can.",
         one_of("auto", "on", "off"),
     ),
     Option(

@@ -94,6 +94,32 @@ def test_a_wrapped_all_gather_changes_in_its_computation() -> None:
     assert after.instruction("done").startswith("f32[4,3]{1,0} all-gather-done(start)")
 
 
+@pytest.mark.parametrize("several", [False, True])
+def test_a_wrapped_all_reduce_still_works_in_its_operands(several: bool) -> None:
+    shapes = ("f32[8]{0}", "f32[3,5]{1,0}") if several else ("f32[8]{0}",)
+    chunks = ("f32[4]{0}", "f32[8]{0}")[: len(shapes)]
+    names = ", ".join(f"p{i}" for i in range(len(shapes)))
+    shared = "{1,0}: (0, {}), {1,1}: (1, {})" if several else "{1}: (0, {})"
+
+    def result(of: tuple[str, ...]) -> str:
+        return f"({', '.join(of)})" if several else of[0]
+
+    start = (
+        f"start = (({', '.join(shapes)}), {result(shapes)}) async-start({names}), calls=async, "
+        f"output_to_operand_aliasing={{{shared}}}"
+    )
+    reduced = f"all-reduce({names.replace('p', 'q')}), channel_id=1, replica_groups={ALL}, {GLOBAL}, to_apply=add"
+    run = divide(
+        pair(start, f"{result(shapes)} async-done(start)", shapes, (shapes, f"op = {result(shapes)} {reduced}"))
+    )
+    text = run.after.instruction("start")
+    assert text.startswith(f"(({', '.join(chunks)}), {result(chunks)}) ")
+    assert f"output_to_operand_aliasing={{{shared}}}" in text
+    assert ACROSS in text
+    assert run.after.instruction("done").startswith(f"{result(chunks)} ")
+    assert run.after.instruction(run.after.names()[-1]).startswith(f"{result(shapes)} custom-call(")
+
+
 def test_groups_that_name_a_device_of_each_domain_in_turn_need_no_pieces() -> None:
     start = "start = ((f32[2,3]{1,0}), f32[8,3]{1,0}) async-start(p0), calls=async"
     op = (("f32[2,3]{1,0}",), f"op = f32[8,3]{{1,0}} {_gather('q0').replace(ALL, '{{0,2,1,3}}')}")

@@ -64,6 +64,7 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
                             permute.buffers.bytes[part], mine.compute);
         }
         permute.tag = kTag + round;
+        permute.keeps_results = test.keeps_results;
         if (test.replay) {
           statuses[pe] = mine.transfers->ReplayPermute(permute, mine.compute);
         } else {
@@ -79,11 +80,13 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
   }
   for (std::thread& host : hosts) host.join();
   REQUIRE(job.Synchronize());
+  const int32_t without_source = test.keeps_results ? -3 : 0;
   for (int pe = 0; pe < job.n_pes(); ++pe) {
     CHECK(statuses[pe].message() == "");
     CHECK(job.pe(pe).failures.empty());
     for (size_t i = 0; i < seen[pe].size(); ++i) {
-      const auto expected = source_of[pe] < 0 ? std::vector<int32_t>(seen[pe][i].size(), 0) : inputs[source_of[pe]][i];
+      const auto expected =
+          source_of[pe] < 0 ? std::vector<int32_t>(seen[pe][i].size(), without_source) : inputs[source_of[pe]][i];
       CHECK(seen[pe][i] == expected);
     }
   }

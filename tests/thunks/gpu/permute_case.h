@@ -17,7 +17,8 @@ struct PermuteCase {
   bool in_place = false;
   bool replay = false;
   int rounds = 5;
-  bool batches = true;  // GpuJobOptions
+  bool batches = true;         // GpuJobOptions
+  bool keeps_results = false;  // of PEs without a source
 };
 
 // Runs the permutes with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the test if a result

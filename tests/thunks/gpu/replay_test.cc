@@ -21,6 +21,10 @@ TEST_CASE("A replayed permute gives the same results, also large and in place") 
   RunPermutesBothWays({{1, 0, -1}, {70000}, /*in_place=*/true, /*replay=*/true});
 }
 
+TEST_CASE("A PE without a source keeps its results if it is told to") {
+  RunPermutesBothWays({{1, 2, -1}, {70000, 5}, false, /*replay=*/true, 2, true, /*keeps_results=*/true});
+}
+
 TEST_CASE("A permute captured into a graph can be launched again and again, at different speeds") {
   for (const Puts puts : {Puts::kDriver, Puts::kNvshmem}) {
     GpuJobOptions options;
