@@ -272,6 +272,7 @@ class Division {
     MlirDictionary dictionary = CallArguments(module_, collective_, topology_, spec, number);
     if (op_ == CollectiveOp::kCollectivePermute) {
       std::vector<int64_t> targets;
+      targets.reserve(hierarchy_.across_pairs.size());
       for (const auto& [source, target] : hierarchy_.across_pairs) targets.push_back(target);
       dictionary.AddInts("received_by", PesOf(targets, topology_));
     } else if (op_ != CollectiveOp::kCollectiveBroadcast) {
