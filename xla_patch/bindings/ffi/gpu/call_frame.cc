@@ -39,6 +39,17 @@ Result<int> ToWorldPe(int job_pe, const std::string& name) {
   return world_pe;
 }
 
+Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame) {
+  const Result<PePairs> pairs = ReadPairs(frame.attributes);
+  if (!pairs.ok()) return pairs.status();
+  const Neighbours in_job = FindNeighbours(*pairs, GpuRuntime::Get().job_pe());
+  const Result<int> source = ToWorldPe(in_job.source, frame.call.name);
+  if (!source.ok()) return source.status();
+  const Result<int> target = ToWorldPe(in_job.target, frame.call.name);
+  if (!target.ok()) return target.status();
+  return Neighbours{*source, *target};
+}
+
 Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op) {
   const Result<PeGroups> groups = ReadGroups(frame.attributes);
   if (!groups.ok()) return groups.status();

@@ -47,6 +47,9 @@ uint32_t TagOfCall(const CallIdentity& call, ::xla::ffi::Dictionary attributes);
 // worlds. `name`: of the call.
 Result<int> ToWorldPe(int job_pe, const std::string& name);
 
+// The PEs that a permute connects with this one, in PEs of its NVSHMEM world.
+Result<Neighbours> ReadNeighbours(const GpuCallFrame& frame);
+
 // The group of this PE in PEs of its NVSHMEM world. Empty in a broadcast without this PE.
 Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op);
 

@@ -1,12 +1,12 @@
 // Handlers of the parts within an NVLink domain of divided collectives
 // (hlo/rewrite/hierarchical_collective_on_gpu.h). Attributes beside those of the op:
 //
-//   pieces       reduce-scatter, all-gather, all-to-all: an array is so many arrays of equal size, one behind the
-//   other.
-//                If it is one, the members' parts need not fill it: each has the rest behind its part, less than one
-//                element for each member
-//   received_by  permute: PEs whose result is there already. It shares the buffer of an operand behind those that are
-//                moved
+// pieces (reduce-scatter, all-gather, all-to-all): an array is so many arrays of equal size, one behind the other. If
+// it is one, the members' parts need not fill it: each member has the rest, less than one element for each of them,
+// behind its part.
+//
+// received_by (permute): PEs whose results have arrived. Such a result shares the buffer of an operand; these operands
+// stand behind those that are moved.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -131,24 +131,18 @@ ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingA
 }
 
 Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
-  const Result<PePairs> pe_pairs = ::xla_shmem::ReadPairs(frame.attributes);
-  if (!pe_pairs.ok()) return pe_pairs.status();
+  const Result<Neighbours> neighbours = ReadNeighbours(frame);
+  if (!neighbours.ok()) return neighbours.status();
   const Result<std::vector<int64_t>> received_by = ReadInts(frame.attributes, "received_by");
   if (!received_by.ok()) return received_by.status();
   if (frame.operands.size() != 2 * frame.results.size()) return NotOurs(frame, "it has too few arrays");
   const Result<std::vector<Pair>> arrays = ReadPairs(frame, frame.results.size());
   if (!arrays.ok()) return arrays.status();
-  const int pe = GpuRuntime::Get().job_pe();
-  const Neighbours neighbours = FindNeighbours(*pe_pairs, pe);
-  const Result<int> source = ToWorldPe(neighbours.source, frame.call.name);
-  if (!source.ok()) return source.status();
-  const Result<int> target = ToWorldPe(neighbours.target, frame.call.name);
-  if (!target.ok()) return target.status();
   gpu::PermuteArguments permute;
   permute.name = frame.call.name;
-  permute.source = *source;
-  permute.target = *target;
-  permute.keeps_results = std::find(received_by->begin(), received_by->end(), pe) != received_by->end();
+  permute.source = neighbours->source;
+  permute.target = neighbours->target;
+  permute.keeps_results = std::count(received_by->begin(), received_by->end(), GpuRuntime::Get().job_pe()) != 0;
   for (size_t i = 0; i < arrays->size(); ++i) {
     const Pair& array = (*arrays)[i];
     ffi::ErrorOr<ffi::AnyBuffer> received = frame.operands.get<ffi::AnyBuffer>(arrays->size() + i);
