@@ -32,7 +32,7 @@ Unsupported UnsupportedOnGpu(const CollectiveSpec& spec, const Hierarchy& hierar
       if (!OrderOf(hierarchy).has_value()) return "its groups do not list NVLink domain after NVLink domain";
       return std::nullopt;
     case CollectiveOp::kAllToAll:
-      if (spec.element_types.size() > 1) return "its parts are arrays of their own";
+      if (spec.element_types.size() > 1) return "it has an array of its own for each member";
       if (OrderOf(hierarchy) != GroupOrder::kByDomain)
         return "its groups do not list NVLink domain after NVLink domain";
       return std::nullopt;

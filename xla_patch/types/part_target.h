@@ -16,6 +16,7 @@ inline constexpr const char* kPartTargets[] = {
 };
 
 constexpr const char* PartTargetName(PartTarget target) noexcept { return kPartTargets[static_cast<uint8_t>(target)]; }
+
 // Targets that XLA:GPU may not capture into a CUDA graph.
 inline constexpr const char* kUncapturedPartTargets[] = {
     "xla_shmem.reduce_scatter_parts_uncaptured",     "xla_shmem.all_gather_parts_uncaptured",

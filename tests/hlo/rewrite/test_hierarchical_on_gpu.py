@@ -201,7 +201,7 @@ def test_in_a_loop_the_calls_are_not_captured() -> None:
         ),
         (
             f"op = ({', '.join(['f32[8]{0}'] * 4)}) all-to-all(p0, p0, p0, p0), channel_id=1, replica_groups={ALL}",
-            "its parts are arrays of their own",
+            "it has an array of its own for each member",
         ),
         (
             "op = f32[8]{0} collective-broadcast(p0), channel_id=1, replica_groups={{3,0}}",
