@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
-from programs import Program, W, X, line, on_devices
+from programs import Program, W, X, alone, in_a_loop, line, on_devices, overlap
 
 DEVICES = 16
 DIVIDED: dict[str, Callable[[Sequence[Any]], Program]] = {}
@@ -32,29 +32,10 @@ def _add(name: str, body: Callable[..., Any], shapes: Any, out: Any, mesh: Any =
     DIVIDED[name] = lambda devices: on_devices(name, mesh(devices), body, shapes, out)
 
 
-def _overlap(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x, w: (op(x), x @ w)
-
-
-def _alone(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x: op(x * 2) + 1
-
-
-def _in_a_loop(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    def body(x: Any) -> Any:
-        def step(x: Any) -> Any:
-            rows = op(jnp.tanh(x))
-            return jnp.tile(rows, (-(-x.shape[0] // rows.shape[0]), 1))[: x.shape[0]]
-
-        return lax.while_loop(lambda x: x[0, 0] < 1, step, x)
-
-    return body
-
-
 for _name, _op in OPS.items():
-    _add(f"{_name}_across_overlap", _overlap(_op), [X, W], (_OUT[_name], P("x")))
-    _add(f"{_name}_across_alone", _alone(_op), [X], _OUT[_name])
-    _add(f"{_name}_across_in_a_loop", _in_a_loop(_op), [X], P("x"))
+    _add(f"{_name}_across_overlap", overlap(_op), [X, W], (_OUT[_name], P("x")))
+    _add(f"{_name}_across_alone", alone(_op), [X], _OUT[_name])
+    _add(f"{_name}_across_in_a_loop", in_a_loop(_op), [X], P("x"))
 
 
 def _table(devices: Sequence[Any]) -> Mesh:

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
-from programs import DEVICES, RING, W, X, Y, line, on_devices
+from programs import DEVICES, RING, W, X, Y, alone, in_a_loop, line, on_devices, overlap
 
 Program = tuple[Any, Sequence[jax.ShapeDtypeStruct]]
 #: Rows like those of X, and twice as many.
@@ -54,27 +54,6 @@ def _add(
     LISTED[name] = lambda devices: on_devices(name, mesh(devices), body, shapes, out, **options)
 
 
-def _overlap(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x, w: (op(x), x @ w)
-
-
-def _alone(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    return lambda x: op(x * 2) + 1
-
-
-def _in_a_loop(op: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Nothing can run beside the op: there is no counter either."""
-
-    def body(x: Any) -> Any:
-        def step(x: Any) -> Any:
-            rows = op(jnp.tanh(x))
-            return jnp.tile(rows, (-(-x.shape[0] // rows.shape[0]), 1))[: x.shape[0]]
-
-        return lax.while_loop(lambda x: x[0, 0] < 1, step, x)
-
-    return body
-
-
 def _in_a_branch(op: Callable[[Any], Any]) -> Callable[..., Any]:
     def body(flag: Any, x: Any) -> Any:
         return lax.cond(flag[0], lambda x: jnp.sum(op(x * 2), 0), lambda x: x[0] + 1, x) * 3
@@ -84,9 +63,9 @@ def _in_a_branch(op: Callable[[Any], Any]) -> Callable[..., Any]:
 
 for _name, _op in EVERY_OP.items():
     _options = {} if _name in OPS else _HIDE_LATENCY
-    _add(f"{_name}_overlap", line, _overlap(_op), [X, W], (_OUT[_name], P("x")), **_options)
-    _add(f"{_name}_alone", line, _alone(_op), [X], _OUT[_name])
-    _add(f"{_name}_in_a_loop", line, _in_a_loop(_op), [X], P("x"))
+    _add(f"{_name}_overlap", line, overlap(_op), [X, W], (_OUT[_name], P("x")), **_options)
+    _add(f"{_name}_alone", line, alone(_op), [X], _OUT[_name])
+    _add(f"{_name}_in_a_loop", line, in_a_loop(_op), [X], P("x"))
     _add(f"{_name}_in_a_branch", line, _in_a_branch(_op), [((1,), jnp.bool_, P()), X], P())
 
 

@@ -49,6 +49,28 @@ Y = ((4096, 512), jnp.bfloat16, P("x"))
 W = ((1024, 1024), jnp.bfloat16, P())
 
 
+def overlap(op: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A matmul can run beside the op."""
+    return lambda x, w: (op(x), x @ w)
+
+
+def alone(op: Callable[[Any], Any]) -> Callable[..., Any]:
+    return lambda x: op(x * 2) + 1
+
+
+def in_a_loop(op: Callable[[Any], Any]) -> Callable[..., Any]:
+    """Nothing can run beside the op: there is no counter either."""
+
+    def body(x: Any) -> Any:
+        def step(x: Any) -> Any:
+            rows = op(jnp.tanh(x))
+            return jnp.tile(rows, (-(-x.shape[0] // rows.shape[0]), 1))[: x.shape[0]]
+
+        return lax.while_loop(lambda x: x[0, 0] < 1, step, x)
+
+    return body
+
+
 @program
 def permute_overlap(devices: Sequence[Any]) -> Program:
     def body(x: Any, w: Any) -> Any:
