@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hlo_samples import CPU_SYNC
+from hlo_samples import CPU_SYNC, gpu_start_done
 from inspect_runs import inspect, inspected
 
 pytestmark = pytest.mark.usefixtures("no_options")
@@ -50,3 +50,17 @@ def test_the_rule_is_asked_last_and_explained(stock: Path, monkeypatch: pytest.M
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "on")
     output = " ".join(inspect(stock, "--explain", "small", *LAYOUT).stdout.split())
     assert "Decision: HIERARCHICAL by hierarchical" in output
+
+
+def test_on_gpu_the_collective_itself_is_the_part_between_domains(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = tmp_path / "gpu.txt"
+    stock.write_text(gpu_start_done(None))
+    monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "on")
+    records = inspected("--decide", stock, "--nvlink-domain", "2")
+    found = [(r["op"], r["lowered"]) for r in records.values() if r["part_of"] == "reduce-start"]
+    assert found == [("reduce-scatter", "NVSHMEM"), ("all-reduce", "DEFAULT"), ("all-gather", "NVSHMEM")]
+    monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "auto")
+    whole = inspected("--decide", stock, "--nvlink-domain", "2")
+    assert whole["reduce-start"]["veto"].endswith("XLA_SHMEM_HIERARCHICAL is auto, which divides nothing on GPU")
