@@ -17,8 +17,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FLAG = "--xla_gpu_experimental_enable_nvshmem=true"
 SHM = Path("/dev/shm")
-#: XLA_FLAGS of jobs that compile much and compute little. The older emitter of XLA:CPU takes a third less in all; later
-#: releases have neither it nor the flag.
+#: XLA_FLAGS of jobs that compile much and compute little. With XLA:CPU's older emitter such a job takes a third less
+#: time; later releases have neither it nor the flag.
 QUICK_COMPILATION = "--xla_backend_optimization_level=0"
 if tuple(map(int, importlib.metadata.version("jax").split(".")[:2])) < (0, 11):
     QUICK_COMPILATION += " --xla_cpu_use_fusion_emitters=false"
