@@ -1,6 +1,7 @@
 """For each kind of group: what an all-reduce of 4 MiB was compiled to, what the host sends during it, what it computes.
 
-Argument: the groups of each kind, as JSON. The ranks meet before and after each kind, so that the bytes are its own.
+Argument: the groups of each kind, as JSON. The ranks meet before and after each reading of the bytes: a rank that reads
+late would otherwise miss what the other rank of its host has sent, or count what belongs to the next kind.
 """
 
 from __future__ import annotations
@@ -25,9 +26,12 @@ _LEFT = re.compile(r" (all-reduce|all-gather|reduce-scatter|collective-permute)(
 _SEGMENT = re.compile(r"/dev/shm/xla_shmem\.\d+\.\w+\.(\d+)")
 
 
-def _sent() -> int:
+def _sent(name: str) -> int:
+    """Bytes that this host has sent so far. All ranks read them before any goes on."""
+    multihost_utils.sync_global_devices(f"read {name}")
     lines = Path("/proc/net/dev").read_text().splitlines()
     (counters,) = (line.split(":")[1].split() for line in lines if "eth0:" in line)
+    multihost_utils.sync_global_devices(f"have read {name}")
     return int(counters[8])
 
 
@@ -40,12 +44,10 @@ def main() -> None:
         operand = world.put(terms)
         text = function.lower(operand).compile().as_text()
         jax.block_until_ready(function(operand))
-        multihost_utils.sync_global_devices(f"before {kind}")
-        before = _sent()
+        before = _sent(f"before {kind}")
         for _ in range(TIMES):
             result = jax.block_until_ready(function(operand))
-        multihost_utils.sync_global_devices(f"after {kind}")
-        sent = _sent() - before
+        sent = _sent(f"after {kind}") - before
         expected = np.empty_like(terms)
         for group in groups:
             expected[group] = terms[group].sum(0)
