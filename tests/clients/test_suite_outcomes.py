@@ -69,7 +69,7 @@ def test_pytest_outcomes_are_compared_in_all_modes(tmp_path: Path) -> None:
 
 def test_a_suite_that_does_not_start_is_no_success(tmp_path: Path) -> None:
     def crashes(mode: Mode, folder: Path) -> dict[int, Outcomes]:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / "output.txt").touch()
         return {0: {}}
 
