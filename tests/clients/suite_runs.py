@@ -7,7 +7,7 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,22 +85,25 @@ def _print_durations(name: str, durations: Mapping[Mode, Durations]) -> None:
         print(f"{name}, {mode.name}: median of {len(taken.elapsed)}{text}; elapsed {taken.elapsed}")
 
 
-def assert_same_outcomes(run: SuiteRun, folder: Path, *, moves: bool = True) -> None:
+def assert_same_outcomes(
+    run: SuiteRun, folder: Path, *, moves: bool = True, may_fail: Collection[str] = frozenset()
+) -> None:
     """Runs a suite in each mode. Fails if an outcome with the flag is not that of stock JAX, or if nothing passed.
 
     CLIENTS_ROUNDS=N runs the modes N times in turn, for better medians of the durations that are printed.
 
     Args:
       moves: whether the suite has collectives; if so, some must run on SHMEM with all ops. Never may any on stock JAX.
+      may_fail: names of tests that pass on stock JAX and may fail with the flag, for a known reason.
     """
     durations = {mode: Durations() for mode in MODES}
     for turn in range(int(os.environ.get("CLIENTS_ROUNDS", "1"))):
-        _assert_same_outcomes_once(run, folder / str(turn), durations, moves=moves)
+        _assert_same_outcomes_once(run, folder / str(turn), durations, moves=moves, may_fail=may_fail)
     _print_durations(folder.name, durations)
 
 
 def _assert_same_outcomes_once(
-    run: SuiteRun, folder: Path, durations: Mapping[Mode, Durations], *, moves: bool
+    run: SuiteRun, folder: Path, durations: Mapping[Mode, Durations], *, moves: bool, may_fail: Collection[str]
 ) -> None:
     outcomes = {}
     for mode in MODES:
@@ -114,4 +117,7 @@ def _assert_same_outcomes_once(
     passed = sum(outcome == "passed" for tests in outcomes[STOCK].values() for outcome in tests.values())
     assert passed, f"no test passed on stock JAX; see {folder / STOCK.name / 'output.txt'}"
     found = [f"{mode.name}: {line}" for mode in MODES[1:] for line in differences(outcomes[STOCK], outcomes[mode])]
+    known = [line for line in found if any(f"::{name}: passed on stock JAX, failed" in line for name in may_fail)]
+    print(f"{folder}: known differences: {known}")
+    found = [line for line in found if line not in known]
     assert not found, "\n".join([f"{len(found)} outcomes differ; outputs are in {folder}:", *found])

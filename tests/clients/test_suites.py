@@ -41,6 +41,18 @@ _MULTIPROCESS = (
     "wait_barrier",
 )
 
+# Tests of JAX's pjit_test that cannot pass with the flag.
+_PJIT_MAY_FAIL = (
+    # jax 0.10.2 drops donation of a module that a transform returns (docs/sharp-bits.md).
+    "testBufferDonationDifferentIOShapes",
+    "testBufferDonationWithOutputShardingInference",
+    # They count `all-reduce(` in the text of the compiled module, where a custom call is now.
+    "test_minibatch_scan_unreduced_custom_vjp",
+    "test_minibatch_scan_unreduced_grad",
+    "test_scan_over_layers_minibatch_unreduced_custom_vjp",
+    "test_scan_over_layers_minibatch_unreduced_grad",
+)
+
 
 def _checkout(variable: str, package: str) -> Path:
     folder = os.environ.get(variable)
@@ -99,4 +111,4 @@ def test_jax_multiprocess(name: str, processes: int, devices: int, jax_tests: Pa
 def test_jax_in_one_process(name: str, jax_tests: Path, tmp_path: Path) -> None:
     # The conftest would put the checkout before the installed jax.
     suite = pytest_suite(jax_tests, [*_PLAIN, "--noconftest", f"{name}_test.py"], ranks=1, timeout=5400)
-    assert_same_outcomes(suite, tmp_path / name)
+    assert_same_outcomes(suite, tmp_path / name, may_fail=_PJIT_MAY_FAIL if name == "pjit" else ())
