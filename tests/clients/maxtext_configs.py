@@ -34,7 +34,8 @@ _SPARSE = (*_MOE, "sparse_matmul=true")
 _DENSE = (*_MOE, "sparse_matmul=false")
 # Without TransformerEngine MaxText ends at once, with exit code 0, if the sequence is to be reordered.
 _CONTEXT = ("context_parallel_load_balance=false",)
-_PIPELINE = ("num_pipeline_microbatches=4", "scan_layers=false")
+# MaxText 0.2.5 fails with scan_layers=false: it does not take a stage's output out of the tuple that it is in.
+_PIPELINE = ("num_pipeline_microbatches=4",)
 
 
 @dataclass(frozen=True)

@@ -65,11 +65,12 @@ def test_pytest_outcomes_are_compared_in_all_modes(tmp_path: Path) -> None:
         AssertionError, match="all-ops: rank 0: test_suite::test_needs_stock: passed on stock JAX, failed"
     ):
         assert_same_outcomes(fails, tmp_path / "unequal", moves=False)
+    assert_same_outcomes(fails, tmp_path / "known", moves=False, may_fail=["test_needs_stock"])
 
 
 def test_a_suite_that_does_not_start_is_no_success(tmp_path: Path) -> None:
     def crashes(mode: Mode, folder: Path) -> dict[int, Outcomes]:
-        folder.mkdir()
+        folder.mkdir(parents=True)
         (folder / "output.txt").touch()
         return {0: {}}
 

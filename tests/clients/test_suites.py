@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from suite_runs import assert_same_outcomes, jax_multiprocess_suite, pytest_suite
 
-pytestmark = pytest.mark.timeout(7200)
+# A loaded machine needs half an hour for one mode of some suites.
+pytestmark = pytest.mark.timeout(6 * 3600)
 
 QUICK = os.environ.get("CLIENTS") == "quick"
 needs_time = pytest.mark.skipif(QUICK, reason="CLIENTS=quick")
@@ -23,12 +24,8 @@ needs_time = pytest.mark.skipif(QUICK, reason="CLIENTS=quick")
 # The suites' own options ask for coverage, and treat warnings of newer packages as errors.
 _PLAIN = ("-o", "addopts=", "-o", "filterwarnings=", "-p", "no:cacheprovider", "-p", "no:warnings", "-q", "--tb=short")
 
-# NetKet's own script for several processes runs the first two.
-_NETKET = (
-    "test/sharding/test_sharding.py",
-    "test/logging/test_hdf5_log.py",
-    "test/optimizer/test_solver_distributed.py",
-)
+# What NetKet's own script for several processes runs. Its distributed solvers need a package for GPUs.
+_NETKET = ("test/sharding/test_sharding.py", "test/logging/test_hdf5_log.py")
 
 # Tests of JAX that need several processes; the others there are about TPUs, GPUs or services. The first are sure to
 # have collectives.
@@ -42,6 +39,18 @@ _MULTIPROCESS = (
     "pjit",
     "pmap",
     "wait_barrier",
+)
+
+# Tests of JAX's pjit_test that cannot pass with the flag.
+_PJIT_MAY_FAIL = (
+    # jax 0.10.2 drops donation of a module that a transform returns (docs/sharp-bits.md).
+    "testBufferDonationDifferentIOShapes",
+    "testBufferDonationWithOutputShardingInference",
+    # They count `all-reduce(` in the text of the compiled module, where a custom call is now.
+    "test_minibatch_scan_unreduced_custom_vjp",
+    "test_minibatch_scan_unreduced_grad",
+    "test_scan_over_layers_minibatch_unreduced_custom_vjp",
+    "test_scan_over_layers_minibatch_unreduced_grad",
 )
 
 
@@ -78,16 +87,20 @@ def test_jaxdecomp(file: str, tmp_path: Path) -> None:
 @needs_time
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_netket(ranks: int, tmp_path: Path) -> None:
-    checkout = _checkout("NETKET_SOURCE", "netket")
-    environ = {"INITIALIZE": "1", "NETKET_EXPERIMENTAL_SHARDING": "1"}
-    suite = pytest_suite(checkout, [*_PLAIN, *_NETKET], ranks=ranks, timeout=1500, environ=environ)
+    files = [str(_checkout("NETKET_SOURCE", "netket") / name) for name in _NETKET]
+    # NetKet's own import mode. With it, and outside the checkout, the tests import the installed netket.
+    arguments = [*_PLAIN, "--import-mode=importlib", *files]
+    environ = {"INITIALIZE": "1", "NETKET_SHARDING": "1"}
+    suite = pytest_suite(tmp_path, arguments, ranks=ranks, timeout=5400, environ=environ)
     assert_same_outcomes(suite, tmp_path / f"netket-{ranks}")
 
 
 @needs_time
-@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (2, 2), (4, 1)])
+@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (4, 1), (4, 2)])
 @pytest.mark.parametrize("name", _MULTIPROCESS)
 def test_jax_multiprocess(name: str, processes: int, devices: int, jax_tests: Path, tmp_path: Path) -> None:
+    if name == "host_callback" and (processes, devices) != (4, 2):
+        pytest.skip("its tests want four processes of two devices")
     file = jax_tests / "multiprocess" / f"{name}_test.py"
     suite = jax_multiprocess_suite(file, processes=processes, devices=devices, timeout=600)
     assert_same_outcomes(suite, tmp_path / f"{name}-{processes}x{devices}", moves=name in _COLLECTIVE)
@@ -96,5 +109,6 @@ def test_jax_multiprocess(name: str, processes: int, devices: int, jax_tests: Pa
 @needs_time
 @pytest.mark.parametrize("name", ["shard_map", "pmap", "pjit"])
 def test_jax_in_one_process(name: str, jax_tests: Path, tmp_path: Path) -> None:
-    suite = pytest_suite(jax_tests, [*_PLAIN, f"{name}_test.py"], ranks=1, timeout=2400)
-    assert_same_outcomes(suite, tmp_path / name)
+    # The conftest would put the checkout before the installed jax.
+    suite = pytest_suite(jax_tests, [*_PLAIN, "--noconftest", f"{name}_test.py"], ranks=1, timeout=5400)
+    assert_same_outcomes(suite, tmp_path / name, may_fail=_PJIT_MAY_FAIL if name == "pjit" else ())

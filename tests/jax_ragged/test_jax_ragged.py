@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 from job_runs import JobRun, run_job
 
+pytestmark = pytest.mark.timeout(960)
+
 
 def _run(file: Path, results: Path, ranks: int, devices: int, *names: str, flag: bool = True) -> JobRun:
     arguments = (str(file), *names)
-    return run_job("worker_jax_ragged.py", arguments, ranks=ranks, devices=devices, results=results, flag=flag)
+    # Each test compiles anew, which takes minutes on a loaded machine.
+    return run_job(
+        "worker_jax_ragged.py", arguments, ranks=ranks, devices=devices, results=results, flag=flag, timeout=900
+    )
 
 
 def test_they_pass_in_one_process_and_skip_nothing(ragged_tests: Path, tmp_path: Path) -> None:
