@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "tests/thunks/gpu/gpu_job.h"
 #include "xla_patch/thunks/gpu/arena_layout.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -19,16 +21,25 @@ struct Commands {
   size_t most_of_pair;
 };
 
-Commands CommandsOfPermute(int n_pes, size_t bytes, gpu::Signals signals = gpu::Signals::kWrites) {
+struct Role {
+  int source;
+  int target;
+};
+
+Commands CommandsOfPermute(int n_pes, size_t bytes, GpuPermute permute_by = GpuPermute::kAuto,
+                           gpu::Signals signals = gpu::Signals::kWrites, std::optional<Role> role = std::nullopt) {
+  char* const memory = reinterpret_cast<char*>(uintptr_t{1} << 40);
   GpuJobOptions options;
+  options.permute = permute_by;
   options.n_pes = n_pes;
-  options.arena_bytes = gpu::PairLayout::RecommendedBytes(n_pes);
   options.signals = signals;
+  gpu::Buffers buffers{{memory}, {memory + bytes}, {bytes}};
+  if (!gpu::IsByKernel(permute_by, buffers)) options.arena_bytes = gpu::PairLayout::RecommendedBytes(n_pes);
   GpuJob job(options);
   GpuJob::Pe& pe = job.pe(0);
   pe.cuda->Pause(true);
-  char* const memory = reinterpret_cast<char*>(uintptr_t{1} << 40);
-  const gpu::PermuteArguments permute{"p", kTag, n_pes - 1, 1, {{memory}, {memory + bytes}, {bytes}}};
+  const auto [source, target] = role.value_or(Role{n_pes - 1, 1});
+  const gpu::PermuteArguments permute{"p", kTag, source, target, buffers};
   Commands commands{};
   OnDevice(pe, [&] {
     const size_t before = pe.cuda->commands();
@@ -48,11 +59,28 @@ Commands CommandsOfPermute(int n_pes, size_t bytes, gpu::Signals signals = gpu::
   return commands;
 }
 
-TEST_CASE("A permute of one chunk is four commands in line, and one of many chunks four for each") {
+void CheckIsKernel(const Commands& commands) {
+  CHECK(commands.in_line == 1);
+  CHECK(commands.least_of_pair == 4);
+  CHECK(commands.most_of_pair == 4);
+}
+
+TEST_CASE("A small permute is one command in line and four in a pair, whatever a PE does in it") {
+  for (const int n_pes : {2, 4, 8}) {
+    CAPTURE(n_pes);
+    for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) CheckIsKernel(CommandsOfPermute(n_pes, bytes));
+  }
+  for (const Role role : {Role{1, -1}, {-1, 1}, {0, 0}, {-1, -1}}) {
+    CheckIsKernel(CommandsOfPermute(2, 4 << 10, GpuPermute::kAuto, gpu::Signals::kWrites, role));
+  }
+  CheckIsKernel(CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kKernel));
+}
+
+TEST_CASE("By copies a permute of one chunk is four commands in line, and one of many chunks four for each") {
   for (const int n_pes : {2, 4, 8}) {
     CAPTURE(n_pes);
     for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) {
-      const Commands commands = CommandsOfPermute(n_pes, bytes);
+      const Commands commands = CommandsOfPermute(n_pes, bytes, GpuPermute::kCopies);
       CHECK(commands.in_line == 4);
       CHECK(commands.least_of_pair == 11);
       CHECK(commands.most_of_pair == 12);
@@ -65,11 +93,11 @@ TEST_CASE("A permute of one chunk is four commands in line, and one of many chun
 }
 
 TEST_CASE("Copied signals take one command more each, grants and credits two") {
-  const Commands one = CommandsOfPermute(2, 4 << 10, gpu::Signals::kCopies);
+  const Commands one = CommandsOfPermute(2, 4 << 10, GpuPermute::kCopies, gpu::Signals::kCopies);
   CHECK(one.in_line == 7);
   CHECK(one.least_of_pair == 12);
   CHECK(one.most_of_pair == 14);
-  const Commands many = CommandsOfPermute(2, size_t{64} << 20, gpu::Signals::kCopies);
+  const Commands many = CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kAuto, gpu::Signals::kCopies);
   CHECK(many.in_line == 112);
   CHECK(many.least_of_pair == 101);
   CHECK(many.most_of_pair == 104);

@@ -40,8 +40,8 @@ GpuJob::GpuJob(const GpuJobOptions& options) : driver_(CudaDouble::Driver()) {
     char* const lane_address = heap_->base(number) + lane_memory;
     if (options.multimem)
       pe->lanes->UseMultimem(static_cast<char*>(CudaDouble::Shmem().mc_ptr(kTeamWorld, lane_address)));
-    pe->transfers =
-        std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(), pe->timeline.get());
+    pe->transfers = std::make_unique<gpu::Transfers>(pe->rings.get(), pe->lanes.get(), pe->watchdog.get(),
+                                                     pe->timeline.get(), options.permute);
     pe->compute = pe->cuda->CreateStream();
     pes_.push_back(std::move(pe));
   }

@@ -25,9 +25,10 @@ struct GpuJobOptions {
   size_t arena_bytes = 256 << 10;
   size_t lane_bytes = 256 << 10;
   std::chrono::milliseconds deadline{20000};
-  bool one_queue = false;      // all streams of a GPU share one hardware queue
-  bool timed = false;          // collectives are followed with times
-  bool multimem = false;       // reductions of all PEs are done in the switch
+  bool one_queue = false;  // all streams of a GPU share one hardware queue
+  bool timed = false;      // collectives are followed with times
+  bool multimem = false;   // reductions of all PEs are done in the switch
+  GpuPermute permute = GpuPermute::kCopies;
   uint64_t first_message = 0;  // so many messages count as exchanged by every two PEs
 };
 

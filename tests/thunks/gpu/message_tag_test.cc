@@ -7,6 +7,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -117,14 +118,16 @@ void CheckBothSayIt(const GpuJobOptions& options, Start start) {
 }
 
 TEST_CASE("A permute takes no message of another one, and says so before the deadline") {
-  for (const auto& [puts, signals] : {std::pair(Puts::kDriver, Signals::kWrites),
-                                      {Puts::kDriver, Signals::kCopies},
-                                      {Puts::kNvshmem, Signals::kWrites}}) {
+  for (const auto& [puts, signals, permute_by] : {std::tuple(Puts::kDriver, Signals::kWrites, GpuPermute::kCopies),
+                                                  {Puts::kDriver, Signals::kCopies, GpuPermute::kCopies},
+                                                  {Puts::kNvshmem, Signals::kWrites, GpuPermute::kCopies},
+                                                  {Puts::kDriver, Signals::kWrites, GpuPermute::kKernel}}) {
     for (const Form form : kForms) {
       CAPTURE(static_cast<int>(form));
       GpuJobOptions options = WithLongDeadline();
       options.puts = puts;
       options.signals = signals;
+      options.permute = permute_by;
       CheckBothSayIt(options, [form](GpuJob::Pe& pe, Results& memory, int number) {
         const PermuteArguments permute{number == 0 ? kOneName : kOtherName, number == 0 ? kOneTag : kOtherTag,
                                        1 - number, 1 - number, memory.Buffers(number)};
@@ -134,10 +137,33 @@ TEST_CASE("A permute takes no message of another one, and says so before the dea
   }
 }
 
-TEST_CASE("Permutes that two PEs start in another order do not exchange data") {
+TEST_CASE("A permute by the kernel and a collective of a group take no message of each other") {
   for (const Form form : kForms) {
     CAPTURE(static_cast<int>(form));
-    CheckBothSayIt(WithLongDeadline(), [form](GpuJob::Pe& pe, Results& memory, int number) {
+    GpuJobOptions options = WithLongDeadline();
+    options.permute = GpuPermute::kKernel;
+    CheckBothSayIt(options, [form](GpuJob::Pe& pe, Results& memory, int number) {
+      if (number == 0) {
+        Run(pe, form, PermuteArguments{kOneName, kOneTag, 1, 1, memory.Buffers(0)});
+        return;
+      }
+      GroupArguments group;
+      group.name = kOtherName;
+      group.tag = kOtherTag;
+      group.group = {0, 1};
+      group.types = {ElementType::kF32};
+      group.buffers = memory.Buffers(1);
+      Run(pe, form, group);
+    });
+  }
+}
+
+void CheckOtherOrder(GpuPermute permute_by) {
+  for (const Form form : kForms) {
+    CAPTURE(static_cast<int>(form));
+    GpuJobOptions options = WithLongDeadline();
+    options.permute = permute_by;
+    CheckBothSayIt(options, [form](GpuJob::Pe& pe, Results& memory, int number) {
       PermuteArguments one{kOneName, kOneTag, 1 - number, 1 - number, memory.Buffers(number)};
       PermuteArguments other = one;
       other.name = kOtherName;
@@ -157,6 +183,11 @@ TEST_CASE("Permutes that two PEs start in another order do not exchange data") {
       });
     });
   }
+}
+
+TEST_CASE("Permutes that two PEs start in another order do not exchange data") {
+  CheckOtherOrder(GpuPermute::kCopies);
+  CheckOtherOrder(GpuPermute::kKernel);
 }
 
 TEST_CASE("A collective of a group takes no message of another one, in any form") {

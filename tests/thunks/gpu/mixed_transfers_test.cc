@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/thunks/gpu/gpu_job.h"
+#include "xla_patch/thunks/gpu/chunk_bytes.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -16,11 +17,12 @@ struct Step {
   size_t elements;
 };
 
-std::vector<Step> RandomProgram(unsigned seed, int n_pes) {
+// Large operations have `large` elements or a few more.
+std::vector<Step> RandomProgram(unsigned seed, int n_pes, size_t large) {
   std::mt19937 random(seed);
   std::vector<Step> program;
   for (int i = 0; i < 24; ++i) {
-    const size_t elements = random() % 3 == 0 ? 40000 + random() % 60000 : 1 + random() % 3000;
+    const size_t elements = random() % 3 == 0 ? large + random() % 60000 : 1 + random() % 3000;
     program.push_back({static_cast<int>(random() % 5), 1 + static_cast<int>(random() % (n_pes - 1)), elements});
   }
   return program;
@@ -35,6 +37,17 @@ int32_t Expected(const Step& step, size_t number, int pe, int n_pes, size_t elem
   int32_t sum = 0;
   for (int member = 0; member < n_pes; ++member) sum += Value(member, number, element);
   return sum;
+}
+
+// Permutes by copies, and large operations of other sizes than the slots; or small permutes by the kernel alone, and
+// large ones by copies.
+struct Way {
+  GpuPermute permute;
+  size_t large;
+};
+Way WayOf(unsigned seed) {
+  if (seed % 2 == 0) return {GpuPermute::kCopies, 40000};
+  return {GpuPermute::kAuto, gpu::kBytesOfGap / 4 - 30000};
 }
 
 // Starts everything, with whole operations in between, and joins the rest at the end.
@@ -100,10 +113,11 @@ TEST_CASE("Operations of all kinds may be in flight at once, in random programs"
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.puts = seed % 2 == 0 ? gpu::Puts::kDriver : gpu::Puts::kNvshmem;
-    options.arena_bytes = 256 << 10;
+    const Way way = WayOf(seed / 2);
+    options.permute = way.permute;
     GpuJob job(options);
     CAPTURE(seed);
-    RunProgram(job, RandomProgram(seed, options.n_pes));
+    RunProgram(job, RandomProgram(seed, options.n_pes, way.large));
   }
 }
 
@@ -115,9 +129,11 @@ TEST_CASE("Operations of all kinds end although all streams of a GPU share one h
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.one_queue = true;
     options.signals = seed % 2 == 0 ? gpu::Signals::kWrites : gpu::Signals::kCopies;
+    const Way way = WayOf(seed / 2);
+    options.permute = way.permute;
     GpuJob job(options);
     CAPTURE(seed);
-    RunProgram(job, RandomProgram(seed + 100, options.n_pes));
+    RunProgram(job, RandomProgram(seed + 100, options.n_pes, way.large));
   }
 }
 

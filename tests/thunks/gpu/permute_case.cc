@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tests/thunks/gpu/gpu_job.h"
+#include "tests/thunks/gpu/group_case.h"
 #include "xla_patch/thunks/gpu/transfers.h"
 
 namespace xla_shmem::testing {
@@ -59,6 +60,8 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
         permute.buffers.bytes.push_back(test.elements[part] * 4);
       }
       for (int round = 0; round < test.rounds && statuses[pe].ok(); ++round) {
+        const bool captured = test.launches > 0 && round + 1 == test.rounds;
+        if (captured) mine.cuda->BeginCapture(mine.compute);
         for (size_t part = 0; part < parts; ++part) {
           mine.device->Copy(operands[pe][part].data(), inputs[pe][round * parts + part].data(),
                             permute.buffers.bytes[part], mine.compute);
@@ -75,6 +78,8 @@ void RunPermutes(GpuJob& job, const PermuteCase& test) {
           mine.device->Copy(seen[pe][round * parts + part].data(), permute.buffers.results[part],
                             permute.buffers.bytes[part], mine.compute);
         }
+        if (captured) mine.cuda->EndCapture(mine.compute);
+        for (int launch = 0; captured && launch < test.launches; ++launch) mine.cuda->LaunchGraph(mine.compute);
       }
     });
   }
@@ -105,6 +110,26 @@ void RunPermutesBothWays(const PermuteCase& test) {
     options.signals = signals;
     GpuJob job(options);
     RunPermutes(job, test);
+  }
+}
+
+void RunPermutesByKernel(const PermuteCase& test) {
+  GpuJobOptions options;
+  options.n_pes = static_cast<int>(test.target_of.size());
+  options.permute = GpuPermute::kKernel;
+  constexpr int kLaunches = 10;
+  for (const Form way : {Form::kOverlapping, Form::kInLine, Form::kGraph}) {
+    CAPTURE(static_cast<int>(way));
+    GpuJob job(options);
+    PermuteCase form = test;
+    form.replay = way != Form::kOverlapping;
+    form.launches = way == Form::kGraph ? kLaunches : 0;
+    RunPermutes(job, form);
+    for (int pe = 0; pe < job.n_pes(); ++pe) {
+      const gpu::Transfers::InGraphs in_graphs = job.pe(pe).transfers->in_graphs();
+      CHECK(in_graphs.captured == (way == Form::kGraph ? 1 : 0));
+      CHECK(in_graphs.run == static_cast<uint64_t>(form.launches));
+    }
   }
 }
 

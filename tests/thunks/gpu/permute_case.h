@@ -19,11 +19,15 @@ struct PermuteCase {
   int rounds = 5;
   bool batches = true;         // GpuJobOptions
   bool keeps_results = false;  // of PEs without a source
+  int launches = 0;            // of the last round, captured into a graph if not 0
 };
 
-// Runs the permutes with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the test if a result
-// is wrong.
+// Runs the permutes over the rings, with the driver's puts, with both kinds of signals, and with NVSHMEM's. Fails the
+// test if a result is wrong.
 void RunPermutesBothWays(const PermuteCase& test);
+
+// Runs them by the kernel: overlapping, in line, and in a graph that is launched again and again.
+void RunPermutesByKernel(const PermuteCase& test);
 
 }  // namespace xla_shmem::testing
 

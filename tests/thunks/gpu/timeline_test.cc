@@ -76,11 +76,12 @@ struct TwoPes {
 };
 
 TEST_CASE("A collective is reached before it ends, and ends when its peer comes") {
-  for (const bool timed : {false, true}) {
-    CAPTURE(timed);
-    using Method = void (TwoPes::*)(int);
-    for (const Method method : {&TwoPes::Start, &TwoPes::Run, &TwoPes::StartPermute, &TwoPes::RunPermute}) {
+  using Method = void (TwoPes::*)(int);
+  const auto check = [](Method method, GpuPermute permute) {
+    for (const bool timed : {false, true}) {
+      CAPTURE(timed);
       GpuJobOptions options;
+      options.permute = permute;
       options.timed = timed;
       TwoPes pes(options);
       (pes.*method)(0);
@@ -98,7 +99,21 @@ TEST_CASE("A collective is reached before it ends, and ends when its peer comes"
       if (timed) CHECK(pes.seen[0]->times.ended_ns - pes.seen[0]->times.begun_ns > 20'000'000);
       pes.job.pe(0).timeline->Settle();
     }
+  };
+  for (const Method method : {&TwoPes::Start, &TwoPes::Run, &TwoPes::StartPermute, &TwoPes::RunPermute}) {
+    check(method, GpuPermute::kCopies);
   }
+  for (const Method method : {&TwoPes::StartPermute, &TwoPes::RunPermute}) check(method, GpuPermute::kKernel);
+}
+
+TEST_CASE("A permute by the kernel is on the track of the collectives of groups") {
+  GpuJobOptions options;
+  options.permute = GpuPermute::kKernel;
+  TwoPes pes(options);
+  for (int pe = 0; pe < 2; ++pe) pes.StartPermute(pe);
+  REQUIRE(pes.job.Synchronize());
+  CHECK(SoonTrue(pes.seen[0]->ended));
+  CHECK(pes.seen[0]->track == gpu::Track::kGroups);
 }
 
 TEST_CASE("Each form has a track of its own, and one does not hold up the report of another") {
@@ -118,7 +133,7 @@ TEST_CASE("Each form has a track of its own, and one does not hold up the report
   REQUIRE(pes.job.Synchronize());
 }
 
-TEST_CASE("Graphs count the permutes that they run if the timeline is timed") {
+TEST_CASE("Graphs count the permutes by copies that they run if the timeline is timed") {
   for (const bool timed : {false, true}) {
     GpuJobOptions options;
     options.timed = timed;

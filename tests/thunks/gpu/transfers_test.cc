@@ -15,18 +15,22 @@ using gpu::PermuteArguments;
 constexpr char kName[] = "module/op";
 
 TEST_CASE("The capture of an overlapping transfer is an error") {
-  GpuJob job({});
-  GpuJob::Pe& mine = job.pe(0);
-  const gpu::ScopedContext context(*mine.device);
-  mine.cuda->BeginCapture(mine.compute);
-  const Status error = mine.transfers->StartPermute({1, 1}, {kName, kTag, -1, -1, {}}, mine.compute);
-  CHECK(error.message().find("captured into a CUDA graph") != std::string::npos);
-  mine.cuda->EndCapture(mine.compute);
+  for (const GpuPermute permute : {GpuPermute::kCopies, GpuPermute::kKernel}) {
+    GpuJobOptions options;
+    options.permute = permute;
+    GpuJob job(options);
+    GpuJob::Pe& mine = job.pe(0);
+    const gpu::ScopedContext context(*mine.device);
+    mine.cuda->BeginCapture(mine.compute);
+    const Status error = mine.transfers->StartPermute({1, 1}, {kName, kTag, -1, -1, {}}, mine.compute);
+    CHECK(error.message().find("captured into a CUDA graph") != std::string::npos);
+    mine.cuda->EndCapture(mine.compute);
+  }
 }
 
-TEST_CASE("Several permutes may be in flight and joined in any order") {
+void CheckInFlight(GpuPermute permute_by) {
   GpuJobOptions options;
-  options.n_pes = 2;
+  options.permute = permute_by;
   GpuJob job(options);
   constexpr int kInFlight = 6;
   constexpr size_t kElements = 30000;
@@ -59,9 +63,14 @@ TEST_CASE("Several permutes may be in flight and joined in any order") {
   for (int pe = 0; pe < 2; ++pe) CHECK(results[pe] == operands[1 - pe]);
 }
 
+TEST_CASE("Several permutes may be in flight and joined in any order") {
+  CheckInFlight(GpuPermute::kCopies);
+  CheckInFlight(GpuPermute::kKernel);
+}
+
 // The other PE has started only one of two operations. XLA's order is the same on all PEs, so this shows more than a
 // program needs: neither kind of stream waits for the other.
-TEST_CASE("Permutes and collectives of groups that overlap do not wait for each other") {
+TEST_CASE("Permutes by copies and collectives of groups that overlap do not wait for each other") {
   for (const bool permute_first : {false, true}) {
     CAPTURE(permute_first);
     GpuJob job({});

@@ -11,6 +11,8 @@ inline constexpr double kLinkBytesPerSecond = 450e9;
 // Time for which the link is idle between two chunks: a batch of memory operations and the start of a copy. A guess, to
 // be tuned on a GPU.
 inline constexpr double kGapSeconds = 3e-6;
+// What the link moves in a gap, 1.35 MB. Up to here a message is one chunk, if a slot holds it.
+inline constexpr auto kBytesOfGap = static_cast<size_t>(kGapSeconds * kLinkBytesPerSecond);
 
 // Time of a message of `bytes` in `chunks`: the gaps, and the first copy, which fills the pipeline, and the last one,
 // which empties it. What the bytes themselves take is the same for any number of chunks.

@@ -1,14 +1,18 @@
 #include "xla_patch/thunks/gpu/collective_permute.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "xla_patch/thunks/gpu/chunk_bytes.h"
 
 namespace xla_shmem::gpu {
 
-PermutePeers PeersOf(const PermuteArguments& permute, int pe) {
-  return {permute.source == pe ? -1 : permute.source, permute.target == pe ? -1 : permute.target};
+// Up to the bytes of a gap the commands of a permute over the rings take more time than its bytes, and a kernel is one
+// command. Above, copies leave the SMs to the compute that overlaps. The limit is as much a guess as the gap.
+bool IsByKernel(GpuPermute permute, const Buffers& buffers) {
+  if (permute != GpuPermute::kAuto) return permute == GpuPermute::kKernel;
+  return std::accumulate(buffers.bytes.begin(), buffers.bytes.end(), size_t{0}) <= kBytesOfGap;
 }
 
 std::vector<std::vector<Piece>> ChunksOf(const PairRings& rings, const PermuteArguments& permute) {

@@ -1,4 +1,4 @@
-// A collective-permute over the rings (docs/protocol.md, "On GPU").
+// Which permutes the rings carry, and a permute over the rings (docs/protocol.md, "On GPU").
 #ifndef XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
 #define XLA_SHMEM_THUNKS_GPU_COLLECTIVE_PERMUTE_H_
 
@@ -9,15 +9,13 @@
 #include "xla_patch/thunks/chunks.h"
 #include "xla_patch/thunks/gpu/collectives.h"
 #include "xla_patch/thunks/gpu/pair_rings.h"
+#include "xla_patch/types/gpu_permute.h"
 
 namespace xla_shmem::gpu {
 
-// The other PEs that a permute connects this PE with, -1: none. An edge from a PE to itself is a copy and no message.
-struct PermutePeers {
-  int source;
-  int target;
-};
-PermutePeers PeersOf(const PermuteArguments& permute, int pe);
+// Whether the kernel of the lanes carries a permute of these buffers. It depends on nothing else, so all PEs choose
+// alike, whether they send, receive or both.
+bool IsByKernel(GpuPermute permute, const Buffers& buffers);
 
 // Enqueues the sends on `send_stream` and the rest on `receive_stream`. If the results are the operands, all goes to
 // `receive_stream`, between the earlier and the later commands of `send_stream`.

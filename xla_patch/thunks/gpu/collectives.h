@@ -34,6 +34,13 @@ struct PermuteArguments {
   bool keeps_results = false;  // without a source they stay as they are
 };
 
+// The other PEs that a permute connects this PE with, -1: none. An edge from a PE to itself is a copy and no message.
+struct PermutePeers {
+  int source;
+  int target;
+};
+PermutePeers PeersOf(const PermuteArguments& permute, int pe);
+
 // What a ragged all-to-all sends: slice s of what goes to member m is `send_sizes[i]` rows from row `input_offsets[i]`
 // of the input on, i = m * slices + s. They go to row `output_offsets[i]` of that member's result. `receive_sizes[i]`
 // rows come from member m in the same way. Rows of the result that nobody sends are those of the operand.

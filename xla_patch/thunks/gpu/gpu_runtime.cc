@@ -102,7 +102,8 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
       device_.get(), options.deadline,
       [this](gpu::Watchdog::Event event, const std::string& why) { Report(event, why); });
   timeline_ = std::make_unique<gpu::Timeline>(device_.get(), options.timed);
-  transfers_ = std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get());
+  transfers_ =
+      std::make_unique<gpu::Transfers>(rings_.get(), lanes_.get(), watchdog_.get(), timeline_.get(), options.permute);
   XLA_SHMEM_RETURN_IF_ERROR(device_->TakeError());
   return gpu::OffsetInHeap(nvshmem_.api, *arena, options.pe);
 }

@@ -27,6 +27,7 @@
 #include "xla_patch/thunks/gpu/lanes.h"
 #include "xla_patch/thunks/gpu/timeline.h"
 #include "xla_patch/thunks/gpu/transfers.h"
+#include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -54,6 +55,7 @@ struct GpuStartOptions {
   std::string unique_id;  // from UniqueId in process 0
   size_t arena_bytes = 0;
   gpu::Puts puts = gpu::Puts::kNvshmem;
+  GpuPermute permute = GpuPermute::kAuto;
   bool multimem = false;  // reductions in the NVLink switch, if UseMultimem is called
   bool timed = false;     // the timeline measures times on the device
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};

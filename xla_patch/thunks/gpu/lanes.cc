@@ -23,16 +23,6 @@ int IndexOf(const std::vector<int>& group, int pe) {
   return static_cast<int>(std::find(group.begin(), group.end(), pe) - group.begin());
 }
 
-void SetMembers(const Device& device, const std::vector<int>& members, int pe, char* memory,
-                ExchangeArguments* arguments) {
-  arguments->members = static_cast<int>(members.size());
-  arguments->me = IndexOf(members, pe);
-  for (size_t i = 0; i < members.size(); ++i) {
-    arguments->pes[i] = static_cast<unsigned short>(members[i]);
-    arguments->arenas[i] = members[i] == pe ? memory : static_cast<char*>(device.PeerAddress(memory, members[i]));
-  }
-}
-
 struct Grid {
   unsigned blocks;
   unsigned threads;
@@ -90,12 +80,12 @@ Lanes::Lanes(Device* device, const LaneLayout& layout, int pe, char* memory)
   }
 }
 
-uint64_t Lanes::NumberOf(const GroupArguments& group) {
+uint64_t Lanes::NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const auto [found, added] = numbers_.try_emplace(group.name, operations_.size() + 1);
+  const auto [found, added] = numbers_.try_emplace({name, tag}, operations_.size() + 1);
   if (added) {
-    Operation operation{group.name, {}};
-    for (const int pe : group.group) {
+    Operation operation{name, {}};
+    for (const int pe : members) {
       if (pe != pe_) operation.peers.push_back(pe);
     }
     operations_.push_back(std::move(operation));
@@ -103,16 +93,26 @@ uint64_t Lanes::NumberOf(const GroupArguments& group) {
   return found->second;
 }
 
-void Lanes::SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments) {
+void Lanes::SetExchange(LaneUse use, const std::string& name, uint32_t tag, const std::vector<int>& members,
+                        ExchangeArguments* arguments) {
   arguments->lanes = set(use).lanes;
-  arguments->operation = NumberOf(group);
-  arguments->tag = group.tag;
+  arguments->operation = NumberOf(name, tag, members);
+  arguments->tag = tag;
+  arguments->members = static_cast<int>(members.size());
+  arguments->me = IndexOf(members, pe_);
   arguments->send_to = arguments->receive_from = kAllMembers;
+  for (size_t i = 0; i < members.size(); ++i) {
+    arguments->pes[i] = static_cast<unsigned short>(members[i]);
+    arguments->arenas[i] = members[i] == pe_ ? memory_ : static_cast<char*>(device_->PeerAddress(memory_, members[i]));
+  }
 }
 
 CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
+  const bool is_first = group.group[0] == pe_;
+  const bool hears_first = group.op == CollectiveOp::kCollectiveBroadcast && !is_first;
   CollectiveArguments arguments{};
-  SetExchange(use, group, &arguments);
+  SetExchange(use, group.name, group.tag, hears_first ? std::vector<int>{group.group[0], pe_} : group.group,
+              &arguments);
   arguments.shape = kMove;
   arguments.kind = static_cast<int>(group.reduction);
   switch (group.op) {
@@ -132,17 +132,9 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
       arguments.keeps_own = true;
       break;
     default:  // a broadcast: the first member sends
+      (is_first ? arguments.receive_from : arguments.send_to) = kNoMember;
+      arguments.keeps_own = is_first;
       break;
-  }
-  if (group.op != CollectiveOp::kCollectiveBroadcast) {
-    SetMembers(*device_, group.group, pe_, memory_, &arguments);
-  } else if (group.group[0] == pe_) {
-    SetMembers(*device_, group.group, pe_, memory_, &arguments);
-    arguments.receive_from = kNoMember;
-    arguments.keeps_own = true;
-  } else {
-    SetMembers(*device_, {group.group[0], pe_}, pe_, memory_, &arguments);
-    arguments.send_to = kNoMember;
   }
   return arguments;
 }
@@ -174,8 +166,7 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   const RaggedRows& rows = group.ragged;
   if (rows.row_bytes == 0 || rows.output_rows == 0) return 0;
   RaggedArguments arguments{};
-  SetExchange(use, group, &arguments);
-  SetMembers(*device_, group.group, pe_, memory_, &arguments);
+  SetExchange(use, group.name, group.tag, group.group, &arguments);
   arguments.input = rows.input;
   arguments.output = group.buffers.results[0];
   arguments.row_bytes = rows.row_bytes;
@@ -209,13 +200,37 @@ uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream str
   if (group.group.size() == 1 || is_ragged) CopyOperands(*device_, buffers, stream);
   if (is_ragged) return EnqueueRagged(use, group, stream, in_graph);
   if (group.group.size() == 1) return 0;
+  return EnqueueParts(use, buffers, IsReducing(group.op) ? &group : nullptr, Common(use, group), stream, in_graph);
+}
+
+uint64_t Lanes::Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph) {
+  const PermutePeers peers = PeersOf(permute, pe_);
+  std::vector<int> members{pe_};
+  const auto index_of = [&](int peer) {
+    if (peer < 0) return kNoMember;
+    if (IndexOf(members, peer) == static_cast<int>(members.size())) members.push_back(peer);
+    return IndexOf(members, peer);
+  };
+  CollectiveArguments arguments{};
+  const int source = index_of(peers.source);
+  const int target = index_of(peers.target);
+  SetExchange(use, permute.name, permute.tag, members, &arguments);
+  arguments.shape = kMove;
+  arguments.receive_from = source;
+  arguments.send_to = target;
+  arguments.keeps_own = permute.source == pe_;
+  arguments.clears = permute.source < 0 && !permute.keeps_results;
+  return EnqueueParts(use, permute.buffers, nullptr, arguments, stream, in_graph);
+}
+
+uint64_t Lanes::EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group,
+                             CollectiveArguments arguments, CudaStream stream, bool in_graph) {
   size_t with_bytes = buffers.bytes.size();  // operands up to the last that has bytes
   while (with_bytes > 0 && buffers.bytes[with_bytes - 1] == 0) --with_bytes;
   if (with_bytes == 0) return 0;
-  CollectiveArguments arguments = Common(use, group);
   SetTicket(use, in_graph, &arguments.lanes);
   const auto reduction_of = [&](size_t i) {
-    return IsReducing(group.op) ? FindKernelReduction(group.types[i], group.reduction) : std::nullopt;
+    return group != nullptr ? FindKernelReduction(group->types[i], group->reduction) : std::nullopt;
   };
   for (size_t i = 0; i < buffers.operands.size();) {
     const std::optional<KernelReduction> reduction = reduction_of(i);
@@ -225,7 +240,7 @@ uint64_t Lanes::Enqueue(LaneUse use, const GroupArguments& group, CudaStream str
       arguments.part[arguments.parts++] = {buffers.operands[i], buffers.results[i], buffers.bytes[i]};
       bytes += Padded(buffers.bytes[i]);
     }
-    if (reduction.has_value()) ChooseForm(group, *reduction, bytes, &arguments);
+    if (reduction.has_value()) ChooseForm(*group, *reduction, bytes, &arguments);
     arguments.lanes.ends = i >= with_bytes;
     Launch(use, &arguments, stream);
     if (arguments.lanes.ends) break;

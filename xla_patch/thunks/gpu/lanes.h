@@ -1,4 +1,4 @@
-// Launches the kernels of the collectives of a group (nvshmem/gpu/kernels/kernels.cu), and reads its progress.
+// Launches the kernels of collectives (nvshmem/gpu/kernels/kernels.cu), and reads their progress.
 #ifndef XLA_SHMEM_THUNKS_GPU_LANES_H_
 #define XLA_SHMEM_THUNKS_GPU_LANES_H_
 
@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/nvshmem/gpu/device.h"
@@ -36,6 +37,8 @@ class Lanes {
   // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use. Returns the operation's
   // ticket, which Progress compares with; 0 if there is nothing to wait for. With `in_graph` it has no ticket.
   uint64_t Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph = false);
+  // The same for a permute: one kernel, whatever the part of this PE in it.
+  uint64_t Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph = false);
   // How far the GPU is.
   bool HasReached(LaneUse use, uint64_t ticket) { return ProgressOf(use, kReached) >= ticket; }
   bool HasFinished(LaneUse use, uint64_t ticket) { return ProgressOf(use, kFinished) >= ticket; }
@@ -69,15 +72,20 @@ class Lanes {
   };
 
   Set& set(LaneUse use) { return sets_[use == LaneUse::kInLine ? 1 : 0]; }
-  void SetExchange(LaneUse use, const GroupArguments& group, ExchangeArguments* arguments);
+  // All members exchange messages with this PE, which is one of them.
+  void SetExchange(LaneUse use, const std::string& name, uint32_t tag, const std::vector<int>& members,
+                   ExchangeArguments* arguments);
   uint64_t ProgressOf(LaneUse use, ProgressWord word);
   // Numbers the operation that is enqueued.
   void SetTicket(LaneUse use, bool in_graph, LaneSet* lanes);
   CollectiveArguments Common(LaneUse use, const GroupArguments& group);
+  // Launches kernels for all buffers. `group`: of a reduction, else null. Returns the ticket.
+  uint64_t EnqueueParts(LaneUse use, const Buffers& buffers, const GroupArguments* group, CollectiveArguments arguments,
+                        CudaStream stream, bool in_graph);
   void Launch(LaneUse use, CollectiveArguments* arguments, CudaStream stream);
   // The operand's rows are in the result.
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
-  uint64_t NumberOf(const GroupArguments& group);
+  uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);
   LateTransfer Describe(LaneUse use, uint64_t operation);
   // The form of a reduction of so many bytes; its other arguments are set.
   void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
@@ -90,9 +98,9 @@ class Lanes {
   char* multicast_ = nullptr;
   Set sets_[2];
 
-  std::mutex mutex_;  // guards the members below
-  std::map<std::string, uint64_t> numbers_;
-  std::deque<Operation> operations_;  // number n is at n - 1
+  std::mutex mutex_;                                              // guards the members below
+  std::map<std::pair<std::string, uint32_t>, uint64_t> numbers_;  // by name and tag
+  std::deque<Operation> operations_;                              // number n is at n - 1
 };
 
 }  // namespace xla_shmem::gpu

@@ -23,12 +23,13 @@ Status TakeTag(const std::string& name, uint32_t tag) {
 
 }  // namespace
 
-Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline)
+Transfers::Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline, GpuPermute permutes)
     : rings_(rings),
       device_(&rings->device()),
       watchdog_(watchdog),
       lanes_(lanes),
       timeline_(timeline),
+      permutes_(permutes),
       send_stream_(device_->CreateStream()),
       receive_stream_(device_->CreateStream()),
       group_stream_(device_->CreateStream()) {}
@@ -87,8 +88,10 @@ Status Transfers::StartPermute(const TransferKey& key, const PermuteArguments& p
   const std::lock_guard<std::mutex> lock(mutex_);
   Status status = TakeTag(permute.name, permute.tag);
   if (status.ok()) status = CheckOverlaps(permute.buffers);
-  if (status.ok()) status = Begin(permute.follower, stream);
+  const bool by_kernel = IsByKernel(permutes_, permute.buffers);
+  if (status.ok()) status = by_kernel ? CheckStart(stream) : Begin(permute.follower, stream);
   if (!status.ok()) return ErrorOf(permute.name, status);
+  if (by_kernel) return StartKernel(key, permute, /*alone=*/false, stream);
   EnqueuePermute(*rings_, permute, send_stream_, receive_stream_);
   return End(key, permute);
 }
@@ -105,23 +108,28 @@ Status Transfers::StartGroup(const TransferKey& key, const GroupArguments& group
   if (status.ok()) status = CheckGroup(group, rings_->pe());
   if (status.ok()) status = CheckStart(stream);
   if (!status.ok()) return ErrorOf(group.name, status);
+  return StartKernel(key, group, group.group.size() < 2 && group.op != CollectiveOp::kRaggedAllToAll, stream);
+}
+
+template <typename Arguments>
+Status Transfers::StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream) {
   WatchLanes(LaneUse::kOverlapping);
-  EventRef begun = Time(group.follower, stream);
-  if (group.group.size() < 2 && group.op != CollectiveOp::kRaggedAllToAll) {
-    lanes_->Enqueue(LaneUse::kOverlapping, group, stream);  // nobody to wait for
-    FollowGroup(LaneUse::kOverlapping, group.follower, 0, std::move(begun), stream);
+  EventRef begun = Time(arguments.follower, stream);
+  if (alone) {
+    lanes_->Enqueue(LaneUse::kOverlapping, arguments, stream);
+    FollowKernel(LaneUse::kOverlapping, arguments.follower, 0, std::move(begun), stream);
     started_[key] = {};
   } else {
     device_->Order(group_stream_, stream);
-    const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, group, group_stream_);
-    FollowGroup(LaneUse::kOverlapping, group.follower, ticket, std::move(begun), group_stream_);
+    const uint64_t ticket = lanes_->Enqueue(LaneUse::kOverlapping, arguments, group_stream_);
+    FollowKernel(LaneUse::kOverlapping, arguments.follower, ticket, std::move(begun), group_stream_);
     started_[key] = {{}, lanes_->enqueued(LaneUse::kOverlapping)};
   }
-  return ErrorOf(group.name, device_->TakeError());
+  return ErrorOf(arguments.name, device_->TakeError());
 }
 
-void Transfers::FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
-                            CudaStream stream) {
+void Transfers::FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
+                             CudaStream stream) {
   if (follower == nullptr || timeline_ == nullptr) return;
   const Track track = use == LaneUse::kInLine ? Track::kInLine : Track::kGroups;
   if (begun != nullptr) {
@@ -143,6 +151,7 @@ Status Transfers::ReplayPermute(const PermuteArguments& permute, CudaStream stre
   if (status.ok()) status = CheckOverlaps(permute.buffers);
   if (status.ok()) status = CheckJob();
   if (!status.ok()) return ErrorOf(permute.name, status);
+  if (IsByKernel(permutes_, permute.buffers)) return RunKernel(permute, stream);
   const bool in_graph = device_->Capturing(stream);
   EventRef begun;
   if (in_graph) {
@@ -161,13 +170,17 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   Status status = TakeTag(group.name, group.tag);
   if (status.ok()) status = CheckGroup(group, rings_->pe());
   if (status.ok()) status = CheckJob();
-  if (!status.ok()) return ErrorOf(group.name, status);
+  return status.ok() ? RunKernel(group, stream) : ErrorOf(group.name, status);
+}
+
+template <typename Arguments>
+Status Transfers::RunKernel(const Arguments& arguments, CudaStream stream) {
   WatchLanes(LaneUse::kInLine);
   const bool in_graph = device_->Capturing(stream);
-  EventRef begun = in_graph ? nullptr : Time(group.follower, stream);
-  const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, group, stream, in_graph);
-  if (!in_graph) FollowGroup(LaneUse::kInLine, group.follower, ticket, std::move(begun), stream);
-  return ErrorOf(group.name, device_->TakeError());
+  EventRef begun = in_graph ? nullptr : Time(arguments.follower, stream);
+  const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
+  if (!in_graph) FollowKernel(LaneUse::kInLine, arguments.follower, ticket, std::move(begun), stream);
+  return ErrorOf(arguments.name, device_->TakeError());
 }
 
 void Transfers::FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream) {

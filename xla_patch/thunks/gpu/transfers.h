@@ -1,9 +1,9 @@
 // Starts, joins and watches the collectives of one PE.
 //
-// Permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one. Each
-// runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on XLA's
-// stream overlaps with the transfer. ReplayPermute (replay.h) and RunGroup run on XLA's stream itself and may be
-// captured into a CUDA graph.
+// Large permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one.
+// Each runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on
+// XLA's stream overlaps with the transfer. ReplayPermute (by a kernel, or replay.h) and RunGroup run on XLA's stream
+// itself and may be captured into a CUDA graph.
 //
 // Errors name the operation. The watchdog reports errors that show later, such as a peer that never arrives.
 #ifndef XLA_SHMEM_THUNKS_GPU_TRANSFERS_H_
@@ -23,6 +23,7 @@
 #include "xla_patch/thunks/gpu/pair_rings.h"
 #include "xla_patch/thunks/gpu/replay.h"
 #include "xla_patch/thunks/gpu/timeline.h"
+#include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::gpu {
@@ -39,8 +40,9 @@ struct TransferKey {
 class Transfers {
  public:
   // `rings`, `lanes`, `watchdog` and `timeline` (both may be null) must outlive this. Without a timeline nobody
-  // follows.
-  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr);
+  // follows. `permutes`: the same on all PEs.
+  Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr,
+            GpuPermute permutes = GpuPermute::kAuto);
 
   Status StartPermute(const TransferKey& key, const PermuteArguments& permute, CudaStream stream);
   // All collectives of groups.
@@ -53,7 +55,7 @@ class Transfers {
   Status RunGroup(const GroupArguments& group, CudaStream stream);
 
   // Whole operations that were captured so far, and those that CUDA graphs have run: a launch calls no method. Not
-  // those of one member, and permutes that graphs have run only if the timeline is timed.
+  // those of one member, and permutes over the rings that graphs have run only if the timeline is timed.
   struct InGraphs {
     uint64_t captured;
     uint64_t run;
@@ -64,7 +66,7 @@ class Transfers {
   // What a done waits for.
   struct Started {
     std::vector<EventRef> events;
-    uint64_t kernels = 0;  // of collectives of groups, 0 for none
+    uint64_t kernels = 0;  // 0: it waits for none
   };
 
   // The job's failure, if there is one.
@@ -76,8 +78,14 @@ class Transfers {
   Status End(const TransferKey& key, const PermuteArguments& permute);
   // An event for the follower's times; null without times or follower.
   EventRef Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const;
-  void FollowGroup(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
-                   CudaStream stream);
+  // Collectives by kernels, whose arguments have been checked: those of a group, and permutes. `alone`: with nobody
+  // to wait for.
+  template <typename Arguments>
+  Status StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream);
+  template <typename Arguments>
+  Status RunKernel(const Arguments& arguments, CudaStream stream);
+  void FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
+                    CudaStream stream);
   void WatchLanes(LaneUse use);
   ReplayWaits WaitsOf(const PermuteArguments& permute);
   void FollowReplay(const std::shared_ptr<Follower>& follower, EventRef begun, CudaStream stream);
@@ -87,13 +95,14 @@ class Transfers {
   Watchdog* const watchdog_;
   Lanes* const lanes_;
   Timeline* const timeline_;
+  const GpuPermute permutes_;
   CudaStream send_stream_;
   CudaStream receive_stream_;
   CudaStream group_stream_;
   std::mutex mutex_;
-  EventRef begun_;  // of the transfer being enqueued
-  EventRef timed_;  // likewise, null without times
-  uint64_t captured_permutes_ = 0;
+  EventRef begun_;                  // of the transfer being enqueued
+  EventRef timed_;                  // likewise, null without times
+  uint64_t captured_permutes_ = 0;  // over the rings
   bool lanes_watched_[2] = {false, false};
   std::map<TransferKey, Started> started_;
 };

@@ -139,6 +139,7 @@ struct CollectiveArguments : ExchangeArguments {
   bool dest_has_parts;    // likewise, from member j
   bool part_of_member;    // part j is what members exchange with member j
   bool keeps_own;         // the message to this PE is copied
+  bool clears;            // the results become zeros, because nobody sends them
   char* multicast;        // address of the arenas of all PEs at once, for reductions in the switch
   CollectivePart part[kMaxParts];
 };

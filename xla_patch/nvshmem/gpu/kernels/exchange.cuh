@@ -52,6 +52,13 @@ __device__ inline void CopyTogether(char* to, const char* from, Word bytes) {
   }
 }
 
+// All threads of the block write zeros together.
+__device__ inline void ClearTogether(char* to, Word bytes) {
+  const Word packed = reinterpret_cast<Word>(to) % kPack == 0 ? bytes / kPack : 0;
+  for (Word pack = threadIdx.x; pack < packed; pack += blockDim.x) reinterpret_cast<Pack16*>(to)[pack] = {0, 0};
+  for (Word at = packed * kPack + threadIdx.x; at < bytes; at += blockDim.x) to[at] = 0;
+}
+
 // Bytes of a message.
 struct Range {
   Word begin;

@@ -26,6 +26,11 @@ __device__ inline void ReduceArrivals(const CollectiveArguments& arguments, cons
   }
 }
 
+__device__ inline void ClearResults(const CollectiveArguments& arguments, Range range) {
+  Pieces pieces(arguments, arguments.me, range);
+  for (Piece piece = pieces.Next(); piece.bytes != 0; piece = pieces.Next()) ClearTogether(piece.dest, piece.bytes);
+}
+
 __device__ inline bool Takes(const CollectiveArguments& arguments, Step step) {
   switch (step) {
     case kShare:
@@ -60,6 +65,7 @@ extern "C" __global__ void __launch_bounds__(512) collective(const CollectiveArg
       lane.AwaitArrivals();
       if (step == kSend && arguments.shape != kMove) ReduceArrivals(arguments, lane, range_of(arguments.me));
     }
+    if (arguments.clears) ClearResults(arguments, range_of(arguments.me));
   }
   lane.End();
 }

@@ -1,0 +1,139 @@
+// Permutes by the kernel of the lanes.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/thunks/gpu/gpu_job.h"
+#include "tests/thunks/gpu/permute_case.h"
+#include "xla_patch/thunks/gpu/chunk_bytes.h"
+#include "xla_patch/thunks/gpu/collective_permute.h"
+
+namespace xla_shmem::testing {
+namespace {
+
+using gpu::PermuteArguments;
+
+constexpr char kName[] = "module/op";
+
+TEST_CASE("A kernel moves a permute of any size, from one element to more than all slots hold") {
+  RunPermutesByKernel({{1, 2, 0}, {1}});
+  RunPermutesByKernel({{1, 2, 0}, {1000}, false, false, 40});
+  RunPermutesByKernel({{1, 0}, {100000}, false, false, 3});
+  RunPermutesByKernel({{1, 2, 3, 0}, {1, 40000, 0, 17}});
+}
+
+TEST_CASE("In a kernel PEs send, receive, do both, send to themselves or do nothing") {
+  for (const bool in_place : {false, true}) {
+    CAPTURE(in_place);
+    RunPermutesByKernel({{1, 2, -1, 3, -1}, {5000}, in_place});
+    RunPermutesByKernel({{-1, 0, 4, 3, 2}, {100000, 3}, in_place, false, 2});
+  }
+}
+
+TEST_CASE("A kernel overwrites no operand that it has not sent") {
+  RunPermutesByKernel({{1, 2, 0}, {70000, 3}, /*in_place=*/true});
+  RunPermutesByKernel({{1, 0}, {100000}, /*in_place=*/true, false, 3});
+}
+
+TEST_CASE("After a kernel a PE without a source has its results if it is told to keep them") {
+  RunPermutesByKernel({{1, 2, -1, -1, 4}, {70000, 5}, false, false, 2, true, /*keeps_results=*/true});
+}
+
+TEST_CASE("A permute of more buffers than a launch takes becomes several launches") {
+  PermuteCase test{{1, -1, 2}, {}};
+  for (size_t i = 0; i < gpu::kMaxParts + 5; ++i) test.elements.push_back(i % 7);
+  RunPermutesByKernel(test);
+}
+
+TEST_CASE("A kernel writes zeros to results at any address, and no byte beside them") {
+  GpuJobOptions options;
+  options.permute = GpuPermute::kKernel;
+  GpuJob job(options);
+  GpuJob::Pe& pe = job.pe(0);
+  for (const size_t bytes : {size_t{1}, size_t{33}, size_t{5000}}) {
+    for (const size_t offset : {size_t{16}, size_t{17}, size_t{20}}) {
+      alignas(16) static char memory[6000];
+      std::fill(std::begin(memory), std::end(memory), 'x');
+      const std::vector<char> operand(bytes, 'y');
+      const PermuteArguments permute{kName, kTag, -1, -1, {{operand.data()}, {memory + offset}, {bytes}}};
+      CHECK(OnDevice(pe, [&] { return pe.transfers->ReplayPermute(permute, pe.compute); }).message() == "");
+      REQUIRE(job.Synchronize());
+      CHECK(std::count(std::begin(memory), std::end(memory), 0) == static_cast<ptrdiff_t>(bytes));
+      CHECK(std::count(memory + offset, memory + offset + bytes, 0) == static_cast<ptrdiff_t>(bytes));
+    }
+  }
+}
+
+TEST_CASE("A permute without bytes launches nothing") {
+  GpuJobOptions options;
+  GpuJob job((options.permute = GpuPermute::kKernel, options));
+  GpuJob::Pe& pe = job.pe(0);
+  char memory[2] = {};
+  const PermuteArguments permute{kName, kTag, 1, 1, {{memory}, {memory + 1}, {0}}};
+  const size_t before = pe.cuda->commands();
+  CHECK(OnDevice(pe, [&] { return pe.transfers->ReplayPermute(permute, pe.compute); }).message() == "");
+  CHECK(pe.cuda->commands() == before);
+}
+
+TEST_CASE("The kernel carries permutes up to the bytes of a gap, unless it is told otherwise") {
+  const auto is_by_kernel = [](GpuPermute permute, std::vector<size_t> bytes) {
+    gpu::Buffers buffers;
+    buffers.bytes = std::move(bytes);
+    return gpu::IsByKernel(permute, buffers);
+  };
+  CHECK(is_by_kernel(GpuPermute::kAuto, {}));
+  CHECK(is_by_kernel(GpuPermute::kAuto, {gpu::kBytesOfGap}));
+  CHECK_FALSE(is_by_kernel(GpuPermute::kAuto, {gpu::kBytesOfGap + 1}));
+  CHECK(is_by_kernel(GpuPermute::kAuto, {gpu::kBytesOfGap - 10, 10}));
+  CHECK_FALSE(is_by_kernel(GpuPermute::kAuto, {gpu::kBytesOfGap - 10, 11}));
+  CHECK(is_by_kernel(GpuPermute::kKernel, {size_t{1} << 40}));
+  CHECK_FALSE(is_by_kernel(GpuPermute::kCopies, {1}));
+}
+
+// PE 1 of three in a ring never comes.
+TEST_CASE("A peer that never comes ends the kernel of a permute with an error that names this peer alone") {
+  // Of one chunk, and of several: the sender waits until the slot of the chunk before is empty.
+  for (const size_t bytes : {size_t{1000}, size_t{400000}}) {
+    for (const bool in_line : {false, true}) {
+      CAPTURE(bytes);
+      CAPTURE(in_line);
+      GpuJobOptions options;
+      options.n_pes = 3;
+      options.deadline = std::chrono::milliseconds(1500);
+      options.permute = GpuPermute::kKernel;
+      GpuJob job(options);
+      std::vector<std::vector<char>> operands(3, std::vector<char>(bytes, 'a')), results(3, std::vector<char>(bytes));
+      for (const int number : {0, 2}) {
+        GpuJob::Pe& pe = job.pe(number);
+        const PermuteArguments permute{kName,
+                                       kTag,
+                                       (number + 2) % 3,
+                                       (number + 1) % 3,
+                                       {{operands[number].data()}, {results[number].data()}, {bytes}}};
+        OnDevice(pe, [&] {
+          if (in_line) {
+            CHECK(pe.transfers->ReplayPermute(permute, pe.compute).message() == "");
+          } else {
+            CHECK(pe.transfers->StartPermute({1, 1}, permute, pe.compute).message() == "");
+            CHECK(pe.transfers->Finish({1, 1}, kName, pe.compute).message() == "");
+          }
+          return 0;
+        });
+      }
+      for (const int number : {0, 2}) REQUIRE(job.pe(number).cuda->Synchronize());
+      const auto late = [](int number) {
+        return "module/op on PE " + std::to_string(number) +
+               " has not finished within the deadline; it waits for PE 1 (XLA_SHMEM_DEADLINE)";
+      };
+      CHECK(job.pe(2).watchdog->Check().message() == late(2));
+      CHECK(std::count(results[2].begin(), results[2].end(), 'a') == 0);
+      CHECK(job.pe(0).watchdog->Check().message() == (bytes > 1000 ? late(0) : ""));
+      if (bytes == 1000) CHECK(results[0] == operands[2]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace xla_shmem::testing
