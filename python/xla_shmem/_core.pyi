@@ -568,6 +568,7 @@ def gpu_start(
     puts: str,
     deadline_s: float,
     *,
+    permute: str = "auto",
     multimem: bool = False,
     timed: bool = False,
 ) -> int:
@@ -582,6 +583,7 @@ def gpu_start(
       arena_bytes: bytes of symmetric memory, equal on all PEs.
       puts: ``"nvshmem"`` or ``"driver"``.
       deadline_s: seconds after which an unfinished transfer fails the job, counted from when the GPU starts it.
+      permute: what carries permutes, as of option ``gpu_permute``. Equal on all PEs.
       multimem: whether to look for multicast memory, for :func:`gpu_use_multimem`. Equal on all PEs.
       timed: whether to measure on the device when collectives begin and end, for :func:`gpu_observe`.
 
@@ -590,7 +592,7 @@ def gpu_start(
 
     Raises:
       RuntimeError: NVSHMEM does not start, a PE is out of reach, or there is not enough memory.
-      ValueError: ``puts`` is unknown.
+      ValueError: ``puts`` or ``permute`` is unknown.
     """
 
 def gpu_observe(

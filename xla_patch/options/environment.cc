@@ -167,6 +167,11 @@ std::string HierarchicalWord(Hierarchical hierarchical) {
   return "";
 }
 
+Result<GpuPermute> ReadGpuPermute(const std::string& text) {
+  if (const auto found = GpuPermuteNamed(Lower(Strip(text))); found.has_value()) return *found;
+  return MustBe("'auto', 'kernel' or 'copies'");
+}
+
 Result<std::optional<int64_t>> ReadHeapSize(const std::string& text) {
   if (Lower(Strip(text)) == "auto") return std::optional<int64_t>();
   const Result<int64_t> bytes = ReadSize(text);
@@ -235,6 +240,7 @@ Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_DEADLINE", ReadDeadline, &options.deadline));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_NVSHMEM_LIBRARY", ReadLibrary, &options.nvshmem_library));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_PUTS", read_puts, &options.nvshmem_puts));
+  XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_PERMUTE", ReadGpuPermute, &options.gpu_permute));
   XLA_SHMEM_RETURN_IF_ERROR(ReadInto(read, "XLA_SHMEM_GPU_REDUCE", read_reduce, &options.multimem));
   return options;
 }
@@ -249,7 +255,8 @@ std::string EnvironmentOptions::Agreement() const {
   return std::string("profile=") + (rules.profile == Profile::kDomain ? "domain" : "upstream") +
          " threshold=" + std::to_string(rules.threshold) + " ops=" + (ops.empty() ? "default" : ops) +
          " nvlink_domain=" + domain + " hierarchical=" + HierarchicalWord(rules.hierarchical) +
-         " heap_size=" + CountOr(heap_bytes, "None") + " gpu_reduce=" + (multimem ? "multimem" : "kernel");
+         " heap_size=" + CountOr(heap_bytes, "None") + " gpu_permute=" + GpuPermuteWord(gpu_permute) +
+         " gpu_reduce=" + (multimem ? "multimem" : "kernel");
 }
 
 }  // namespace xla_shmem

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
@@ -20,7 +21,8 @@ struct EnvironmentOptions {
   std::optional<int64_t> nvlink_domain;
   std::optional<int64_t> heap_bytes;
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
-  bool nvshmem_puts = false;    // puts and signals by NVSHMEM's calls, not the driver's
+  bool nvshmem_puts = false;  // puts and signals by NVSHMEM's calls, not the driver's
+  GpuPermute gpu_permute = GpuPermute::kAuto;
   bool multimem = false;        // reductions in the NVLink switch, where it can
   std::string nvshmem_library;  // "" to search for it
 

@@ -24,7 +24,10 @@ _GPU_PACKAGES = tuple(
 )
 
 #: Options of the transport of each platform, by field of `Options`; the fingerprint names their variables.
-SETTINGS = {"cpu": ("heap_size", "single_copy", "spin_us"), "gpu": ("heap_size", "gpu_puts", "gpu_reduce")}
+SETTINGS = {
+    "cpu": ("heap_size", "single_copy", "spin_us"),
+    "gpu": ("heap_size", "gpu_puts", "gpu_permute", "gpu_reduce"),
+}
 
 
 def fingerprint(settings: Mapping[str, object], platform: str) -> dict[str, str]:

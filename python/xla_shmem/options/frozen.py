@@ -47,6 +47,7 @@ class Options:
       records: ``"auto"``, ``"off"`` or a directory.
       nvshmem_library: path; None to search for it.
       gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
+      gpu_permute: ``"auto"``, ``"kernel"`` or ``"copies"``.
       gpu_reduce: ``"kernel"`` or ``"multimem"``.
       job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
     """
@@ -67,6 +68,7 @@ class Options:
     records: str
     nvshmem_library: str | None
     gpu_puts: str
+    gpu_permute: str
     gpu_reduce: str
     job: str | None
 

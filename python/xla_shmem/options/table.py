@@ -169,6 +169,14 @@ TABLE: tuple[Option, ...] = (
         one_of("auto", "nvshmem", "driver"),
     ),
     Option(
+        "gpu_permute",
+        "auto",
+        "`auto`, `kernel`, `copies`",
+        "What carries collective-permutes on GPUs: one kernel (`kernel`), or copies and stream memory operations "
+        "(`copies`), which use fewer SMs and take more commands. `auto` is `kernel` up to 1.35 MB.",
+        one_of("auto", "kernel", "copies"),
+    ),
+    Option(
         "gpu_reduce",
         "kernel",
         "`kernel`, `multimem`",

@@ -171,7 +171,8 @@ class GpuJob:
 
         return (
             f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.decision_key()}"
-            f" heap_size={self._options.heap_size} gpu_reduce={self._options.gpu_reduce}"
+            f" heap_size={self._options.heap_size} gpu_permute={self._options.gpu_permute}"
+            f" gpu_reduce={self._options.gpu_reduce}"
             f" {nvshmem_settings.chosen_by_user(os.environ)}"
         ).rstrip()
 
@@ -246,6 +247,7 @@ class GpuJob:
                 arena_bytes=arena_bytes,
                 puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
                 deadline_s=self._options.deadline,
+                permute=self._options.gpu_permute,
                 multimem=multicast,
                 timed=bool(self._options.stats or self._options.trace),
             )

@@ -19,7 +19,8 @@ def read(environ: dict[str, str]) -> str:
         return f"error: {error}"
     puts = "nvshmem" if options.gpu_puts == "nvshmem" else "driver"
     return (
-        f"{options.decision_key()} heap_size={options.heap_size} gpu_reduce={options.gpu_reduce}"
+        f"{options.decision_key()} heap_size={options.heap_size}"
+        f" gpu_permute={options.gpu_permute} gpu_reduce={options.gpu_reduce}"
         f" deadline={options.deadline:g} puts={puts} library={options.nvshmem_library or ''}"
     )
 

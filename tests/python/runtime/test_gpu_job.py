@@ -207,6 +207,12 @@ def test_puts_are_the_drivers_unless_nvshmems_are_chosen(chosen: str, puts: str)
     assert [runtime.started[0]["puts"] for runtime in runtimes] == [puts, puts]
 
 
+def test_permutes_are_carried_as_the_option_says() -> None:
+    runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(2)]
+    run_job(runtimes, gpu_permute="copies")
+    assert [runtime.started[0]["permute"] for runtime in runtimes] == ["copies", "copies"]
+
+
 def test_nvshmem_has_its_settings_before_the_unique_id_is_made_and_the_same_in_all_processes() -> None:
     runtimes = [RecordingRuntime(f"0000:0{index}:00.0") for index in range(3)]
     run_job(runtimes)
@@ -300,7 +306,7 @@ def test_the_users_settings_of_nvshmem_are_part_of_the_agreement(monkeypatch: py
     job = GpuJob(resolve({}, {}), LocalStore(), 0, 1, RecordingRuntime("0000:01:00.0"))
     monkeypatch.setenv("NVSHMEM_MAX_TEAMS", "99")
     monkeypatch.setenv("NVSHMEM_DEBUG", "INFO")
-    assert job._agreement("1").endswith("gpu_reduce=kernel NVSHMEM_MAX_TEAMS=99")
+    assert job._agreement("1").endswith("gpu_permute=auto gpu_reduce=kernel NVSHMEM_MAX_TEAMS=99")
 
 
 def test_a_failed_start_in_one_process_admits_no_process() -> None:

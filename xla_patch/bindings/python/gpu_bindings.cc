@@ -90,6 +90,11 @@ gpu::Puts ParsePuts(const std::string& name) {
   throw nb::value_error(("unknown puts \"" + name + "\": nvshmem or driver").c_str());
 }
 
+GpuPermute ParsePermute(const std::string& word) {
+  if (const auto found = GpuPermuteNamed(word); found.has_value()) return *found;
+  throw nb::value_error(("unknown permute \"" + word + "\": auto, kernel or copies").c_str());
+}
+
 std::pair<int, int> KernelReductionOf(const std::string& reduction, const std::string& dtype) {
   const std::optional<ReductionKind> kind = ReductionNamed(reduction);
   const std::optional<ElementType> type = ElementTypeNamed(dtype);
@@ -106,13 +111,14 @@ void LoadKernels(const nb::bytes& kernels) {
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
-             double deadline_s, bool multimem, bool timed) {
+             double deadline_s, const std::string& permute, bool multimem, bool timed) {
   GpuStartOptions options;
   options.pe = pe;
   options.n_pes = n_pes;
   options.unique_id.assign(unique_id.c_str(), unique_id.size());
   options.arena_bytes = arena_bytes;
   options.puts = ParsePuts(puts);
+  options.permute = ParsePermute(permute);
   options.multimem = multimem;
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.timed = timed;
@@ -153,7 +159,8 @@ void BindGpuRuntime(nb::module_& m) {
         "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
-        nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("multimem") = false, nb::arg("timed") = false,
+        nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto", nb::arg("multimem") = false,
+        nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
   m.def("gpu_observe", &Observe, nb::arg("process"), nb::arg("processes"), nb::kw_only(), nb::arg("record_directory"),

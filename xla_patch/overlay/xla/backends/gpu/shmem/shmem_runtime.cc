@@ -185,6 +185,7 @@ Result<std::string> ShmemRuntime::StartWorld(const Job& job, const JobRounds& ro
   start.unique_id = *std::move(unique_id);
   start.arena_bytes = ArenaBytes(options, job.num_processes);
   start.puts = options.nvshmem_puts ? xla_shmem::gpu::Puts::kNvshmem : xla_shmem::gpu::Puts::kDriver;
+  start.permute = options.gpu_permute;
   start.multimem = options.multimem;
   start.deadline = options.deadline;
   const Result<size_t> offset = gpu().Start(start);
