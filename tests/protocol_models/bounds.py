@@ -35,8 +35,10 @@ CHECKED = [
     Bounds("gpu/replay.pml", ("ONE_WAY=1", "LATER_CHUNKS=7")),
     Bounds("gpu/replay.pml", ("ONE_WAY=1", "COPIES=1")),
     Bounds("gpu/lanes.pml", ("OPERATIONS=4",)),
-    Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=1")),
-    Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=2", "STEP=2")),
+    Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=2")),
+    Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=3", "STEP=3")),
+    Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=1", "STEP=3")),
     Bounds("gpu/lanes.pml", ("OPERATIONS=4", "FIRST=1", "STEP=2")),
-    Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "FIRST=2", "STEP=2", "OPERATIONS=2", "CHUNKS=1")),
+    Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "FIRST=2", "STEP=3", "OPERATIONS=2", "CHUNKS=1")),
+    Bounds("gpu/lanes.pml", ("MAY_FAIL=1", "FIRST=3", "STEP=3", "OPERATIONS=2", "CHUNKS=1")),
 ]

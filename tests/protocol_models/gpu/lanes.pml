@@ -9,10 +9,11 @@
 #ifndef STEP
 #define STEP 1
 #endif
-#define FORM(operation) ((FIRST + STEP * (operation)) % 3)
+#define FORM(operation) ((FIRST + STEP * (operation)) % 4)
 #define ALL_TO_ALL 0
 #define BROADCAST 1 /* PE 0 sends */
 #define TWO_SHOT 2  /* PE 2 is not in the group */
+#define PERMUTE 3   /* PE 0 to PE 1 to PE 2: one only sends, one only receives */
 #ifndef OPERATIONS
 #define OPERATIONS 3
 #endif
@@ -41,9 +42,13 @@ byte running = PES;
 
 /* Who is in the group of PE me, whom it sends to, and whom it receives from. */
 #define IN_GROUP(pe) (FORM(operation) != TWO_SHOT || (pe) != 2)
-#define IS_PEER(pe) ((pe) != me && IN_GROUP(pe) && (FORM(operation) != BROADCAST || me == 0 || (pe) == 0))
-#define SENDS_TO(pe) (IS_PEER(pe) && (FORM(operation) != BROADCAST || me == 0))
-#define RECEIVES_FROM(pe) (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0))
+#define IS_PEER(pe) \
+  ((pe) != me && IN_GROUP(pe) && (FORM(operation) != BROADCAST || me == 0 || (pe) == 0) && \
+   (FORM(operation) != PERMUTE || (pe) == me + 1 || me == (pe) + 1))
+#define SENDS_TO(pe) \
+  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me == 0) && (FORM(operation) != PERMUTE || (pe) == me + 1))
+#define RECEIVES_FROM(pe) \
+  (IS_PEER(pe) && (FORM(operation) != BROADCAST || me != 0) && (FORM(operation) != PERMUTE || me == (pe) + 1))
 
 /* = Lane::Begin (xla_patch/nvshmem/gpu/kernels/exchange.cuh) */
 inline Begin() {
