@@ -84,18 +84,25 @@ class Setting:
 
     @property
     def counts_all(self) -> bool:
-        """Whether every collective is counted. Permutes in CUDA graphs are if statistics are on."""
+        """Whether every collective is counted. Permutes by copies in CUDA graphs are if statistics are on."""
         return self.flags == NO_GRAPH_FLAGS or "XLA_SHMEM_STATS" in self.environ
 
 
 SETTINGS = {
     "2": Setting(2, quick=True),
     "2-graphs": Setting(2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1"}, quick=True),
+    "2-graphs-copies": Setting(
+        2, CONTROL_FLOW, GRAPH_FLAGS, {"XLA_SHMEM_STATS": "1", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
+    ),
     "2-default": Setting(2, CONTROL_FLOW, (), {"XLA_SHMEM_STATS": "1"}),
     "4": Setting(4),
+    "4-copies": Setting(4, TIMING, environ={"XLA_SHMEM_GPU_PERMUTE": "copies"}),
     "4-graphs": Setting(4, CONTROL_FLOW, GRAPH_FLAGS),
     "4-seed-1": Setting(4, TIMING, environ={"GPU_EMULATOR_SEED": "1"}, quick=True),
     **{f"2-seed-{seed}": Setting(2, TIMING, environ={"GPU_EMULATOR_SEED": str(seed)}) for seed in range(2, 7)},
+    "2-copies-seed-8": Setting(
+        2, TIMING, environ={"GPU_EMULATOR_SEED": "8", "XLA_SHMEM_GPU_PERMUTE": "copies"}, quick=True
+    ),
     "2-graphs-seed-7": Setting(2, CONTROL_FLOW, GRAPH_FLAGS, {"GPU_EMULATOR_SEED": "7"}),
 }
 

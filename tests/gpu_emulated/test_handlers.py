@@ -70,8 +70,8 @@ def test_wrong_calls_are_refused_with_their_reason(emulator: Emulator, tmp_path:
             assert words.format(rank=rank) in error, call
 
 
-@pytest.mark.parametrize("puts", ["driver", "nvshmem"])
-def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: Path, puts: str) -> None:
+@pytest.mark.parametrize(("puts", "permute"), [("driver", "copies"), ("nvshmem", "copies"), ("auto", "auto")])
+def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: Path, puts: str, permute: str) -> None:
     # GPUs 0 and 2 reach each other, and 1 and 3. The pass does not write these calls.
     across = [
         _PERMUTE | {"lists": {"pairs": [0, 1, 1, 0, 2, 3, 3, 2]}},
@@ -85,6 +85,7 @@ def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: 
         GPU_EMULATOR_LINK_DOMAINS="2",
         XLA_SHMEM_PROFILE="domain",
         XLA_SHMEM_GPU_PUTS=puts,
+        XLA_SHMEM_GPU_PERMUTE=permute,
     )
     for rank, report in enumerate(reports):
         assert report["right"]

@@ -19,7 +19,8 @@ from planted_mistakes import ROOT, Mutant, SourceCopy, run
 
 PROJECT = Path(__file__).resolve().parent / "mutants"
 
-SEEDS = range(1, 7)
+#: The last two are those of permutes by the kernel.
+SEEDS = range(1, 9)
 PES = 2
 
 #: Exit codes of the worker that mean a mistake was found.
@@ -117,6 +118,17 @@ MUTANTS = {
     ),
     "lanes share their staging memory": Mutant(
         "nvshmem/gpu/kernels/multimem.cuh", "Word{blockIdx.x} * arguments.members", "Word{0} * arguments.members"
+    ),
+    "the kernel of a permute leaves results that nobody sends": Mutant(
+        "nvshmem/gpu/kernels/kernels.cu",
+        "    if (arguments.clears) ClearResults(arguments, range_of(arguments.me));\n",
+        "",
+    ),
+    "the kernel of a permute takes what its target sends": Mutant(
+        "thunks/gpu/lanes.cc", "  arguments.receive_from = source;\n", "  arguments.receive_from = target;\n"
+    ),
+    "the kernel of a permute sends nothing": Mutant(
+        "thunks/gpu/lanes.cc", "  arguments.send_to = target;\n", "  arguments.send_to = kNoMember;\n"
     ),
     "a kernel ends before its last block": Mutant(
         "nvshmem/gpu/kernels/exchange.cuh",
@@ -235,6 +247,7 @@ class Sources(SourceCopy):
             "NVSHMEM_REMOTE_TRANSPORT": "none",
             "NVSHMEM_DISABLE_NVLS": "1",
             "CUDA_DEVICE_MAX_CONNECTIONS": "1" if seed % 2 else "8",
+            "MUTANTS_PERMUTE": "kernel" if seed > 6 else "copies",
         }
         # Sums in the switch, or by the kernel for GPUs without it.
         if seed % 3 == 1:

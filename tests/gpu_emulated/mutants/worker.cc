@@ -246,6 +246,7 @@ class Run {
                         transfer.operand.bytes, stream_),
           "cuMemcpyAsync");
     if (transfer.kind == Kind::kRagged) WriteRagged(transfer);
+    if (transfer.kind == Kind::kChain) Spoil(transfer);
   }
   void WriteRagged(const Transfer& transfer) {
     for (int pe = 0; pe < kPes; ++pe) {
@@ -257,6 +258,9 @@ class Run {
     Check(cuMemcpyAsync(transfer.numbers.address(), reinterpret_cast<CUdeviceptr>(transfer.counts),
                         transfer.numbers.bytes, stream_),
           "cuMemcpyAsync");
+    Spoil(transfer);
+  }
+  void Spoil(const Transfer& transfer) {
     Check(cuMemsetD8Async(transfer.result.address(), kUntouched, transfer.result.bytes, stream_), "cuMemsetD8Async");
   }
   void ReadResult(const Transfer& transfer) {
@@ -330,6 +334,7 @@ void StartRuntime() {
   start.unique_id = WaitForNote("id");
   start.arena_bytes = kArenaBytes;
   start.puts = gpu::Puts::kDriver;
+  start.permute = GpuPermuteNamed(getenv("MUTANTS_PERMUTE")).value();
   start.deadline = std::chrono::seconds(5);
   start.multimem = getenv("MUTANTS_MULTIMEM") != nullptr;
   Check(runtime.Start(start).status());

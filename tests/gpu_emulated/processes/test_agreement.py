@@ -19,13 +19,19 @@ _WRONG: dict[str, tuple[int, dict[str, str], str, list[int]]] = {
     "another threshold": (
         1,
         {"CHANGED": '{"threshold": 4096}'},
-        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_reduce=kernel",
+        "threshold=4096 ops=default nvlink_domain=auto hierarchical=auto heap_size=524288 gpu_permute=auto",
         [1, 1],
     ),
     "another heap": (
         1,
         {"CHANGED": '{"heap_size": 1048576}'},
-        "heap_size=1048576 gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        "heap_size=1048576 gpu_permute=auto gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
+        [1, 1],
+    ),
+    "another way of permutes": (
+        1,
+        {"CHANGED": '{"gpu_permute": "copies"}'},
+        "gpu_permute=copies gpu_reduce=kernel NVSHMEM_CUMEM_GRANULARITY=2M and process 0 has",
         [1, 1],
     ),
     "no NVSHMEM": (

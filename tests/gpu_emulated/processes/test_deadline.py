@@ -18,11 +18,15 @@ _WAITS = {
     "permute": f"permute{_LATE}PE 2 has put 0 of 1 messages (XLA_SHMEM_DEADLINE)",
     "all_reduce": f"all-reduce{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
     "whole_permute": f"permute{_LATE}it waits for PE 2 to put (XLA_SHMEM_DEADLINE)",
+    "kernel_permute": f"permute{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
+    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
 }
 # The first line does not wait for the GPU, which may not answer.
 _EARLY = _WAITS | {
     "permute": f"permute{_LATE}it waits for PE 2 to put 1 messages (XLA_SHMEM_DEADLINE)",
     "all_reduce": f"all-reduce{_LATE}it waits for PE 1 or PE 2 (XLA_SHMEM_DEADLINE)",
+    "kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1 (XLA_SHMEM_DEADLINE)",
+    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1 (XLA_SHMEM_DEADLINE)",
 }
 
 

@@ -1,5 +1,5 @@
-"""Transfers of processes without XLA, from the agreement on: by the driver's or NVSHMEM's calls, with and
-without reductions in the NVLink switch."""
+"""Transfers of processes without XLA, from the agreement on: permutes by the kernel, the driver's or NVSHMEM's calls,
+with and without reductions in the NVLink switch."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ class Job:
     processes: int
     gpus: int
     puts: str = "auto"
+    permute: str = "auto"
     reduce: str = "kernel"
     driver: str = "13000"
     capability: str = "85"
     nvls: str = "1"
 
     def __str__(self) -> str:
-        return f"{self.processes}-on-{self.gpus}-{self.puts}-{self.reduce}-{self.driver}-{self.capability}-{self.nvls}"
+        options = f"{self.puts}-{self.permute}-{self.reduce}"
+        return f"{self.processes}-on-{self.gpus}-{options}-{self.driver}-{self.capability}-{self.nvls}"
 
     @property
     def has_multicast(self) -> bool:
@@ -46,9 +48,10 @@ class Job:
 
 
 JOBS = (
-    Job(2, 2, puts="nvshmem"),
+    Job(2, 2, puts="nvshmem", permute="copies"),
     Job(3, 3),
-    Job(3, 3, driver="13010"),  # no stream memory operations on other GPUs
+    Job(3, 3, permute="copies"),
+    Job(3, 3, permute="copies", driver="13010"),  # no stream memory operations on other GPUs
     Job(4, 2),
     Job(2, 2, puts="nvshmem", reduce="multimem", capability="90"),
     Job(4, 4, reduce="multimem", capability="100"),
@@ -70,6 +73,7 @@ def outcomes(
             directory = tmp_path_factory.mktemp("job")
             environ = {
                 "XLA_SHMEM_GPU_PUTS": job.puts,
+                "XLA_SHMEM_GPU_PERMUTE": job.permute,
                 "XLA_SHMEM_GPU_REDUCE": job.reduce,
                 "GPU_EMULATOR_VERSION": job.driver,
                 "GPU_EMULATOR_COMPUTE_CAPABILITY": job.capability,

@@ -1,7 +1,7 @@
 """Kills the last process after the job has started; the others report how a transfer with it ends.
 
-Usage: worker_deadline.py PROCESS PROCESSES FORM PUTS. FORM: permute, all_reduce, switch_all_reduce (by
-multimem), or whole_permute for a permute in the form for CUDA graphs.
+Usage: worker_deadline.py PROCESS PROCESSES FORM PUTS. FORM: all_reduce, switch_all_reduce (by multimem),
+permute or kernel_permute; whole_permute and whole_kernel_permute in the form for CUDA graphs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ _ELEMENTS = 1000
 def main() -> None:
     form, puts = sys.argv[3:]
     reduce = "multimem" if form == "switch_all_reduce" else "kernel"
-    topology = job_topology(start_job(deadline=3.0, gpu_puts=puts, gpu_reduce=reduce))
+    permute = "kernel" if "kernel" in form else "copies"
+    whole = form.startswith("whole")
+    topology = job_topology(start_job(deadline=3.0, gpu_puts=puts, gpu_permute=permute, gpu_reduce=reduce))
     assert topology.transport.available, topology.transport.reason
     meet("up")
     if PROCESS == PROCESSES - 1:
@@ -40,11 +42,10 @@ def main() -> None:
             _core.gpu_all_reduce(operation, "sum", "f32", everybody, [operand], [result], [size], stream, False)
         else:
             source, target = (PROCESS - 1) % PROCESSES, (PROCESS + 1) % PROCESSES
-            whole = form == "whole_permute"
             _core.gpu_permute(operation, source, target, [operand], [result], [size], stream, whole)
 
     start(1)
-    if form != "whole_permute":
+    if not whole:
         _core.gpu_done(1, stream)
     cuda.copy(seen.ctypes.data, result, size, stream)
     told = {"synchronize": "", "next": ""}
