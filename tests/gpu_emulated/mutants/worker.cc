@@ -1,6 +1,6 @@
 // One of two PEs, without JAX: transfers of the GPU path on an emulated GPU, compared with what they must give.
 //
-//   mutants_worker PE FOLDER SEED     FOLDER: where the PEs leave notes for each other
+//   mutants_worker PE FOLDER SEED DEADLINE     FOLDER: where the PEs leave notes for each other; DEADLINE: in seconds
 //
 // Exit status: 0 all right, 1 wrong elements, 2 an error of the GPU path (the watchdog's too), 3 an error of the
 // driver. No host waits between the commands of a round, so only streams, events, signals and credits keep values
@@ -312,7 +312,7 @@ class Run {
   CUstream stream_ = nullptr;
 };
 
-void StartRuntime() {
+void StartRuntime(std::chrono::seconds deadline) {
   GpuRuntime& runtime = GpuRuntime::Get();
   GpuOpenOptions open;
   open.nvshmem_candidates = {"libnvshmem_host.so.3"};
@@ -335,7 +335,7 @@ void StartRuntime() {
   start.arena_bytes = kArenaBytes;
   start.puts = gpu::Puts::kDriver;
   start.permute = GpuPermuteNamed(getenv("MUTANTS_PERMUTE")).value();
-  start.deadline = std::chrono::seconds(5);
+  start.deadline = deadline;
   start.multimem = getenv("MUTANTS_MULTIMEM") != nullptr;
   Check(runtime.Start(start).status());
   if (start.multimem && !runtime.has_multicast()) End(3, "there is no multicast memory");
@@ -350,7 +350,7 @@ int main(int, char** arguments) {
   using namespace xla_shmem::testing;  // NOLINT(google-build-using-namespace)
   me = atoi(arguments[1]);
   folder = arguments[2];
-  StartRuntime();
+  StartRuntime(std::chrono::seconds(atoi(arguments[4])));
   const xla_shmem::gpu::ScopedContext context(xla_shmem::GpuRuntime::Get().device());
   Run run(static_cast<unsigned>(atoi(arguments[3])));
   run.ManyInFlight();
