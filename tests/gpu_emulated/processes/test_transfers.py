@@ -50,14 +50,20 @@ class Job:
 JOBS = (
     Job(2, 2, puts="nvshmem", permute="copies"),
     Job(3, 3),
-    Job(3, 3, permute="copies"),
     Job(3, 3, permute="copies", driver="13010"),  # no stream memory operations on other GPUs
     Job(4, 2),
     Job(2, 2, puts="nvshmem", reduce="multimem", capability="90"),
+)
+#: Not in `make test`.
+MORE_JOBS = (
+    Job(3, 3, permute="copies"),
     Job(4, 4, reduce="multimem", capability="100"),
     Job(3, 3, reduce="multimem", capability="90", nvls="0"),
     Job(2, 2, reduce="multimem"),  # GPUs without the instructions
     Job(4, 2, reduce="multimem", capability="90"),
+)
+ALL_JOBS = pytest.mark.parametrize(
+    "job", [*JOBS, *(pytest.param(job, marks=pytest.mark.slow) for job in MORE_JOBS)], ids=str
 )
 
 
@@ -82,7 +88,13 @@ def outcomes(
                 "GPU_EMULATOR_LOG": str(directory / "log"),
             }
             ended = process_jobs.run_processes(
-                emulator, "worker_transfers.py", job.processes, directory, str(job.gpus), **environ
+                emulator,
+                "worker_transfers.py",
+                job.processes,
+                directory,
+                str(job.gpus),
+                time_limit=200,
+                **environ,
             )
             said = "".join(one.output for one in ended)
             known[job] = process_jobs.reports(ended), said + (directory / "log").read_text(errors="replace")
@@ -91,8 +103,8 @@ def outcomes(
     return of
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("job", JOBS, ids=str)
+@pytest.mark.timeout(300)
+@ALL_JOBS
 @pytest.mark.parametrize("name", CASES)
 def test_result(name: str, job: Job, outcomes: Callable[[Job], tuple[list[dict[str, str]], str]]) -> None:
     reports, _ = outcomes(job)
@@ -101,8 +113,8 @@ def test_result(name: str, job: Job, outcomes: Callable[[Job], tuple[list[dict[s
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("job", JOBS, ids=str)
+@pytest.mark.timeout(300)
+@ALL_JOBS
 def test_the_switch_reduces_what_it_can_if_it_is_there_and_asked_for(
     job: Job, outcomes: Callable[[Job], tuple[list[dict[str, str]], str]]
 ) -> None:
