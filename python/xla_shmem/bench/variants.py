@@ -89,20 +89,20 @@ _XLA_KERNELS = (
 )
 
 
-def _reductions() -> list[Variant]:
-    """SHMEM with each value of `XLA_SHMEM_GPU_REDUCE` but the default."""
-    option = next(option for option in TABLE if option.name == "gpu_reduce")
+def _values(name: str, ops: tuple[str, ...], prefix: str = "", own_gpus: str = "") -> list[Variant]:
+    """SHMEM with each value of an option but the default. `own_gpus` follows the setting, as in `Variant`."""
+    option = next(option for option in TABLE if option.name == name)
     values = [value for value in re.findall(r"`(\w+)`", option.allowed) if value != option.default]
     return [
         Variant(
-            name=value,
+            name=prefix + value,
             what=f"SHMEM with {option.env}={value}",
             platforms=("gpu",),
-            job=value,
+            job=prefix + value,
             carried=True,
             environ=((option.env, value),),
-            ops=("all-reduce", "reduce-scatter"),
-            own_gpus=f"{option.env}={value} needs a GPU for each PE",
+            ops=ops,
+            own_gpus=own_gpus and f"{option.env}={value} {own_gpus}",
         )
         for value in values
     ]
@@ -137,7 +137,8 @@ VARIANTS = (
         ops=("all-reduce", "ragged-all-to-all"),
         own_gpus="XLA's own kernels need a GPU for each PE",
     ),
-    *_reductions(),
+    *_values("gpu_reduce", ("all-reduce", "reduce-scatter"), own_gpus="needs a GPU for each PE"),
+    *_values("gpu_permute", ("collective-permute",), prefix="permute-"),
     Variant(
         "stats",
         "SHMEM with XLA_SHMEM_STATS=1",

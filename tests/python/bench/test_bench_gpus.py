@@ -97,13 +97,15 @@ def test_programs_on_gpus_have_a_fixed_number_of_turns() -> None:
     assert [Plan(gpus=H100, iterations=count).turns_per_call for count in (None, 1, 7, 50)] == [20, 2, 7, 20]
 
 
-def test_each_value_of_the_reductions_but_the_default_is_a_variant() -> None:
-    option = next(option for option in TABLE if option.name == "gpu_reduce")
+@pytest.mark.parametrize(("name", "prefix"), [("gpu_reduce", ""), ("gpu_permute", "permute-")])
+def test_each_value_of_an_option_but_the_default_is_a_variant(name: str, prefix: str) -> None:
+    option = next(option for option in TABLE if option.name == name)
     made = [one for one in variants.VARIANTS if option.env in one.variables("")]
     assert made
     for one in made:
-        assert one.variables("")[option.env] == one.name != option.default
-        assert option.parse(one.name) == one.name
+        value = one.variables("")[option.env]
+        assert one.name == prefix + value
+        assert option.parse(value) == value != option.default
     names = [one.name for one in variants.VARIANTS]
     assert len(set(names)) == len(names)
 
@@ -113,7 +115,7 @@ def test_what_nccl_and_xla_cannot_do_is_said() -> None:
     assert variants.obstacles(Plan(processes=2, gpus=H100), every) == {}
     shared = variants.obstacles(Plan(processes=4, gpus=H100), every)
     assert shared["stock"] == shared["nccl-fast"] == "NCCL refuses two ranks on one GPU"
-    assert set(every) - set(shared) == set(variants.RECORDING)
+    assert set(every) - set(shared) == {*variants.RECORDING, "permute-kernel", "permute-copies"}
     emulated = variants.obstacles(Plan(processes=2, gpus=EMULATED), every)
     assert set(emulated) == {"nccl-fast", "xla-kernels"}
     assert variants.obstacles(Plan(processes=4), ["stock"]) == {}
