@@ -22,4 +22,4 @@ if [ -n "$regex" ]; then
 fi
 cmake --build "$build" --target "${targets[@]}"
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
-ctest --test-dir "$build" --output-on-failure --parallel 2 --timeout 300 -R "${regex:-.}"
+ctest --test-dir "$build" --output-on-failure --parallel 2 --timeout 600 -R "${regex:-.}"
