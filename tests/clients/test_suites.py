@@ -41,6 +41,9 @@ _MULTIPROCESS = (
     "wait_barrier",
 )
 
+# Processes, and devices of each.
+_SHAPES = ((2, 1), (4, 1), (4, 2))
+
 # Tests of JAX's pjit_test that cannot pass with the flag.
 _PJIT_MAY_FAIL = (
     # jax 0.10.2 drops donation of a module that a transform returns (docs/sharp-bits.md).
@@ -96,11 +99,12 @@ def test_netket(ranks: int, tmp_path: Path) -> None:
 
 
 @needs_time
-@pytest.mark.parametrize(("processes", "devices"), [(2, 1), (4, 1), (4, 2)])
-@pytest.mark.parametrize("name", _MULTIPROCESS)
+@pytest.mark.parametrize(
+    ("name", "processes", "devices"),
+    # The tests of host_callback want four processes of two devices.
+    [(name, *shape) for name in _MULTIPROCESS for shape in _SHAPES if name != "host_callback" or shape == (4, 2)],
+)
 def test_jax_multiprocess(name: str, processes: int, devices: int, jax_tests: Path, tmp_path: Path) -> None:
-    if name == "host_callback" and (processes, devices) != (4, 2):
-        pytest.skip("its tests want four processes of two devices")
     file = jax_tests / "multiprocess" / f"{name}_test.py"
     suite = jax_multiprocess_suite(file, processes=processes, devices=devices, timeout=600)
     assert_same_outcomes(suite, tmp_path / f"{name}-{processes}x{devices}", moves=name in _COLLECTIVE)
