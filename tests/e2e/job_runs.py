@@ -87,7 +87,7 @@ def ranks_of(out: Path) -> list[int]:
 
 
 def abandoned_segments(*, results: Path | None = None) -> set[str]:
-    """The segments of xla-shmem that no running process has mapped: other tests may run jobs at the same time.
+    """The segments of xla-shmem that no running process has mapped. For what a job leaves, see `left_behind`.
 
     Processes of the job that reports to `results` do not count.
     """
@@ -100,6 +100,20 @@ def abandoned_segments(*, results: Path | None = None) -> set[str]:
             maps.append((directory / "maps").read_text())
     mapped = "\n".join(maps)
     return {name for name in segments if name not in mapped}
+
+
+def left_behind(before: set[str], *, results: Path | None = None) -> set[str]:
+    """Segments that were not in `before`, the earlier `abandoned_segments()`, and that nobody maps or unlinks for 5 s.
+
+    Other tests may run jobs at the same time. Their segments are not mapped for a moment after they are created, and
+    when the ranks have ended but the launcher has not unlinked them yet.
+    """
+    deadline = time.monotonic() + 5
+    left = abandoned_segments(results=results) - before
+    while left and time.monotonic() < deadline:
+        time.sleep(0.1)
+        left &= abandoned_segments(results=results)
+    return left
 
 
 def processes_of(results: Path, *, others: bool = False) -> list[Path]:
@@ -175,7 +189,7 @@ def run_ranks(
         int(file.stem): [json.loads(line) for line in file.read_text().splitlines()]
         for file in sorted(results.glob("*.jsonl"))
     }
-    segments = sorted(abandoned_segments(results=results) - before)
+    segments = sorted(left_behind(before, results=results))
     return JobRun(launcher.returncode, output, time.monotonic() - begin, found, segments)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from job_runs import HERE, abandoned_segments, environment
+from job_runs import HERE, abandoned_segments, environment, left_behind
 
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import SAME_SHAPE_OPS, Plan
@@ -96,7 +96,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     assert len(lines) == 3 * (2 * len(OPS) - len(_REFUSED_BY_STOCK))
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert abandoned_segments() <= before
+    assert left_behind(before) == set()
     assert not run.processes()
 
 
@@ -169,7 +169,7 @@ def test_ctrl_c_leaves_nothing_and_keeps_what_was_measured(tmp_path: Path) -> No
     assert run.process.returncode == 130, err
     assert "Stopped; all ranks have ended." in err
     assert json.loads(report.read_text())["rows"]
-    assert abandoned_segments() <= before
+    assert left_behind(before) == set()
     assert not run.processes()
 
 
@@ -183,7 +183,7 @@ def test_a_killed_rank_ends_the_run_with_the_output_of_its_job(tmp_path: Path) -
     assert run.process.returncode == 1
     assert "the shmem job lost rank" in err
     assert "was killed by SIGKILL" in err
-    assert abandoned_segments() <= before
+    assert left_behind(before) == set()
     assert not run.processes()
 
 
@@ -197,7 +197,7 @@ def test_ranks_end_with_their_coordinator(tmp_path: Path) -> None:
     while run.processes() and time.monotonic() < give_up:
         time.sleep(0.1)
     assert not run.processes()
-    assert abandoned_segments() <= before
+    assert left_behind(before) == set()
 
 
 def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
