@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sysconfig
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -252,7 +253,11 @@ def standard_library_sources(root: Path | None = None) -> list[Path]:
       CorpusError: no `*.py` file under `root`.
     """
     root = root or Path(sysconfig.get_path("stdlib"))
-    sources = [path for path in root.rglob("*.py") if not _SKIPPED_FOLDERS.intersection(path.relative_to(root).parts)]
+    sources = []
+    for folder, folders, files in os.walk(root):
+        # Before `walk` enters them: installed packages may be many more files than the library.
+        folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
+        sources += [Path(folder, name) for name in files if name.endswith(".py")]
     if not sources:
         raise CorpusError(f"{root} contains no Python sources to train on.")
     return _in_order(root, sources)
