@@ -164,7 +164,7 @@ CASES: dict[str, Case] = {}
 def case(
     fast: Sequence[str] = ("2x1",), slow: Sequence[str] = SHAPES, name: str = "", cases: dict[str, Case] = CASES
 ) -> Callable[..., Any]:
-    """Adds a function to `cases`: `make test` runs it on the shapes `fast`, `make test-e2e-full` also on `slow`."""
+    """Adds a function to `cases`: `make test` runs it on the shapes `fast`, `make test-e2e-slow` on `slow`."""
 
     def add(run: Callable[[World], None]) -> Callable[[World], None]:
         key = name or run.__name__

@@ -103,7 +103,10 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "plan",
     [
-        Plan(processes=2, devices_per_process=2, group=2, ops=OPS, dtype="bf16", misalign=2),
+        pytest.param(
+            Plan(processes=2, devices_per_process=2, group=2, ops=OPS, dtype="bf16", misalign=2),
+            marks=pytest.mark.slow,
+        ),
         Plan(processes=1, devices_per_process=4, ops=OPS),
         Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
         Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),

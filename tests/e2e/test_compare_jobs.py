@@ -50,6 +50,7 @@ def carried(out: Path, variant: Variant) -> list[Counter[tuple[str, str]]]:
     return [Counter((record["op"], record["lowered"]) for record in report.records) for report in reports]
 
 
+@pytest.mark.slow
 def test_only_the_blocks_change_their_transport_and_only_one_of_three_steps_sends_them(compared: Path) -> None:
     (stock,) = carried(compared, Variant.STOCK)
     (shmem,) = carried(compared, Variant.SHMEM)
@@ -70,6 +71,7 @@ def test_only_the_blocks_change_their_transport_and_only_one_of_three_steps_send
         assert all(steps.count(Counter(each)) == expected.count(each) for each in expected)
 
 
+@pytest.mark.slow
 def test_the_sending_step_trains_as_without_its_ablations(compared: Path) -> None:
     (row,) = json.loads((compared / "compare.json").read_text())["rows"]
     losses = {name: [record["loss"] for record in runs[0]] for name, runs in row["runs"].items()}
@@ -82,6 +84,7 @@ def test_the_sending_step_trains_as_without_its_ablations(compared: Path) -> Non
     assert len(losses["SHMEM"]) == STEPS
 
 
+@pytest.mark.slow
 def test_every_interval_holds_its_median(compared: Path) -> None:
     (row,) = json.loads((compared / "compare.json").read_text())["rows"]
     intervals: list[dict[str, Any]] = [part for ring in row["ring_s"].values() for part in ring.values()]

@@ -134,6 +134,7 @@ def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
     assert "Traceback" not in errors
 
 
+@pytest.mark.slow
 def test_every_rank_records_a_profile_of_the_steps_asked_for(tmp_path: Path) -> None:
     with train(*SMALL, "--context=2", "--steps=4", "--profile-steps=1", out=tmp_path) as job:
         job.communicate(timeout=WAIT_S)

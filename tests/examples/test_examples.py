@@ -64,6 +64,7 @@ def test_notebook_runs(tmp_path: Path) -> None:
     assert any("NVSHMEM" in text and "collective-permute" in text for text in printed), printed
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not installed(), reason="needs root, and slurmd, slurmctld, slurm-client and munge")
 def test_slurm_script_runs_as_two_tasks(tmp_path: Path) -> None:
     job = tmp_path / "job"

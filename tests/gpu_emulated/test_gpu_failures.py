@@ -80,7 +80,7 @@ def test_a_graph_that_waits_ends_with_the_names_of_its_operations(emulator: Emul
     assert job.result(0)["error"]
 
 
-@pytest.mark.parametrize("flags", [NO_GRAPH_FLAGS, GRAPH_FLAGS])
+@pytest.mark.parametrize("flags", [NO_GRAPH_FLAGS, pytest.param(GRAPH_FLAGS, marks=pytest.mark.slow)])
 def test_rows_that_do_not_exist_are_named_and_not_sent(
     emulator: Emulator, tmp_path: Path, flags: Sequence[str]
 ) -> None:
@@ -98,7 +98,7 @@ def test_rows_that_do_not_exist_are_named_and_not_sent(
         ("copy_with_another_constant", NO_GRAPH_FLAGS),
         pytest.param("copy_with_another_constant", GRAPH_FLAGS, marks=pytest.mark.slow),
         pytest.param("overlaps_with_another_constant", NO_GRAPH_FLAGS, marks=pytest.mark.slow),
-        ("programs_in_another_order", NO_GRAPH_FLAGS),
+        pytest.param("programs_in_another_order", NO_GRAPH_FLAGS, marks=pytest.mark.slow),
         pytest.param("programs_in_another_order", GRAPH_FLAGS, marks=pytest.mark.slow),
         pytest.param("copy_with_another_mesh", NO_GRAPH_FLAGS, marks=pytest.mark.slow),
     ],

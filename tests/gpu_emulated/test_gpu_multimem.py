@@ -34,7 +34,7 @@ def _launches(
     return Counter(_LAUNCH.findall((results / "log").read_text(errors="replace"))), job.output
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.slow), 4])
 def test_the_switch_reduces_for_all_gpus_and_the_kernel_the_rest(
     emulator: Emulator, tmp_path: Path, ranks: int
 ) -> None:
@@ -50,7 +50,13 @@ def test_reductions_in_the_switch_run_in_cuda_graphs(emulator: Emulator, tmp_pat
     assert launches["switch_reduction"] > 0
 
 
-@pytest.mark.parametrize("without", [{"GPU_EMULATOR_NVLS": "0"}, {"GPU_EMULATOR_COMPUTE_CAPABILITY": "85"}])
+@pytest.mark.parametrize(
+    "without",
+    [
+        {"GPU_EMULATOR_NVLS": "0"},
+        pytest.param({"GPU_EMULATOR_COMPUTE_CAPABILITY": "85"}, marks=pytest.mark.slow),
+    ],
+)
 def test_without_nvlink_sharp_the_log_says_so_and_the_kernel_reduces(
     emulator: Emulator, tmp_path: Path, without: dict[str, str]
 ) -> None:

@@ -5,6 +5,7 @@ library's "not supported".
 """
 
 import argparse
+import mmap
 import pathlib
 import re
 import subprocess
@@ -44,7 +45,14 @@ def error_names(cuda_header: pathlib.Path) -> dict[int, str]:
 
 def names_in(binary: pathlib.Path, prefix: str) -> set[str]:
     """Returns the names with `prefix` that a program can ask the dynamic linker for: strings of the file."""
-    return {name.decode() for name in re.findall(rf"(?<![\w])({prefix}\w+)\0".encode(), binary.read_bytes())}
+    with binary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        # No lookbehind: then `re` searches for the literal beginning, which is ten times as fast.
+        found = re.finditer(rf"{prefix}\w+\0".encode(), data)
+        return {
+            match.group()[:-1].decode()
+            for match in found
+            if not re.match(rb"\w", data[max(match.start() - 1, 0) : match.start()])
+        }
 
 
 def stub_source(names: set[str], newest: dict[str, str] | None, errors: dict[int, str]) -> str:

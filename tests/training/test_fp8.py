@@ -57,7 +57,11 @@ SPREAD = {"fsdp": 2, "context": 2, "tensor": 2}
 
 @pytest.mark.parametrize(
     "mesh",
-    [{}, pytest.param(SPREAD | {"remat": "full"}, marks=pytest.mark.slow), SPREAD | {"tensor_matmul": "async"}],
+    [
+        {},
+        pytest.param(SPREAD | {"remat": "full"}, marks=pytest.mark.slow),
+        pytest.param(SPREAD | {"tensor_matmul": "async"}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_loss_tracks_bf16_and_scales_follow_the_histories(mesh, bf16_losses: np.ndarray) -> None:

@@ -31,7 +31,7 @@ def ops(step: list[tuple[str, str]]) -> Counter[str]:
     return Counter(op for _, op in step)
 
 
-@pytest.mark.parametrize("ring", [Ring.WAITING, Ring.SILENT])
+@pytest.mark.parametrize("ring", [pytest.param(Ring.WAITING, marks=pytest.mark.slow), Ring.SILENT])
 def test_other_rings_have_the_same_arithmetic(ring: Ring) -> None:
     ablation, sending = ops(compiled(ring)), ops(compiled(Ring.SENDING))
     for op in ("dot", "exponential", "all-reduce"):

@@ -71,7 +71,9 @@ def plain(params: dict, tokens: jax.Array, config: TutorialConfig) -> jax.Array:
 
 
 @pytest.mark.usefixtures("quick_compilation")
-@pytest.mark.parametrize(("parallel_block", "positions"), [(True, "learned"), (False, "sinusoidal")])
+@pytest.mark.parametrize(
+    ("parallel_block", "positions"), [pytest.param(True, "learned", marks=pytest.mark.slow), (False, "sinusoidal")]
+)
 def test_equals_plain_array_arithmetic(parallel_block: bool, positions: str) -> None:
     mesh = make_mesh()
     config = dataclasses.replace(SMALL, parallel_block=parallel_block, positions=positions)

@@ -56,8 +56,6 @@ Handler DecodeEnd(Decoding& decoding) {
 void Trap(Warp& warp, const Instruction& /*instruction*/) { Fail(warp, "trap"); }
 Handler DecodeTrap(Decoding& /*decoding*/) { return Trap; }
 
-void DoNothing(Warp& /*warp*/, const Instruction& /*instruction*/) {}
-
 // A kernel starts when the one before it on its stream has ended, so there is nothing to wait for.
 Handler DecodeDependentLaunch(Decoding& decoding) {
   return decoding.TakeOneOf({"launch_dependents", "wait"}) < 0 ? nullptr : DoNothing;

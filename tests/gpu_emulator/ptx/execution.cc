@@ -25,8 +25,7 @@ uint64_t NextSeed() {
   return seed + launches.fetch_add(1) * 0x10001;
 }
 
-// After so many looks at the blocks, of which none has ended, another one begins. A block that waits is not seen to
-// wait in each look, because it may look at its word many times before it sleeps.
+// After so many looks at the blocks, of which none has ended, another one begins. A block may wait without nanosleep.
 constexpr int kPassesForAnotherBlock = 16;
 
 // At most so many blocks are on the GPU at once: one for each multiprocessor of the smallest GPU that a grid of waiting
@@ -34,6 +33,8 @@ constexpr int kPassesForAnotherBlock = 16;
 constexpr size_t kResidentBlocks = 64;
 
 class Launcher {
+  using Clock = std::chrono::steady_clock;
+
  public:
   Launcher(const Kernel& kernel, Dim grid, Dim block, unsigned dynamic_shared, const std::vector<char>& arguments)
       : kernel_(kernel), dynamic_shared_(dynamic_shared), random_(NextSeed()), arguments_(arguments.size(), 256) {
@@ -48,10 +49,11 @@ class Launcher {
 
   std::string Run() {
     resident_.push_back(Begin(nullptr));
-    auto pause = kShortestPause;
+    Clock::duration pause = kShortestPause;
     int passes_without_end = 0;
     for (uint64_t passes = 1; !resident_.empty(); ++passes) {
       bool all_wait = true;
+      const Clock::time_point begin = Clock::now();
       ++passes_without_end;
       for (size_t i = 0; i < resident_.size();) {
         const ResidentBlock::Progress progress = resident_[i]->Run();
@@ -77,9 +79,10 @@ class Launcher {
         // A kernel may wait for another process without nanosleep.
         if (passes % 64 == 0) std::this_thread::yield();
       } else if (!resident_.empty()) {
-        // For another process.
+        // For another process, which needs the processor: looking takes a fifth of the time.
+        const Clock::duration longest = std::max<Clock::duration>(kLongestPause, 4 * (Clock::now() - begin));
         std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, kLongestPause);
+        pause = std::min(pause * 2, longest);
       }
     }
     return "";

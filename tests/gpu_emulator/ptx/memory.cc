@@ -164,8 +164,6 @@ Handler DecodeAccess(Decoding& decoding) {
   return ChooseByType(type, kWrite, register_bytes);
 }
 
-void DoNothing(Warp& /*warp*/, const Instruction& /*instruction*/) {}
-
 Handler DecodePrefetch(Decoding& decoding) {
   const Space space = TakeAddressSpace(decoding);
   decoding.TakeOneOf({"L1", "L2"});

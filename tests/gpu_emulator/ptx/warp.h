@@ -84,7 +84,7 @@ struct Warp {
   int pc = 0;                // of the next instruction
   bool interrupted = false;  // by an error, a barrier or a wait for other lanes
   bool blocked = false;      // the present instruction waits for lanes that are elsewhere
-  bool sleeps = false;       // it has come to nanosleep
+  bool sleeps = false;       // its last slice ended at nanosleep
   uint32_t alive = 0;        // lanes that have not ended
   uint32_t carry = 0;        // condition code of add.cc and the like
   std::vector<Path> others;
@@ -144,6 +144,9 @@ template <typename Function>
 [[gnu::always_inline]] inline void ForActiveLanes(const Warp& warp, Function function) {
   for (uint32_t left = warp.active; left != 0; left &= left - 1) function(__builtin_ctz(left));
 }
+
+// Of an instruction that needs none here.
+inline void DoNothing(Warp& /*warp*/, const Instruction& /*instruction*/) {}
 
 // Ends the launch.
 inline void Fail(Warp& warp, std::string error) {
