@@ -8,7 +8,7 @@ clang=$(scripts/find_clang.sh fuzzer,address,undefined)
 if [ -n "$clang" ]; then
   PATH=$(realpath "$bin"):$PATH
   cmake -S . -B build/fuzz -G Ninja -DCMAKE_CXX_COMPILER="$clang" -DXLA_SHMEM_BUILD_MODULE=OFF \
-    -DXLA_SHMEM_PRECOMPILE=ON -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_FUZZERS=ON -DDOCTEST_INCLUDE_DIR="$(scripts/find_doctest.sh)" >/dev/null
+    -DXLA_SHMEM_COMPILE_TOGETHER=ON -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_FUZZERS=ON -DDOCTEST_INCLUDE_DIR="$(scripts/find_doctest.sh)" >/dev/null
   cmake --build build/fuzz --target fuzz_pass fuzz_pass_standalone
   mkdir -p build/fuzz/corpus
   [ -n "$(ls -A build/fuzz/corpus)" ] || build/fuzz/tests/fuzz_pass_standalone --write-corpus build/fuzz/corpus

@@ -13,7 +13,7 @@ compiler=
 # clang compiles these two in half the time of g++.
 [ "$sanitizers" != address,undefined ] || compiler=$(scripts/find_clang.sh "$sanitizers")
 cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_BENCHMARKS=ON \
-  -DXLA_SHMEM_PRECOMPILE=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
+  -DXLA_SHMEM_COMPILE_TOGETHER=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
 targets=(all)
 if [ -n "$regex" ]; then
   # A test has the name of the program that it runs.

@@ -4,15 +4,12 @@
 #include <atomic>
 #include <cstdint>
 
+#include "xla_patch/shm/steady_clock.h"
+
 namespace xla_shmem::shm {
 namespace {
 
 constexpr int kWordBits = 64;
-
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 // Null if the process of `pe` waits and still looks.
 const char* WhyLate(const Heap& heap, int pe, std::chrono::nanoseconds patience) {
@@ -23,7 +20,7 @@ const char* WhyLate(const Heap& heap, int pe, std::chrono::nanoseconds patience)
   if (heap.IsStopped(pe)) return "is stopped";
   const int64_t looked = header.waits.looked_ns.load(std::memory_order_acquire);
   if (looked == 0) return "is running, but in no collective";
-  if (Now() - looked > patience.count()) return "waits in a collective, but its threads do not run";
+  if (SteadyNanoseconds() - looked > patience.count()) return "waits in a collective, but its threads do not run";
   return nullptr;
 }
 
@@ -36,7 +33,7 @@ void PublishWaits(const Heap& heap, const std::set<int>& pes) {
     if (pe < WaitRecord::kPes) words[pe / kWordBits] |= uint64_t{1} << pe % kWordBits;
   }
   for (int i = 0; i < WaitRecord::kPes / kWordBits; ++i) record.pes[i].store(words[i], std::memory_order_relaxed);
-  record.looked_ns.store(Now(), std::memory_order_release);
+  record.looked_ns.store(SteadyNanoseconds(), std::memory_order_release);
 }
 
 void PublishNoWaits(const Heap& heap) { heap.OwnHeader().waits.looked_ns.store(0, std::memory_order_release); }

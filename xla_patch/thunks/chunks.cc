@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace xla_shmem {
-namespace {
-
-size_t AlignUp(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
-
-}  // namespace
 
 std::vector<Piece> ChunkCursor::Next() {
   std::vector<Piece> pieces;
@@ -24,14 +19,14 @@ std::vector<Piece> ChunkCursor::Next() {
     const size_t bytes = std::min(left, slot_bytes_ - filled);
     pieces.push_back({range.buffer, range.begin + consumed_, filled, bytes});
     consumed_ += bytes;
-    filled = AlignUp(filled + bytes);
+    filled = AlignedPiece(filled + bytes);
   }
   return pieces;
 }
 
 size_t PaddedBytes(const std::vector<ByteRange>& ranges) {
   size_t total = 0;
-  for (const ByteRange& range : ranges) total += AlignUp(range.end - range.begin);
+  for (const ByteRange& range : ranges) total += AlignedPiece(range.end - range.begin);
   return total;
 }
 
@@ -54,7 +49,7 @@ std::vector<ByteRange> PartOfBuffers(const std::vector<size_t>& buffer_bytes, in
     const size_t from = std::max(begin, start);
     const size_t to = std::min(end, stop);
     if (from < to) ranges.push_back({buffer, from - start, to - start});
-    start += AlignUp(buffer_bytes[buffer]);
+    start += AlignedPiece(buffer_bytes[buffer]);
   }
   return ranges;
 }

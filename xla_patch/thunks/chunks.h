@@ -13,6 +13,11 @@ namespace xla_shmem {
 
 inline constexpr size_t kPieceAlignment = 64;
 
+// Bytes that a piece takes in a slot, with what follows it up to the next one.
+constexpr size_t AlignedPiece(size_t bytes) {
+  return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+}
+
 // Bytes [begin, end) of buffer number `buffer`.
 struct ByteRange {
   size_t buffer;

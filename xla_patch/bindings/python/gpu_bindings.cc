@@ -8,7 +8,6 @@
 
 #include <chrono>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -16,6 +15,7 @@
 
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/ffi/gpu/recording.h"
+#include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
@@ -32,24 +32,14 @@ namespace nb = nanobind;
 
 // Runs `call` without the GIL: it may wait for other processes.
 template <typename Call>
-auto WithoutGil(Call call) {
+auto CallWithoutGil(Call call) {
   nb::gil_scoped_release release;
   return call();
 }
 
-void ThrowUnlessOk(const Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.message());
-}
-
-template <typename T>
-T ValueOrThrow(Result<T> result) {
-  ThrowUnlessOk(result.status());
-  return *std::move(result);
-}
-
 nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, const std::string& cuda_library) {
-  const GpuFacts facts =
-      ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}); }));
+  const GpuFacts facts = ValueOrRuntimeError(
+      CallWithoutGil([&] { return GpuRuntime::Get().Open({cuda_library, nvshmem_candidates, device}); }));
   nb::dict dict;
   dict["nvshmem_path"] = facts.nvshmem_path;
   dict["nvshmem_version"] = facts.nvshmem_version;
@@ -61,7 +51,7 @@ nb::dict Open(const std::vector<std::string>& nvshmem_candidates, int device, co
 
 nb::bytes Compile(const std::string& source, std::pair<int, int> compute_capability,
                   const std::vector<std::string>& nvrtc_candidates) {
-  const std::string image = ValueOrThrow(WithoutGil([&] {
+  const std::string image = ValueOrRuntimeError(CallWithoutGil([&] {
     return gpu::CompileKernels(nvrtc_candidates, source.c_str(),
                                compute_capability.first * 10 + compute_capability.second);
   }));
@@ -80,7 +70,7 @@ std::string CheckWorld(const std::vector<std::tuple<int, std::string, std::strin
 }
 
 nb::bytes UniqueId() {
-  const std::string id = ValueOrThrow(WithoutGil([] { return GpuRuntime::Get().UniqueId(); }));
+  const std::string id = ValueOrRuntimeError(CallWithoutGil([] { return GpuRuntime::Get().UniqueId(); }));
   return nb::bytes(id.data(), id.size());
 }
 
@@ -107,7 +97,7 @@ std::pair<int, int> KernelReductionOf(const std::string& reduction, const std::s
 
 void LoadKernels(const nb::bytes& kernels) {
   const std::string image(kernels.c_str(), kernels.size());
-  ThrowUnlessOk(WithoutGil([&] { return GpuRuntime::Get().LoadKernels(image); }));
+  RuntimeErrorUnlessOk(CallWithoutGil([&] { return GpuRuntime::Get().LoadKernels(image); }));
 }
 
 size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, const std::string& puts,
@@ -122,7 +112,7 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.multimem = multimem;
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.timed = timed;
-  return ValueOrThrow(WithoutGil([&] { return GpuRuntime::Get().Start(options); }));
+  return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }
 
 std::vector<std::string> Observe(int process, const std::vector<int>& processes, const std::string& record_directory,
@@ -167,7 +157,7 @@ void BindGpuRuntime(nb::module_& m) {
         nb::arg("statistics"), nb::arg("trace_file"),
         "Starts to record the collectives of this process's GPU. Returns a sentence for each part that does not work.");
   m.def(
-      "gpu_report", [] { WithoutGil([] { ReportGpuObserver(); }); },
+      "gpu_report", [] { CallWithoutGil([] { ReportGpuObserver(); }); },
       "Prints the statistics of the GPU, once, and writes the trace so far.");
   m.def(
       "gpu_in_graphs",

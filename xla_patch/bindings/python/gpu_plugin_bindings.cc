@@ -2,12 +2,12 @@
 
 #include <nanobind/stl/string.h>
 
-#include <stdexcept>
 #include <string>
 
 #include "xla/ffi/api/c_api.h"
 #include "xla_patch/bindings/pjrt/pass_callbacks.h"
 #include "xla_patch/bindings/pjrt/plugin.h"
+#include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/runtime/pass_hook.h"
 
 namespace xla_shmem {
@@ -16,17 +16,13 @@ namespace {
 namespace nb = nanobind;
 using pjrt::Plugin;
 
-void ThrowUnlessOk(const Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.message());
-}
-
 void* Pointer(const nb::dict& dict, const char* key) {
   return dict.contains(key) ? nb::cast<nb::capsule>(dict[key]).data() : nullptr;
 }
 
 void RegisterHandler(const Plugin& plugin, const std::string& target, const nb::dict& stages) {
-  ThrowUnlessOk(plugin.RegisterHandler(target, {Pointer(stages, "instantiate"), Pointer(stages, "prepare"),
-                                                Pointer(stages, "initialize"), Pointer(stages, "execute")}));
+  RuntimeErrorUnlessOk(plugin.RegisterHandler(target, {Pointer(stages, "instantiate"), Pointer(stages, "prepare"),
+                                                       Pointer(stages, "initialize"), Pointer(stages, "execute")}));
 }
 
 }  // namespace
@@ -37,7 +33,7 @@ void BindGpuPlugin(nb::module_& m) {
           "__init__",
           [](Plugin* self, const nb::capsule& api) {
             Plugin plugin;
-            ThrowUnlessOk(plugin.Open(api.data()));
+            RuntimeErrorUnlessOk(plugin.Open(api.data()));
             new (self) Plugin(plugin);
           },
           nb::arg("api"), "api: capsule of the plugin's PJRT_Api. RuntimeError if it lacks an extension.")
@@ -48,12 +44,13 @@ void BindGpuPlugin(nb::module_& m) {
             // Never destroyed: XLA may compile until the process ends.
             static auto* const pass = new pjrt::PassCallbacks(&PassHook::ForGpu());
             PassHook::ForGpu().SetCopiesAliasedParameters(self.drops_aliases());
-            ThrowUnlessOk(self.RegisterTransform(name, pass->callbacks()));
+            RuntimeErrorUnlessOk(self.RegisterTransform(name, pass->callbacks()));
           },
           nb::arg("name"),
           "Makes XLA run the pass on every module after scheduling. RuntimeError if the plugin returns an error.")
       .def(
-          "clear_pass", [](const Plugin& self, const std::string& name) { ThrowUnlessOk(self.ClearTransform(name)); },
+          "clear_pass",
+          [](const Plugin& self, const std::string& name) { RuntimeErrorUnlessOk(self.ClearTransform(name)); },
           nb::arg("name"), "Undoes register_pass. RuntimeError if the plugin returns an error.")
       .def("register_handler", &RegisterHandler, nb::arg("target"), nb::arg("stages"),
            "Registers an FFI handler under the name of a custom call. RuntimeError if the plugin returns an error.");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
@@ -35,7 +36,7 @@ void Enqueue(Call call) {
     const gpu::ScopedContext context(runtime.device());
     return call(runtime);
   }();
-  if (!status.ok()) throw std::runtime_error(status.message());
+  RuntimeErrorUnlessOk(status);
 }
 
 gpu::Buffers ToBuffers(const Addresses& operands, const Addresses& results, const std::vector<size_t>& bytes) {

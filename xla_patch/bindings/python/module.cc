@@ -12,6 +12,7 @@
 
 #include "xla_patch/bindings/ffi/cpu/handlers.h"
 #include "xla_patch/bindings/ffi/empty_call.h"
+#include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/bindings/python/gpu_bindings.h"
 #include "xla_patch/bindings/python/gpu_plugin_bindings.h"
 #include "xla_patch/bindings/python/gpu_transfer_bindings.h"
@@ -43,10 +44,6 @@ nb::dict CpuHandlerState() {
   return type;
 }
 
-void ThrowIfError(const Status& status) {
-  if (!status.ok()) throw std::runtime_error(status.message());
-}
-
 void CreateSegment(const std::string& key, int process, size_t bytes, const std::string& single_copy) {
   const shm::Readers readers = single_copy == "auto"   ? shm::Readers::kSiblings
                                : single_copy == "user" ? shm::Readers::kUser
@@ -56,7 +53,7 @@ void CreateSegment(const std::string& key, int process, size_t bytes, const std:
     nb::gil_scoped_release release;
     status = Runtime::Get().CreateSegment(key, process, bytes, readers);
   }
-  ThrowIfError(status);
+  RuntimeErrorUnlessOk(status);
 }
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
@@ -68,7 +65,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   if (segment_keys.size() != process_reachable.size()) throw std::runtime_error("connect: one segment key a process");
   for (const std::string& hex : segment_keys) {
     const Result<shm::JobKey> key = shm::JobKey::Parse(hex);
-    ThrowIfError(key.status());
+    RuntimeErrorUnlessOk(key.status());
     layout.segment_keys.push_back(*key);
   }
   layout.topology_fingerprint = topology_fingerprint;
@@ -85,7 +82,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
     nb::gil_scoped_release release;
     status = Runtime::Get().Connect(layout, options);
   }
-  ThrowIfError(status);
+  RuntimeErrorUnlessOk(status);
 }
 
 std::vector<std::string> Observe(const std::vector<int>& processes, const std::vector<int>& local_pes,

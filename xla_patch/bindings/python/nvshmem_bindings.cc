@@ -3,10 +3,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/nvshmem/loader.h"
 
 namespace nb = nanobind;
@@ -15,14 +15,13 @@ namespace xla_shmem {
 namespace {
 
 nb::dict OpenLibrary(const std::vector<std::string>& candidates) {
-  const Result<NvshmemLibrary> library = [&] {
+  const NvshmemLibrary library = ValueOrRuntimeError([&] {
     nb::gil_scoped_release release;
     return LoadNvshmem(candidates);
-  }();
-  if (!library.ok()) throw std::runtime_error(library.message());
+  }());
   nb::dict found;
-  found["path"] = library->path;
-  found["version"] = nb::make_tuple(library->major, library->minor, library->patch);
+  found["path"] = library.path;
+  found["version"] = nb::make_tuple(library.major, library.minor, library.patch);
   return found;
 }
 

@@ -6,7 +6,7 @@
 namespace xla_shmem::hlo {
 namespace {
 
-Status Malformed(const std::string& text) { return Status::Error("replica groups: " + text); }
+Status MalformedGroups(const std::string& text) { return Status::Error("replica groups: " + text); }
 
 // Cuts `ids` into groups of equal size.
 IdGroups SplitEvenly(std::vector<int64_t> ids, int64_t group_size) {
@@ -26,22 +26,22 @@ Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, co
   // Dimensions of size 1 are legal and add nothing, so the number of dimensions needs its own bound.
   constexpr size_t kMaxDims = 64;
   if (dims.size() > kMaxDims) {
-    return Malformed("iota of " + std::to_string(dims.size()) + " dimensions");
+    return MalformedGroups("iota of " + std::to_string(dims.size()) + " dimensions");
   }
   int64_t total = 1;
   for (const int64_t dim : dims) {
     if (dim <= 0) {
-      return Malformed("iota dimension " + std::to_string(dim));
+      return MalformedGroups("iota dimension " + std::to_string(dim));
     }
     if (dim > max_ids / total) {
-      return Malformed("iota of more than " + std::to_string(max_ids) + " ids");
+      return MalformedGroups("iota of more than " + std::to_string(max_ids) + " ids");
     }
     total *= dim;
   }
   const size_t rank = dims.size();
   if (!perm.empty() && perm.size() != rank) {
-    return Malformed("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) +
-                     " dimensions");
+    return MalformedGroups("iota transpose of " + std::to_string(perm.size()) + " for " + std::to_string(rank) +
+                           " dimensions");
   }
   // strides[i]: step in the original for the i-th dimension of the transposed array.
   std::vector<int64_t> stride_of(rank, 1);
@@ -54,7 +54,7 @@ Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, co
   for (size_t i = 0; i < rank; ++i) {
     const int64_t from = perm.empty() ? static_cast<int64_t>(i) : perm[i];
     if (from < 0 || from >= static_cast<int64_t>(rank) || used[from]) {
-      return Malformed("iota transpose is not a permutation");
+      return MalformedGroups("iota transpose is not a permutation");
     }
     used[from] = true;
     sizes[i] = dims[from];
@@ -82,18 +82,18 @@ Status AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* gro
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     if (field.number == ReplicaGroupField::kReplicaIds && !AppendRepeatedInts(field, &groups->ids)) {
-      return Malformed("bad list of ids");
+      return MalformedGroups("bad list of ids");
     }
   }
   if (!reader.ok()) {
-    return Malformed(reader.error());
+    return MalformedGroups(reader.error());
   }
   const auto total = static_cast<int64_t>(groups->ids.size());
   if (total == groups->offsets.back()) {
-    return Malformed("an empty group");
+    return MalformedGroups("an empty group");
   }
   if (total > max_ids) {
-    return Malformed("more than " + std::to_string(max_ids) + " ids");
+    return MalformedGroups("more than " + std::to_string(max_ids) + " ids");
   }
   groups->offsets.push_back(total);
   return Status();
@@ -117,22 +117,22 @@ Result<IdGroups> ReadIotaList(std::string_view proto, int64_t max_ids) {
       well_formed = AppendRepeatedInts(field, &perm);
     }
     if (!well_formed) {
-      return Malformed("bad iota");
+      return MalformedGroups("bad iota");
     }
   }
   if (!reader.ok()) {
-    return Malformed(reader.error());
+    return MalformedGroups(reader.error());
   }
   const std::string text = "iota [" + std::to_string(num_groups) + "," + std::to_string(group_size) + "]";
   if (num_groups <= 0 || group_size <= 0 || num_groups > max_ids / group_size) {
-    return Malformed(text + " is empty or more than " + std::to_string(max_ids) + " ids");
+    return MalformedGroups(text + " is empty or more than " + std::to_string(max_ids) + " ids");
   }
   Result<std::vector<int64_t>> ids = TransposedIota(dims, perm, max_ids);
   if (!ids.ok()) {
     return ids.status();
   }
   if (static_cast<int64_t>(ids->size()) != num_groups * group_size) {
-    return Malformed(text + " over " + std::to_string(ids->size()) + " ids");
+    return MalformedGroups(text + " over " + std::to_string(ids->size()) + " ids");
   }
   return SplitEvenly(*std::move(ids), group_size);
 }
@@ -149,7 +149,7 @@ Result<IdGroups> ReadDeviceList(std::string_view proto, int64_t max_ids) {
     }
   }
   if (!reader.ok()) {
-    return Malformed(reader.error());
+    return MalformedGroups(reader.error());
   }
   return groups;
 }

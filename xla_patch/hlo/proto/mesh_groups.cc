@@ -27,7 +27,7 @@ struct AxisRef {
   int64_t size = 0;
 };
 
-Status Malformed(const std::string& text) { return Status::Error("replica groups over a mesh: " + text); }
+Status MalformedMeshGroups(const std::string& text) { return Status::Error("replica groups over a mesh: " + text); }
 
 bool ReadMeshAxis(std::string_view proto, Mesh* mesh) {
   int64_t size = 0;
@@ -100,25 +100,26 @@ bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
 // Devices in mesh order.
 Result<std::vector<int64_t>> MeshDevices(const Mesh& mesh, int64_t max_ids) {
   if (mesh.axis_sizes.size() > kMaxAxes) {
-    return Malformed(std::to_string(mesh.axis_sizes.size()) + " axes");
+    return MalformedMeshGroups(std::to_string(mesh.axis_sizes.size()) + " axes");
   }
   int64_t total = 1;
   for (const int64_t size : mesh.axis_sizes) {
     if (size <= 0 || size > max_ids / total) {
-      return Malformed("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) +
-                       " devices");
+      return MalformedMeshGroups("axis of size " + std::to_string(size) + ", or more than " + std::to_string(max_ids) +
+                                 " devices");
     }
     total *= size;
   }
   if (mesh.device_ids.empty() && mesh.axis_sizes.empty()) {
-    return Malformed("an empty mesh");
+    return MalformedMeshGroups("an empty mesh");
   }
   Result<std::vector<int64_t>> devices =
       mesh.device_ids.empty()
           ? TransposedIota(mesh.has_transform ? mesh.reshape_dims : mesh.axis_sizes, mesh.transpose_perm, max_ids)
           : Result<std::vector<int64_t>>(mesh.device_ids);
   if (devices.ok() && static_cast<int64_t>(devices->size()) != total) {
-    return Malformed(std::to_string(devices->size()) + " device ids for " + std::to_string(total) + " mesh positions");
+    return MalformedMeshGroups(std::to_string(devices->size()) + " device ids for " + std::to_string(total) +
+                               " mesh positions");
   }
   return devices;
 }
@@ -140,8 +141,9 @@ Status SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& ref
     const int64_t pre_size = refs[i].is_sub_axis ? refs[i].pre_size : 1;
     const int64_t size = refs[i].is_sub_axis ? refs[i].size : full;
     if (pre_size < left || pre_size % left != 0 || size < 1 || full % pre_size != 0 || (full / pre_size) % size != 0) {
-      return Malformed("sub-axis (" + std::to_string(pre_size) + ")" + std::to_string(size) + " does not divide axis " +
-                       std::to_string(axis) + " of size " + std::to_string(full) + ", or overlaps another");
+      return MalformedMeshGroups("sub-axis (" + std::to_string(pre_size) + ")" + std::to_string(size) +
+                                 " does not divide axis " + std::to_string(axis) + " of size " + std::to_string(full) +
+                                 ", or overlaps another");
     }
     if (pre_size != left) {
       dims->push_back(pre_size / left);
@@ -172,19 +174,19 @@ Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
     }
   }
   if (!reader.ok() || !well_formed) {
-    return Malformed("malformed");
+    return MalformedMeshGroups("malformed");
   }
   const Result<std::vector<int64_t>> devices = MeshDevices(mesh, max_ids);
   if (!devices.ok()) {
     return devices.status();
   }
   if (refs.size() > kMaxAxes) {
-    return Malformed(std::to_string(refs.size()) + " axis references");
+    return MalformedMeshGroups(std::to_string(refs.size()) + " axis references");
   }
   const auto num_axes = static_cast<int64_t>(mesh.axis_sizes.size());
   for (const AxisRef& ref : refs) {
     if (ref.axis < 0 || ref.axis >= num_axes) {
-      return Malformed("axis " + std::to_string(ref.axis) + " of " + std::to_string(num_axes));
+      return MalformedMeshGroups("axis " + std::to_string(ref.axis) + " of " + std::to_string(num_axes));
     }
   }
   std::vector<int64_t> dims;

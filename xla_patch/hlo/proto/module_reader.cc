@@ -19,7 +19,7 @@ struct CallEdge {
   size_t place;  // among the instruction's callees
 };
 
-Status Malformed(const char* where, const std::string& problem) {
+Status MalformedModule(const char* where, const std::string& problem) {
   return Status::Error(std::string("not a well-formed HloModuleProto: ") + where + ": " + problem);
 }
 
@@ -59,7 +59,7 @@ class Scanner {
           break;
         case ModuleField::kComputations:
           if (const Status scanned = ScanComputation(field, &hash); !scanned.ok()) {
-            return Malformed("computation", scanned.message());
+            return MalformedModule("computation", scanned.message());
           }
           break;
         case ModuleField::kEntryComputationId:
@@ -85,10 +85,10 @@ class Scanner {
       }
     }
     if (!reader.ok()) {
-      return Malformed("module", reader.error());
+      return MalformedModule("module", reader.error());
     }
     if (module_->computations.empty()) {
-      return Malformed("module", "no computations");
+      return MalformedModule("module", "no computations");
     }
     hash = HashBytes(hash, module_->name);
     module_->structure_hash = HashBytes(hash, module_->device_assignment);
@@ -226,7 +226,7 @@ class Scanner {
     auto& by_id = module_->computation_of_id;
     for (size_t i = 0; i < module_->computations.size(); ++i) {
       if (!by_id.emplace(module_->computations[i].id, i).second) {
-        return Malformed("module", "two computations with id " + std::to_string(module_->computations[i].id));
+        return MalformedModule("module", "two computations with id " + std::to_string(module_->computations[i].id));
       }
     }
     // Callees come first, so the entry is last if the module does not name it.
@@ -238,8 +238,8 @@ class Scanner {
     for (auto call = calls_.rbegin(); call != calls_.rend(); ++call) {
       const auto found = by_id.find(call->callee_id);
       if (found == by_id.end() || found->second >= call->caller) {
-        return Malformed("module",
-                         "computation " + std::to_string(call->callee_id) + " is called before it is defined");
+        return MalformedModule("module",
+                               "computation " + std::to_string(call->callee_id) + " is called before it is defined");
       }
       const Computation& caller = module_->computations[call->caller];
       if (!caller.is_reachable) {

@@ -3,13 +3,13 @@
 namespace xla_shmem::hlo {
 namespace {
 
-struct Entry {
+struct OpcodeEntry {
   std::string_view name;
   OpClass op_class;
 };
 
 // Besides the collectives.
-constexpr Entry kOpcodes[] = {
+constexpr OpcodeEntry kOpcodes[] = {
     {"async-start", OpClass::kAsyncStart},  {"async-update", OpClass::kAsyncUpdate},
     {"async-done", OpClass::kAsyncDone},    {"while", OpClass::kWhile},
     {"conditional", OpClass::kConditional}, {"fusion", OpClass::kFusion},
@@ -73,7 +73,7 @@ Opcode ClassifyOpcode(std::string_view opcode) {
       return {op_class, info.op};
     }
   }
-  for (const Entry& entry : kOpcodes) {
+  for (const OpcodeEntry& entry : kOpcodes) {
     if (entry.name == opcode) {
       return {entry.op_class, CollectiveOp::kAllReduce};
     }

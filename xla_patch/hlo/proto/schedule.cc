@@ -8,13 +8,13 @@ namespace xla_shmem::hlo {
 namespace {
 
 // One entry of the map from computation ids to sequences.
-struct Entry {
+struct SequenceEntry {
   int64_t computation_id = 0;
   std::string_view sequence;
 };
 
-Entry ReadEntry(std::string_view proto) {
-  Entry entry;
+SequenceEntry ReadSequenceEntry(std::string_view proto) {
+  SequenceEntry entry;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     if (field.number == SequencesEntryField::kKey) {
@@ -43,7 +43,7 @@ Schedule::Schedule(std::string_view proto) {
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
     if (field.number == ScheduleField::kSequences) {
-      const Entry entry = ReadEntry(field.bytes);
+      const SequenceEntry entry = ReadSequenceEntry(field.bytes);
       sequences_[entry.computation_id] = entry.sequence;
     }
   }
@@ -58,7 +58,8 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
   std::string out;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    const Entry entry = field.number == ScheduleField::kSequences ? ReadEntry(field.bytes) : Entry();
+    const SequenceEntry entry =
+        field.number == ScheduleField::kSequences ? ReadSequenceEntry(field.bytes) : SequenceEntry();
     const auto here = changes.find(entry.computation_id);
     if (field.number != ScheduleField::kSequences || here == changes.end()) {
       out.append(field.whole);

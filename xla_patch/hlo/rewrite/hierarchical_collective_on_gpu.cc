@@ -26,10 +26,10 @@ struct LocalCall {
   std::string does;  // for its record
 };
 
-class Division {
+class DivisionOnGpu {
  public:
-  Division(const Module& module, const Topology& topology, const Collective& collective, const Hierarchy& hierarchy,
-           const CollectiveRecord& record, NewNumbers* numbers)
+  DivisionOnGpu(const Module& module, const Topology& topology, const Collective& collective,
+                const Hierarchy& hierarchy, const CollectiveRecord& record, NewNumbers* numbers)
       : module_(module),
         topology_(topology),
         numbers_(*numbers),
@@ -342,7 +342,7 @@ class Division {
 DividedCollectiveOnGpu DivideCollectiveOnGpu(const Module& module, const Topology& topology,
                                              const Collective& collective, const Hierarchy& hierarchy,
                                              const CollectiveRecord& record, NewNumbers* numbers) {
-  return Division(module, topology, collective, hierarchy, record, numbers).Run();
+  return DivisionOnGpu(module, topology, collective, hierarchy, record, numbers).Run();
 }
 
 }  // namespace xla_shmem::hlo

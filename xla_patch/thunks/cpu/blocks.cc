@@ -13,12 +13,11 @@ constexpr Geometry kSmallest{(4 << 10) - kSignalLine, 1};
 // Messages up to this size are one chunk: for them the overlap of the two copies gains less than it costs.
 constexpr size_t kMinSlotBytes = 16 << 10;
 
-size_t AlignUp(size_t bytes) { return (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment; }
-
 Geometry Preferred(size_t payload, uint32_t in_flight) {
-  const size_t padded = std::max(AlignUp(payload), kPieceAlignment);
+  const size_t padded = std::max(AlignedPiece(payload), kPieceAlignment);
   if (padded <= kMinSlotBytes) return {padded, 1};
-  const size_t slot = std::clamp(AlignUp((padded + kSlotsInFlight - 1) / kSlotsInFlight), kMinSlotBytes, kSlotBytes);
+  const size_t slot =
+      std::clamp(AlignedPiece((padded + kSlotsInFlight - 1) / kSlotsInFlight), kMinSlotBytes, kSlotBytes);
   return {slot, static_cast<uint32_t>(std::min<size_t>((padded + slot - 1) / slot, in_flight))};
 }
 

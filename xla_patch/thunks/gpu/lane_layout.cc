@@ -11,16 +11,16 @@ namespace {
 // what NVLink moves while a signal goes there and back, some times over.
 constexpr int kMaxLanes = 32;
 constexpr size_t kBytesInFlight = 256 << 10;
-constexpr size_t kMaxSlotBytes = 64 << 10;
+constexpr size_t kMaxLaneSlotBytes = 64 << 10;
 constexpr size_t kRecommendedMinSlotBytes = 8 << 10;
-constexpr size_t kMinSlotBytes = 1 << 10;
+constexpr size_t kMinLaneSlotBytes = 1 << 10;
 constexpr size_t kSlotUnit = 256;
 
 size_t SlotsOfLane(int n_pes) { return 2 * static_cast<size_t>(std::max(n_pes - 1, 1)); }
 
 size_t RecommendedSlotBytes(int n_pes) {
   return std::clamp(kBytesInFlight / std::max(n_pes - 1, 1) / kSlotUnit * kSlotUnit, kRecommendedMinSlotBytes,
-                    kMaxSlotBytes);
+                    kMaxLaneSlotBytes);
 }
 
 }  // namespace
@@ -44,7 +44,7 @@ Result<LaneLayout> LaneLayout::Create(int n_pes, size_t bytes, bool multimem) {
   layout.multimem_ = multimem;
   layout.slot_bytes_ = RecommendedSlotBytes(n_pes);
   layout.lanes_ = kMaxLanes;
-  while (layout.bytes() > bytes && layout.slot_bytes_ > kMinSlotBytes) layout.slot_bytes_ -= kSlotUnit;
+  while (layout.bytes() > bytes && layout.slot_bytes_ > kMinLaneSlotBytes) layout.slot_bytes_ -= kSlotUnit;
   while (layout.bytes() > bytes && layout.lanes_ > 1) --layout.lanes_;
   if (layout.bytes() > bytes) {
     return Status::Error(std::to_string(bytes) + " bytes are too little for the collectives of " +

@@ -12,7 +12,7 @@ Status Read(const CallFrame& frame, AllGatherArguments* all_gather) {
   return TakeBytes(frame, all_gather->group.size(), all_gather);
 }
 
-const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kAllGather, AllGatherArguments, Read>());
+const CpuHandlerRegistration cpu_all_gather(MakeCpuHandler<CollectiveOp::kAllGather, AllGatherArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -12,7 +12,7 @@ Status Read(const CallFrame& frame, AllReduceArguments* all_reduce) {
   return TakeTerms(frame, 1, all_reduce);
 }
 
-const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kAllReduce, AllReduceArguments, Read>());
+const CpuHandlerRegistration cpu_all_reduce(MakeCpuHandler<CollectiveOp::kAllReduce, AllReduceArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -18,7 +18,7 @@ Status Read(const CallFrame& frame, AllToAllArguments* all_to_all) {
   return Status();
 }
 
-const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kAllToAll, AllToAllArguments, Read>());
+const CpuHandlerRegistration cpu_all_to_all(MakeCpuHandler<CollectiveOp::kAllToAll, AllToAllArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -13,7 +13,7 @@ Status Read(const CallFrame& frame, CollectiveBroadcastArguments* broadcast) {
   return TakeBytes(frame, 1, broadcast);
 }
 
-const CpuHandlerRegistration registration(
+const CpuHandlerRegistration cpu_collective_broadcast(
     MakeCpuHandler<CollectiveOp::kCollectiveBroadcast, CollectiveBroadcastArguments, Read>());
 
 }  // namespace

@@ -15,7 +15,8 @@ Status Read(const CallFrame& frame, PermuteArguments* permute) {
   return TakeBytes(frame, 1, permute);
 }
 
-const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kCollectivePermute, PermuteArguments, Read>());
+const CpuHandlerRegistration cpu_collective_permute(
+    MakeCpuHandler<CollectiveOp::kCollectivePermute, PermuteArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

@@ -64,7 +64,7 @@ Status Read(const CallFrame& frame, RaggedAllToAllArguments* ragged) {
   return Status();
 }
 
-const CpuHandlerRegistration registration(
+const CpuHandlerRegistration cpu_ragged_all_to_all(
     MakeCpuHandler<CollectiveOp::kRaggedAllToAll, RaggedAllToAllArguments, Read>());
 
 }  // namespace

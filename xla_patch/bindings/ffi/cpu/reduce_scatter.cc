@@ -12,7 +12,8 @@ Status Read(const CallFrame& frame, ReduceScatterArguments* reduce_scatter) {
   return TakeTerms(frame, reduce_scatter->group.size(), reduce_scatter);
 }
 
-const CpuHandlerRegistration registration(MakeCpuHandler<CollectiveOp::kReduceScatter, ReduceScatterArguments, Read>());
+const CpuHandlerRegistration cpu_reduce_scatter(
+    MakeCpuHandler<CollectiveOp::kReduceScatter, ReduceScatterArguments, Read>());
 
 }  // namespace
 }  // namespace xla_shmem

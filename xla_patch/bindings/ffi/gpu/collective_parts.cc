@@ -178,7 +178,7 @@ GpuPartRegistration Register(PartTarget target) noexcept {
           }};
 }
 
-const GpuPartRegistration registrations[] = {
+const GpuPartRegistration gpu_collective_parts[] = {
     Register<CallParts<CollectiveOp::kReduceScatter>>(PartTarget::kReduceScatter),
     Register<CallParts<CollectiveOp::kAllGather>>(PartTarget::kAllGather),
     Register<CallParts<CollectiveOp::kAllToAll>>(PartTarget::kAllToAll),

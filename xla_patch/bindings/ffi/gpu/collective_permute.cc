@@ -18,7 +18,7 @@ Result<gpu::PermuteArguments> Read(const GpuCallFrame& frame) {
   return permute;
 }
 
-const GpuHandlerRegistration registration =
+const GpuHandlerRegistration gpu_collective_permute =
     RegisterGpuHandlers<CollectiveOp::kCollectivePermute, gpu::PermuteArguments, Read, &gpu::Transfers::StartPermute,
                         &gpu::Transfers::ReplayPermute>();
 

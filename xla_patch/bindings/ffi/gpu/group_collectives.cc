@@ -73,7 +73,7 @@ GpuHandlerRegistration Register() noexcept {
                              &gpu::Transfers::RunGroup>();
 }
 
-const GpuHandlerRegistration registrations[] = {
+const GpuHandlerRegistration gpu_group_collectives[] = {
     Register<CollectiveOp::kAllReduce>(),           Register<CollectiveOp::kAllGather>(),
     Register<CollectiveOp::kReduceScatter>(),       Register<CollectiveOp::kAllToAll>(),
     Register<CollectiveOp::kCollectiveBroadcast>(),

@@ -34,7 +34,7 @@ Result<gpu::GroupArguments> Read(const GpuCallFrame& frame) {
   return arguments;
 }
 
-const GpuHandlerRegistration registration =
+const GpuHandlerRegistration gpu_ragged_all_to_all =
     RegisterGpuHandlers<CollectiveOp::kRaggedAllToAll, gpu::GroupArguments, Read, &gpu::Transfers::StartGroup,
                         &gpu::Transfers::RunGroup>();
 
