@@ -69,7 +69,7 @@ def stopped_in_a_collective(world: World) -> None:
 
 def _sums_until_signalled(world: World, number: signal.Signals) -> None:
     function = world.shard_map(lambda x: lax.psum(x, "x"))
-    ones = world.put(np.ones((world.n, 1 << 20), np.float32))
+    ones = world.put(np.ones((world.n, 1 << 17), np.float32))
     jax.block_until_ready(function(ones))  # the signal comes in a collective, not while one rank compiles
     if world.rank == 1:
         threading.Timer(0.3, os.kill, (os.getpid(), number)).start()

@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "tests/doubles/nvshmem_host_api.h"
-#include "tests/thunks/gpu/gpu_job.h"
-#include "tests/thunks/gpu/group_case.h"
+#include "tests/thunks/gpu/one_operation.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -25,56 +24,10 @@ using gpu::Signals;
 
 constexpr uint32_t kOneTag = 0x11112222, kOtherTag = 0x33334444;
 constexpr char kOneName[] = "module/one", kOtherName[] = "module/other";
-constexpr size_t kBytes = 6000;
 constexpr Form kForms[] = {Form::kOverlapping, Form::kInLine, Form::kGraph};
 
 // Far more than the second look of the watchdog takes.
 constexpr std::chrono::seconds kLongDeadline{60}, kSoon{30};
-
-// The result of every PE, which no data may reach.
-struct Results {
-  explicit Results(int n_pes) : operands(n_pes), results(n_pes) {
-    for (int pe = 0; pe < n_pes; ++pe) {
-      operands[pe].assign(8 * kBytes, static_cast<char>('a' + pe));
-      results[pe].assign(8 * kBytes, '-');
-    }
-  }
-  gpu::Buffers Buffers(int pe, size_t bytes = kBytes) { return {{operands[pe].data()}, {results[pe].data()}, {bytes}}; }
-  bool Untouched(int pe) const {
-    return std::all_of(results[pe].begin(), results[pe].end(), [](char c) { return c == '-'; });
-  }
-  std::vector<std::vector<char>> operands, results;
-};
-
-void Run(GpuJob::Pe& pe, Form form, const PermuteArguments& permute) {
-  OnDevice(pe, [&] {
-    if (form == Form::kOverlapping) {
-      CHECK(pe.transfers->StartPermute({permute.tag, 1}, permute, pe.compute).message() == "");
-      CHECK(pe.transfers->Finish({permute.tag, 1}, permute.name, pe.compute).message() == "");
-      return;
-    }
-    if (form == Form::kGraph) pe.cuda->BeginCapture(pe.compute);
-    CHECK(pe.transfers->ReplayPermute(permute, pe.compute).message() == "");
-    if (form != Form::kGraph) return;
-    pe.cuda->EndCapture(pe.compute);
-    pe.cuda->LaunchGraph(pe.compute);
-  });
-}
-
-void Run(GpuJob::Pe& pe, Form form, const GroupArguments& group) {
-  OnDevice(pe, [&] {
-    if (form == Form::kOverlapping) {
-      CHECK(pe.transfers->StartGroup({group.tag, 1}, group, pe.compute).message() == "");
-      CHECK(pe.transfers->Finish({group.tag, 1}, group.name, pe.compute).message() == "");
-      return;
-    }
-    if (form == Form::kGraph) pe.cuda->BeginCapture(pe.compute);
-    CHECK(pe.transfers->RunGroup(group, pe.compute).message() == "");
-    if (form != Form::kGraph) return;
-    pe.cuda->EndCapture(pe.compute);
-    pe.cuda->LaunchGraph(pe.compute);
-  });
-}
 
 // PE `pe` says that `peer` is at the other collective.
 void CheckNamed(GpuJob& job, int pe, int peer) {
@@ -211,10 +164,10 @@ TEST_CASE("A collective of a group takes no message of another one, in any form"
   for (const Form form : kForms) {
     for (const CollectiveOp op :
          {CollectiveOp::kAllReduce, CollectiveOp::kAllGather, CollectiveOp::kReduceScatter, CollectiveOp::kAllToAll}) {
-      check(op, form, kBytes, /*multimem=*/false);
+      check(op, form, kOneOperationBytes, /*multimem=*/false);
     }
-    check(CollectiveOp::kAllReduce, form, kBytes, /*multimem=*/true);
-    check(CollectiveOp::kReduceScatter, form, kBytes, /*multimem=*/true);
+    check(CollectiveOp::kAllReduce, form, kOneOperationBytes, /*multimem=*/true);
+    check(CollectiveOp::kReduceScatter, form, kOneOperationBytes, /*multimem=*/true);
   }
 }
 
@@ -292,8 +245,8 @@ TEST_CASE("Broadcasts that begin at each PE in turns do not run into each other"
   std::vector<std::vector<std::vector<char>>> operands(kPes), results(kPes);
   for (int number = 0; number < kPes; ++number) {
     for (int round = 0; round < kRounds; ++round) {
-      operands[number].emplace_back(kBytes, static_cast<char>(round * kPes + number));
-      results[number].emplace_back(kBytes, '-');
+      operands[number].emplace_back(kOneOperationBytes, static_cast<char>(round * kPes + number));
+      results[number].emplace_back(kOneOperationBytes, '-');
     }
   }
   std::vector<std::thread> hosts;
@@ -307,7 +260,7 @@ TEST_CASE("Broadcasts that begin at each PE in turns do not run into each other"
         group.tag = kTag + round;
         group.op = CollectiveOp::kCollectiveBroadcast;
         for (int member = 0; member < kPes; ++member) group.group.push_back((round + member) % kPes);
-        group.buffers = {{operands[number][round].data()}, {results[number][round].data()}, {kBytes}};
+        group.buffers = {{operands[number][round].data()}, {results[number][round].data()}, {kOneOperationBytes}};
         if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(random() % 5));
         Run(pe, Form::kInLine, group);
       }
@@ -319,66 +272,6 @@ TEST_CASE("Broadcasts that begin at each PE in turns do not run into each other"
     CHECK(job.pe(number).watchdog->Check().message() == "");
     for (int round = 0; round < kRounds; ++round) CHECK(results[number][round] == operands[round % kPes][round]);
   }
-}
-
-TEST_CASE("Numbers of messages wrap round at 32 bits") {
-  constexpr uint64_t kBefore = (uint64_t{1} << 32) - 21;
-  GpuJobOptions options;
-  options.first_message = kBefore;
-  GpuJob job(options);
-  constexpr int kRounds = 40;
-  std::vector<std::vector<std::vector<char>>> operands(2), results(2);
-  for (int number = 0; number < 2; ++number) {
-    for (int round = 0; round < 2 * kRounds; ++round) {
-      operands[number].emplace_back(40000, static_cast<char>(2 * round + number));
-      results[number].emplace_back(40000, '-');
-    }
-  }
-  for (int number = 0; number < 2; ++number) {
-    for (int round = 0; round < kRounds; ++round) {
-      const auto buffers = [&](int at) {
-        return gpu::Buffers{{operands[number][at].data()}, {results[number][at].data()}, {40000}};
-      };
-      Run(job.pe(number), Form::kOverlapping,
-          PermuteArguments{kOneName, kOneTag, 1 - number, 1 - number, buffers(round)});
-      GroupArguments group;
-      group.name = kOtherName;
-      group.tag = kOtherTag;
-      group.op = CollectiveOp::kAllToAll;
-      group.group = {0, 1};
-      group.buffers = buffers(kRounds + round);
-      group.buffers.bytes[0] /= 2;
-      Run(job.pe(number), Form::kInLine, group);
-    }
-  }
-  REQUIRE(job.Synchronize());
-  for (int number = 0; number < 2; ++number) {
-    CHECK(job.pe(number).watchdog->Check().message() == "");
-    for (int round = 0; round < kRounds; ++round) {
-      CHECK(results[number][round] == operands[1 - number][round]);
-      const std::vector<char>& exchanged = results[number][kRounds + round];
-      CHECK(exchanged.front() == operands[0][kRounds + round][0]);
-      CHECK(exchanged.back() == operands[1][kRounds + round][0]);
-    }
-  }
-}
-
-TEST_CASE("A late transfer whose numbers have wrapped round still says how many messages have come") {
-  GpuJobOptions options;
-  options.first_message = (uint64_t{1} << 32) - 2;
-  options.deadline = std::chrono::milliseconds(500);
-  GpuJob job(options);
-  Results memory(2);
-  const PermuteArguments first{kOneName, kOneTag, 1, 1, memory.Buffers(0)};
-  Run(job.pe(0), Form::kOverlapping, first);
-  Run(job.pe(1), Form::kOverlapping, PermuteArguments{kOneName, kOneTag, 0, 0, memory.Buffers(1)});
-  REQUIRE(job.Synchronize());
-  PermuteArguments second = first;  // of several chunks
-  second.buffers = memory.Buffers(0, 8 * kBytes);
-  Run(job.pe(0), Form::kOverlapping, second);
-  REQUIRE(job.pe(0).cuda->Synchronize());
-  const std::string error = job.pe(0).watchdog->Check().message();
-  CHECK(error.find("PE 1 has put 4294967295 of 42949672") != std::string::npos);
 }
 
 TEST_CASE("The text names a collective that this process has loaded, and gives the tag of another") {
