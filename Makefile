@@ -36,7 +36,7 @@ test-gpu-aot: install
 # An emulated CUDA driver and NVSHMEM (tests/gpu_emulator), without a GPU: JAX's own GPU client in jobs of two and four
 # processes, and processes without JAX.
 test-gpu-quick: install
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder tests/gpu_emulated -m "not slow"
+	$(PYTEST_2) --no-loadscope-reorder tests/gpu_emulated -m "not slow"
 
 # The rest of that: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
 # and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.

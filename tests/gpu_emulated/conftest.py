@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 HERE = Path(__file__).resolve().parent
 for _folder in (HERE, HERE.parent / "gpu_emulator", HERE.parent / "e2e"):
@@ -22,22 +23,27 @@ def _built() -> Emulator:
     return Emulator.build()
 
 
-@pytest.hookimpl(tryfirst=True)
+class JobScheduling(LoadScopeScheduling):
+    """Divides the tests among the workers of pytest-xdist by jobs: those that share one run in one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file, _, test = nodeid.partition("::")
+        parameters = test.partition("[")[2]
+        name = Path(file).name
+        if name == "test_gpu_results.py":  # [setting-case]
+            return f"{name} {parameters.rpartition('-')[0]}"
+        if name == "test_transfers.py":  # [case-job], and [job]
+            return f"{name} {parameters.partition('-')[2] if test.startswith('test_result') else parameters}"
+        return nodeid if name in ("test_gpu_failures.py", "test_gpu_multimem.py") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> JobScheduling:
+    return JobScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Divides the tests among the workers of `--dist loadgroup` by jobs, those with the longest time limit first."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item)))
+    """Tests with the longest time limit come first, so that no worker waits for a long job at the end."""
     items.sort(key=_time_limit, reverse=True)
-
-
-def _group(item: pytest.Item) -> str:
-    """Tests that share a job, or another fixture of their module, have one group."""
-    fixtures = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    shared = any(found.scope == "module" for found in itertools.chain.from_iterable(fixtures.values()))
-    if not shared:
-        return item.nodeid
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    return f"{item.path.name} {parameters.get('key') or parameters.get('job')}"
 
 
 def _time_limit(item: pytest.Item) -> float:

@@ -109,7 +109,7 @@ void RunProgram(GpuJob& job, const std::vector<Step>& program) {
 }
 
 TEST_CASE("Operations of all kinds may be in flight at once, in random programs") {
-  for (unsigned seed = 0; seed < 8; ++seed) {
+  for (unsigned seed = 0; seed < 5; ++seed) {
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.puts = seed % 2 == 0 ? gpu::Puts::kDriver : gpu::Puts::kNvshmem;
@@ -124,7 +124,7 @@ TEST_CASE("Operations of all kinds may be in flight at once, in random programs"
 // Streams share hardware queues, so a wait may hold up commands of other streams. No put may be behind a wait for
 // something that depends on it.
 TEST_CASE("Operations of all kinds end although all streams of a GPU share one hardware queue") {
-  for (unsigned seed = 0; seed < 8; ++seed) {
+  for (unsigned seed = 0; seed < 5; ++seed) {
     GpuJobOptions options;
     options.n_pes = 2 + static_cast<int>(seed % 3);
     options.one_queue = true;
