@@ -108,7 +108,7 @@ def test_every_op_is_measured_and_right(tmp_path: Path) -> None:
             marks=pytest.mark.slow,
         ),
         Plan(processes=1, devices_per_process=4, ops=OPS),
-        Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True),
+        pytest.param(Plan(processes=2, ops=SAME_SHAPE_OPS, in_place=True), marks=pytest.mark.slow),
         Plan(processes=3, ops=("all-reduce",), reduction="max", dtype="s8", misalign=1),
     ],
     ids=["groups of several devices, misaligned bf16", "one process", "in place", "3 processes, maximum of s8"],

@@ -33,6 +33,7 @@ def _bench(emulator: Emulator, folder: Path, *options: str, gpus: int = 2) -> tu
     return json.loads(report.read_text()), done.stdout
 
 
+@pytest.mark.slow
 def test_every_op_runs_on_shmem_and_what_cannot_run_is_named(emulator: Emulator, tmp_path: Path) -> None:
     sizes = ("-b", "64", "-e", "4096", "-f", "64")
     found, output = _bench(emulator, tmp_path, "--op", "all", *sizes, "--vs", "stock,xla-kernels,stats")

@@ -172,6 +172,7 @@ def test_nothing_runs_on_a_machine_that_cannot_be_read(emulator: Emulator, tmp_p
     assert sections["kernels"]["reason"] == "no GPU: the section machine failed"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_without_a_build_nothing_runs_and_the_missing_package_is_named(emulator: Emulator, tmp_path: Path) -> None:
     sections = _run_with_module(emulator, tmp_path, "scikit_build_core", "import nothing_of_that_name")

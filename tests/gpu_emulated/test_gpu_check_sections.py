@@ -51,6 +51,7 @@ def test_transfers_of_two_pes_that_share_a_gpu(emulator: Emulator, tmp_path: Pat
     assert made["a start sends what was written before, a done waits for what is read after"]
 
 
+@pytest.mark.slow
 def test_jax_programs_of_two_ranks_run_on_shmem_with_the_right_results(emulator: Emulator, tmp_path: Path) -> None:
     ranks = ["gpu_check.ranks", "--ranks=2", "--gpus=2", "--nvshmem-flag", "--", "gpu_check.jax_programs"]
     made = checks(emulator, tmp_path, 2, *ranks)

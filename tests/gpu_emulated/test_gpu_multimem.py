@@ -45,6 +45,7 @@ def test_the_switch_reduces_for_all_gpus_and_the_kernel_the_rest(
     assert "has no multicast memory" not in output
 
 
+@pytest.mark.slow
 def test_reductions_in_the_switch_run_in_cuda_graphs(emulator: Emulator, tmp_path: Path) -> None:
     launches, _ = _launches(emulator, tmp_path, 2, GRAPH_FLAGS)
     assert launches["switch_reduction"] > 0

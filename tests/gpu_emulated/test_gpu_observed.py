@@ -67,6 +67,7 @@ def test_statistics_and_trace_hold_every_collective_with_times_of_the_device(
         assert max(first["ts"], second["ts"]) < min(first["ts"] + first["dur"], second["ts"] + second["dur"]) + 2000
 
 
+@pytest.mark.slow
 def test_statistics_count_what_graphs_have_run(emulator: Emulator, tmp_path: Path) -> None:
     job = _run(emulator, tmp_path, GRAPH_FLAGS, XLA_SHMEM_STATS="1")
     for rank in (0, 1):

@@ -70,7 +70,14 @@ def test_wrong_calls_are_refused_with_their_reason(emulator: Emulator, tmp_path:
             assert words.format(rank=rank) in error, call
 
 
-@pytest.mark.parametrize(("puts", "permute"), [("driver", "copies"), ("nvshmem", "copies"), ("auto", "auto")])
+@pytest.mark.parametrize(
+    ("puts", "permute"),
+    [
+        pytest.param("driver", "copies", marks=pytest.mark.slow),
+        pytest.param("nvshmem", "copies", marks=pytest.mark.slow),
+        ("auto", "auto"),
+    ],
+)
 def test_each_nvlink_domain_is_a_world_of_nvshmem(emulator: Emulator, tmp_path: Path, puts: str, permute: str) -> None:
     # GPUs 0 and 2 reach each other, and 1 and 3. The pass does not write these calls.
     across = [

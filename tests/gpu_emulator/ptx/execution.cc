@@ -33,8 +33,6 @@ constexpr int kPassesForAnotherBlock = 16;
 constexpr size_t kResidentBlocks = 64;
 
 class Launcher {
-  using Clock = std::chrono::steady_clock;
-
  public:
   Launcher(const Kernel& kernel, Dim grid, Dim block, unsigned dynamic_shared, const std::vector<char>& arguments)
       : kernel_(kernel), dynamic_shared_(dynamic_shared), random_(NextSeed()), arguments_(arguments.size(), 256) {
@@ -49,11 +47,10 @@ class Launcher {
 
   std::string Run() {
     resident_.push_back(Begin(nullptr));
-    Clock::duration pause = kShortestPause;
+    auto pause = kShortestPause;
     int passes_without_end = 0;
     for (uint64_t passes = 1; !resident_.empty(); ++passes) {
       bool all_wait = true;
-      const Clock::time_point begin = Clock::now();
       ++passes_without_end;
       for (size_t i = 0; i < resident_.size();) {
         const ResidentBlock::Progress progress = resident_[i]->Run();
@@ -79,10 +76,9 @@ class Launcher {
         // A kernel may wait for another process without nanosleep.
         if (passes % 64 == 0) std::this_thread::yield();
       } else if (!resident_.empty()) {
-        // For another process, which needs the processor: looking takes a fifth of the time.
-        const Clock::duration longest = std::max<Clock::duration>(kLongestPause, 4 * (Clock::now() - begin));
+        // For another process.
         std::this_thread::sleep_for(pause);
-        pause = std::min(pause * 2, longest);
+        pause = std::min(pause * 2, kLongestPause);
       }
     }
     return "";
