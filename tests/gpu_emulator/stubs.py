@@ -46,7 +46,7 @@ def error_names(cuda_header: pathlib.Path) -> dict[int, str]:
 def names_in(binary: pathlib.Path, prefix: str) -> set[str]:
     """Returns the names with `prefix` that a program can ask the dynamic linker for: strings of the file."""
     with binary.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        # No lookbehind: then `re` searches for the literal beginning, which is ten times as fast.
+        # No lookbehind: then `re` searches for the literal beginning, which took 0.5 s instead of 14.
         found = re.finditer(rf"{prefix}\w+\0".encode(), data)
         return {
             match.group()[:-1].decode()

@@ -25,7 +25,8 @@ uint64_t NextSeed() {
   return seed + launches.fetch_add(1) * 0x10001;
 }
 
-// After so many looks at the blocks, of which none has ended, another one begins. A block may wait without nanosleep.
+// After so many looks at the blocks, of which none has ended, another one begins. A block that waits is not seen to
+// wait in each look, because it may look at its word many times before it sleeps.
 constexpr int kPassesForAnotherBlock = 16;
 
 // At most so many blocks are on the GPU at once: one for each multiprocessor of the smallest GPU that a grid of waiting

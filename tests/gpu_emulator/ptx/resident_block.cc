@@ -31,9 +31,6 @@ void SetConstant(const Warp& warp, const Constant& constant) {
   }
 }
 
-// Instructions in which a warp that still waits comes to nanosleep again: it may look at its word some hundred times.
-constexpr unsigned kUntilSleep = 16384;
-
 // Makes the earliest path the present one. False if the warp has ended, or with an error if all paths wait.
 bool ChoosePath(Warp* warp) {
   if (warp->others.empty()) {
@@ -189,12 +186,12 @@ ResidentBlock::Progress ResidentBlock::Run() {
     Warp& warp = warps_[(first + k) % warps_.size()];
     if (warp.state != WarpState::kReady) continue;
     ran = true;
-    RunSlice(&warp, warp.sleeps ? kUntilSleep : 64 + static_cast<unsigned>(random_.Below(4096)));
+    RunSlice(&warp, 64 + static_cast<unsigned>(random_.Below(4096)));
     if (!warp.error.empty()) {
       failed_ = &warp;
       return Progress::kFailed;
     }
-    sleeps &= warp.sleeps;
+    sleeps &= std::exchange(warp.sleeps, false);
   }
   if (ran) return sleeps ? Progress::kWaiting : Progress::kRunning;
   if (ReleaseBarrier()) return Progress::kRunning;
@@ -225,7 +222,6 @@ bool ResidentBlock::ReleaseBarrier() {
 // Lanes that differ in their path run in turns: those at the earliest instruction first, so that they meet again
 // where the paths join; sometimes the others, since lanes may wait for each other.
 void ResidentBlock::RunSlice(Warp* const warp, unsigned instructions) {
-  warp->sleeps = false;
   const Instruction* const code = kernel_.code.data();
   const bool keep_path = !warp->others.empty() && random_.Below(4) == 0;
   if (keep_path) TakeAnotherPath(warp);

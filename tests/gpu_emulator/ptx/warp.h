@@ -84,7 +84,7 @@ struct Warp {
   int pc = 0;                // of the next instruction
   bool interrupted = false;  // by an error, a barrier or a wait for other lanes
   bool blocked = false;      // the present instruction waits for lanes that are elsewhere
-  bool sleeps = false;       // its last slice ended at nanosleep
+  bool sleeps = false;       // it has come to nanosleep
   uint32_t alive = 0;        // lanes that have not ended
   uint32_t carry = 0;        // condition code of add.cc and the like
   std::vector<Path> others;

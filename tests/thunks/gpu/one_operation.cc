@@ -3,35 +3,37 @@
 #include <doctest/doctest.h>
 
 namespace xla_shmem::testing {
+namespace {
 
-void Run(GpuJob::Pe& pe, Form form, const gpu::PermuteArguments& permute) {
+// `start` and `whole` enqueue the operation as an overlapping pair's first half, and in one call.
+template <typename Arguments, typename Start, typename Whole>
+void RunInForm(GpuJob::Pe& pe, Form form, const Arguments& arguments, Start start, Whole whole) {
   OnDevice(pe, [&] {
     if (form == Form::kOverlapping) {
-      CHECK(pe.transfers->StartPermute({permute.tag, 1}, permute, pe.compute).message() == "");
-      CHECK(pe.transfers->Finish({permute.tag, 1}, permute.name, pe.compute).message() == "");
+      CHECK(start().message() == "");
+      CHECK(pe.transfers->Finish({arguments.tag, 1}, arguments.name, pe.compute).message() == "");
       return;
     }
     if (form == Form::kGraph) pe.cuda->BeginCapture(pe.compute);
-    CHECK(pe.transfers->ReplayPermute(permute, pe.compute).message() == "");
+    CHECK(whole().message() == "");
     if (form != Form::kGraph) return;
     pe.cuda->EndCapture(pe.compute);
     pe.cuda->LaunchGraph(pe.compute);
   });
 }
 
+}  // namespace
+
+void Run(GpuJob::Pe& pe, Form form, const gpu::PermuteArguments& permute) {
+  RunInForm(
+      pe, form, permute, [&] { return pe.transfers->StartPermute({permute.tag, 1}, permute, pe.compute); },
+      [&] { return pe.transfers->ReplayPermute(permute, pe.compute); });
+}
+
 void Run(GpuJob::Pe& pe, Form form, const gpu::GroupArguments& group) {
-  OnDevice(pe, [&] {
-    if (form == Form::kOverlapping) {
-      CHECK(pe.transfers->StartGroup({group.tag, 1}, group, pe.compute).message() == "");
-      CHECK(pe.transfers->Finish({group.tag, 1}, group.name, pe.compute).message() == "");
-      return;
-    }
-    if (form == Form::kGraph) pe.cuda->BeginCapture(pe.compute);
-    CHECK(pe.transfers->RunGroup(group, pe.compute).message() == "");
-    if (form != Form::kGraph) return;
-    pe.cuda->EndCapture(pe.compute);
-    pe.cuda->LaunchGraph(pe.compute);
-  });
+  RunInForm(
+      pe, form, group, [&] { return pe.transfers->StartGroup({group.tag, 1}, group, pe.compute); },
+      [&] { return pe.transfers->RunGroup(group, pe.compute); });
 }
 
 }  // namespace xla_shmem::testing

@@ -12,9 +12,9 @@
 
 namespace xla_shmem::testing {
 
-// Operands whose bytes tell the PE, and results that tell whether data has reached them.
 inline constexpr size_t kOneOperationBytes = 6000;
 
+// Operands whose bytes tell the PE, and results that tell whether data has reached them.
 struct Results {
   explicit Results(int n_pes) : operands(n_pes), results(n_pes) {
     for (int pe = 0; pe < n_pes; ++pe) {
