@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from xla_shmem.hlo.files import HloInput
 from xla_shmem.hlo.module_devices import devices_needed
 from xla_shmem.hlo.regular_topology import core_topology, regular_places
 from xla_shmem.options import Options
-from xla_shmem.options.values import NO_THRESHOLD, OPS
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Collective, Program, program_of
+
+if TYPE_CHECKING:
+    from xla_shmem import _core
 
 
 def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> Program:
@@ -37,25 +41,41 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
     topology = core_topology(places)
     transport = _core.gpu_transport({place.device_id: place.nvlink_domain for place in places})
 
-    def records(**rules: Any) -> list[_core.CollectiveRecord]:
-        return _core.run_pass(module.proto, topology, transport, lowering="none", **rules).records
-
     try:
-        decided = records(profile=options.profile, threshold=options.threshold, ops=options.ops)
-        # Without a limit on size, this profile decides by NVLink domains alone.
-        placed = records(profile="domain", threshold=NO_THRESHOLD, ops=[(op, None) for op in OPS])
+        explanations = _core.explain_module(
+            module.proto,
+            topology,
+            transport,
+            lowering="none",
+            profile=options.profile,
+            threshold=options.threshold,
+            ops=options.ops,
+            hierarchical=options.hierarchical,
+        )
         schedules = _core.schedule(module.proto)
     except ValueError as error:
         raise PredictError(f"{module.source}: {error}") from None
-    near = {record["name"] for record in placed if record["backend"] == "NVSHMEM"}
+    domain_of = {place.device_id: place.nvlink_domain for place in places}
     collectives = {
-        record["name"]: Collective(
-            op=record["op"],
-            bytes=record["bytes"],
-            group=record["group_size"],
-            lowered="NVSHMEM" if record["lowered"] == "NVSHMEM" else "DEFAULT",
-            in_domain=record["name"] in near,
+        each["decided"]["name"]: Collective(
+            op=each["decided"]["op"],
+            bytes=each["decided"]["bytes"],
+            group=each["decided"]["group_size"],
+            lowered=each["decided"]["lowered"],
+            domain_size=_domain_size(each, domain_of),
         )
-        for record in decided
+        for each in explanations
     }
     return program_of(schedules, collectives, devices)
+
+
+def _domain_size(explanation: _core.Explanation, domain_of: Mapping[int, int]) -> int:
+    """`Collective.domain_size`; that of a permute is 1 if a pair crosses domains."""
+    record = explanation["decided"]
+    whole: int = record["group_size"]
+    if record["part_of"] is not None:
+        return whole if record["lowered"] == "NVSHMEM" else 1
+    if any(domain_of.get(source) != domain_of.get(target) for source, target in explanation["pairs"]):
+        return 1
+    counts = [Counter(domain_of.get(device) for device in group) for group in explanation["groups"]]
+    return min((min(count.values()) for count in counts if len(count) > 1), default=whole)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 Backend = Literal["NVSHMEM", "DEFAULT"]
 
+#: What the pass decides for a collective. HIERARCHICAL: parts within NVLink domains, and a part between them on NCCL.
+Choice = Literal["NVSHMEM", "DEFAULT", "HIERARCHICAL"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
@@ -23,14 +26,19 @@ class Collective:
       bytes: size of the result on one device.
       group: devices of the largest group.
       lowered: backend that the pass assigns.
-      in_domain: whether every group is inside one NVLink domain.
+      domain_size: devices of a group in one NVLink domain: `group` if no group crosses domains, else the fewest.
     """
 
     op: str
     bytes: int
     group: int
-    lowered: Backend
-    in_domain: bool
+    lowered: Choice
+    domain_size: int
+
+    @property
+    def in_domain(self) -> bool:
+        """Whether every group is inside one NVLink domain."""
+        return self.domain_size >= self.group
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,7 +10,7 @@ import dataclasses
 from xla_shmem.models.config import parameter_count
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError
-from xla_shmem.predict.program import Backend, Collective, Program, Step
+from xla_shmem.predict.program import Choice, Collective, Program, Step
 from xla_shmem.train.config import TrainConfig, flag
 
 _BF16, _F32 = 2, 4
@@ -218,5 +218,6 @@ class _Sketch:
         """Adds a collective whose groups each span `extent` consecutive devices."""
         domain = self._cluster.gpus_per_nvlink_domain
         inside = self._job.devices <= domain or domain % extent == 0
-        by: Backend = "NVSHMEM" if op == "collective-permute" and inside else "DEFAULT"
-        self._collectives[name] = Collective(op, size, group, by, inside)
+        by: Choice = "NVSHMEM" if op == "collective-permute" and inside else "DEFAULT"
+        near = group if inside else max(1, min(domain * group // extent, group // 2))
+        self._collectives[name] = Collective(op, size, group, by, near)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterator
 
 from xla_shmem import _core
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
-from xla_shmem.predict.program import Backend, Collective
+from xla_shmem.predict.program import Choice, Collective
 
 #: Minimum of channels to a peer over the network, and GB/s per channel: src/graph/paths.cc of NCCL 2.30.
 _NETWORK_SMS, _NETWORK_CHANNEL_GB_PER_S = 2, 14
 
 #: Sends to different peers that a channel combines: NCCL_MAX_DEV_WORK_P2P_PER_BATCH in src/include/device.h.
 _PEERS_AT_ONCE = 8
+
+_ALL_TO_ALLS = ("all-to-all", "ragged-all-to-all")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,23 +56,23 @@ def send_channels(devices: int, cluster: Cluster, channels: int) -> int:
     return _core.nccl_send_channels(0, devices, channels, most)
 
 
-def transfer(collective: Collective, backend: Backend, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
+def transfer(collective: Collective, by: Choice, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
     """The cost of a collective.
 
     Args:
       collective: the collective.
-      backend: the backend that carries it.
+      by: what carries it.
       cluster: the cluster.
       constants: the model's constants.
       ranks: ranks of NCCL's communicator for a permute.
     """
-    if backend == "NVSHMEM":
+    if by == "NVSHMEM":
         return _put(collective, cluster, constants)
-    steps, carried = _ring(collective)
+    if by == "HIERARCHICAL":
+        return _divided(collective, cluster, constants)
     if not collective.in_domain:
-        speed = cluster.nic_gb_per_s * constants.nic_efficiency
-        latency = constants.nccl_us + steps * cluster.nic_latency_us
-        return Transfer(_seconds(latency, carried, speed), 0.0, _NETWORK_SMS)
+        return _across(collective, cluster, constants)
+    steps, carried = _ring(collective)
     most = cluster.nvlink_gb_per_s * constants.nccl_efficiency
     if collective.op == "collective-permute":
         channels = send_channels(ranks, cluster, constants.nccl_point_to_point_channels)
@@ -78,6 +81,64 @@ def transfer(collective: Collective, backend: Backend, cluster: Cluster, constan
         channels, speed = constants.nccl_channels, most
     latency = constants.nccl_us + steps * cluster.nvlink_latency_us
     return Transfer(_seconds(latency, carried, speed), speed / cluster.nvlink_gb_per_s, channels)
+
+
+def _across(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
+    """NCCL where groups cross NVLink domains; each GPU has a NIC.
+
+    A ring passes all GPUs of a group in a domain before it leaves the domain. Rings of several channels leave at
+    different GPUs, so a group has as many NICs as GPUs there. In an all-to-all a GPU sends through its own NIC, and
+    what stays in the domain through NVLink at the same time.
+    """
+    steps, carried = _ring(collective)
+    near = max(1, collective.domain_size)
+    nic = cluster.nic_gb_per_s * constants.nic_efficiency
+    nvlink = cluster.nvlink_gb_per_s * constants.nccl_efficiency
+    hop_us = (cluster.nic_latency_us + (near - 1) * cluster.nvlink_latency_us) / near
+    if collective.op in _ALL_TO_ALLS:
+        leaving = (collective.group - near) / (collective.group - 1)
+        speed, nics, hop_us = min(nic / leaving, nvlink / max(1 - leaving, 1e-9)), 1, cluster.nic_latency_us
+    else:
+        speed, nics = min(near * nic, nvlink), near
+    seconds = _seconds(constants.nccl_us + steps * hop_us, carried, speed)
+    through_nvlink = speed / cluster.nvlink_gb_per_s if near > 1 else 0.0
+    return Transfer(seconds, min(1.0, through_nvlink), min(constants.nccl_channels, _NETWORK_SMS * nics))
+
+
+def _divided(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
+    """Parts within NVLink domains by puts, and NCCL's part between them, one after the other (docs/clusters.md)."""
+    op, near = collective.op, max(1, collective.domain_size)
+    domains = collective.group // near
+
+    def parts() -> Iterator[Transfer]:
+        def within(each: str, size: int) -> Transfer:
+            return _put(Collective(each, size, near, "NVSHMEM", near), cluster, constants)
+
+        def between(each: str, size: int) -> Transfer:
+            return _across(Collective(each, size, domains, "DEFAULT", 1), cluster, constants)
+
+        size = collective.bytes
+        if op == "all-reduce":
+            yield within("reduce-scatter", size // near)
+            yield between(op, size // near)
+            yield within("all-gather", size)
+        elif op == "all-gather":
+            yield between(op, size // near)
+            yield within(op, size)
+        elif op == "reduce-scatter":
+            yield within(op, size * domains)
+            yield between(op, size)
+        elif op in _ALL_TO_ALLS:
+            yield within(op, size)
+            yield between(op, size)
+        else:  # a broadcast, or a permute
+            yield between(op, size)
+            yield within(op, size)
+
+    every = list(parts())
+    seconds = sum(each.seconds for each in every)
+    # The link's mean share, and the SMs of NCCL's part throughout.
+    return Transfer(seconds, sum(each.link * each.seconds for each in every) / seconds, max(each.sms for each in every))
 
 
 def _put(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
@@ -95,7 +156,7 @@ def _ring(collective: Collective) -> tuple[int, float]:
     a ragged all-to-all counts as full, because only the devices know how many rows they send.
     """
     others, group = max(collective.group - 1, 0), max(collective.group, 1)
-    if collective.op in ("all-gather", "all-to-all", "ragged-all-to-all"):
+    if collective.op in ("all-gather", *_ALL_TO_ALLS):
         return others, collective.bytes * others / group
     if collective.op == "reduce-scatter":
         return others, float(collective.bytes * others)

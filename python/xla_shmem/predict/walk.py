@@ -6,7 +6,7 @@ import dataclasses
 
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
-from xla_shmem.predict.program import Backend, Program, Step
+from xla_shmem.predict.program import Backend, Choice, Program, Step
 from xla_shmem.predict.streams import Streams, Times
 from xla_shmem.predict.transfers import Transfer, transfer
 
@@ -58,10 +58,11 @@ class _Walk:
         self._machine = machine
         self._carried: dict[str, tuple[Backend, Transfer]] = {}
         for name, collective in program.collectives.items():
-            by: Backend = collective.lowered if backend == "NVSHMEM" else "DEFAULT"
+            by: Choice = collective.lowered if backend == "NVSHMEM" else "DEFAULT"
             ranks = collective.group if machine.connected_components else program.devices
             cost = transfer(collective, by, machine.cluster, machine.constants, ranks)
-            self._carried[name] = (by, cost)
+            # What a divided collective does within a domain waits for NCCL's part.
+            self._carried[name] = ("NVSHMEM" if by == "NVSHMEM" else "DEFAULT", cost)
         self._alone: dict[str, Times] = {}
 
     def run(self) -> Times:

@@ -36,8 +36,8 @@ def test_starts_kernels_and_dones_keep_their_order(tmp_path: Path) -> None:
         Step("reduce-done", ends="reduce-start"),
     )
     assert program.collectives == {
-        "permute-start": Collective("collective-permute", 2 * work, 8, "NVSHMEM", in_domain=True),
-        "reduce-start": Collective("all-reduce", 2 * work, 4, "NVSHMEM", in_domain=True),
+        "permute-start": Collective("collective-permute", 2 * work, 8, "NVSHMEM", domain_size=8),
+        "reduce-start": Collective("all-reduce", 2 * work, 4, "NVSHMEM", domain_size=4),
     }
 
 
@@ -58,6 +58,16 @@ def test_a_group_within_an_nvlink_domain_is_known_by_its_devices(tmp_path: Path,
     near = {name for name, each in program.collectives.items() if each.in_domain}
     carried = {name for name, each in program.collectives.items() if each.lowered == "NVSHMEM"}
     assert near == carried == inside
+    permute, reduce = (program.collectives[name] for name in ("permute-start", "reduce-start"))
+    assert reduce.domain_size == min(domain, 4)
+    assert permute.domain_size == (8 if domain == 8 else 1), "a permute is as slow as a pair that crosses domains"
+
+
+def test_the_option_divides_what_crosses_domains(tmp_path: Path) -> None:
+    program = _program(tmp_path / "m.txt", gpu_start_done(None), 2, hierarchical="on")
+    assert {each.lowered for each in program.collectives.values()} == {"HIERARCHICAL"}
+    whole = _program(tmp_path / "m.txt", gpu_start_done(None), 2)
+    assert {each.lowered for each in whole.collectives.values()} == {"DEFAULT"}
 
 
 def test_the_options_decide_as_they_do_in_a_run(tmp_path: Path) -> None:

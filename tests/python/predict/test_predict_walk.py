@@ -11,8 +11,8 @@ import pytest
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
 from xla_shmem.predict.errors import PredictError
-from xla_shmem.predict.program import Collective, Program, Step, program_of
-from xla_shmem.predict.transfers import send_channels, transfer
+from xla_shmem.predict.program import Choice, Collective, Program, Step, program_of
+from xla_shmem.predict.transfers import Transfer, send_channels, transfer
 from xla_shmem.predict.walk import Machine, run_times
 
 #: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns; latencies are nought.
@@ -45,8 +45,8 @@ CONSTANTS = Constants(
 )
 MACHINE = Machine(CLUSTER, CONSTANTS)
 SECOND = 10**12  # FLOP
-PERMUTE = Collective("collective-permute", 5 * 10**8, group=2, lowered="NVSHMEM", in_domain=True)  # a second
-GATHER = Collective("all-gather", 10**9, group=2, lowered="DEFAULT", in_domain=True)  # a second
+PERMUTE = Collective("collective-permute", 5 * 10**8, group=2, lowered="NVSHMEM", domain_size=2)  # a second
+GATHER = Collective("all-gather", 10**9, group=2, lowered="DEFAULT", domain_size=2)  # a second
 
 
 def _program(
@@ -189,17 +189,49 @@ def test_a_program_that_does_not_fit_is_refused() -> None:
     ],
 )
 def test_a_device_of_a_ring_sends_its_share_of_the_bytes(op: str, group: int, carried: float) -> None:
-    collective = Collective(op, 10**9, group, "DEFAULT", in_domain=True)
+    collective = Collective(op, 10**9, group, "DEFAULT", domain_size=group)
     assert transfer(collective, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(2 * carried)
-    far = dataclasses.replace(collective, in_domain=False)
+    far = dataclasses.replace(collective, domain_size=1)
     assert transfer(far, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(20 * carried)
 
 
 def test_every_step_of_a_ring_adds_latency() -> None:
     slow = dataclasses.replace(CLUSTER, nvlink_latency_us=2.0)
     constants = dataclasses.replace(CONSTANTS, nccl_us=5.0)
-    small = Collective("all-reduce", 4, 4, "DEFAULT", in_domain=True)
+    small = Collective("all-reduce", 4, 4, "DEFAULT", domain_size=4)
     assert transfer(small, "DEFAULT", slow, constants, 4).seconds == pytest.approx(17e-6, rel=0.01)
+
+
+def _across(op: str, group: int, domain_size: int, by: Choice = "DEFAULT") -> Transfer:
+    return transfer(Collective(op, 10**9, group, by, domain_size), by, CLUSTER, CONSTANTS, group)
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "collective-broadcast"])
+def test_a_ring_across_domains_uses_the_nics_of_all_gpus_of_its_group(op: str) -> None:
+    assert _across(op, 16, 8).seconds == pytest.approx(_across(op, 16, 1).seconds / 8)
+    assert _across(op, 128, 64).seconds == pytest.approx(_across(op, 128, 1).seconds / 10), "NVLink is the limit"
+    assert (_across(op, 16, 1).link, _across(op, 16, 8).link) == (0, pytest.approx(0.8))
+
+
+def test_an_all_to_all_across_domains_has_one_nic_a_gpu_for_what_leaves() -> None:
+    assert _across("all-to-all", 4, 1).seconds == pytest.approx(15)
+    assert _across("all-to-all", 4, 2).seconds == pytest.approx(10), "two of the three pieces leave"
+
+
+@pytest.mark.parametrize(
+    ("op", "between", "within"),
+    [
+        ("all-reduce", 5, 1.5 + 1.5),
+        ("all-gather", 2.5, 1.5),
+        ("reduce-scatter", 20, 12),
+        ("all-to-all", 10, 1.5),
+        ("collective-broadcast", 20, 2),
+    ],
+)
+def test_a_divided_collective_takes_its_parts_one_after_the_other(op: str, between: float, within: float) -> None:
+    found = _across(op, 8, 4, "HIERARCHICAL")
+    assert found.seconds == pytest.approx(between + within)
+    assert found.link == pytest.approx(within / (between + within))
 
 
 @pytest.mark.parametrize(("devices", "channels"), [(1, 32), (4, 8), (8, 4), (16, 2), (32, 1), (64, 1)])
