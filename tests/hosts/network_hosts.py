@@ -83,6 +83,11 @@ def make_hosts(count: int, rate: str | None) -> list[Host]:
     return [_make_host(name, address, rate) for name, address in addresses.items()]
 
 
+def join_network() -> None:
+    """Gives this process's network an address that the hosts reach."""
+    _run("ip", "address", "add", "10.77.0.254/24", "dev", "bridge")
+
+
 def _make_host(name: str, address: str, rate: str | None) -> Host:
     first = subprocess.Popen(
         ["unshare", *NAMESPACES, "--fork", "--kill-child", "sh", "-c", _FIRST_PROCESS, "sh", name],

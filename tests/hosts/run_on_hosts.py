@@ -2,7 +2,9 @@
 
     python tests/hosts/run_on_hosts.py --ranks 2,2 --rate 1gbit -- python train.py
 
-The program is any that calls `jax.distributed.initialize()`. It needs root, or a system that permits user namespaces.
+The program is any that calls `jax.distributed.initialize()`. With --between it is a command that runs once, outside of
+the hosts but in reach of them, and starts ranks with `ranks_command`. It needs root, or a system that permits user
+namespaces.
 
 The hosts are namespaces of processes that descend from one process, the first of a pid namespace. The kernel ends them
 all when that process ends, and it ends when this command does, in whatever way. Nothing outside is changed.
@@ -21,14 +23,17 @@ import types
 from collections.abc import Sequence
 from pathlib import Path
 
-from network_hosts import Host, make_hosts
+from network_hosts import Host, join_network, make_hosts
 
 from xla_shmem.launch.launcher import GRACE, launch
+from xla_shmem.launch.launcher_process import LAUNCHER
 
 HERE = Path(__file__).resolve().parent
 
 #: Variable by which `enter_host.py` learns the hosts.
 LAYOUT = "HOSTS_LAYOUT"
+
+_ENTER = (sys.executable, str(HERE / "enter_host.py"))
 
 # Set in the process that is in the namespaces of the job.
 _INSIDE = "HOSTS_INSIDE"
@@ -42,6 +47,7 @@ def hosts_command(
     rate: str | None = None,
     status: Path | None = None,
     grace: float = GRACE,
+    between: bool = False,
 ) -> list[str]:
     """Returns the command that runs a program on hosts, without the program.
 
@@ -52,12 +58,19 @@ def hosts_command(
       rate: as in `make_hosts`.
       status: file for the hosts (`Host`): written as soon as they exist, and again with their counters at the end.
       grace: as in `launch`.
+      between: whether the program runs once, outside of the hosts.
     """
     options = [f"--ranks={','.join(map(str, ranks))}", f"--devices-per-process={devices}"]
     options += [f"--limit={limit}", f"--grace={grace}"]
     options += [f"--rate={rate}"] if rate else []
     options += [f"--status={status}"] if status else []
+    options += ["--between"] if between else []
     return [sys.executable, str(HERE / "run_on_hosts.py"), *options, "--"]
+
+
+def ranks_command(ranks: int) -> list[str]:
+    """Returns the command that starts ranks on the hosts, without their program, for a program --between them."""
+    return [*LAUNCHER, "-n", str(ranks), "--", *_ENTER]
 
 
 def _arguments() -> argparse.Namespace:
@@ -68,6 +81,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--status", type=Path, help="file for what the hosts are and how much they sent, as JSON")
     parser.add_argument("--limit", type=float, default=3600, help="seconds until the job is stopped")
     parser.add_argument("--grace", type=float, default=GRACE, help="seconds between SIGTERM and SIGKILL")
+    parser.add_argument("--between", action="store_true", help="run the program once, outside of the hosts")
     parser.add_argument("program", nargs="+")
     return parser.parse_args()
 
@@ -114,8 +128,12 @@ def main() -> int:
     _write_status(arguments.status, hosts)
     of_rank = [(host, local) for host, number in zip(hosts, ranks, strict=True) for local in range(number)]
     os.environ[LAYOUT] = json.dumps([(dataclasses.asdict(host), local) for host, local in of_rank])
-    enter = [sys.executable, str(HERE / "enter_host.py"), *arguments.program]
-    code = launch(enter, len(of_rank), devices_per_process=arguments.devices_per_process, grace=arguments.grace)
+    if arguments.between:
+        join_network()
+        code = subprocess.run(arguments.program, check=False).returncode
+    else:
+        program, devices = [*_ENTER, *arguments.program], arguments.devices_per_process
+        code = launch(program, len(of_rank), devices_per_process=devices, grace=arguments.grace)
     _write_status(arguments.status, hosts)
     return code
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import dataclasses
 import json
@@ -20,6 +21,7 @@ from typing import Any
 
 from xla_shmem.bench import variants
 from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.rendezvous import Listener
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
@@ -56,6 +58,9 @@ class Job:
       environment: environment of the command.
       ranks: number of ranks that will connect.
       folder: folder for the output.
+
+    Attributes:
+      hosts: names of the hosts on which its ranks run, by rank.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class Job:
         self._unread: dict[int, bytes] = {}
         self._ranks = ranks
         self._variant = ""
+        self.hosts: dict[int, str] = {}
         with self._output.open("wb") as sink:
             self._process = subprocess.Popen(
                 command,
@@ -92,10 +98,26 @@ class Job:
                 self._process.wait(GRACE)
         stop(self._process)
 
-    def add(self, rank: int, connection: socket.socket) -> None:
-        """Adds the connection of a rank."""
+    def add(self, rank: int, connection: socket.socket, *, host: str = "", ranks: int | None = None) -> None:
+        """Adds the connection of a rank.
+
+        Args:
+          rank: its number in JAX's job.
+          host: name of its host.
+          ranks: number of ranks of that job; None if it is known to be right.
+
+        Raises:
+          JobFailed: the launcher started another number of ranks.
+        """
         self._connections[rank] = connection
         self._unread[rank] = b""
+        self.hosts[rank] = host
+        if ranks not in (None, self._ranks):
+            self._fail(f"has {ranks} ranks, and --num-ranks is {self._ranks}: both must be the launcher's number")
+
+    def ranks_of_hosts(self) -> dict[str, int]:
+        """Returns the number of ranks on each host, in the order of the ranks."""
+        return dict(collections.Counter(host for _, host in sorted(self.hosts.items())))
 
     @property
     def complete(self) -> bool:
@@ -235,7 +257,7 @@ class Start:
       prefix: command that starts the ranks, without their program.
       environment: environment of the command.
       ranks: number of ranks.
-      arguments: arguments of the ranks' program after the socket and the name of the job.
+      arguments: arguments of the ranks' program after the listener's address, the name of the job and `ranks`.
     """
 
     prefix: Sequence[str]
@@ -254,14 +276,28 @@ def launched(plan: Plan, environ: Mapping[str, str], *, flag: bool = True, one_p
     ranks, devices = (1, plan.pes) if one_process else (plan.processes, plan.devices_per_process)
     bind = ["--bind"] if plan.bind else []
     prefix = [*LAUNCHER, "-n", str(ranks), "--devices-per-process", str(devices), *bind, "--"]
+    if plan.launcher:
+        environment = cpu_environment(environ, flag=flag) | {"JAX_NUM_CPU_DEVICES": str(devices)}
+        return Start([*shlex.split(plan.launcher), *_set_in_ranks(environment)], environment, ranks)
     if plan.gpus is None:
         return Start(prefix, cpu_environment(environ, flag=flag), ranks)
     return Start(prefix, gpu_environment(environ, flag=flag, shared=plan.shares_gpu), ranks)
 
 
+def _set_in_ranks(environment: Mapping[str, str]) -> list[str]:
+    """A command that gives a program what differs from this process's environment; not all launchers pass it on."""
+    unset = [f"--unset={name}" for name in sorted(set(os.environ) - set(environment))]
+    changed = [f"{name}={value}" for name, value in sorted(environment.items()) if os.environ.get(name) != value]
+    return ["env", *unset, *changed]
+
+
 @contextlib.contextmanager
-def connected_jobs(starts: Mapping[str, Start]) -> Iterator[dict[str, Job]]:
+def connected_jobs(starts: Mapping[str, Start], *, other_hosts: bool = False) -> Iterator[dict[str, Job]]:
     """Starts jobs, yields them by name when all ranks are connected, and ends them.
+
+    Args:
+      starts: how each is started.
+      other_hosts: whether ranks may run on other hosts, which a socket of this one does not reach.
 
     Raises:
       BenchError: the socket cannot be created.
@@ -269,16 +305,10 @@ def connected_jobs(starts: Mapping[str, Start]) -> Iterator[dict[str, Job]]:
     """
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-")))
-        path = folder / "socket"
-        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        try:
-            listener.bind(str(path))
-        except OSError as error:
-            raise BenchError(f"cannot create a socket at {path}: {error}; set TMPDIR to a short path.") from None
-        listener.listen()
+        listener = stack.enter_context(Listener(folder, other_hosts=other_hosts))
         jobs = {}
         for name, start in starts.items():
-            command = [*start.prefix, *WORKER, str(path), name, *start.arguments]
+            command = [*start.prefix, *WORKER, listener.address, name, str(start.ranks), *start.arguments]
             jobs[name] = stack.enter_context(Job(name, command, start.environment, start.ranks, folder))
         _accept(listener, jobs)
         yield jobs
@@ -301,13 +331,13 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
                 starts[variant.job] = _under_mpi(plan, stack)
             elif variant.job not in starts:
                 starts[variant.job] = _start_of(plan, variant, folder)
-        jobs = stack.enter_context(connected_jobs(starts))
+        jobs = stack.enter_context(connected_jobs(starts, other_hosts=bool(plan.launcher)))
         yield {name: jobs[variants.named(name).job] for name in names}
 
 
 def _start_of(plan: Plan, variant: variants.Variant, folder: str) -> Start:
     # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
-    rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none"}
+    rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", "XLA_SHMEM_HIERARCHICAL": "on"}
     environ = {**rules, **os.environ, **variant.variables(folder)}
     if flags := variant.xla_flags()[0]:
         environ["XLA_FLAGS"] = " ".join([environ.get("XLA_FLAGS", ""), *flags]).strip()
@@ -321,11 +351,10 @@ def _under_mpi(plan: Plan, stack: contextlib.ExitStack) -> Start:
     cores = len(os.sched_getaffinity(0))
     environment = cpu_environment(os.environ, flag=False) | mpi_environment(plan, cores)
     environment["JAX_NUM_CPU_DEVICES"] = "1"
-    return Start(command, environment, plan.processes, (f"127.0.0.1:{port}", str(plan.processes)))
+    return Start(command, environment, plan.processes, (f"127.0.0.1:{port}",))
 
 
-def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
-    listener.settimeout(0.2)
+def _accept(listener: Listener, jobs: dict[str, Job]) -> None:
     give_up = time.monotonic() + START_WITHIN
     while not all(job.complete for job in jobs.values()):
         for job in jobs.values():
@@ -333,8 +362,7 @@ def _accept(listener: socket.socket, jobs: dict[str, Job]) -> None:
         if time.monotonic() > give_up:
             late = [name for name, job in jobs.items() if not job.complete]
             raise JobFailed(f"the ranks of {', '.join(late)} did not start within {START_WITHIN:.0f} s.", late[0])
-        with contextlib.suppress(TimeoutError):
-            connection, _ = listener.accept()
+        if (accepted := listener.accept()) is not None:
+            connection, hello = accepted
             connection.settimeout(START_WITHIN)
-            hello = json.loads(connection.makefile("r", encoding="utf-8").readline())
-            jobs[hello["job"]].add(hello["rank"], connection)
+            jobs[hello["job"]].add(hello["rank"], connection, host=hello["host"], ranks=hello["ranks"])

@@ -58,7 +58,7 @@ def _measure_cell(plan: Plan, jobs: Mapping[str, Job], cell: Cell) -> Row:
         for variant in running if number % 2 == 0 else reversed(running):
             times = row.times[variant]
             times.us += _time(jobs[variant], variant, plan.warmup, times.turns, _RUNS)
-        if plan.gpus is not None:
+        if plan.gpus is not None or plan.launcher:
             continue
         if cell.bytes >= _MEMCPY_FROM:
             row.memcpy_gb_per_s.append(_memcpy(plan, first, cell.bytes))

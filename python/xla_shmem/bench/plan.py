@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shlex
+import shutil
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -132,6 +134,7 @@ class Plan:
     misalign: int = 0
     bind: bool = False
     mpirun: str = "mpirun"
+    launcher: str = ""
     gpus: Gpus | None = None
     program_ms: float = 200.0
 
@@ -165,6 +168,20 @@ class Plan:
         """PEs of each group; by default all PEs."""
         return self.group or self.pes
 
+    def _validate_launcher(self) -> None:
+        try:
+            command = shlex.split(self.launcher)
+        except ValueError as error:
+            raise BenchError(f"--launcher {self.launcher}: {error}.") from None
+        if not command or shutil.which(command[0]) is None:
+            raise BenchError(f"--launcher {self.launcher}: there is no command {command[0] if command else ''}.")
+        if self.gpus is not None:
+            raise BenchError("--launcher is for ranks on CPUs: give --platform cpu.")
+        if self.bind:
+            raise BenchError("--bind is for ranks of this host; give --launcher's command its own option for that.")
+        if "mpi" in self.rivals:
+            raise BenchError("--vs mpi is for ranks of this host; leave it or --launcher out.")
+
     def __str__(self) -> str:
         devices = plural(self.devices_per_process, "device" if self.gpus is None else "GPU")
         form = "in place" if self.in_place else "out of place"
@@ -191,6 +208,8 @@ class Plan:
             raise BenchError(f"--min-bytes {self.min_bytes} is more than --max-bytes {self.max_bytes}.")
         if self.misalign % width:
             raise BenchError(f"--misalign {self.misalign} is not a multiple of the {width} bytes of {self.dtype}.")
+        if self.launcher:
+            self._validate_launcher()
         if self.gpus is not None and self.devices_per_process > 1:
             raise BenchError("NVSHMEM has one GPU per process: leave --devices-per-process at 1.")
         for rival in self.rivals:

@@ -108,7 +108,8 @@ class Program:
             raise RuntimeError(f"XLA moved the {cell.op} out of the loop:\n{self._compiled.as_text()}")
         #: The collective as the pass describes it (`_core.CollectiveRecord`).
         self.record = records[0]
-        ours = self.record["lowered"] == "NVSHMEM"
+        # Of a collective that is divided by host only some parts are.
+        ours = any(record["lowered"] == "NVSHMEM" for record in records)
         if carried and not ours:
             raise NotCarried(why_not(self.record))
         if carried is False and ours:

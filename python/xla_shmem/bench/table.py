@@ -56,7 +56,7 @@ def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> lis
         f"{plan}; {plan.rounds} rounds in turns, warm-up {plan.warmup}, collectives per program: {iterations}",
         "times are per collective: the mean of a program at its slowest rank",
         "speed-up: median divided by SHMEM's median",
-        *(() if plan.gpus else _LIMITS),
+        *(() if plan.gpus or plan.launcher else _LIMITS),
         *notes,
     ]
     return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]

@@ -31,26 +31,28 @@ class Variant:
       what: what runs the collective, in words.
       platforms: where it exists, of ``cpu`` and ``gpu``.
       job: name of the job that runs it.
-      carried: whether the pass must move the collective to SHMEM.
+      carried: whether the pass must move the collective to SHMEM; None if the rules decide.
       flag: whether xla-shmem is on in its job.
       environ: variables of its job.
       xla: settings of XLA, ``name=value``; those that the installed release does not know are left out.
       one_process: whether one process has all devices of the job.
       ops: collectives in which it differs from another variant; empty for all.
       own_gpus: why it needs a GPU for each PE, "" if it does not.
+      several_hosts: whether it differs from SHMEM only where groups cross hosts.
     """
 
     name: str
     what: str
     platforms: tuple[str, ...]
     job: str
-    carried: bool
+    carried: bool | None
     flag: bool = True
     environ: tuple[tuple[str, str], ...] = ()
     xla: tuple[str, ...] = ()
     one_process: bool = False
     ops: tuple[str, ...] = ()
     own_gpus: str = ""
+    several_hosts: bool = False
 
     def variables(self, folder: str) -> dict[str, str]:
         """Returns the variables of its job; `folder` is for files that nobody reads."""
@@ -112,6 +114,15 @@ def _values(name: str, ops: tuple[str, ...], prefix: str = "", own_gpus: str = "
 VARIANTS = (
     Variant("shmem", "SHMEM", ("cpu", "gpu"), "shmem", carried=True),
     Variant("stock", "JAX's default backend", ("cpu", "gpu"), "shmem", carried=False, own_gpus=_NCCL),
+    Variant(
+        "whole",
+        "SHMEM with XLA_SHMEM_HIERARCHICAL=off",
+        ("cpu",),
+        "whole",
+        carried=None,
+        environ=(("XLA_SHMEM_HIERARCHICAL", "off"),),
+        several_hosts=True,
+    ),
     Variant("mpi", "JAX's MPI collectives", ("cpu",), "mpi", carried=False, flag=False),
     Variant(
         "nccl-fast",
@@ -194,9 +205,11 @@ def notes(names: Sequence[str], missing: Mapping[str, str]) -> list[str]:
 
 
 def obstacles(plan: Plan, names: Sequence[str]) -> dict[str, str]:
-    """Returns the variants among `names` that cannot run on these GPUs, each with the reason."""
+    """Returns the variants among `names` that cannot run here, each with the reason."""
     found = {}
     for variant in (_BY_NAME[name] for name in names):
+        if variant.several_hosts and not plan.launcher:
+            found[variant.name] = "it is SHMEM again if all ranks are on one host; --launcher starts them on several"
         if plan.gpus is None:
             continue
         if plan.gpus.emulated and variant.xla:

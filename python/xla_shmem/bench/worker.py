@@ -15,6 +15,7 @@ import socket
 import statistics
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from xla_shmem.bench import variants as variant_table
 from xla_shmem.bench.plan import Cell
+from xla_shmem.bench.rendezvous import connect
 
 #: Variables that hold the rank under mpirun: of Open MPI, and of the implementations with PMI.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -110,8 +112,10 @@ def _copy_speed(target: Any, source: Any, seconds: float) -> float:
     return float(copied / elapsed / 1e9)
 
 
-def _join(job: str, mpi_arguments: list[str]) -> int:
-    """Joins JAX's distributed job and returns the rank of this process.
+def _join(job: str, ranks: int, coordinator: Sequence[str]) -> int:
+    """Joins JAX's distributed job of `ranks` processes and returns the rank of this process.
+
+    MPI's ranks are told the address of the coordinator; the others learn it from their launcher.
 
     A process that is alone joins none: with `jax.distributed` stock JAX would use gloo between its devices, and without
     it XLA's own communicator, which is faster.
@@ -126,13 +130,19 @@ def _join(job: str, mpi_arguments: list[str]) -> int:
         # JAX creates communicators on the thread that runs the program, and requires that it is the main thread.
         jax.config.update("jax_cpu_collectives_implementation", "mpi")  # type: ignore[no-untyped-call]
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
-        address, processes = mpi_arguments
+        (address,) = coordinator
         rank = next(int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ)
-        jax.distributed.initialize(address, int(processes), rank)
-    elif int(os.environ["OMPI_COMM_WORLD_SIZE"]) > 1:
+        jax.distributed.initialize(address, ranks, rank)
+    elif ranks > 1:
         jax.distributed.initialize()
     jax.devices()
     return jax.process_index()
+
+
+def _processes() -> int:
+    import jax
+
+    return int(jax.process_count())
 
 
 def _end_at_once() -> NoReturn:
@@ -142,10 +152,10 @@ def _end_at_once() -> NoReturn:
 
 def main(arguments: list[str]) -> None:
     """Connects, reports its rank, and executes commands until the command `end`."""
-    path, job, *mpi_arguments = arguments
-    rank = _join(job, mpi_arguments)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        connection.connect(path)
+    address, job, ranks, *coordinator = arguments
+    rank = _join(job, int(ranks), coordinator)
+    hello = {"job": job, "rank": rank, "host": socket.gethostname(), "ranks": _processes()}
+    with connect(address, hello) as connection:
         stream = connection.makefile("rw", encoding="utf-8", newline="\n")
 
         def send(message: dict[str, Any]) -> None:
@@ -155,7 +165,6 @@ def main(arguments: list[str]) -> None:
             except (BrokenPipeError, ConnectionResetError):
                 _end_at_once()
 
-        send({"job": job, "rank": rank})
         commands = _Rank()
         while True:
             message = json.loads(stream.readline() or _end_at_once())

@@ -75,6 +75,13 @@ _DEFAULTS = Plan()
     metavar="COMMAND",
     help="Command that starts an MPI job, with options.",
 )
+@click.option(
+    "--launcher",
+    default=_DEFAULTS.launcher,
+    metavar="COMMAND",
+    help="Command that starts the ranks on several hosts, with options: it gets the ranks' program as arguments.  "
+    "[default: xla-shmem launch]",
+)
 @json_option(was_file=True)
 @click.option(
     "--output",
@@ -118,6 +125,7 @@ def bench_command(
       xla-shmem bench -n 4 -b 8 -e 128M -f 4 --op all
       xla-shmem bench --op permute --op all-reduce --vs stock,mpi --output bench.json --png bench.png
       xla-shmem bench -n 4 --groups 2 -d bf16 --misalign 2 --op all-gather
+      xla-shmem bench -n 8 --launcher 'srun -N 2 -n 8' --op all --vs stock,whole
     """
     gpus = chosen_gpus(platform, num_ranks, os.environ)
     platform = "cpu" if gpus is None else "gpu"
@@ -153,6 +161,9 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
     notes = [*mpi, *variants.notes(plan.rivals, missing)]
     try:
         with jobs.running_jobs(plan) as running:
+            if plan.launcher:
+                facts["hosts"] = running["shmem"].ranks_of_hosts()
+                notes.append("ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
             say("\n".join(table.heading(plan, facts, notes)))
             for row in measure.measure(plan, running, missing):
                 rows.append(row)

@@ -142,7 +142,8 @@ class _Started:
         monkeypatch.setattr(jobs, "connected_jobs", self._connect)
         monkeypatch.setattr(variants, "_known", lambda names: set(names))
 
-    def _connect(self, starts: dict[str, jobs.Start]) -> Any:
+    def _connect(self, starts: dict[str, jobs.Start], *, other_hosts: bool) -> Any:
+        assert not other_hosts
         self.starts = starts
         return contextlib.nullcontext(dict.fromkeys(starts, "a job"))
 

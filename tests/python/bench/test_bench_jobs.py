@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from xla_shmem.bench import jobs
+from xla_shmem.bench.plan import Plan
 
 
 @pytest.fixture
@@ -121,3 +122,29 @@ def test_ranks_get_the_command_to_end_unless_there_was_an_error(
         heard.append(theirs.recv(4096))
         theirs.close()
     assert heard == [b'{"do": "end"}\n', b""]
+
+
+def test_ranks_of_another_job_size_are_refused(job: jobs.Job) -> None:
+    ours, _ = socket.socketpair()
+    with pytest.raises(jobs.JobFailed, match="has 3 ranks, and --num-ranks is 2"):
+        job.add(0, ours, host="host0", ranks=3)
+
+
+def test_ranks_are_counted_by_host(job: jobs.Job) -> None:
+    for rank, host in ((1, "b"), (0, "a")):
+        job.add(rank, socket.socketpair()[0], host=host, ranks=2)
+    assert job.ranks_of_hosts() == {"a": 1, "b": 1}
+
+
+def test_other_launchers_get_the_variables_of_the_ranks_as_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_experimental_enable_nvshmem=true")
+    plan = Plan(processes=8, devices_per_process=2, launcher="srun -N 2 --label")
+    start = jobs.launched(plan, {**os.environ, "XLA_SHMEM_OPS": "all"}, flag=False)
+    assert start.prefix[:4] == ["srun", "-N", "2", "--label"]
+    changed = start.prefix[5:]
+    assert start.prefix[4] == "env"
+    assert "XLA_SHMEM_OPS=all" in changed
+    assert "JAX_NUM_CPU_DEVICES=2" in changed
+    assert any(one == "--unset=XLA_FLAGS" or one.startswith("XLA_FLAGS=") for one in changed)
+    assert not any(one.startswith("PATH=") for one in changed)
+    assert start.ranks == 8

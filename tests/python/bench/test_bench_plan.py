@@ -95,7 +95,7 @@ def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
     assert chosen_rivals("mpi, stock", "cpu") == ("stock", "mpi")
     assert chosen_rivals("none", "gpu") == ()
     assert chosen_rivals("trace,nccl-fast", "gpu") == ("nccl-fast", "trace")
-    with pytest.raises(BenchError, match=r"'nccl-fast' is not one of stock, mpi, stats, trace \(on CPUs\)"):
+    with pytest.raises(BenchError, match=r"'nccl-fast' is not one of stock, whole, mpi, stats, trace \(on CPUs\)"):
         chosen_rivals("stock,nccl-fast", "cpu")
 
 
@@ -108,6 +108,10 @@ def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
         ({"misalign": 3}, "--misalign 3 is not a multiple of the 4 bytes of f32"),
         ({"bind": True, "processes": 10_000}, "--bind: 10000 ranks cannot have processors of their own"),
         ({"rivals": ("mpi",), "devices_per_process": 2}, "one device per process"),
+        ({"launcher": "no-such-command -n 2"}, "--launcher no-such-command -n 2: there is no command no-such-command"),
+        ({"launcher": "env 'A"}, "--launcher env 'A: No closing quotation"),
+        ({"launcher": "env", "rivals": ("mpi",)}, "--vs mpi is for ranks of this host"),
+        ({"launcher": "env", "bind": True}, "--bind is for ranks of this host"),
         ({"ops": ("reduce-scatter",), "reduction": "max"}, "no reduce-scatter with --reduction max, only sum"),
         ({"ops": ("all-gather",), "in_place": True}, "all-gather cannot run in place"),
         ({"min_bytes": 1, "max_bytes": 3}, "no size from --min-bytes 1 to --max-bytes 3"),
