@@ -108,7 +108,7 @@ def measured(
 
 
 def _as_json(rate: str, row: Row, jobs: dict[str, CountedJob]) -> dict[str, Any]:
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for name, job in jobs.items():
         times = row.times[name]
         if times.us and times.median <= 0:
@@ -162,7 +162,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     ranks = [int(number) for number in given.ranks.split(",")]
-    ops = chosen_ops(given.op or ["all"], "cpu")
+    ops = chosen_ops(given.op or ["all"])
     rows = []
     for row in measured(ranks, given.rate, ops, tuple(given.sizes), given.rounds, given.variant or list(VARIANTS)):
         rows.append(row)

@@ -25,7 +25,7 @@ TRANSPORTS = ("SHMEM", "stock")
 _WARMUP = 2  # steps that are not measured
 
 
-def programs(sizes: dict[str, int], batch: int) -> dict[tuple[str, str], list[Any]]:
+def programs(sizes: dict[str, Any], batch: int) -> dict[tuple[str, str], list[Any]]:
     """[compiled step, state, batch, dropout key] by block and transport."""
     import jax
 
