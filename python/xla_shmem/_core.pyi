@@ -840,6 +840,7 @@ def connect(
     deadline_s: float,
     *,
     single_copy: bool = True,
+    finish_in_caller: bool = False,
 ) -> None:
     """Maps the segments of the job. Later calls do nothing.
 
@@ -851,6 +852,7 @@ def connect(
       spin_us: µs that a waiting thread polls before it sleeps.
       deadline_s: seconds after which an unfinished operation fails.
       single_copy: whether PEs may read each other's memory, if the system permits it and it is faster.
+      finish_in_caller: whether a collective keeps XLA's thread until it has finished.
 
     Raises:
       RuntimeError: this process has no segment, another segment cannot be mapped, or the heap is too small.

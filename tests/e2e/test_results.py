@@ -87,6 +87,20 @@ def test_large_messages_arrive_with_other_settings_too(tmp_path: Path, setting: 
     assert len(job.results) == 2, job.output[-6000:]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_collectives_may_keep_the_thread_of_xla(tmp_path: Path) -> None:
+    # As where the default backend is MPI (test_mpi.py).
+    names = [name for name, case in CASES.items() if "2x1" in case.fast]
+    (tmp_path / "cases.txt").write_text("\n".join(names))
+    settings = {"XLA_SHMEM_OPS": OPS, "XLA_FLAGS": QUICK_COMPILATION, "E2E_FINISH_IN_CALLER": "1"}
+    arguments = [str(tmp_path / "cases.txt")]
+    job = run_job("worker_cases.py", arguments, ranks=2, results=tmp_path, timeout=220, JAX_ENABLE_X64="1", **settings)
+    for reports in job.results.values():
+        assert [(report["case"], report["error"]) for report in reports] == [(name, "") for name in names]
+    assert len(job.results) == 2, job.output[-6000:]
+
+
 @pytest.mark.timeout(120)
 def test_threads_may_run_programs_that_differ_in_a_constant(tmp_path: Path) -> None:
     (tmp_path / "cases.txt").write_text("threads_run_programs_that_differ_in_a_constant")

@@ -45,6 +45,15 @@ TEST_CASE("An operation past its deadline fails with its description and the opt
   CHECK(abandoned);
 }
 
+TEST_CASE("A caller that sleeps until the deadline gets the error") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 150ms);
+  std::atomic<uint64_t> never{0};
+  const Status status = engine.Finish(std::make_unique<GateOperation>(&never));
+  CHECK(status.message() == "gate at 0; gave up after the deadline of 0.15 s (XLA_SHMEM_DEADLINE)");
+  CHECK(engine.status().message() == status.message());
+}
+
 TEST_CASE("A stuck operation reaches its deadline even if others keep the engine busy") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 1000000us, 200ms);

@@ -91,6 +91,24 @@ TEST_CASE("A submitted operation completes once, after its signal, and is destro
   CHECK(calls == 1);
 }
 
+TEST_CASE("A caller may sleep until its operation has finished") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> gate{0};
+  std::atomic<bool> destroyed{false};
+  auto operation = std::make_unique<GateOperation>(&gate);
+  operation->destroyed = &destroyed;
+  std::thread peer([&] {
+    std::this_thread::sleep_for(20ms);
+    gate = 1;
+    Ring(heap->OwnBell());
+  });
+  CHECK(engine.Finish(std::move(operation)).ok());
+  CHECK(gate == 1);
+  CHECK(destroyed);
+  peer.join();
+}
+
 TEST_CASE("A signal wakes a sleeping engine at once") {
   const auto heap = HeapOfOneProcess(1, kBytes);
   ProgressEngine engine(heap.get(), 0us, 10s);

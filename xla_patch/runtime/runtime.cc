@@ -59,6 +59,7 @@ Status Runtime::ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, c
   if (!heap.ok()) return heap.status();
   heap_ = *std::move(heap);
   layout_ = layout;
+  finish_in_caller_ = options.finish_in_caller;
   Result<std::unique_ptr<LocalPes>> pes = LocalPes::Create({options.single_copy}, heap_.get());
   if (!pes.ok()) return pes.status();
   pes_ = *std::move(pes);

@@ -43,6 +43,8 @@ struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
+  // Whether XLA must go on in the thread that started a collective: MPI accepts calls of one thread only.
+  bool finish_in_caller = false;
 };
 
 class Runtime {
@@ -67,6 +69,7 @@ class Runtime {
   Status status() const { return connected() ? engine_->status() : Status(); }
 
   int64_t topology_fingerprint() const { return layout_.topology_fingerprint; }
+  bool finish_in_caller() const { return finish_in_caller_; }
   // The context of a device's PE, or nullptr if the device does not belong to this process.
   const PeContext* ContextOfDevice(int64_t device_id) const;
   shm::ProgressEngine& engine() { return *engine_; }
@@ -91,6 +94,7 @@ class Runtime {
   pid_t creator_ = 0;                      // of this process's segment; 0: there is none
   Status connect_failure_;
   JobLayout layout_;
+  bool finish_in_caller_ = false;
   std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<shm::ProgressEngine> engine_;
   std::unique_ptr<LocalPes> pes_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <future>
 #include <iterator>
 #include <set>
 #include <utility>
@@ -116,6 +117,14 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
     if (!polling_ && !EnsureThread()) FailAllHere(lock);
   }
   if (ring) Ring(heap_->OwnBell());
+}
+
+Status ProgressEngine::Finish(std::unique_ptr<Operation> operation) {
+  // Shared, because the completion may still be in set_value when the caller goes on.
+  const auto finished = std::make_shared<std::promise<Status>>();
+  std::future<Status> status = finished->get_future();
+  Submit(std::move(operation), [finished](const Status& how) { finished->set_value(how); });
+  return status.get();
 }
 
 Status ProgressEngine::Fail(const std::string& why) {

@@ -40,6 +40,8 @@ class ProgressEngine {
   // Returns true if it finished, false if the caller has to submit it, and the error if the job has failed.
   Result<bool> TryInline(Operation& operation);
   void Submit(std::unique_ptr<Operation> operation, Completion completion);
+  // Submits `operation` and sleeps until it has finished. The caller must not be an engine thread.
+  Status Finish(std::unique_ptr<Operation> operation);
 
   // Records a failure, publishes it to the other processes, and returns the error of every later operation.
   Status Fail(const std::string& why);

@@ -159,6 +159,7 @@ class Job:
                 self._options.spin_us,
                 self._options.deadline,
                 single_copy=self._options.single_copy != "off",
+                finish_in_caller=_only_one_thread(devices, self._process),
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
             # Handlers run last in, first out: this one before JAX's.
@@ -214,6 +215,17 @@ def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
     identities = [a.host if a else f"unknown {process}" for process, a in enumerate(announcements)]
     order = list(dict.fromkeys(identities))
     return [order.index(identity) for identity in identities]
+
+
+def _only_one_thread(devices: Sequence[Any], process: int) -> bool:
+    """Whether XLA runs the job's other collectives on MPI, which this process may call from its main thread only.
+
+    With several devices a process has no other thread for the second one, and JAX refuses its collectives on MPI.
+    """
+    import jax
+
+    implementation = getattr(jax.config, "jax_cpu_collectives_implementation", None)
+    return implementation == "mpi" and sum(device.process_index == process for device in devices) == 1
 
 
 def _locations(

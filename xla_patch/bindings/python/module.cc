@@ -58,7 +58,7 @@ void CreateSegment(const std::string& key, int process, size_t bytes, const std:
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
              const std::vector<std::string>& segment_keys, int64_t topology_fingerprint, double spin_us,
-             double deadline_s, bool single_copy) {
+             double deadline_s, bool single_copy, bool finish_in_caller) {
   JobLayout layout;
   layout.processes = static_cast<int>(process_reachable.size());
   layout.process_reachable = process_reachable;
@@ -77,6 +77,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
   options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
+  options.finish_in_caller = finish_in_caller;
   Status status;
   {
     nb::gil_scoped_release release;
@@ -137,10 +138,10 @@ NB_MODULE(_core, m) {
       "Prints the statistics, once, and writes the trace so far. At exit of the process this happens anyway.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("segment_keys"),
         nb::arg("topology_fingerprint"), nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(),
-        nb::arg("single_copy") = true,
+        nb::arg("single_copy") = true, nb::arg("finish_in_caller") = false,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `segment_keys`: by "
-        "process. `single_copy`: "
-        "whether PEs may read each other's memory. Raises RuntimeError.");
+        "process. `single_copy`: whether PEs may read each other's memory. `finish_in_caller`: whether a collective "
+        "keeps XLA's thread until it has finished. Raises RuntimeError.");
   m.def("failure", [] { return Runtime::Get().status().message(); }, "Why the job has failed, \"\" if it has not.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(

@@ -99,6 +99,13 @@ Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Opera
       return {};
     }
     observer.MarkWaiting(span);
+    if (Runtime::Get().finish_in_caller()) {
+      const Status status = engine.Finish(std::move(operation));
+      execution.running.End();
+      if (!status.ok()) return Failed(Status::Error(observer.Fail(span, status.message())));
+      observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
+      return {};
+    }
     ffi::Promise promise;
     Outcome outcome{std::nullopt, ffi::Future(promise)};
     const auto running = std::make_shared<ExecutionCounter::Running>(std::move(execution.running));
