@@ -93,9 +93,18 @@ def test_collectives_may_keep_the_thread_of_xla(tmp_path: Path) -> None:
     # As where the default backend is MPI (test_mpi.py).
     names = [name for name, case in CASES.items() if "2x1" in case.fast]
     (tmp_path / "cases.txt").write_text("\n".join(names))
-    settings = {"XLA_SHMEM_OPS": OPS, "XLA_FLAGS": QUICK_COMPILATION, "E2E_FINISH_IN_CALLER": "1"}
+    settings = {"XLA_SHMEM_OPS": OPS, "XLA_SHMEM_THRESHOLD": "2MiB", "XLA_FLAGS": QUICK_COMPILATION}
     arguments = [str(tmp_path / "cases.txt")]
-    job = run_job("worker_cases.py", arguments, ranks=2, results=tmp_path, timeout=220, JAX_ENABLE_X64="1", **settings)
+    job = run_job(
+        "worker_cases.py",
+        arguments,
+        ranks=2,
+        results=tmp_path,
+        timeout=220,
+        JAX_ENABLE_X64="1",
+        E2E_FINISH_IN_CALLER="1",
+        **settings,
+    )
     for reports in job.results.values():
         assert [(report["case"], report["error"]) for report in reports] == [(name, "") for name in names]
     assert len(job.results) == 2, job.output[-6000:]
