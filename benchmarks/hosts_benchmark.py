@@ -26,6 +26,7 @@ from typing import Any, cast
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 
+from mpi_on_hosts import COORDINATOR, mpirun_command  # noqa: E402
 from network_hosts import Host  # noqa: E402
 from run_on_hosts import hosts_command  # noqa: E402
 
@@ -41,7 +42,11 @@ VARIANTS: dict[str, dict[str, str] | None] = {
     "stock": None,
     "whole": {"XLA_SHMEM_HIERARCHICAL": "off"},
     "split": {"XLA_SHMEM_HIERARCHICAL": "on"},
+    "mpi": None,
+    "split-mpi": {"XLA_SHMEM_HIERARCHICAL": "on"},
 }
+#: Those whose default backend is MPI; they need mpirun, and MPITRAMPOLINE_LIB as in docs/bench.md.
+_ON_MPI = ("mpi", "split-mpi")
 _RULES = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none"}
 
 #: From this size on a program has few collectives, because each takes long.
@@ -79,8 +84,12 @@ def counted_jobs(ranks: Sequence[int], rate: str, variants: Sequence[str]) -> It
         for name in variants:
             settings = VARIANTS[name]
             environment = cpu_environment({**_RULES, **os.environ, **(settings or {})}, flag=settings is not None)
-            start = hosts_command(ranks, rate=rate, status=status[name], limit=LIMIT)
-            starts[name] = Start(start, environment, sum(ranks))
+            on_mpi = name in _ON_MPI
+            start = hosts_command(ranks, rate=rate, status=status[name], limit=LIMIT, between=on_mpi)
+            if on_mpi:
+                start += mpirun_command(ranks)
+                environment |= {"OMPI_MCA_mpi_yield_when_idle": "1"}
+            starts[name] = Start(start, environment, sum(ranks), (COORDINATOR,) if on_mpi else ())
         with connected_jobs(starts) as jobs:
             yield {name: CountedJob(job, _hosts(status[name])) for name, job in jobs.items()}
 
@@ -158,13 +167,14 @@ def main() -> None:
     parser.add_argument("--op", action="append", help="a collective; default: all")
     parser.add_argument("--sizes", type=int, nargs=2, default=(4 << 10, 16 << 20), help="first and last, in bytes")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--variant", action="append", choices=list(VARIANTS), help="default: all")
+    parser.add_argument("--variant", action="append", choices=list(VARIANTS), help="default: those on gloo")
     parser.add_argument("--output", type=Path)
     given = parser.parse_args()
     ranks = [int(number) for number in given.ranks.split(",")]
     ops = chosen_ops(given.op or ["all"])
+    variants = given.variant or [name for name in VARIANTS if name not in _ON_MPI]
     rows = []
-    for row in measured(ranks, given.rate, ops, tuple(given.sizes), given.rounds, given.variant or list(VARIANTS)):
+    for row in measured(ranks, given.rate, ops, tuple(given.sizes), given.rounds, variants):
         rows.append(row)
         _print(row)
         if given.output:

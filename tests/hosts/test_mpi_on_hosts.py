@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from job_runs import FLAG, environment
+from mpi_on_hosts import COORDINATOR, mpirun_command
 from run_on_hosts import hosts_command
 
 HERE = Path(__file__).resolve().parent
@@ -24,17 +25,6 @@ pytestmark = [
     pytest.mark.skipif(not os.environ.get("MPITRAMPOLINE_LIB"), reason="MPITRAMPOLINE_LIB is not set"),
 ]
 
-_NETWORK = "10.77.0.0/24"
-_OPTIONS = (
-    "--allow-run-as-root",
-    *("-n", "4", "--host", "host0:2,host1:2"),
-    *("--mca", "plm_rsh_agent", str(HERE / "mpi_agent.py")),
-    *("--mca", "btl", "tcp,self,vader"),
-    *("--mca", "btl_tcp_if_include", _NETWORK, "--mca", "oob_tcp_if_include", _NETWORK),
-)
-_COORDINATOR = "10.77.0.1:47123"
-
-
 _LEFT = ["all-gather", "all-reduce", "all-to-all", "collective-permute"]
 _PARTS = ["all_gather_parts", "all_to_all_parts", "collective_permute_parts", "reduce_scatter_parts"]
 
@@ -43,9 +33,8 @@ _PARTS = ["all_gather_parts", "all_to_all_parts", "collective_permute_parts", "r
 def test_values_are_right(tmp_path: Path, hierarchical: str, ours: list[str]) -> None:
     variables = {
         "JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi",
-        # JAX takes the host of mpirun, which is neither of the two.
-        "JAX_COORDINATOR_ADDRESS": _COORDINATOR,
-        "JAX_COORDINATOR_BIND_ADDRESS": _COORDINATOR,
+        "JAX_COORDINATOR_ADDRESS": COORDINATOR,
+        "JAX_COORDINATOR_BIND_ADDRESS": COORDINATOR,
         "XLA_FLAGS": FLAG,
         "XLA_SHMEM_OPS": "all",
         "XLA_SHMEM_HIERARCHICAL": hierarchical,
@@ -53,10 +42,8 @@ def test_values_are_right(tmp_path: Path, hierarchical: str, ours: list[str]) ->
         "PYTHONPATH": str(HERE.parent / "e2e"),
     }
     environ = environment(tmp_path, variables) | variables
-    names = (*variables, "E2E_RESULTS", "JAX_PLATFORMS", "MPITRAMPOLINE_LIB")
-    passed = [option for name in names for option in ("-x", name)]
     worker = [sys.executable, str(HERE.parent / "e2e" / "worker_mpi.py")]
-    command = [*hosts_command([2, 2], limit=120, between=True), "mpirun", *_OPTIONS, *passed, *worker]
+    command = [*hosts_command([2, 2], limit=120, between=True), *mpirun_command([2, 2]), *worker]
     run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=140, check=False)
     reports = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("*.jsonl"))]
     assert reports == [{"ours": ours, "left": _LEFT}] * 4, run.stdout + run.stderr

@@ -112,10 +112,10 @@ def _copy_speed(target: Any, source: Any, seconds: float) -> float:
     return float(copied / elapsed / 1e9)
 
 
-def _join(job: str, ranks: int, coordinator: Sequence[str]) -> int:
+def _join(ranks: int, coordinator: Sequence[str]) -> int:
     """Joins JAX's distributed job of `ranks` processes and returns the rank of this process.
 
-    MPI's ranks are told the address of the coordinator; the others learn it from their launcher.
+    Ranks whose default backend is MPI are told the address of the coordinator. Others learn it from their launcher.
 
     A process that is alone joins none: with `jax.distributed` stock JAX would use gloo between its devices, and without
     it XLA's own communicator, which is faster.
@@ -126,7 +126,7 @@ def _join(job: str, ranks: int, coordinator: Sequence[str]) -> int:
 
     let_cpu_broadcast()
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
-    if job == "mpi":
+    if coordinator:
         # JAX creates communicators on the thread that runs the program, and requires that it is the main thread.
         jax.config.update("jax_cpu_collectives_implementation", "mpi")  # type: ignore[no-untyped-call]
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
@@ -153,7 +153,7 @@ def _end_at_once() -> NoReturn:
 def main(arguments: list[str]) -> None:
     """Connects, reports its rank, and executes commands until the command `end`."""
     address, job, ranks, *coordinator = arguments
-    rank = _join(job, int(ranks), coordinator)
+    rank = _join(int(ranks), coordinator)
     hello = {"job": job, "rank": rank, "host": socket.gethostname(), "ranks": _processes()}
     with connect(address, hello) as connection:
         stream = connection.makefile("rw", encoding="utf-8", newline="\n")
@@ -172,7 +172,7 @@ def main(arguments: list[str]) -> None:
             if name == "end":
                 break
             send(getattr(commands, name)(**message))
-    if job == "mpi":
+    if coordinator:
         # JAX finalizes MPI while XLA still holds communicators; Open MPI aborts the job then.
         os._exit(0)
 

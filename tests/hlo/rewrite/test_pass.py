@@ -389,5 +389,26 @@ ENTRY main {
         "gpu",
     )
     assert run.records["hidden"]["lowered"] == "DEFAULT"
-    assert "it is part of a fusion" in run.records["hidden"]["veto"]
+    assert run.records["hidden"]["veto"] == "it is part of a fusion"
     assert run.after.instruction("hidden") == run.before.instruction("hidden")
+
+
+def test_of_an_all_reduce_in_a_fusion_the_veto_names_the_flag_that_keeps_it_apart() -> None:
+    run = run_pass(
+        """
+HloModule jit_f, is_scheduled=true, num_partitions=4
+add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }
+fused {
+  f = f32[8]{0} parameter(0)
+  ROOT hidden = f32[8]{0} all-reduce(f), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true,
+    to_apply=add
+}
+ENTRY main {
+  p = f32[8]{0} parameter(0)
+  ROOT fusion = f32[8]{0} fusion(p), kind=kCustom, calls=fused
+}
+""",
+        "gpu",
+    )
+    veto = "it is part of a fusion; --xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false keeps it apart"
+    assert run.records["hidden"]["veto"] == veto
