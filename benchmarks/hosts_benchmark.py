@@ -87,7 +87,8 @@ def counted_jobs(ranks: Sequence[int], rate: str, variants: Sequence[str]) -> It
             on_mpi = name in _ON_MPI
             start = hosts_command(ranks, rate=rate, status=status[name], limit=LIMIT, between=on_mpi)
             if on_mpi:
-                start += mpirun_command(ranks)
+                start += mpirun_command(ranks, Path(folder) / name)
+                (Path(folder) / name).mkdir()
                 environment |= {"OMPI_MCA_mpi_yield_when_idle": "1"}
             starts[name] = Start(start, environment, sum(ranks), (COORDINATOR,) if on_mpi else ())
         with connected_jobs(starts) as jobs:

@@ -62,20 +62,25 @@ def _row(row: dict[str, Any]) -> str:
 
 
 def _hosts_table(rows: list[dict[str, Any]]) -> str:
-    """Bytes between hosts, and at each rate gloo's time, and gloo's time over those with the flag on."""
+    """Bytes between hosts, and at each rate the default backend's time, and that time over those with the flag on."""
     rates = sorted({row["rate"] for row in rows}, key=lambda rate: (len(rate), rate))
     found = {(row["op"], row["bytes"], row["rate"]): row["variants"] for row in rows}
-    lines = ["|op|bytes|sent by gloo|split|", "|---|---:|---:|---:|"]
+    on_mpi = "mpi" in rows[0]["variants"]
+    default, backend, split = ("mpi", "MPI", "split-mpi") if on_mpi else ("stock", "gloo", "split")
+    ours = {split: "split"} if on_mpi else {split: "split", "whole": "whole"}
+    lines = [f"|op|bytes|sent by {backend}|split|", "|---|---:|---:|---:|"]
     for rate in rates:
-        lines[0] += f"{rate.replace('gbit', ' Gbit/s')}: gloo µs|× split|× whole|"
-        lines[1] += "---:|---:|---:|"
+        lines[0] += f"{rate.replace('gbit', ' Gbit/s')}: {backend} µs|" + "".join(
+            f"× {name}|" for name in ours.values()
+        )
+        lines[1] += "---:|" * (1 + len(ours))
     for op, size in sorted({(row["op"], row["bytes"]) for row in rows}):
         of_rates = [found.get((op, size, rate), {}) for rate in rates]
-        cells = [op, _size(size), *(_sent(of_rates, name) for name in ("stock", "split"))]
+        cells = [op, _size(size), *(_sent(of_rates, name) for name in (default, split))]
         for variants in of_rates:
-            stock = variants.get("stock", {}).get("us")
-            cells += [f"{stock:,.0f}" if stock else "-"]
-            cells += [_times_as_fast(stock, variants.get(name, {})) for name in ("split", "whole")]
+            whole = variants.get(default, {}).get("us")
+            cells += [f"{whole:,.0f}" if whole else "-"]
+            cells += [_times_as_fast(whole, variants.get(name, {})) for name in ours]
         lines.append(f"|{'|'.join(cells)}|")
     return "".join(f"{line}\n" for line in lines)
 

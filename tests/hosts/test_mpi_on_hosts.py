@@ -43,7 +43,7 @@ def test_values_are_right(tmp_path: Path, hierarchical: str, ours: list[str]) ->
     }
     environ = environment(tmp_path, variables) | variables
     worker = [sys.executable, str(HERE.parent / "e2e" / "worker_mpi.py")]
-    command = [*hosts_command([2, 2], limit=120, between=True), *mpirun_command([2, 2]), *worker]
+    command = [*hosts_command([2, 2], limit=120, between=True), *mpirun_command([2, 2], tmp_path), *worker]
     run = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=140, check=False)
     reports = [json.loads(file.read_text()) for file in sorted(tmp_path.glob("*.jsonl"))]
     assert reports == [{"ours": ours, "left": _LEFT}] * 4, run.stdout + run.stderr
