@@ -9,8 +9,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
-#: Prefixes of variables that change measurements.
-_SETTINGS = ("XLA_", "JAX_", "OMPI_MCA_", "MPITRAMPOLINE_", "NPROC")
+#: Prefixes of variables that change measurements. Not the path of a library: reports are passed on.
+_SETTINGS = ("XLA_", "JAX_", "OMPI_MCA_", "NPROC")
 
 
 def describe_machine() -> dict[str, Any]:

@@ -34,7 +34,7 @@ def test_divided_collectives_whole_ones_and_stock_are_measured_and_right(tmp_pat
     assert set(rows) == {"collective-permute", "all-reduce", "collective-broadcast"}
     for op, variants in rows.items():
         assert list(variants) == ["shmem", "stock", "whole"]
-        # Stock XLA:CPU has no broadcast, nor has the whole one any other way.
+        # XLA:CPU has no broadcast. So neither stock JAX can run it, nor a whole one that crosses hosts.
         able = ["shmem"] if op == "collective-broadcast" else list(variants)
         assert {name: times["wrong"] for name, times in variants.items() if "wrong" in times} == dict.fromkeys(able, 0)
         # Not above zero: a time is the difference of two programs, and other work may take longer.

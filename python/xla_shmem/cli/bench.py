@@ -79,7 +79,7 @@ _DEFAULTS = Plan()
     "--launcher",
     default=_DEFAULTS.launcher,
     metavar="COMMAND",
-    help="Command that starts the ranks on several hosts, with options: it gets the ranks' program as arguments.  "
+    help="Command that starts the ranks, on several hosts; their program follows as its last arguments.  "
     "[default: xla-shmem launch]",
 )
 @json_option(was_file=True)

@@ -22,6 +22,7 @@ class Forecast:
       flops: FLOPs of one device in a step: model FLOPs if the job is known, else those of the compiled program.
       times: times of a step, by backend.
       on_nvshmem: number of collectives that the pass assigns to NVSHMEM.
+      divided: number of those that it divides by NVLink domain.
       collectives: number of all collectives.
       unknown: number of kernels whose FLOPs XLA does not know; only their memory traffic counts.
     """
@@ -31,6 +32,7 @@ class Forecast:
     flops: float
     times: Mapping[Backend, Times]
     on_nvshmem: int
+    divided: int
     collectives: int
     unknown: int
 
@@ -62,6 +64,7 @@ def forecast(title: str, program: Program, machine: Machine, model_flops: float 
         flops=program.flops(program.entry) if model_flops is None else model_flops / program.devices,
         times={backend: run_times(program, backend, machine) for backend in BACKENDS},
         on_nvshmem=sum(each.lowered == "NVSHMEM" for each in program.collectives.values()),
+        divided=sum(each.lowered == "HIERARCHICAL" for each in program.collectives.values()),
         collectives=len(program.collectives),
         unknown=program.unknown,
     )

@@ -29,9 +29,9 @@ def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
     attention = "one fused kernel" if machine.fused_attention else "as compiled"
     console.print(f"{machine.cluster.name}, {precision}, attention {attention}. Predicted, not measured.")
     for each in forecasts:
-        console.print(
-            f"\n{each.title}: {each.devices} GPUs, {each.on_nvshmem} of {each.collectives} collectives on NVSHMEM"
-        )
+        divided = f", {each.divided} divided" if each.divided else ""
+        on = f"{each.on_nvshmem} of {each.collectives} collectives on NVSHMEM{divided}"
+        console.print(f"\n{each.title}: {each.devices} GPUs, {on}")
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
         for column in _COLUMNS:
             table.add_column(column, justify="left" if column == "backend" else "right", no_wrap=True)
@@ -68,6 +68,7 @@ def _object(forecast: Forecast, machine: Machine) -> dict[str, object]:
         "devices": forecast.devices,
         "collectives": forecast.collectives,
         "on_nvshmem": forecast.on_nvshmem,
+        "divided": forecast.divided,
         "kernels_of_unknown_arithmetic": forecast.unknown,
         "gain": forecast.gain,
         **{

@@ -20,7 +20,7 @@ from xla_shmem.cli.main import main
         (["-f", "1"], "1 is not in the range x>=2"),
         (["--op", "reduce"], "'reduce' is not one of"),
         (["--dtype", "f8"], "'f8' is not one of"),
-        (["--vs", "gloo"], "'gloo' is not one of stock, mpi"),
+        (["--vs", "gloo"], "'gloo' is not one of stock, whole, mpi"),
         (["-n", "4", "--groups", "3"], "--groups 3 does not divide 4 PEs"),
         (["--op", "all", "--in-place"], "all-gather cannot run in place"),
     ],

@@ -14,8 +14,11 @@ from xla_shmem.cli.main import main
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
+from xla_shmem.predict.constants import read_constants
+from xla_shmem.predict.forecast import forecast
 from xla_shmem.predict.modules import program_of_module
 from xla_shmem.predict.program import Collective, Program, Step
+from xla_shmem.predict.walk import Machine
 
 
 def _program(path: Path, text: str, nvlink_domain: int = 72, **options: object) -> Program:
@@ -66,6 +69,10 @@ def test_a_group_within_an_nvlink_domain_is_known_by_its_devices(tmp_path: Path,
 def test_the_option_divides_what_crosses_domains(tmp_path: Path) -> None:
     program = _program(tmp_path / "m.txt", gpu_start_done(None), 2, hierarchical="on")
     assert {each.lowered for each in program.collectives.values()} == {"HIERARCHICAL"}
+    machine = Machine(dataclasses.replace(read_cluster("gb200-nvl72"), gpus_per_nvlink_domain=2), read_constants())
+    found = forecast("divided", program, machine)
+    assert (found.on_nvshmem, found.divided, found.collectives) == (0, 2, 2)
+    assert found.times["NVSHMEM"].step != found.times["DEFAULT"].step
     whole = _program(tmp_path / "m.txt", gpu_start_done(None), 2)
     assert {each.lowered for each in whole.collectives.values()} == {"DEFAULT"}
 

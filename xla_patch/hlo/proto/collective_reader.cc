@@ -105,11 +105,12 @@ class Finder {
       collective.computation = collective.op_computation = computation_index;
       collective.instruction = collective.op = i;
       if (computation.is_fusion) {
-        // XLA runs the fusion as a whole, and a pair's halves may be in different ones. Before the scheduler, jax
-        // 0.12.0.1 fuses small all-reduces into a kernel of its own on Hopper and newer.
+        // XLA runs the fusion as a whole, and a pair's halves may be in different ones. For GPUs of compute capability
+        // 9.0 jax 0.12.0.1 makes small all-reduces such fusions.
         collective.unsupported_form = "it is part of a fusion";
         if (!instruction.is_lowered && instruction.opcode.collective == CollectiveOp::kAllReduce) {
-          *collective.unsupported_form += "; --xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false keeps it apart";
+          *collective.unsupported_form +=
+              "; in jax 0.12.0.1 --xla_gpu_unsupported_use_all_reduce_one_shot_kernel=false keeps it apart";
         }
       } else if (instruction.is_lowered) {
         collective.form = CollectiveForm::kLowered;
