@@ -16,8 +16,9 @@ _Device: TypeAlias = tuple[int, int, int, int, int]
 _Reach: TypeAlias = Mapping[int, int]
 #: µs: median, lower and upper end of its confidence interval.
 _Time: TypeAlias = tuple[float, float, float]
-#: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it).
-_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
+#: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it),
+#: NVLink domains that a group spans. If they are several, the time on NVSHMEM is that of the divided collective.
+_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None, int]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT", "HIERARCHICAL"]
 
 @type_check_only

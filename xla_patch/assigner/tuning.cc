@@ -30,7 +30,7 @@ Status CheckRow(const TuningRow& row) {
     return Status::Error("element type " + std::to_string(static_cast<int32_t>(row.element_type)) + " has no size");
   }
   if (row.group_size < 1 || row.bytes < 1 || row.domains < 1) {
-    return Status::Error(Describe(row) + ": bytes, group size and domains must be at least 1");
+    return Status::Error(Describe(row) + ": bytes, domains and group size must be at least 1");
   }
   if (!IsTime(row.nvshmem) || !IsTime(row.on_default)) {
     return Status::Error(Describe(row) + ": times must be above 0 µs, and a median within its interval");
