@@ -16,8 +16,9 @@ _Device: TypeAlias = tuple[int, int, int, int, int]
 _Reach: TypeAlias = Mapping[int, int]
 #: µs: median, lower and upper end of its confidence interval.
 _Time: TypeAlias = tuple[float, float, float]
-#: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it).
-_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None]
+#: op, dtype, devices of a group, bytes of the result, time on NVSHMEM, time on DEFAULT (None: DEFAULT cannot run it),
+#: NVLink domains that a group spans. If they are several, the time on NVSHMEM is that of the divided collective.
+_TunedRow: TypeAlias = tuple[str, str, int, int, _Time, _Time | None, int]
 _Backend: TypeAlias = Literal["NVSHMEM", "DEFAULT", "HIERARCHICAL"]
 
 @type_check_only
@@ -98,6 +99,9 @@ class CollectiveRecord(TypedDict):
     """Line in ``source_file``; 0 if the module does not say."""
     part_of: str | None
     """Name of the divided collective that it is a part of; None for all others."""
+    num_domains: int
+    """Of a divided collective and of its parts: NVLink domains of a group of the whole, of a permute those of all its
+    devices. 0 for all others."""
 
 @type_check_only
 class RuleStep(TypedDict):
@@ -254,11 +258,15 @@ class TuningTable:
         """Number of rows."""
 
     def faster(
-        self, op: str, dtype: str, group_size: int, bytes: int
-    ) -> Literal["NVSHMEM", "DEFAULT", "neither"] | None:
+        self, op: str, dtype: str, group_size: int, bytes: int, domains: int = 1
+    ) -> Literal["NVSHMEM", "HIERARCHICAL", "DEFAULT", "neither"] | None:
         """Returns the faster backend for a collective whose result has ``bytes`` bytes.
 
         Returns ``"neither"`` if one median lies in the interval of the other, and None if the op was not measured.
+
+        Args:
+          domains: NVLink domains that a group spans. For more than one, a divided collective is compared with a whole
+            one.
 
         Raises:
           ValueError: the op or the dtype is unknown.

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
 #include <vector>
 
 #include "tests/assigner/specs.h"
@@ -125,6 +126,99 @@ TEST_CASE("operands of several types and unknown reductions are refused") {
         "its operands have several element types");
   spec.reduction.reset();
   CHECK_FALSE(DecideHierarchical(spec, topology, on, CpuTransport({}), {}).hierarchy.has_value());
+}
+
+Options Measured(std::vector<TuningRow> rows, Hierarchical hierarchical = Hierarchical::kAuto) {
+  Options options = With(hierarchical);
+  options.profile = Profile::kTuned;
+  Result<TuningTable> table = TuningTable::Create(std::move(rows));
+  REQUIRE_MESSAGE(table.ok(), table.message());
+  options.tuning = *std::move(table);
+  return options;
+}
+
+// Of groups of 4 in two domains.
+TuningRow MeasuredRow(BackendTime divided, BackendTime whole, int64_t domains = 2) {
+  return {CollectiveOp::kAllReduce, ElementType::kF32, 4, 1024, divided, whole, domains};
+}
+
+// The decision about an all-reduce of 1 KiB on two domains of two devices.
+CollectiveRecord DecideFourDevices(const Options& options) {
+  const Topology topology = MakeTopology(4, 1, 2);
+  const CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 1024, topology);
+  CollectiveRecord record = DescribeSpec(spec);
+  record.num_domains = 7;  // as an earlier decision had it
+  DecideAndRecord(spec, topology, options, CpuTransport({}), {}, &record);
+  return record;
+}
+
+TEST_CASE("profile tuned divides what was measured to be faster in parts, with both times in the reason") {
+  const CollectiveRecord divided = DecideFourDevices(Measured({MeasuredRow({90, 80, 99}, {310, 300, 320})}));
+  CHECK(divided.lowered == "HIERARCHICAL");
+  CHECK(divided.num_domains == 2);
+  CHECK(divided.reason ==
+        "2 NVLink domains × 2 devices; all-reduce of 1.0 KiB: HIERARCHICAL 90.0 µs, DEFAULT 310 µs measured (f32, "
+        "groups of 4, 2 NVLink domains)");
+  // The model expects the opposite.
+  const CollectiveRecord whole = DecideFourDevices(Measured({MeasuredRow({310, 300, 320}, {90, 80, 99})}));
+  CHECK(whole.lowered == "DEFAULT");
+  CHECK(whole.num_domains == 0);
+  CHECK(whole.reason.find("; not divided: 2 NVLink domains × 2 devices; all-reduce of 1.0 KiB: HIERARCHICAL 310 µs, "
+                          "DEFAULT 90.0 µs measured (f32, groups of 4, 2 NVLink domains)") != std::string::npos);
+}
+
+TEST_CASE("a tie leaves it whole, and its reason gives the uncertainty") {
+  const CollectiveRecord record = DecideFourDevices(Measured({MeasuredRow({20, 18, 25.5}, {25, 21.5, 31})}));
+  CHECK(record.lowered == "DEFAULT");
+  CHECK(record.rule == "group-across-domains");
+  CHECK(record.reason.find("2 NVLink domains), which may be 18.0 µs to 25.5 µs and 21.5 µs to 31.0 µs") !=
+        std::string::npos);
+}
+
+TEST_CASE("a reason names another number of domains than the measured one") {
+  const Topology topology = MakeTopology(6, 1, 2);
+  const CollectiveSpec spec = AllReduce({{0, 1, 2, 3, 4, 5}}, 64, topology);
+  const Options options = Measured({MeasuredRow({1, 1, 1}, {9, 9, 9})});
+  const HierarchicalDecision decision = DecideHierarchical(spec, topology, options, CpuTransport({}), {});
+  CHECK(decision.hierarchy.has_value());
+  CHECK(decision.reason.find("(f32, groups of 4 for 6, 2 for 3 NVLink domains, at 1.0 KiB, the smallest size)") !=
+        std::string::npos);
+}
+
+TEST_CASE("where nothing was measured over several domains the model decides and the reason says so") {
+  for (const Options& options : {Measured({}), Measured({MeasuredRow({900, 900, 900}, {1, 1, 1}, 1)})}) {
+    const CollectiveRecord record = DecideFourDevices(options);
+    CHECK(record.lowered == "HIERARCHICAL");
+    CHECK(record.reason.find("2 NVLink domains × 2 devices: expected ") == 0);
+    CHECK(record.reason.find("whole; the tuning table has no all-reduce over several NVLink domains") !=
+          std::string::npos);
+  }
+  Options by_domain = Measured({MeasuredRow({900, 900, 900}, {1, 1, 1})});
+  by_domain.profile = Profile::kDomain;
+  CHECK(DecideFourDevices(by_domain).reason.find("table") == std::string::npos);
+  CHECK(DecideFourDevices(by_domain).lowered == "HIERARCHICAL");
+}
+
+TEST_CASE("the option goes before the table, and so does what XLA lacks") {
+  const std::vector<TuningRow> rows = {MeasuredRow({900, 900, 900}, {1, 1, 1})};
+  const CollectiveRecord on = DecideFourDevices(Measured(rows, Hierarchical::kOn));
+  CHECK(on.lowered == "HIERARCHICAL");
+  CHECK(on.reason == "2 NVLink domains × 2 devices; XLA_SHMEM_HIERARCHICAL is on");
+  const std::vector<TuningRow> faster = {MeasuredRow({1, 1, 1}, {900, 900, 900})};
+  CHECK(DecideFourDevices(Measured(faster, Hierarchical::kOff)).lowered == "DEFAULT");
+  const Topology topology = MakeTopology(4, 1, 2);
+  CollectiveSpec spec = AllReduce({{0, 1, 2, 3}}, 1024, topology);
+  spec.unsupported_by_xla = "XLA:CPU lacks it";
+  CHECK(DecideHierarchical(spec, topology, Measured(rows), CpuTransport({}), {}).hierarchy.has_value());
+}
+
+TEST_CASE("the attributes of a part have the number of domains") {
+  CollectiveRecord part;
+  part.num_domains = 3;
+  CollectiveRecord read;
+  AttributesToRecord(RecordToAttributes(part), &read);
+  CHECK(read.num_domains == 3);
+  CHECK(RecordToAttributes(CollectiveRecord()).count(attribute::kDomains) == 0);
 }
 
 TEST_CASE("the model weighs messages against copies") {

@@ -127,6 +127,41 @@ TEST_CASE("curves of different keys do not mix") {
   CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 4, 1 << 20)->nvshmem.us == 5);
 }
 
+TuningRow Across(int64_t domains, int64_t group, int64_t bytes, double nvshmem) {
+  TuningRow row = Row(CollectiveOp::kAllReduce, kF32, group, bytes, nvshmem, 1);
+  row.domains = domains;
+  return row;
+}
+
+TEST_CASE("groups of one domain and of several are looked up apart") {
+  const TuningTable table = Make({Across(1, 8, 64, 10), Across(2, 8, 64, 20), Across(2, 8, 4096, 40)});
+  const auto found = [&](int64_t bytes, int64_t domains) {
+    return table.Find(CollectiveOp::kAllReduce, kF32, 8, bytes, domains);
+  };
+  CHECK(table.Find(CollectiveOp::kAllReduce, kF32, 8, 4096)->nvshmem.us == 10);
+  CHECK(found(64, 1)->domains == 1);
+  CHECK(found(64, 2)->nvshmem.us == 20);
+  CHECK(found(512, 2)->nvshmem.us == doctest::Approx(std::sqrt(800.0)));
+  CHECK(found(4096, 2)->domains == 2);
+  const TuningTable within = Make({Across(1, 8, 64, 10)});
+  CHECK_FALSE(within.Find(CollectiveOp::kAllReduce, kF32, 8, 64, 2).has_value());
+  const TuningTable across = Make({Across(2, 8, 64, 10)});
+  CHECK_FALSE(across.Find(CollectiveOp::kAllReduce, kF32, 8, 64).has_value());
+}
+
+TEST_CASE("the nearest number of domains goes before the group size, the larger of two") {
+  const TuningTable table =
+      Make({Across(2, 16, 64, 1), Across(8, 8, 64, 2), Across(8, 32, 64, 3), Across(1, 16, 64, 4)});
+  const auto us_for = [&](int64_t domains, int64_t group) {
+    return table.Find(CollectiveOp::kAllReduce, kF32, group, 64, domains)->nvshmem.us;
+  };
+  CHECK(us_for(2, 8) == 1);
+  CHECK(us_for(3, 32) == 1);
+  CHECK(us_for(4, 16) == 3);  // as near to 2 as to 8; and 16 is as near to 8 as to 32
+  CHECK(us_for(4, 15) == 2);
+  CHECK(us_for(64, 64) == 3);
+}
+
 TEST_CASE("a backend that does not run an op has infinite time, also between sizes") {
   const TuningTable table = Make({Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 64, 1, kNever),
                                   Row(CollectiveOp::kCollectiveBroadcast, kF32, 2, 4096, 3, kNever),
@@ -156,6 +191,10 @@ TEST_CASE("impossible rows are refused by name") {
   CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 0, 1, 1)}).find("size must be at least 1") !=
         std::string::npos);
   CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 0, 64, 1, 1)}).find("at least 1") != std::string::npos);
+  CHECK(ErrorOf({Across(0, 2, 64, 1)}).find("domains and group size must be at least 1") != std::string::npos);
+  CHECK(ErrorOf({Across(2, 4, 64, 1), Across(1, 4, 64, 1)}).empty());
+  CHECK(ErrorOf({Across(2, 4, 64, 1), Across(2, 4, 64, 3)}) ==
+        "all-reduce of 64 B (f32, groups of 4, 2 NVLink domains) occurs twice");
   CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, ElementType::kTuple, 2, 64, 1, 1)}) == "element type 13 has no size");
   for (const double us : {0.0, -1.0, kNaN}) {
     CHECK(ErrorOf({Row(CollectiveOp::kAllReduce, kF32, 2, 64, us, 1)}).find("times must be above 0") !=

@@ -6,7 +6,6 @@ else. Arguments: those of `tune`.
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -18,13 +17,12 @@ from xla_shmem.options.tuning_table import TunedRow
 from xla_shmem.tune import measuring
 
 
-def _rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]:
-    with jobs.running_jobs(dataclasses.replace(every[0], rivals=())) as running:
-        for plan in every:
-            for row in measure.measure(plan, running):
-                wins = row.cell.op == "collective-permute" and row.cell.bytes >= 4096
-                row.times["stock"] = Times(us=[0.02 if wins else 1e9] * 8)
-                yield row, measuring.tuned_row(row.times, row.records)
+def _rows(every: Sequence[Plan], job: jobs.Job) -> Iterator[tuple[Row, TunedRow | None]]:
+    for plan in every:
+        for row in measure.measure(plan, {"shmem": job}):
+            wins = row.cell.op == "collective-permute" and row.cell.bytes >= 4096
+            row.times["stock"] = Times(us=[0.02 if wins else 1e9] * 8)
+            yield row, measuring.tuned_row(row.times, row.records)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "xla_patch/assigner/quantities.h"
+#include "xla_patch/assigner/tuned_rule.h"
 
 namespace xla_shmem {
 namespace {
@@ -111,10 +112,23 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
     return {*std::move(hierarchy), shape + "; XLA_SHMEM_HIERARCHICAL is on"};
   }
   if (spec.unsupported_by_xla.has_value()) return {*std::move(hierarchy), shape + "; " + *spec.unsupported_by_xla};
+  const bool is_tuned = options.profile == Profile::kTuned;
+  if (is_tuned) {
+    const auto measured = CompareMeasured(spec, hierarchy->num_domains, options.tuning);
+    if (measured.has_value()) {
+      std::string reason = shape + "; " + measured->reason;
+      if (measured->faster != Faster::kNvshmem) return whole(std::move(reason));
+      return {*std::move(hierarchy), std::move(reason)};
+    }
+  }
   const HierarchicalTimes times = ExpectHierarchicalTimes(spec, *hierarchy);
-  const std::string compared = FormatTime(times.divided_us) + " divided, " + FormatTime(times.whole_us) + " whole";
-  if (times.divided_us >= times.whole_us) return whole(shape + ": expected " + compared);
-  return {*std::move(hierarchy), shape + ": expected " + compared};
+  std::string reason =
+      shape + ": expected " + FormatTime(times.divided_us) + " divided, " + FormatTime(times.whole_us) + " whole";
+  if (is_tuned) {
+    reason += std::string("; the tuning table has no ") + OpName(spec.op) + " over several NVLink domains";
+  }
+  if (times.divided_us >= times.whole_us) return whole(std::move(reason));
+  return {*std::move(hierarchy), std::move(reason)};
 }
 
 }  // namespace xla_shmem

@@ -54,6 +54,7 @@ std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topol
     }
   }
   HierarchicalDecision divided;
+  record->num_domains = 0;
   if (crosses_domains) {
     divided = DecideHierarchical(spec, topology, options, transport, form);
     const bool is_divided = divided.hierarchy.has_value();
@@ -63,6 +64,7 @@ std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topol
       record->backend = record->lowered = BackendName(Backend::kHierarchical);
       record->rule = kHierarchicalRule;
       record->reason = divided.reason;
+      record->num_domains = divided.hierarchy->num_domains;
       record->veto.clear();
     } else {
       (record->veto.empty() ? record->reason : record->veto) += "; not divided: " + divided.reason;
@@ -97,6 +99,9 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
   if (!record.part_of.empty()) {
     attributes[attribute::kPartOf] = record.part_of;
   }
+  if (record.num_domains > 0) {
+    attributes[attribute::kDomains] = std::to_string(record.num_domains);
+  }
   if (!record.source_file.empty()) {
     attributes[attribute::kSource] = record.source_file + ":" + std::to_string(record.source_line);
   }
@@ -128,6 +133,11 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   read(attribute::kPairs, &pairs);
   if (!pairs.empty()) {
     record->num_pairs = ParseNumber(pairs);
+  }
+  std::string domains;
+  read(attribute::kDomains, &domains);
+  if (!domains.empty()) {
+    record->num_domains = ParseNumber(domains);
   }
   std::string source;
   read(attribute::kSource, &source);

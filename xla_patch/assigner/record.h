@@ -37,7 +37,8 @@ struct CollectiveRecord {
   int64_t executions = -1;  // in one run of the module; -1 if unknown
   std::string source_file;  // "" if the module does not name it
   int64_t source_line = 0;
-  std::string part_of;  // name of the divided collective that this is a part of; "" for all others
+  std::string part_of;      // name of the divided collective that this is a part of; "" for all others
+  int64_t num_domains = 0;  // Hierarchy::num_domains of a divided collective and its parts; 0 for all others
 };
 
 // Frontend attributes (xla.FrontendAttributes, a map of strings) that the pass writes on the collectives that it
@@ -55,6 +56,7 @@ constexpr const char* kGroups = "xla_shmem.groups";        // "<number>x<size>"
 constexpr const char* kPairs = "xla_shmem.pairs";          // number of pairs of a permute
 constexpr const char* kReduction = "xla_shmem.reduction";  // of an all-reduce or reduce-scatter
 constexpr const char* kPartOf = "xla_shmem.part_of";       // on the parts of a divided collective: its name
+constexpr const char* kDomains = "xla_shmem.domains";      // on the same: NVLink domains of a group of the whole
 constexpr const char* kOp = "xla_shmem.op";                // on rewritten instructions: what they were
 // "<file>:<line>" of the program. XLA numbers stack frames anew when it gets a module back, and keeps the old table
 // (jax 0.10.2): after that the instruction's own metadata names other lines.

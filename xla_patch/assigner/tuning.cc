@@ -9,7 +9,7 @@
 namespace xla_shmem {
 namespace {
 
-auto CurveOf(const TuningRow& row) { return std::make_tuple(row.op, row.group_size, row.element_type); }
+auto CurveOf(const TuningRow& row) { return std::make_tuple(row.op, row.domains, row.group_size, row.element_type); }
 
 bool Before(const TuningRow& a, const TuningRow& b) {
   return std::make_pair(CurveOf(a), a.bytes) < std::make_pair(CurveOf(b), b.bytes);
@@ -17,7 +17,8 @@ bool Before(const TuningRow& a, const TuningRow& b) {
 
 std::string Describe(const TuningRow& row) {
   return std::string(OpName(row.op)) + " of " + std::to_string(row.bytes) + " B (" + ElementTypeName(row.element_type) +
-         ", groups of " + std::to_string(row.group_size) + ")";
+         ", groups of " + std::to_string(row.group_size) +
+         (row.domains == 1 ? "" : ", " + std::to_string(row.domains) + " NVLink domains") + ")";
 }
 
 bool IsTime(const BackendTime& time) { return 0 < time.low_us && time.low_us <= time.us && time.us <= time.high_us; }
@@ -28,8 +29,8 @@ Status CheckRow(const TuningRow& row) {
   if (ElementBits(row.element_type) == 0) {
     return Status::Error("element type " + std::to_string(static_cast<int32_t>(row.element_type)) + " has no size");
   }
-  if (row.group_size < 1 || row.bytes < 1) {
-    return Status::Error(Describe(row) + ": bytes and group size must be at least 1");
+  if (row.group_size < 1 || row.bytes < 1 || row.domains < 1) {
+    return Status::Error(Describe(row) + ": bytes, domains and group size must be at least 1");
   }
   if (!IsTime(row.nvshmem) || !IsTime(row.on_default)) {
     return Status::Error(Describe(row) + ": times must be above 0 µs, and a median within its interval");
@@ -46,15 +47,15 @@ bool IsInteger(ElementType element_type) {
   return initial == 's' || initial == 'u' || initial == 'p';
 }
 
-double GroupDistance(int64_t measured, int64_t wanted) {
+double Ratio(int64_t measured, int64_t wanted) {
   wanted = std::max<int64_t>(wanted, 1);
   return static_cast<double>(std::max(measured, wanted)) / static_cast<double>(std::min(measured, wanted));
 }
 
 // Ordered as Find chooses.
-auto Distance(const TuningRow& row, ElementType element_type, int64_t group_size) {
-  return std::make_tuple(GroupDistance(row.group_size, group_size), -row.group_size, row.element_type != element_type,
-                         IsInteger(row.element_type) != IsInteger(element_type),
+auto Distance(const TuningRow& row, ElementType element_type, int64_t group_size, int64_t domains) {
+  return std::make_tuple(Ratio(row.domains, domains), -row.domains, Ratio(row.group_size, group_size), -row.group_size,
+                         row.element_type != element_type, IsInteger(row.element_type) != IsInteger(element_type),
                          std::abs(ElementBits(row.element_type) - ElementBits(element_type)), row.element_type);
 }
 
@@ -88,16 +89,17 @@ Result<TuningTable> TuningTable::Create(std::vector<TuningRow> rows) {
   return table;
 }
 
-std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_type, int64_t group_size,
-                                          int64_t bytes) const {
+std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_type, int64_t group_size, int64_t bytes,
+                                          int64_t domains) const {
   const TuningRow* nearest = nullptr;  // the first of its curve, which has the smallest size
   const TuningRow* previous = nullptr;
   for (const TuningRow& row : rows_) {
     const bool begins_curve = previous == nullptr || CurveOf(row) != CurveOf(*previous);
     previous = &row;
-    if (row.op == op && begins_curve &&
+    const bool is_of_kind = row.op == op && (row.domains > 1) == (domains > 1);
+    if (is_of_kind && begins_curve &&
         (nearest == nullptr ||
-         Distance(row, element_type, group_size) < Distance(*nearest, element_type, group_size))) {
+         Distance(row, element_type, group_size, domains) < Distance(*nearest, element_type, group_size, domains))) {
       nearest = &row;
     }
   }
@@ -109,8 +111,8 @@ std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_t
   while (upper->bytes < bytes && upper + 1 != end && CurveOf(upper[1]) == CurveOf(*nearest)) {
     ++upper;
   }
-  Estimate estimate{upper->nvshmem,    upper->on_default, upper->element_type,
-                    upper->group_size, upper->bytes,      upper->bytes};
+  Estimate estimate{upper->nvshmem, upper->on_default, upper->element_type, upper->group_size,
+                    upper->domains, upper->bytes,      upper->bytes};
   if (upper != nearest && bytes < upper->bytes) {
     const TuningRow& lower = upper[-1];
     const double t = std::log(static_cast<double>(bytes) / static_cast<double>(lower.bytes)) /

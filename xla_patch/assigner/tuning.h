@@ -23,7 +23,8 @@ struct BackendTime {
 enum class Faster { kNvshmem, kDefault, kNeither };
 Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default);
 
-// One line of a table: both backends at one size.
+// One line of a table: both backends at one size. If groups span several NVLink domains, `nvshmem` is the time of the
+// divided collective (hierarchy.h), and `on_default` that of the whole one.
 struct TuningRow {
   CollectiveOp op = CollectiveOp::kAllReduce;
   ElementType element_type = ElementType::kInvalid;
@@ -31,6 +32,7 @@ struct TuningRow {
   int64_t bytes = 0;       // of the result, as in CollectiveSpec
   BackendTime nvshmem;
   BackendTime on_default;
+  int64_t domains = 1;  // that a group spans (Hierarchy::num_domains)
 };
 
 // The times that a table gives for a collective.
@@ -40,6 +42,7 @@ struct Estimate {
   // The measurement that it comes from.
   ElementType element_type = ElementType::kInvalid;
   int64_t group_size = 0;
+  int64_t domains = 1;
   // It is interpolated between these sizes; they are equal if the size was measured. Outside the measured range both
   // are the nearest end.
   int64_t smaller = 0;
@@ -55,16 +58,18 @@ class TuningTable {
   // Takes the rows in any order. An error if a row occurs twice or a number is impossible.
   static Result<TuningTable> Create(std::vector<TuningRow> rows);
 
-  // None if the op was not measured. Takes the curve with the nearest group size (by ratio; the larger of two that are
+  // None if the op was not measured in groups of one domain, or of several if `domains` is more than 1. Takes the curve
+  // with the nearest number of domains, of those the nearest group size (both by ratio; the larger of two that are
   // equally near), and of those the nearest element type: the same; the nearest in width of the same kind
   // (integers, or floats and complex numbers); any. Between two sizes times are interpolated linearly in the
   // logarithms: hosts may differ in the last bits of a time, as their log and exp do.
-  std::optional<Estimate> Find(CollectiveOp op, ElementType element_type, int64_t group_size, int64_t bytes) const;
+  std::optional<Estimate> Find(CollectiveOp op, ElementType element_type, int64_t group_size, int64_t bytes,
+                               int64_t domains = 1) const;
 
   int64_t num_rows() const { return static_cast<int64_t>(rows_.size()); }
 
  private:
-  std::vector<TuningRow> rows_;  // sorted by op, group size, element type, bytes
+  std::vector<TuningRow> rows_;  // sorted by op, domains, group size, element type, bytes
 };
 
 }  // namespace xla_shmem

@@ -111,7 +111,7 @@ def _first_that_answers(names: list[str], port: int) -> socket.socket:
         else:
             connection.settimeout(None)
             return connection
-    raise OSError(f"cannot reach `xla-shmem bench` at port {port} of {', '.join(failures)}")
+    raise OSError(f"cannot reach the benchmark at port {port} of {', '.join(failures)}")
 
 
 def _own_addresses() -> list[str]:

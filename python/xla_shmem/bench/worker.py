@@ -87,6 +87,13 @@ class _Rank:
         untimed = statistics.median(warmups)
         return {"us": [(seconds - untimed) / (ran - untimed_turns) * 1e6 for ran, seconds in full]}
 
+    def fingerprint(self) -> dict[str, Any]:
+        """Returns the facts by which a table of times of this host is accepted."""
+        from xla_shmem.options import fingerprint, resolve
+
+        settings = vars(resolve(overrides={"profile": "domain"}))  # so that no table is read here
+        return {"fingerprint": fingerprint.fingerprint(settings, "cpu")}
+
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """Measures µs of an FFI call whose handler does nothing."""
         from xla_shmem.bench.empty_call import EmptyCall

@@ -75,13 +75,6 @@ _DEFAULTS = Plan()
     metavar="COMMAND",
     help="Command that starts an MPI job, with options.",
 )
-@click.option(
-    "--launcher",
-    default=_DEFAULTS.launcher,
-    metavar="COMMAND",
-    help="Command that starts the ranks, on several hosts; their program follows as its last arguments.  "
-    "[default: xla-shmem launch]",
-)
 @json_option(was_file=True)
 @click.option(
     "--output",

@@ -40,7 +40,7 @@ def _op(text: str) -> str:
 
 
 def bench_job_options(command: Command) -> Command:
-    """Which job is measured: `platform`, `num_ranks`, `devices_per_process`, `bind`."""
+    """Which job is measured: `platform`, `num_ranks`, `devices_per_process`, `bind`, `launcher`."""
     return _with(
         command,
         platform_option(),
@@ -48,6 +48,13 @@ def bench_job_options(command: Command) -> Command:
         former_option("-p", "--processes", now="--num-ranks"),
         devices_option(", on the CPU.", _DEFAULTS.devices_per_process),
         bind_option("; mpirun decides for MPI's ranks."),
+        click.option(
+            "--launcher",
+            default=_DEFAULTS.launcher,
+            metavar="COMMAND",
+            help="Command that starts the ranks, on several hosts; their program follows as its last arguments.  "
+            "[default: xla-shmem launch]",
+        ),
     )
 
 

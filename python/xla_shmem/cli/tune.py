@@ -97,15 +97,17 @@ def tune_command(
     """Measure which backend is faster on this machine, for XLA_SHMEM_PROFILE=tuned.
 
     DEFAULT and SHMEM take turns at every op, group size, element type and size, between processes of this host,
-    as in `xla-shmem bench`. The table holds medians and their confidence intervals. Between two sizes the profile
-    interpolates. A collective stays on the default backend where the intervals overlap, or nothing was measured.
-    A table of another machine, other versions or other settings of the transport is refused.
+    as in `xla-shmem bench`. With --launcher they run on several hosts, and a group that crosses hosts is measured
+    divided: SHMEM within each host, DEFAULT between them. The table holds medians and their confidence intervals.
+    Between two sizes the profile interpolates. A collective stays on the default backend where the intervals overlap,
+    or nothing was measured. A table of another machine, other versions or other settings of the transport is refused.
 
     After Ctrl-C, the lines measured so far are in FILE.partial beside the table; no job reads that file.
 
     \b
     Examples:
       xla-shmem tune -n 4
+      xla-shmem tune -n 8 --launcher 'srun -N 2 -n 8'
       xla-shmem tune -n 4 --groups 4 --op all-reduce -d f32 -d f16 --output tuning.json
       xla-shmem tune --show
       xla-shmem tune -n 4 --verify -f 2 --output findings.json
@@ -167,33 +169,37 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.options import fingerprint
     from xla_shmem.tune import report
-    from xla_shmem.tune.measuring import measure_rows
+    from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     settings = vars(resolve(overrides={"profile": "domain"}))
-    facts = {**machine.describe_machine(), "plan": dataclasses.asdict(every[0])}
+    facts: dict[str, Any] = {**machine.describe_machine(), "plan": dataclasses.asdict(every[0])}
     platform = every[0].platform
+    measured_on = fingerprint.fingerprint(settings, platform)
     partial = path.with_name(f"{path.name}.partial")
     rows: list[tables.TunedRow] = []
     complete = False
 
     def table() -> tables.Table:
         measured = {**facts, "load_after": list(os.getloadavg())}
-        return tables.Table(platform, fingerprint.fingerprint(settings, platform), measured, tuple(rows))
+        return tables.Table(platform, measured_on, measured, tuple(rows))
 
-    say("\n".join([*(f"# {plan}" for plan in every), report.heading()]))
+    say("\n".join(f"# {plan}" for plan in every))
     try:
-        for row, tuned in measure_rows(every):
-            shmem = row.times["shmem"]
-            if shmem.wrong:
-                raise click.ClickException(
-                    f"SHMEM: {shmem.wrong} elements of {row.cell} are wrong; no table is written."
-                )
-            if tuned is None:
-                say(report.left_out(row.cell, shmem.reason))
-            else:
-                rows.append(tuned)
-                say(report.row_line(tuned))
+        with measuring_job(every[0]) as job:
+            if every[0].launcher:
+                measured_on = fingerprint_of_ranks(job)
+                facts["hosts"] = job.ranks_of_hosts()
+                say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
+            say(report.heading())
+            for row, tuned in measure_rows(every, job):
+                if wrong := row.times["shmem"].wrong:
+                    raise click.ClickException(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
+                if tuned is None:
+                    say(report.left_out(row))
+                else:
+                    rows.append(tuned)
+                    say(report.row_line(tuned))
         complete = True
     except JobFailed as error:
         raise click.ClickException(str(error)) from None
@@ -217,13 +223,14 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
     from xla_shmem.tune import report, verify
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
-    table = resolve(overrides={"profile": "tuned", "tuning": path}).tuning
+    # Ranks of a launcher have hosts of their own.
+    table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=bool(every[0].launcher)).tuning
     assert table is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
     say("\n".join([report.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
     try:
-        for comparison in verify.compare(every, path):
+        for comparison in verify.compare(every, path, table):
             comparisons.append(comparison)
             say(comparison.line())
     except JobFailed as error:

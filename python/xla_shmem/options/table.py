@@ -84,8 +84,8 @@ TABLE: tuple[Option, ...] = (
         "auto",
         "`auto`, `on`, `off`",
         "Whether a collective that crosses NVLink domains (on CPU: hosts) is divided: SHMEM within each domain, the "
-        "default backend between them. `auto` does on CPU if a simple model expects it to be faster, and never on GPU; "
-        "`on` does wherever it can.",
+        "default backend between them. `auto` does on CPU if `xla-shmem tune` measured that it is faster (profile "
+        "`tuned`) or a simple model expects it, and never on GPU; `on` does wherever it can.",
         one_of("auto", "on", "off"),
     ),
     Option(

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 FORMAT = "xla-shmem tuning table"
 
 #: Version of the file format. Increased when an earlier reader would misunderstand the file.
-VERSION = 1
+VERSION = 2
+
+#: Versions that can be read. In version 1 all groups lie in one NVLink domain.
+_READABLE = (1, VERSION)
 
 _AGAIN = "run `xla-shmem tune` again"
 
@@ -72,6 +75,8 @@ def _outer_times(count: int) -> int:
 class TunedRow:
     """Times of one collective on both backends.
 
+    Where groups span several NVLink domains, SHMEM's times are those of the divided collective.
+
     Attributes:
       op: HLO's name, such as ``all-reduce``.
       dtype: HLO's name.
@@ -79,6 +84,7 @@ class TunedRow:
       bytes: of the result.
       nvshmem: times on SHMEM.
       default: times on XLA's default backend, None if that does not run the collective.
+      domains: NVLink domains (on CPU: hosts) that a group spans; of a permute, those of all its devices.
     """
 
     op: str
@@ -87,6 +93,7 @@ class TunedRow:
     bytes: int
     nvshmem: Measured
     default: Measured | None
+    domains: int = 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,9 +135,9 @@ class Table:
 _Time = tuple[float, float, float]
 
 
-def _core_row(row: TunedRow) -> tuple[str, str, int, int, _Time, _Time | None]:
+def _core_row(row: TunedRow) -> tuple[str, str, int, int, _Time, _Time | None, int]:
     default = None if row.default is None else _core_time(row.default)
-    return row.op, row.dtype, row.group, row.bytes, _core_time(row.nvshmem), default
+    return row.op, row.dtype, row.group, row.bytes, _core_time(row.nvshmem), default, row.domains
 
 
 def _core_time(times: Measured) -> _Time:
@@ -186,7 +193,7 @@ def load(path: Path) -> Table:
         raise TuningError(f"is not a tuning table ({error}); {_AGAIN}.") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise TuningError(f'is not a tuning table (no "format": "{FORMAT}"); {_AGAIN}.')
-    if document.get("version") != VERSION:
+    if document.get("version") not in _READABLE:
         raise TuningError(f"has version {document.get('version')!r} and not {VERSION}; {_AGAIN}.")
     if document.get("complete") is not True:
         raise TuningError(f"is incomplete, because `xla-shmem tune` was stopped; {_AGAIN}.")
@@ -223,6 +230,7 @@ def _read_row(row: Mapping[str, Any]) -> TunedRow:
         bytes=_count(row["bytes"], "bytes"),
         nvshmem=_read_times(_typed(row["nvshmem"], dict, "nvshmem")),
         default=None if default is None else _read_times(_typed(default, dict, "default")),
+        domains=_count(row.get("domains", 1), "domains"),
     )
 
 

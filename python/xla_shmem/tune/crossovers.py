@@ -9,15 +9,15 @@ from typing import Literal
 
 from xla_shmem.options.tuning_table import Table
 
-Choice = Literal["NVSHMEM", "DEFAULT"]
+Choice = Literal["NVSHMEM", "HIERARCHICAL", "DEFAULT"]
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """The choices of a table for one op, element type and group size.
+    """The choices of a table for one op, element type, group size and number of domains.
 
     Attributes:
-      op, dtype, group: key of the curve.
+      op, dtype, group, domains: key of the curve.
       choices: (bytes, backend): this backend is chosen from this size on. The first size is the smallest measured one.
       last: largest measured size in bytes.
     """
@@ -25,6 +25,7 @@ class Curve:
     op: str
     dtype: str
     group: int
+    domains: int
     choices: tuple[tuple[int, Choice], ...]
     last: int
 
@@ -32,14 +33,16 @@ class Curve:
 def curves(table: Table) -> Iterator[Curve]:
     """Yields the curves in the order of measuring. A tie counts as DEFAULT."""
     core = table.core(table.platform)
-    names = dict.fromkeys((row.op, row.dtype, row.group) for row in table.rows)
-    for op, dtype, group in names:
-        sizes = sorted(row.bytes for row in table.rows if (row.op, row.dtype, row.group) == (op, dtype, group))
+    sizes_of: dict[tuple[str, str, int, int], list[int]] = {}
+    for row in table.rows:
+        sizes_of.setdefault((row.op, row.dtype, row.group, row.domains), []).append(row.bytes)
+    for (op, dtype, group, domains), sizes in sizes_of.items():
 
-        def choice(size: int, op: str = op, dtype: str = dtype, group: int = group) -> Choice:
-            return "NVSHMEM" if core.faster(op, dtype, group, size) == "NVSHMEM" else "DEFAULT"
+        def choice(size: int, op: str = op, dtype: str = dtype, group: int = group, domains: int = domains) -> Choice:
+            faster = core.faster(op, dtype, group, size, domains)
+            return "DEFAULT" if faster is None or faster == "neither" else faster
 
-        yield Curve(op, dtype, group, tuple(_changes(sizes, choice)), sizes[-1])
+        yield Curve(op, dtype, group, domains, tuple(_changes(sorted(sizes), choice)), max(sizes))
 
 
 def _changes(sizes: list[int], choice: Callable[[int], Choice]) -> Iterator[tuple[int, Choice]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,42 +40,77 @@ def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan
     Raises:
       BenchError: one of the plans cannot run, or the default backend cannot on these GPUs.
     """
+    every = [dataclasses.replace(plan, group=group, dtype=dtype) for group in groups for dtype in dtypes]
+    for one in every:
+        one.validate()
     if reason := variants.obstacles(plan, ["stock"]).get("stock"):
         raise BenchError(
             f"tune compares with JAX's default backend, and {reason}. `xla-shmem bench --vs none` measures SHMEM alone."
         )
-    every = [dataclasses.replace(plan, group=group, dtype=dtype) for group in groups for dtype in dtypes]
-    for one in every:
-        one.validate()
     return every
 
 
-def measure_rows(every: Sequence[Plan]) -> Iterator[tuple[Row, TunedRow | None]]:
+@contextlib.contextmanager
+def measuring_job(plan: Plan) -> Iterator[jobs.Job]:
+    """Starts the job that measures a plan, yields it when all ranks are connected, and ends it.
+
+    Raises:
+      BenchError: as for `jobs.connected_jobs`.
+      JobFailed: the job did not start.
+    """
+    divided = {"XLA_SHMEM_HIERARCHICAL": "on" if plan.gpus is None else "off"}
+    start = jobs.launched(plan, {**os.environ, **_RULES, **divided})
+    with jobs.connected_jobs({"shmem": start}, other_hosts=bool(plan.launcher)) as running:
+        yield running["shmem"]
+
+
+def fingerprint_of_ranks(job: jobs.Job) -> dict[str, str]:
+    """Returns the fingerprint of the hosts of a CPU job, which may be others than this one.
+
+    Raises:
+      BenchError: two ranks differ.
+      JobFailed: the job ended early.
+    """
+    first, *others = (answer["fingerprint"] for answer in job.ask("fingerprint"))
+    for rank, other in enumerate(others, 1):
+        for name in (name for name in first if first[name] != other[name]):
+            raise BenchError(
+                f"ranks 0 and {rank} have {name} {first[name]} and {other[name]}: a table holds for hosts that are "
+                "alike."
+            )
+    return dict(first)
+
+
+def measure_rows(every: Sequence[Plan], job: jobs.Job) -> Iterator[tuple[Row, TunedRow | None]]:
     """Yields each row of the benchmark with its row of the tuning table, as it is measured.
 
-    The second is None if SHMEM cannot run the collective, or XLA runs it as an element type that was measured before.
-    One job runs all plans, since they differ in groups and element types only.
+    The second is None if SHMEM cannot run the collective, if XLA runs it as an element type that was measured before,
+    or if it is always divided.
+
+    Args:
+      every: plans that differ in groups and element types only.
+      job: `measuring_job` of one of them.
 
     Raises:
       JobFailed: the job ended early.
     """
-    start = jobs.launched(every[0], {**os.environ, **_RULES})
-    seen: set[tuple[str, str, int, int]] = set()
-    with jobs.connected_jobs({"shmem": start}) as running:
-        both = {"shmem": running["shmem"], "stock": running["shmem"]}
-        for plan in every:
-            for row in measure.measure(plan, both):
-                tuned = tuned_row(row.times, row.records)
-                # XLA:CPU runs bf16 collectives in f32, so two element types can have the same key.
-                if tuned is not None and (key := (tuned.op, tuned.dtype, tuned.group, tuned.bytes)) in seen:
-                    tuned = None
-                elif tuned is not None:
-                    seen.add(key)
-                yield row, tuned
+    seen: set[tuple[str, str, int, int, int]] = set()
+    for plan in every:
+        for row in measure.measure(plan, {"shmem": job, "stock": job}):
+            tuned = tuned_row(row.times, row.records)
+            # XLA:CPU runs bf16 collectives in f32, so two element types can have the same key.
+            if tuned is not None and (key := (tuned.op, tuned.dtype, tuned.group, tuned.bytes, tuned.domains)) in seen:
+                tuned = None
+            elif tuned is not None:
+                seen.add(key)
+            yield row, tuned
 
 
 def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, object]]) -> TunedRow | None:
-    """Returns the row of the tuning table for a row of the benchmark; None if SHMEM did not run it.
+    """Returns the row of the tuning table for a row of the benchmark.
+
+    None if SHMEM did not run it, or if it was divided and the default backend cannot run it whole: then no table is
+    asked.
 
     Args:
       times: times of the variants `shmem` and `stock`.
@@ -83,6 +119,11 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
     if not times["shmem"].us:
         return None
     record = records["shmem"]
+    domains = int(str(record["num_domains"])) or 1
+    if domains > 1:  # the record is that of a part; stock XLA has the same program with the whole
+        if "stock" not in records:
+            return None
+        record = records["stock"]
     return TunedRow(
         op=str(record["op"]),
         # The pass looks up a collective of several types by the first one.
@@ -91,4 +132,5 @@ def tuned_row(times: Mapping[str, Times], records: Mapping[str, Mapping[str, obj
         bytes=int(str(record["bytes"])),
         nvshmem=Measured.of(times["shmem"].us),
         default=Measured.of(times["stock"].us) if times["stock"].us else None,
+        domains=domains,
     )

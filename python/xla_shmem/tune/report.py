@@ -4,36 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from xla_shmem.bench.plan import Cell
+from xla_shmem.bench.results import Row
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 from xla_shmem.quantities import format_bytes
 from xla_shmem.tune.crossovers import Curve, curves
 
-_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
+_COLUMNS = "{:<20} {:>5} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
 
 
 def heading() -> str:
     """Returns the headings of `row_line`."""
-    return "# " + _COLUMNS.format("op", "type", "group", "bytes", "NVSHMEM (µs)", "DEFAULT (µs)", "ratio")
+    return "# " + _COLUMNS.format("op", "type", "group", "hosts", "bytes", "NVSHMEM (µs)", "DEFAULT (µs)", "ratio")
 
 
 def row_line(row: TunedRow) -> str:
     """Returns a measured row as text: medians with their intervals, and DEFAULT's time divided by NVSHMEM's."""
     ratio = f"{row.default.median_us / row.nvshmem.median_us:.2f}x" if row.default else ""
     times = (_times(row.nvshmem), _times(row.default) if row.default else "not run")
-    return "  " + _COLUMNS.format(row.op, row.dtype, row.group, row.bytes, *times, ratio)
+    return "  " + _COLUMNS.format(row.op, row.dtype, row.group, row.domains, row.bytes, *times, ratio)
 
 
-def left_out(cell: Cell, reason: str) -> str:
+def left_out(row: Row) -> str:
     """Returns a remark for a row that is not in the table."""
-    return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason or 'XLA runs it as a type that was measured before'}"
+    cell, shmem = row.cell, row.records.get("shmem", {})
+    if row.times["shmem"].reason:
+        reason = row.times["shmem"].reason
+    elif shmem.get("part_of") and "stock" not in row.records:
+        reason = "it is always divided, because XLA cannot run it whole"
+    else:
+        reason = "XLA runs it as a type that was measured before"
+    return f"# {cell.op} of {cell.bytes} B ({cell.dtype}): {reason}"
 
 
 def crossover_lines(table: Table) -> Iterator[str]:
-    """Yields a line for each op, type and group size: the backend that the table chooses at each size."""
+    """Yields a line for each op, type, group size and number of hosts: the choice of the table at each size."""
     yield "# faster backend by bytes of the result; DEFAULT if the difference is not significant"
     for curve in curves(table):
-        yield f"  {curve.op:<20} {curve.dtype:>5}, groups of {curve.group}: {_choices(curve)}"
+        hosts = f" over {curve.domains} hosts" if curve.domains > 1 else ""
+        yield f"  {curve.op:<20} {curve.dtype:>5}, groups of {curve.group}{hosts}: {_choices(curve)}"
 
 
 def measured_line(table: Table) -> str:

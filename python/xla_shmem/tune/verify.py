@@ -10,20 +10,22 @@ from __future__ import annotations
 import dataclasses
 import os
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import BenchError, Plan
 from xla_shmem.bench.results import Row
+from xla_shmem.options import fingerprint
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
+from xla_shmem.tune.measuring import fingerprint_of_ranks
 
 #: `same`: tuned chose the backend of the faster one of stock and upstream. Otherwise its own choice is `faster`, `even`
 #: (no significant difference) or `slower`.
 Verdict = Literal["same", "faster", "even", "slower"]
 
-_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>8} {:>7} {:>7}"
+_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>12} {:>7} {:>7}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,21 +62,31 @@ def heading() -> str:
     return "# " + _COLUMNS.format(*names)
 
 
-def compare(every: Sequence[Plan], table: Path) -> Iterator[Comparison]:
+def compare(every: Sequence[Plan], path: Path, table: Table) -> Iterator[Comparison]:
     """Yields each row of the plans as it is measured.
 
+    Args:
+      every: plans that differ in groups and element types only.
+      path: of the table; a file of the hosts on which the ranks run.
+      table: its content.
+
     Raises:
-      BenchError: `tuned` did not run a collective.
+      BenchError: `tuned` did not run a collective, or the ranks' hosts are not those of the table.
       JobFailed: a job ended early.
     """
-    tuned = {"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(table.absolute())}
+    tuned = {"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(path.absolute())}
     # An empty variable counts as unset, so that only the profile is set.
-    unset = {"XLA_SHMEM_OPS": "", "XLA_SHMEM_THRESHOLD": ""}
+    unset = {"XLA_SHMEM_OPS": "", "XLA_SHMEM_THRESHOLD": "", "XLA_SHMEM_HIERARCHICAL": ""}
     starts = {
         "upstream": jobs.launched(every[0], {**os.environ, **unset, "XLA_SHMEM_PROFILE": "upstream"}),
         "tuned": jobs.launched(every[0], {**os.environ, **unset, **tuned}),
     }
-    with jobs.connected_jobs(starts) as running:
+    launcher = every[0].launcher
+    with jobs.connected_jobs(starts, other_hosts=bool(launcher)) as running:
+        if launcher and (
+            difference := fingerprint.difference(table.fingerprint, fingerprint_of_ranks(running["tuned"]))
+        ):
+            raise BenchError(f"{path} {difference}; run `xla-shmem tune` again.")
         variants = {"stock": running["upstream"], "upstream": running["upstream"], "tuned": running["tuned"]}
         for plan in every:
             for row in measure.measure(plan, variants):
@@ -92,7 +104,7 @@ def judge(row: Row) -> Comparison:
     medians = {name: times.median for name, times in row.times.items() if times.us}
     rivals = {name: us for name, us in medians.items() if name != "tuned"}
     better = min(rivals, key=rivals.__getitem__, default="tuned")
-    chosen = {name: str(row.records[name]["lowered"]) for name in medians}
+    chosen = {name: _backend(row.records[name]) for name in medians}
     return Comparison(
         op=row.cell.op,
         dtype=row.cell.dtype,
@@ -107,16 +119,21 @@ def judge(row: Row) -> Comparison:
     )
 
 
+def _backend(record: Mapping[str, Any]) -> str:
+    return "HIERARCHICAL" if record["num_domains"] else str(record["lowered"])
+
+
 def _own_choice(row: Row, better: str) -> Verdict:
     record = row.records["tuned"]
-    on_shmem = "tuned" if record["lowered"] == "NVSHMEM" else better
+    is_ours = _backend(record) != "DEFAULT"
+    on_shmem = "tuned" if is_ours else better
     on_default = better if on_shmem == "tuned" else "tuned"
     times = (Measured.of(row.times[on_shmem].us), Measured.of(row.times[on_default].us))
     line = TunedRow(record["op"], row.cell.dtype, row.cell.group, row.cell.bytes, *times)
     faster = Table("cpu", {}, {}, (line,)).core("cpu").faster(line.op, line.dtype, line.group, line.bytes)
     if faster == "neither":
         return "even"
-    return "faster" if faster == record["lowered"] else "slower"
+    return "faster" if (faster == "NVSHMEM") == is_ours else "slower"
 
 
 def summary(comparisons: Sequence[Comparison]) -> list[str]:

@@ -99,6 +99,7 @@ def test_each_part_is_recorded_with_the_whole_and_the_reason() -> None:
     ]
     for record in records:
         assert (record["rule"], record["part_of"], record["veto"]) == ("hierarchical", "op", None)
+        assert record["num_domains"] == 2
         assert record["reason"].endswith("2 NVLink domains × 2 devices; XLA_SHMEM_HIERARCHICAL is on")
     assert records[1]["reason"].startswith("reduces the chunks between NVLink domains")
 
@@ -228,6 +229,34 @@ def test_an_all_reduce_of_the_threshold_stays_whole() -> None:
     (record,) = run.records.values()
     assert (record["lowered"], record["rule"]) == ("DEFAULT", "group-across-domains")
     assert "divided" not in record["reason"]
+
+
+@pytest.mark.parametrize(
+    ("divided_us", "whole_us", "rules"), [(9.0, 31.0, {"hierarchical"}), (31.0, 9.0, {"group-across-domains"})]
+)
+def test_profile_tuned_divides_by_measured_times(divided_us: float, whole_us: float, rules: set[str]) -> None:
+    def row(domains: int, nvshmem: float, default: float) -> Any:
+        return "all-reduce", "f32", 4, 32, (nvshmem,) * 3, (default,) * 3, domains
+
+    # The row of one domain says the opposite.
+    table = _core.TuningTable([row(2, divided_us, whole_us), row(1, whole_us, divided_us)])
+    run = divide(module_with(all_reduce()), hierarchical="auto", profile="tuned", ops=[], tuning=table)
+    assert {record["rule"] for record in run.records.values()} == rules
+    assert {record["num_domains"] for record in run.records.values()} == {2 if "hierarchical" in rules else 0}
+    for record in run.records.values():
+        assert record["reason"].endswith(
+            f"2 NVLink domains × 2 devices; all-reduce of 32 B: HIERARCHICAL {divided_us} µs, DEFAULT {whole_us} µs "
+            "measured (f32, groups of 4, 2 NVLink domains)"
+        )
+
+
+def test_profile_tuned_asks_the_model_about_what_was_not_measured_over_several_domains() -> None:
+    table = _core.TuningTable([("all-reduce", "f32", 4, 32, (9.0,) * 3, (1.0,) * 3, 1)])
+    run = divide(module_with(all_reduce()), hierarchical="auto", profile="tuned", ops=[], tuning=table)
+    assert {record["rule"] for record in run.records.values()} == {"hierarchical"}
+    reason = run.records["op"]["reason"]
+    assert "2 NVLink domains × 2 devices: expected " in reason
+    assert reason.endswith("the tuning table has no all-reduce over several NVLink domains")
 
 
 def test_auto_divides_large_all_to_alls_only_if_their_copies_cost_less_than_messages() -> None:

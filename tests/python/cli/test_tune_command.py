@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 from tuning_tables import here, row, written
 
 from xla_shmem.bench import jobs
+from xla_shmem.bench.gpus import Gpus
 from xla_shmem.bench.plan import BenchError, Cell, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.cli.main import main
@@ -35,6 +38,8 @@ def _own_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (["--op", "reduce"], "'reduce' is not one of"),
         (["-d", "f8"], "'f8' is not one of"),
         (["-b", "1K", "-e", "8"], "--min-bytes 1024 is more than --max-bytes 8"),
+        (["-n", "4", "--launcher", "no-such-command"], "--launcher no-such-command: there is no command"),
+        (["-n", "4", "--launcher", "env", "--bind"], "--bind is for ranks of this host"),
         (["--show", "--verify"], "give one of them"),
         (["--show"], "there is no such file; `xla-shmem tune` writes one."),
         (["--verify"], "there is no such file; `xla-shmem tune` writes one."),
@@ -59,18 +64,74 @@ def test_every_group_and_type_has_its_plan() -> None:
     assert [(plan.group, plan.dtype) for plan in found] == [(2, "f32"), (2, "s8"), (4, "f32"), (4, "s8")]
 
 
+def test_a_launcher_is_for_cpus() -> None:
+    shared = Plan(processes=4, launcher="env", gpus=Gpus(("NVIDIA H100",), "580.65.06"))
+    with pytest.raises(BenchError, match="--launcher is for ranks on CPUs: give --platform cpu"):
+        measuring.plans(shared, (4,), ("f32",))
+
+
+def test_groups_that_cross_hosts_are_measured_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[jobs.Start, bool]] = []
+
+    @contextlib.contextmanager
+    def connected(starts: dict[str, jobs.Start], *, other_hosts: bool) -> Iterator[Any]:
+        given.append((starts["shmem"], other_hosts))
+        yield starts
+
+    monkeypatch.setattr(jobs, "connected_jobs", connected)
+    monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "auto")
+    for plan in (Plan(processes=4, launcher="srun -N 2"), Plan(processes=4)):
+        with measuring.measuring_job(plan):
+            pass
+    (wide, other_hosts), (narrow, others) = given
+    assert list(wide.prefix[:3]) == ["srun", "-N", "2"]
+    assert "XLA_SHMEM_HIERARCHICAL=on" in wide.prefix
+    assert wide.environment["XLA_SHMEM_HIERARCHICAL"] == narrow.environment["XLA_SHMEM_HIERARCHICAL"] == "on"
+    assert (other_hosts, others) == (True, False)
+
+
+class _Ranks:
+    """Stands for a job whose ranks have these fingerprints."""
+
+    def __init__(self, *fingerprints: dict[str, str]) -> None:
+        self._answers = [{"fingerprint": each} for each in fingerprints]
+
+    def ask(self, do: str) -> list[dict[str, Any]]:
+        assert do == "fingerprint"
+        return self._answers
+
+
+def test_hosts_of_one_table_must_be_alike() -> None:
+    here, there = {"CPU": "a", "processors": "8"}, {"CPU": "a", "processors": "16"}
+    assert measuring.fingerprint_of_ranks(_Ranks(here, dict(here))) == here  # type: ignore[arg-type]
+    with pytest.raises(BenchError, match="ranks 0 and 2 have processors 8 and 16: a table holds for hosts that are"):
+        measuring.fingerprint_of_ranks(_Ranks(here, here, there))  # type: ignore[arg-type]
+
+
 def test_a_row_has_the_op_type_group_and_bytes_of_the_pass() -> None:
-    record = {"op": "reduce-scatter", "dtype": "f32", "group_size": 2, "bytes": 2048}
+    record = {"op": "reduce-scatter", "dtype": "f32", "group_size": 2, "bytes": 2048, "num_domains": 0}
     measured = {"shmem": Times([1.0, 2.0]), "stock": Times([30.0, 10.0, 20.0])}
     found = measuring.tuned_row(measured, {"shmem": record})
     assert found is not None
     assert (found.op, found.dtype, found.group, found.bytes) == ("reduce-scatter", "f32", 2, 2048)
+    assert found.domains == 1
     assert found.nvshmem == Measured.of(measured["shmem"].us)
     assert found.default == Measured.of(measured["stock"].us)
     unrun = measuring.tuned_row({"shmem": Times([1.0]), "stock": Times(reason="cannot")}, {"shmem": record})
     assert unrun is not None
     assert unrun.default is None
     assert measuring.tuned_row({"shmem": Times(reason="veto"), "stock": Times([1.0])}, {}) is None
+
+
+def test_a_row_of_a_divided_collective_describes_the_whole() -> None:
+    part = {"op": "all-gather", "dtype": "f32", "group_size": 2, "bytes": 64, "num_domains": 3, "part_of": "all-gather"}
+    whole = {"op": "all-gather", "dtype": "f32", "group_size": 6, "bytes": 192, "num_domains": 0}
+    measured = {"shmem": Times([1.0]), "stock": Times([30.0])}
+    found = measuring.tuned_row(measured, {"shmem": part, "stock": whole})
+    assert found is not None
+    assert (found.group, found.bytes, found.domains) == (6, 192, 3)
+    assert found.default == Measured.of([30.0])
+    assert measuring.tuned_row({**measured, "stock": Times(reason="cannot")}, {"shmem": part}) is None
 
 
 def test_crossovers_are_the_sizes_where_the_decision_changes() -> None:
@@ -82,6 +143,7 @@ def test_crossovers_are_the_sizes_where_the_decision_changes() -> None:
         row("all-reduce", 64, 5.0, 5.0),
     )
     to_all, reduce = crossovers.curves(table)
+    assert (to_all.domains, reduce.domains) == (1, 1)
     assert [backend for _, backend in to_all.choices] == ["NVSHMEM", "DEFAULT", "NVSHMEM"]
     assert to_all.choices[0][0] == 64
     # Both curves meet half the way in the logarithms: 4 KiB and 64 KiB, at 10 µs and 1000.
@@ -105,9 +167,20 @@ def test_show_prints_what_the_table_decides_also_of_another_machine(tmp_path: Pa
     assert "measured 2026-11-21" in result.stdout
 
 
+def test_show_prints_groups_over_several_hosts_apart(tmp_path: Path) -> None:
+    wide = [row("all-reduce", size, 10.0, us, domains=2) for size, us in ((64, 100.0), (4096, 1.0))]
+    path = written(tmp_path / "t.json", row("all-reduce", 64, 9.0, 1.0), *wide)
+    result = CliRunner().invoke(main, ["tune", "--show", "--tuning", str(path)])
+    assert result.exit_code == 0, result.output
+    assert [" ".join(line.split()) for line in result.stdout.splitlines() if not line.startswith("#")] == [
+        "all-reduce f32, groups of 2: DEFAULT from 64 B; measured up to 64 B",
+        "all-reduce f32, groups of 2 over 2 hosts: HIERARCHICAL from 64 B; DEFAULT from 512 B; measured up to 4.0 KiB",
+    ]
+
+
 def test_a_line_has_a_value_under_every_heading() -> None:
-    line = report.row_line(row("all-reduce", 64, 2.0, 9.0))
-    values = "all-reduce f32 2 64 2.00 (2.00 to 2.00) 9.00 (9.00 to 9.00) 4.50x"
+    line = report.row_line(row("all-reduce", 64, 2.0, 9.0, domains=4))
+    values = "all-reduce f32 2 4 64 2.00 (2.00 to 2.00) 9.00 (9.00 to 9.00) 4.50x"
     assert " ".join(line.split()) == values
     assert len(line) == len(report.heading())
     assert "not run" in report.row_line(row("collective-broadcast", 64, 2.0, None))
@@ -116,7 +189,15 @@ def test_a_line_has_a_value_under_every_heading() -> None:
 def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Comparison:
     lowered = dict(zip(("stock", "upstream", "tuned"), backends, strict=True))
     variants = {name: Times(us[name]) if us[name] else Times(reason="XLA cannot") for name in lowered}
-    records = {name: {"op": "collective-permute", "lowered": backend} for name, backend in lowered.items()}
+    records = {
+        name: {
+            "op": "collective-permute",
+            # The first part of a permute is that between domains.
+            "lowered": "DEFAULT" if backend == "HIERARCHICAL" else backend,
+            "num_domains": 2 if backend == "HIERARCHICAL" else 0,
+        }
+        for name, backend in lowered.items()
+    }
     return verify.judge(Row(Cell("collective-permute", 16, "f32", "", 2, False), variants, records=records))
 
 
@@ -132,6 +213,16 @@ def test_another_choice_is_judged_as_the_pass_judges(tuned: float, verdict: str)
 
     found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=around(10.0), upstream=around(30.0), tuned=around(tuned))
     assert found.verdict == verdict
+
+
+@pytest.mark.parametrize(("tuned", "verdict"), [(5.0, "faster"), (20.0, "slower")])
+def test_a_divided_collective_is_a_choice_of_its_own(tuned: float, verdict: str) -> None:
+    found = _compared(
+        ("DEFAULT", "HIERARCHICAL", "HIERARCHICAL"), stock=[10.0] * 8, upstream=[30.0] * 8, tuned=[tuned] * 8
+    )
+    assert (found.backend, found.verdict) == ("HIERARCHICAL", verdict)
+    whole = _compared(("DEFAULT", "HIERARCHICAL", "DEFAULT"), stock=[30.0] * 8, upstream=[10.0] * 8, tuned=[30.0] * 8)
+    assert (whole.backend, whole.verdict) == ("DEFAULT", "slower")
 
 
 def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:
@@ -157,9 +248,10 @@ class _Measured:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, wrong: int = 0, end: type[BaseException] | None = None) -> None:
         self._wrong, self._end = wrong, end
+        monkeypatch.setattr(measuring, "measuring_job", contextlib.nullcontext)
         monkeypatch.setattr(measuring, "measure_rows", self._rows)
 
-    def _rows(self, every: Any) -> Iterator[Any]:
+    def _rows(self, every: Any, job: Any) -> Iterator[Any]:
         cell = Cell("collective-permute", 16, "f32", "", 2, False)
         yield Row(cell, {"shmem": Times([1.0], wrong=self._wrong)}), row("collective-permute", 64, 1.0, 100.0)
         if self._end is not None:
@@ -200,16 +292,20 @@ def test_a_run_that_ends_early_keeps_its_lines_beside_the_old_table(
 def test_collectives_missing_from_the_table_are_printed_with_the_reason(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    def rows(every: Any) -> Iterator[Any]:
+    def rows(every: Any, job: Any) -> Iterator[Any]:
         cell = Cell("all-gather", 16, "bf16", "", 2, False)
         yield Row(cell, {"shmem": Times(reason="process 1 runs without xla-shmem")}), None
         yield Row(cell, {"shmem": Times([1.0])}), None
+        broadcast = dataclasses.replace(cell, op="collective-broadcast")
+        yield Row(broadcast, {"shmem": Times([1.0])}, records={"shmem": {"part_of": "broadcast"}}), None
 
+    monkeypatch.setattr(measuring, "measuring_job", contextlib.nullcontext)
     monkeypatch.setattr(measuring, "measure_rows", rows)
     result = _tune(tmp_path / "tuning.json")
     assert result.exit_code == 1
     assert "# all-gather of 64 B (bf16): process 1 runs without xla-shmem" in result.stdout
     assert "# all-gather of 64 B (bf16): XLA runs it as a type that was measured before" in result.stdout
+    assert "B (bf16): it is always divided, because XLA cannot run it whole" in result.stdout
     assert "SHMEM ran none of these collectives" in result.stderr
     assert not list(tmp_path.glob("tuning*"))
 

@@ -73,6 +73,32 @@ def test_the_core_compares_medians_unless_they_may_be_equal() -> None:
         core.faster("all-gater", "f32", 2, 64)
 
 
+def test_the_core_compares_divided_and_whole_collectives_apart_from_those_of_one_host() -> None:
+    table = here(row("all-reduce", 64, 9.0, 2.0), row("all-reduce", 64, 3.0, 30.0, domains=2))
+    core = table.core("cpu")
+    assert core.num_rows == 2
+    assert core.faster("all-reduce", "f32", 2, 64) == "DEFAULT"
+    assert core.faster("all-reduce", "f32", 2, 64, 4) == "HIERARCHICAL"
+    assert core.faster("all-gather", "f32", 2, 64, 2) is None
+    assert here(row("all-reduce", 64, 9.0, 2.0)).core("cpu").faster("all-reduce", "f32", 2, 64, 2) is None
+    with pytest.raises(TuningError, match=r"\(all-reduce of 64 B \(f32, groups of 2, 2 NVLink domains\) occurs twice"):
+        here(*(row("all-reduce", 64, 9.0, 2.0, domains=2),) * 2).core("cpu")
+
+
+def test_a_table_of_version_1_has_rows_of_one_host(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuning.json", *ROWS)
+    document = json.loads(path.read_text())
+    document["version"] = 1
+    for each in document["rows"]:
+        assert each.pop("domains") == 1
+    path.write_text(json.dumps(document))
+    assert load(path) == here(*ROWS)
+    wide = here(*ROWS, row("all-reduce", 64, 9.0, 2.0, domains=2))
+    save(path, wide, complete=True)
+    assert load(path) == wide
+    assert wide.digest() != here(*ROWS, row("all-reduce", 64, 9.0, 2.0)).digest()
+
+
 def _damage(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
     def damage(path: Path) -> None:
         document = json.loads(path.read_text())
@@ -97,7 +123,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "not text": (lambda path: path.write_bytes(b"\xff\xfe") and None, "is not a tuning table ('utf-8' codec"),
     "a benchmark": (lambda path: path.write_text('{"rows": []}') and None, 'no "format": "xla-shmem tuning table"'),
     "a list": (lambda path: path.write_text("[]") and None, "is not a tuning table"),
-    "another version": (_damage(lambda d: d.update(version=2)), "has version 2 and not 1; run `xla-shmem tune` again."),
+    "another version": (_damage(lambda d: d.update(version=3)), "has version 3 and not 2; run `xla-shmem tune` again."),
     "stopped": (_damage(lambda d: d.update(complete=False)), "is incomplete, because"),
     "no rows": (_damage(lambda d: d.update(rows=[])), "is damaged (no rows)"),
     "rows of text": (_damage(lambda d: d.update(rows=["x"])), "is damaged (a row is 'x')"),
@@ -108,6 +134,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "true": (_first("bytes", True), "is damaged (bytes is True)"),
     "huge": (_first("bytes", 2**63), "is damaged (bytes is 9223372036854775808)"),
     "no bytes": (_first("bytes", 0), "is damaged (bytes is 0)"),
+    "no domains": (_first("domains", 0), "is damaged (domains is 0)"),
     "no default": (_damage(lambda d: d["rows"][0].pop("default")), "is damaged ('default' is missing)"),
     "negative": (_first_times("low_us", -1.0), "is damaged (a median of 1.5 µs between -1.0 and 1.5)"),
     "nan": (_first_times("median_us", math.nan), "a median of nan µs between"),

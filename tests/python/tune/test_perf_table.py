@@ -89,6 +89,15 @@ def test_a_reduce_scatter_is_counted_by_its_operand() -> None:
     assert times["reduce-scatter", 1 << 20, 8] == pytest.approx(expected[0], rel=1e-3)
 
 
+def test_times_over_several_domains_are_no_times_of_one() -> None:
+    def planned(domains: int) -> float | None:
+        table = _core.TuningTable([("all-reduce", "f32", 8, 1024, (3.0,) * 3, (40.0,) * 3, domains)])
+        return _core.planned_time("all-reduce", 1024, 8, 8, profile="tuned", tuning=table, gpu="hopper")
+
+    assert planned(1) == 3.0
+    assert planned(2) != 3.0
+
+
 def test_measured_times_come_before_the_model(tmp_path: Path) -> None:
     measured = dataclasses.replace(here(row("all-reduce", 1024, 3.0, 40.0)), platform="gpu")
     path = tmp_path / "tuning.json"

@@ -176,6 +176,7 @@ nb::dict RecordDict(const CollectiveRecord& record) {
   dict["source_file"] = record.source_file.empty() ? nb::none() : Text(record.source_file);
   dict["source_line"] = record.source_line;
   dict["part_of"] = record.part_of.empty() ? nb::none() : Text(record.part_of);
+  dict["num_domains"] = record.num_domains;
   return dict;
 }
 
@@ -242,7 +243,8 @@ void BindPass(nb::module_& m) {
       .def_prop_ro(
           "records", [](const PassResult& self) { return RecordList(self.records); },
           "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of.");
+          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of, "
+          "num_domains.");
 
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),

@@ -27,8 +27,8 @@ namespace nb = nanobind;
 
 // Median and the ends of its interval.
 using TimeTuple = std::tuple<double, double, double>;
-// op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it.
-using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>>;
+// op, dtype, group size, bytes; on NVSHMEM; on DEFAULT, none if it does not run it; NVLink domains of a group.
+using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTuple, std::optional<TimeTuple>, int64_t>;
 
 ElementType ParseDtype(const std::string& name) {
   const std::optional<ElementType> type = ElementTypeNamed(name);
@@ -44,24 +44,24 @@ TuningTable MakeTable(const std::vector<RowTuple>& tuples) {
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<TuningRow> rows;
   rows.reserve(tuples.size());
-  for (const auto& [op, dtype, group_size, bytes, nvshmem, on_default] : tuples) {
+  for (const auto& [op, dtype, group_size, bytes, nvshmem, on_default, domains] : tuples) {
     rows.push_back({ParseOp(op), ParseDtype(dtype), group_size, bytes, MakeTime(nvshmem),
-                    MakeTime(on_default.value_or(TimeTuple(kNever, kNever, kNever)))});
+                    MakeTime(on_default.value_or(TimeTuple(kNever, kNever, kNever))), domains});
   }
   return ValueOrThrow(TuningTable::Create(std::move(rows)));
 }
 
 std::optional<std::string> FasterOf(const TuningTable& table, const std::string& op, const std::string& dtype,
-                                    int64_t group_size, int64_t bytes) {
-  const std::optional<Estimate> estimate = table.Find(ParseOp(op), ParseDtype(dtype), group_size, bytes);
+                                    int64_t group_size, int64_t bytes, int64_t domains) {
+  const std::optional<Estimate> estimate = table.Find(ParseOp(op), ParseDtype(dtype), group_size, bytes, domains);
   if (!estimate.has_value()) {
     return std::nullopt;
   }
   switch (Compare(estimate->nvshmem, estimate->on_default)) {
     case Faster::kNvshmem:
-      return "NVSHMEM";
+      return BackendName(domains > 1 ? Backend::kHierarchical : Backend::kNvshmem);
     case Faster::kDefault:
-      return "DEFAULT";
+      return BackendName(Backend::kDefault);
     case Faster::kNeither:
       break;
   }
@@ -127,12 +127,15 @@ void BindTuning(nb::module_& m) {
           "__init__",
           [](TuningTable* self, const std::vector<RowTuple>& rows) { new (self) TuningTable(MakeTable(rows)); },
           nb::arg("rows"),
-          "From tuples (op, dtype, group_size, bytes, nvshmem, default), times as (median, low, high) in µs; default "
-          "None: not run. ValueError if a name is unknown, a number is out of range, or a line occurs twice.")
+          "From tuples (op, dtype, group_size, bytes, nvshmem, default, domains), times as (median, low, high) in µs; "
+          "default None: not run. domains: NVLink domains that a group spans; if several, nvshmem is the time of the "
+          "divided collective. ValueError if a name is unknown, a number is out of range, or a line occurs twice.")
       .def_prop_ro("num_rows", &TuningTable::num_rows, "Number of lines.")
       .def("faster", &FasterOf, nb::arg("op"), nb::arg("dtype"), nb::arg("group_size"), nb::arg("bytes"),
-           "\"NVSHMEM\", \"DEFAULT\", \"neither\" (one median lies in the other's interval), or None if the op was not "
-           "measured.");
+           nb::arg("domains") = 1,
+           "\"NVSHMEM\" (\"HIERARCHICAL\" for several domains), \"DEFAULT\", \"neither\" (one median lies in the "
+           "other's "
+           "interval), or None if the op was not measured.");
 
   m.def(
       "gpu_generation", [](int major) { return GpuGenerationName(GpuGenerationOf(major)); }, nb::arg("major"),

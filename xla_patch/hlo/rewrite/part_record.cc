@@ -16,6 +16,7 @@ Attributes RecordPart(const CollectiveSpec& part, Backend backend, const std::st
   record.source_file = whole.source_file;
   record.source_line = whole.source_line;
   record.part_of = whole.name;
+  record.num_domains = whole.num_domains;
   Attributes attributes = RecordToAttributes(record);
   if (backend == Backend::kNvshmem) attributes[attribute::kOp] = record.op;
   parts->push_back(std::move(record));
