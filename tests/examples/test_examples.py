@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -85,6 +86,22 @@ def test_slurm_script_runs_as_two_tasks(tmp_path: Path) -> None:
     assert calls_on_shmem("collective-permute", output) == [1, 1], output
     (diagnosis,) = job.glob("doctor.*.txt")
     assert diagnosis.read_text().count("xla-shmem") >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not installed(), reason="needs root, and slurmd, slurmctld, slurm-client and munge")
+def test_bench_starts_its_ranks_with_srun(tmp_path: Path) -> None:
+    options = ["-n2", "--launcher=srun -n 2", "--op=permute", "-b64K", "-e64K", "--iterations=4", "--rounds=1"]
+    report = tmp_path / "bench.json"
+    with cluster(tmp_path, gpus=2) as slurm:
+        run = subprocess.run(
+            [COMMAND, "bench", *options, f"--output={report}"],
+            env=slurm | environment(PATH=f"{COMMAND.parent}:{slurm['PATH']}"),
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert run.returncode == 0, run.stdout + run.stderr
+    (row,) = json.loads(report.read_text())["rows"]
+    assert {name: times["wrong"] for name, times in row["variants"].items()} == {"shmem": 0, "stock": 0}
 
 
 def test_slurm_page_has_the_script() -> None:
