@@ -134,5 +134,24 @@ TEST_CASE("A group larger than a kernel can take is vetoed with both numbers") {
   CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
 }
 
+TEST_CASE("An all-to-all of more arrays than a kernel can take is vetoed with both numbers") {
+  std::unordered_map<int64_t, int32_t> reach;
+  std::vector<int64_t> devices;
+  for (int64_t device = 0; device < 81; ++device) {
+    reach[device] = 0;
+    devices.push_back(device);
+  }
+  const Topology topology = MakeTopology(81, 1, 81);
+  CollectiveSpec spec = AllReduce({devices}, 4, topology);
+  spec.op = CollectiveOp::kAllToAll;
+  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());  // one array of 81 parts
+  spec.element_types.assign(81, ElementType::kF32);
+  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)) ==
+        "an all-to-all of 81 arrays, at most 80 can be exchanged");
+  CHECK_FALSE(UnsupportedByTransport(spec, topology, CpuTransport(reach)).has_value());
+  spec.element_types.pop_back();
+  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
+}
+
 }  // namespace
 }  // namespace xla_shmem

@@ -85,6 +85,13 @@ Unsupported UnsupportedGroupSize(const CollectiveSpec& spec, int64_t limit) {
   return std::nullopt;
 }
 
+Unsupported UnsupportedArrays(const CollectiveSpec& spec, int64_t limit) {
+  const auto arrays = static_cast<int64_t>(spec.element_types.size());
+  if (limit == 0 || spec.op != CollectiveOp::kAllToAll || arrays <= limit) return std::nullopt;
+  return "an all-to-all of " + std::to_string(arrays) + " arrays, at most " + std::to_string(limit) +
+         " can be exchanged";
+}
+
 Unsupported UnsupportedGroups(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> seen;
   for (const int64_t device : spec.groups.devices) {
@@ -133,7 +140,9 @@ Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach
 
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = Carrying(op_trait::kOnGpu, std::move(reach));
-  transport.max_group = 128;  // kMaxMembers of nvshmem/gpu/kernels/arguments.h
+  // kMaxMembers and kMaxParts of nvshmem/gpu/kernels/arguments.h.
+  transport.max_group = 128;
+  transport.max_all_to_all_arrays = 80;
   transport.divides = Divides::kOnRequest;
   return transport;
 }
@@ -170,6 +179,9 @@ Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& 
   Unsupported unsupported = UnsupportedKind(spec, transport);
   if (!unsupported.has_value()) {
     unsupported = UnsupportedGroupSize(spec, transport.max_group);
+  }
+  if (!unsupported.has_value()) {
+    unsupported = UnsupportedArrays(spec, transport.max_all_to_all_arrays);
   }
   if (!unsupported.has_value()) {
     unsupported = UnsupportedPairs(spec);

@@ -38,6 +38,8 @@ struct Transport {
   std::vector<Carried> carried;
   // Members of the largest group; 0 for any number.
   int64_t max_group = 0;
+  // Arrays of the largest all-to-all that has one for each member; 0 for any number.
+  int64_t max_all_to_all_arrays = 0;
   Divides divides = Divides::kNothing;
   // Device id -> reach domain: devices of one domain can put into each other's memory. A missing device
   // reaches no other; no map means that every device reaches every other.

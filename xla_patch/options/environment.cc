@@ -72,7 +72,7 @@ Result<Profile> ReadProfile(const std::string& text) {
   if (word == "upstream" || word == "blog") return Profile::kUpstream;
   if (word == "domain") return Profile::kDomain;
   if (word == "tuned") {
-    return MustBe("'upstream' or 'domain' in a patched jaxlib, because `xla-shmem tune` measures on CPUs only");
+    return MustBe("'upstream' or 'domain' in a patched jaxlib, which reads no tuning table");
   }
   return MustBe("'upstream', 'domain' or 'tuned'");
 }

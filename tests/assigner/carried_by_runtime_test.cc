@@ -1,10 +1,11 @@
-// The assigner does not depend on the runtime; these tests compare its list of reductions with the runtime's.
+// The assigner does not depend on the runtime; these tests compare its lists and limits with the runtime's.
 #include <doctest/doctest.h>
 
 #include <string>
 
 #include "tests/assigner/specs.h"
 #include "xla_patch/assigner/transport.h"
+#include "xla_patch/nvshmem/gpu/kernels/arguments.h"
 #include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem {
@@ -32,6 +33,12 @@ TEST_CASE("CPUs and GPUs reduce exactly the types and kinds of the runtime's tab
       }
     }
   }
+}
+
+TEST_CASE("GPUs have the limits of the kernels") {
+  const Transport gpus = GpuTransport({});
+  CHECK(gpus.max_group == gpu::kMaxMembers);
+  CHECK(gpus.max_all_to_all_arrays == gpu::kMaxParts);
 }
 
 }  // namespace
