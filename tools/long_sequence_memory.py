@@ -46,6 +46,7 @@ JOBS = {
     "no CP, remat full": job(8, "full"),
     "CP 8, remat full": job(1, "full"),
     "no CP, remat offload": job(8, "offload"),
+    "CP 8, remat offload": job(1, "offload"),
 }
 
 
