@@ -4,7 +4,6 @@
 # machine has, and puts its own libc++ into the module. auditwheel checks each wheel and names its platform,
 # abi3audit checks the stable ABI.
 # Needs Python 3.11 and 3.12, in PATH or of pyenv; no C++ compiler. WHEEL_PYTHONS="3.12" builds only that one.
-# NOT RUN TO ITS END YET (2026-11-24): Zig compiled the sources, but no wheel was linked, audited or installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv=.venv-wheels
