@@ -8,6 +8,9 @@ LEFT_ON_NCCL = {
     "sum_at_the_threshold_stays_on_gloo_beside_ours": ["all-reduce"],
 }
 
+#: The same with four ranks, whose all-to-alls are larger.
+LEFT_ON_NCCL_BY_FOUR = {"sizes_around_every_limit_are_right": ["all-to-all"]}
+
 #: Not run. XLA:GPU ends the process in the first two: it has no logical reduction in a reduce-scatter. In the last, the
 #: order of a GPU's lanes decides.
 NOT_RUN = (

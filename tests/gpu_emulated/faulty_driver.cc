@@ -53,6 +53,7 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr to, cuuint64_t val
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                         unsigned block_y, unsigned block_z, unsigned shared, CUstream stream, void** parameters,
                         void** extra) {
+  if (Refused("cuLaunchKernel")) return CUDA_ERROR_NOT_SUPPORTED;
   if (Fault().rfind("no ", 0) == 0) {
     const char* name = "";
     BEHIND(cuFuncGetName)(&name, function);

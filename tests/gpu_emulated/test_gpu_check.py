@@ -77,7 +77,7 @@ FAULTS = {
     "collectives": Fault.of_driver("short copies", "all-reduce of 262144 bytes by shmem", "elements wrong"),
     "recording": Fault(NO_NVSHMEM, "runs on SHMEM", "/no/such/libnvshmem_host.so.3"),
     "jax-overlap": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
-    "jax-overlap-nccl": Fault.of_driver("refused cuMemcpyAsync", "exit status 1", "cuMemcpyAsync failed"),
+    "jax-overlap-nccl": Fault.of_driver("refused cuLaunchKernel", "exit status 1", "CUDA_ERROR_NOT_SUPPORTED"),
     "train": Fault.of_driver("short copies", "losses on SHMEM equal those of one rank", "4 steps, largest"),
     "sanitizer": Fault({"FAULT": "3"}, "memcheck: gpu_check.kernels", "ERROR SUMMARY: 3 errors"),
     "transfers-2-nvshmem": Fault.of_driver("short copies", "ring of 4112 bytes, pair", "1 of 4112 bytes wrong"),
