@@ -42,7 +42,7 @@ test-gpu-quick: install
 # and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-gpu-emulated: install
 	$(BIN)/python tests/gpu_emulator/emulator.py --test --sanitizers=address,undefined
-	$(BIN)/python -m pytest -q tests/gpu_emulated -m slow
+	$(PYTEST_2) tests/gpu_emulated -m slow
 
 # The page of `xla-shmem inspect --html` in headless Chromium; Chromium must be installed.
 test-browser: install
