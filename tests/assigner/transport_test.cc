@@ -116,41 +116,43 @@ TEST_CASE("an unavailable transport vetoes everything with its reason") {
   CHECK(UnsupportedByTransport(Permute({{0, 1}}, 4, kTopology), kTopology, Transport()) == "no SHMEM transport");
 }
 
-TEST_CASE("A group larger than a kernel can take is vetoed with both numbers") {
+// GPUs of one NVLink domain.
+struct OneDomain {
+  explicit OneDomain(int n) : topology(MakeTopology(n, 1, n)) {
+    for (int64_t device = 0; device < n; ++device) {
+      reach[device] = 0;
+      devices.push_back(device);
+    }
+  }
   std::unordered_map<int64_t, int32_t> reach;
   std::vector<int64_t> devices;
-  for (int64_t device = 0; device < 129; ++device) {
-    reach[device] = 0;
-    devices.push_back(device);
-  }
-  const Topology topology = MakeTopology(129, 1, 129);
-  CollectiveSpec spec = AllReduce({devices}, 4, topology);
-  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)) ==
+  Topology topology;
+};
+
+TEST_CASE("A group larger than a kernel can take is vetoed with both numbers") {
+  OneDomain gpus(129);
+  CollectiveSpec spec = AllReduce({gpus.devices}, 4, gpus.topology);
+  CHECK(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)) ==
         "a replica group of 129 devices, at most 128 can take part");
   spec.op = CollectiveOp::kAllGather;
-  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
-  devices.pop_back();
-  spec = AllReduce({devices}, 4, topology);
-  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
+  CHECK(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)).has_value());
+  gpus.devices.pop_back();
+  spec = AllReduce({gpus.devices}, 4, gpus.topology);
+  CHECK_FALSE(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)).has_value());
 }
 
 TEST_CASE("An all-to-all of more arrays than a kernel can take is vetoed with both numbers") {
-  std::unordered_map<int64_t, int32_t> reach;
-  std::vector<int64_t> devices;
-  for (int64_t device = 0; device < 81; ++device) {
-    reach[device] = 0;
-    devices.push_back(device);
-  }
-  const Topology topology = MakeTopology(81, 1, 81);
-  CollectiveSpec spec = AllReduce({devices}, 4, topology);
+  const OneDomain gpus(81);
+  CollectiveSpec spec = AllReduce({gpus.devices}, 4, gpus.topology);
   spec.op = CollectiveOp::kAllToAll;
-  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());  // one array of 81 parts
+  // One array of 81 parts.
+  CHECK_FALSE(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)).has_value());
   spec.element_types.assign(81, ElementType::kF32);
-  CHECK(UnsupportedByTransport(spec, topology, GpuTransport(reach)) ==
+  CHECK(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)) ==
         "an all-to-all of 81 arrays, at most 80 can be exchanged");
-  CHECK_FALSE(UnsupportedByTransport(spec, topology, CpuTransport(reach)).has_value());
+  CHECK_FALSE(UnsupportedByTransport(spec, gpus.topology, CpuTransport(gpus.reach)).has_value());
   spec.element_types.pop_back();
-  CHECK_FALSE(UnsupportedByTransport(spec, topology, GpuTransport(reach)).has_value());
+  CHECK_FALSE(UnsupportedByTransport(spec, gpus.topology, GpuTransport(gpus.reach)).has_value());
 }
 
 }  // namespace
