@@ -131,12 +131,12 @@ def upstream_backends(text: str) -> dict[str, str]:
 
 
 def ours(proto: bytes, placement: Placement, threshold: int) -> dict[str, Mapping[str, Any]]:
-    """Returns the records of our pass in profile upstream, by collective. XLA calls an NVLink domain a slice."""
+    """Returns the records of our pass in profile upstream on GPUs, by collective. XLA calls an NVLink domain a slice."""
     places = regular_places(placement.num_devices, placement.devices, placement.devices, placement.nvlink_domain)
     result = _core.run_pass(
         _core.unwrap_module(proto),
         core_topology(places),
-        _core.cpu_transport({place.device_id: place.nvlink_domain for place in places}),
+        _core.gpu_transport({place.device_id: place.nvlink_domain for place in places}),
         profile="upstream",
         threshold=threshold,
         lowering="none",
