@@ -32,6 +32,13 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
+def cpu_collectives() -> str:
+    """Returns the name of JAX's default backend between CPU processes: ``gloo`` or ``mpi``."""
+    import jax
+
+    return str(jax.config.values["jax_cpu_collectives_implementation"])
+
+
 def cpu_model() -> str:
     """Returns the kernel's name of the processor, or the architecture if it has none."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -24,6 +24,7 @@ import numpy as np
 from xla_shmem.bench import variants as variant_table
 from xla_shmem.bench.plan import Cell
 from xla_shmem.bench.rendezvous import connect
+from xla_shmem.machine import cpu_collectives
 
 #: Variables that hold the rank under mpirun: of Open MPI, and of the implementations with PMI.
 _RANK_VARIABLES = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
@@ -134,9 +135,11 @@ def _join(ranks: int, coordinator: Sequence[str]) -> int:
     let_cpu_broadcast()
     jax.config.update("jax_enable_x64", True)  # type: ignore[no-untyped-call]
     if coordinator:
-        # JAX creates communicators on the thread that runs the program, and requires that it is the main thread.
         jax.config.update("jax_cpu_collectives_implementation", "mpi")  # type: ignore[no-untyped-call]
+    if cpu_collectives() == "mpi":
+        # JAX creates communicators on the thread that runs the program, and requires that it is the main thread.
         jax.config.update("jax_cpu_enable_async_dispatch", False)  # type: ignore[no-untyped-call]
+    if coordinator:
         (address,) = coordinator
         rank = next(int(os.environ[name]) for name in _RANK_VARIABLES if name in os.environ)
         jax.distributed.initialize(address, ranks, rank)
@@ -179,7 +182,7 @@ def main(arguments: list[str]) -> None:
             if name == "end":
                 break
             send(getattr(commands, name)(**message))
-    if coordinator:
+    if cpu_collectives() == "mpi":
         # JAX finalizes MPI while XLA still holds communicators; Open MPI aborts the job then.
         os._exit(0)
 

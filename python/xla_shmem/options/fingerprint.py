@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from xla_shmem.gpu.jax_plugin import distribution_version
 from xla_shmem.gpu.nvml import read_driver
-from xla_shmem.machine import cpu_model
+from xla_shmem.machine import cpu_collectives, cpu_model
 
 _PACKAGES = ("xla-shmem", "jax", "jaxlib")
 
@@ -46,7 +46,7 @@ def fingerprint(settings: Mapping[str, object], platform: str) -> dict[str, str]
 
 def _processors() -> dict[str, str]:
     # All processors, not those this process may run on: binding differs between jobs.
-    return {"CPU": cpu_model(), "processors": str(os.cpu_count())}
+    return {"CPU": cpu_model(), "processors": str(os.cpu_count()), "JAX's CPU collectives": cpu_collectives()}
 
 
 def _gpus() -> dict[str, str]:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xla_shmem import _core
+from xla_shmem.machine import cpu_collectives
 from xla_shmem.options import Options
 from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
 from xla_shmem.runtime.job_topology import JobTopology
@@ -222,10 +223,7 @@ def _only_one_thread(devices: Sequence[Any], process: int) -> bool:
 
     With several devices a process has no other thread for the second one, and JAX refuses its collectives on MPI.
     """
-    import jax
-
-    implementation = getattr(jax.config, "jax_cpu_collectives_implementation", None)
-    return implementation == "mpi" and sum(device.process_index == process for device in devices) == 1
+    return cpu_collectives() == "mpi" and sum(device.process_index == process for device in devices) == 1
 
 
 def _locations(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import pytest
 from tuning_tables import here, row, times, written
 
@@ -192,7 +193,9 @@ def test_the_default_path_is_in_the_users_configuration_folder(tmp_path: Path) -
     assert resolve({**environ, "XDG_CONFIG_HOME": "relative"}, {}).tuning == here(ROWS[0])
 
 
-@pytest.mark.parametrize("name", ["CPU", "processors", "jaxlib", "xla-shmem", "XLA_SHMEM_SPIN_US"])
+@pytest.mark.parametrize(
+    "name", ["CPU", "processors", "JAX's CPU collectives", "jaxlib", "xla-shmem", "XLA_SHMEM_SPIN_US"]
+)
 def test_a_table_of_another_machine_is_refused_with_the_difference(tmp_path: Path, name: str) -> None:
     path = tmp_path / "tuning.json"
     foreign = dataclasses.replace(here(*ROWS), fingerprint={**here().fingerprint, name: "elsewhere"})
@@ -204,6 +207,17 @@ def test_a_table_of_another_machine_is_refused_with_the_difference(tmp_path: Pat
     assert (
         resolve({"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": str(path)}, {}, any_machine=True).tuning == foreign
     )
+
+
+def test_a_table_measured_against_gloo_is_refused_in_a_job_on_mpi(tmp_path: Path) -> None:
+    path = written(tmp_path / "tuning.json", *ROWS)
+    before = jax.config.jax_cpu_collectives_implementation
+    jax.config.update("jax_cpu_collectives_implementation", "mpi")
+    try:
+        with pytest.raises(OptionError, match="JAX's CPU collectives gloo; here is JAX's CPU collectives mpi"):
+            _resolve(path)
+    finally:
+        jax.config.update("jax_cpu_collectives_implementation", before)
 
 
 def test_a_table_of_other_transport_settings_is_refused(tmp_path: Path) -> None:
