@@ -1,15 +1,16 @@
-"""A Slurm cluster of one node, this machine: munged, slurmctld and slurmd with state and sockets in one folder."""
+"""A Slurm cluster on this machine, state and sockets in one folder: munged, slurmctld, and a slurmd for each node."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import secrets
 import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from xla_shmem.launch.rank_environment import reserve_port
@@ -23,12 +24,38 @@ def installed() -> bool:
     return os.geteuid() == 0 and all(shutil.which(program, path=path) for program in PROGRAMS)
 
 
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node of the cluster.
+
+    Attributes:
+      name: its host name.
+      address: IPv4 address of its slurmd.
+      enter: command that runs another one on the node; empty for this machine itself.
+    """
+
+    name: str
+    address: str
+    enter: tuple[str, ...] = ()
+
+
+def this_machine() -> Node:
+    """The machine as the only node of a cluster."""
+    return Node(socket.gethostname().split(".")[0], "127.0.0.1")
+
+
 @contextlib.contextmanager
-def cluster(folder: Path, *, gpus: int) -> Iterator[dict[str, str]]:
-    """Starts the cluster, with `gpus` GPUs that exist by name only, and yields the variables that its clients need.
+def cluster(
+    folder: Path, nodes: Sequence[Node], *, gpus: int = 0, controller: str = "127.0.0.1"
+) -> Iterator[dict[str, str]]:
+    """Starts the cluster and yields the variables that its clients need.
+
+    Args:
+      gpus: number of GPUs of each node, which exist by name only.
+      controller: IPv4 address of this process, where slurmctld listens.
 
     Raises:
-      RuntimeError: the node is not ready within 30 seconds.
+      RuntimeError: a node is not ready within 30 seconds.
     """
     # pytest's folders are open to their user alone; munged refuses a socket that other users cannot reach.
     folder.chmod(0o755)
@@ -38,16 +65,19 @@ def cluster(folder: Path, *, gpus: int) -> Iterator[dict[str, str]]:
     key.write_bytes(secrets.token_bytes(128))
     key.chmod(0o600)
     config = folder / "slurm.conf"
-    controller, node = reserve_port(), reserve_port()
-    host = socket.gethostname().split(".")[0]
-    (folder / "gres.conf").write_text(f"NodeName={host} Name=gpu File={folder}/gpu[0-{gpus - 1}]\n")
+    ports = reserve_port(), reserve_port()
+    names = ",".join(node.name for node in nodes)
+    if gpus:
+        (folder / "gres.conf").write_text(f"NodeName={names} Name=gpu File={folder}/gpu[0-{gpus - 1}]\n")
     for gpu in range(gpus):
         (folder / f"gpu{gpu}").touch()
+    resources = f"CPUs={os.cpu_count()}" + (f" Gres=gpu:{gpus}" if gpus else "")
+    described = "\n".join(f"NodeName={node.name} NodeAddr={node.address} {resources} State=UNKNOWN" for node in nodes)
     config.write_text(
         f"""ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={controller[1]}
-SlurmdPort={node[1]}
+SlurmctldHost={socket.gethostname().split(".")[0]}({controller})
+SlurmctldPort={ports[0][1]}
+SlurmdPort={ports[1][1]}
 SlurmUser=root
 AuthType=auth/munge
 AuthInfo=socket={munge}/socket
@@ -60,33 +90,34 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool.%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-NodeName={host} NodeAddr=127.0.0.1 CPUs={os.cpu_count()} Gres=gpu:{gpus} State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES OverSubscribe=FORCE:8 State=UP
+SlurmdLogFile={folder}/slurmd.%n.log
+{described}
+PartitionName=all Nodes={names} Default=YES OverSubscribe=FORCE:8 State=UP
 """
     )
     (folder / "state").mkdir()
-    (folder / "spool").mkdir()
+    for node in nodes:
+        (folder / f"spool.{node.name}").mkdir()
     environ = os.environ | {"SLURM_CONF": str(config), "PATH": os.pathsep.join([os.environ["PATH"], "/usr/sbin"])}
-    for holder, _ in (controller, node):
+    for holder, _ in ports:
         holder.close()
     commands = (
-        ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
-         f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"],
-        ["slurmctld", "-D", "-i"],
-        ["slurmd", "-D", "-N", host],
+        ("munged", ["munged", "--foreground", "--force", f"--key-file={key}", f"--socket={munge}/socket",
+         f"--pid-file={munge}/pid", f"--log-file={munge}/log", f"--seed-file={munge}/seed"]),
+        ("slurmctld", ["slurmctld", "-D", "-i"]),
+        *((f"slurmd.{node.name}", [*node.enter, "slurmd", "-D", "-N", node.name]) for node in nodes),
     )  # fmt: skip
     running: list[subprocess.Popen[bytes]] = []
     try:
-        for command in commands:
-            log = (folder / f"{command[0]}.out").open("wb")
+        for name, command in commands:
+            log = (folder / f"{name}.out").open("wb")
             running.append(subprocess.Popen(command, env=environ, stdout=log, stderr=subprocess.STDOUT))
             _wait_until(lambda: (munge / "socket").exists(), 10, folder)
-        _wait_until(lambda: _node_state(environ) == "idle", 30, folder)
+        _wait_until(lambda: _node_states(environ) == {"idle"}, 30, folder)
         yield environ
     finally:
         for process in reversed(running):
@@ -98,9 +129,9 @@ PartitionName=all Nodes={host} Default=YES OverSubscribe=FORCE:8 State=UP
             process.wait()
 
 
-def _node_state(environ: dict[str, str]) -> str:
-    listed = subprocess.run(["sinfo", "-h", "-o", "%T"], env=environ, capture_output=True, text=True, check=False)
-    return listed.stdout.strip()
+def _node_states(environ: dict[str, str]) -> set[str]:
+    listed = subprocess.run(["sinfo", "-h", "-N", "-o", "%T"], env=environ, capture_output=True, text=True, check=False)
+    return set(listed.stdout.split())
 
 
 def _wait_until(ready: Callable[[], bool], seconds: float, folder: Path) -> None:

@@ -13,7 +13,7 @@ import nbclient
 import nbformat
 import pytest
 from shmem_statistics import calls_on_shmem
-from slurm_cluster import cluster, installed
+from slurm_cluster import cluster, installed, this_machine
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -71,7 +71,7 @@ def test_slurm_script_runs_as_two_tasks(tmp_path: Path) -> None:
     job = tmp_path / "job"
     job.mkdir()
     shutil.copy(EXAMPLES / "ring.py", job / "train.py")
-    with cluster(tmp_path, gpus=2) as slurm:
+    with cluster(tmp_path, [this_machine()], gpus=2) as slurm:
         # Only the numbers differ from the script's: this cluster has one node, with two GPUs that are only names.
         size = ["--nodes=1", "--ntasks-per-node=2", "--gpus-per-node=2", "--output=out.txt"]
         submitted = subprocess.run(
@@ -93,7 +93,7 @@ def test_slurm_script_runs_as_two_tasks(tmp_path: Path) -> None:
 def test_bench_starts_its_ranks_with_srun(tmp_path: Path) -> None:
     options = ["-n2", "--launcher=srun -n 2", "--op=permute", "-b64K", "-e64K", "--iterations=4", "--rounds=1"]
     report = tmp_path / "bench.json"
-    with cluster(tmp_path, gpus=2) as slurm:
+    with cluster(tmp_path, [this_machine()], gpus=2) as slurm:
         run = subprocess.run(
             [COMMAND, "bench", *options, f"--output={report}"],
             env=slurm | environment(PATH=f"{COMMAND.parent}:{slurm['PATH']}"),

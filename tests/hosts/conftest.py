@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-for _folder in (HERE, HERE.parent / "e2e", HERE.parent / "random_programs"):
+for _folder in (HERE, *(HERE.parent / name for name in ("e2e", "examples", "random_programs"))):
     sys.path.insert(0, str(_folder))
 
 from run_on_hosts import hosts_command  # noqa: E402

@@ -16,6 +16,9 @@ from pathlib import Path
 #: The interface of a host that leads to the others.
 INTERFACE = "eth0"
 
+#: Address of the process that made the hosts, once it has called `join_network`.
+BETWEEN = "10.77.0.254"
+
 #: Names of the namespaces, as options of unshare and nsenter.
 NAMESPACES = ("--net", "--mount", "--uts", "--ipc", "--pid")
 
@@ -85,7 +88,7 @@ def make_hosts(count: int, rate: str | None) -> list[Host]:
 
 def join_network() -> None:
     """Gives this process's network an address that the hosts reach."""
-    _run("ip", "address", "add", "10.77.0.254/24", "dev", "bridge")
+    _run("ip", "address", "add", f"{BETWEEN}/24", "dev", "bridge")
 
 
 def _make_host(name: str, address: str, rate: str | None) -> Host:

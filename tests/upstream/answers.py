@@ -131,7 +131,7 @@ def upstream_backends(text: str) -> dict[str, str]:
 
 
 def ours(proto: bytes, placement: Placement, threshold: int) -> dict[str, Mapping[str, Any]]:
-    """Returns the records of our pass in profile upstream on GPUs, by collective. XLA calls an NVLink domain a slice."""
+    """Returns the records of our pass, profile upstream on GPUs, by collective. XLA calls an NVLink domain a slice."""
     places = regular_places(placement.num_devices, placement.devices, placement.devices, placement.nvlink_domain)
     result = _core.run_pass(
         _core.unwrap_module(proto),
