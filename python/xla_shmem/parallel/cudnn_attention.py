@@ -7,6 +7,8 @@ gets output and log-sum-exp over all keys, and returns the gradients through one
 
 from __future__ import annotations
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 
@@ -55,7 +57,10 @@ def backward(
 def _parameters(q: jax.Array, causal: bool) -> dict[str, object]:
     from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
-    return {
+    # A function of the scores, which newer releases know.
+    known = inspect.signature(cudnn._dot_product_attention_fwd_cuda_lowering).parameters
+    unused = [name for name in ("score_mod_name", "score_mod_jaxpr") if name in known]
+    return dict.fromkeys(unused) | {
         "scale": q.shape[-1] ** -0.5,
         "seed": 42,  # of dropout, which is off
         "dropout_rate": 0.0,
