@@ -11,8 +11,15 @@ sets=${CLIENTS:-suites maxtext-highest maxtext-lowest}
 [ "$sets" != quick ] || sets="suites maxtext-highest"
 for set in $sets; do
   venv=$(scripts/setup_clients.sh "$bin" "$set")
-  tests=(tests/clients/test_maxtext.py)
-  [ "$set" != suites ] || tests=(tests/clients/test_{suite_outcomes,xla_module,suites}.py)
+  if [ "$set" = suites ]; then
+    tests=(tests/clients/test_{suite_outcomes,xla_module,suites}.py)
+  else
+    tests=(tests/clients/test_maxtext.py)
+    if [ "${CLIENTS:-}" != quick ]; then
+      tests+=(tests/clients/test_maxtext_compiled.py)
+      scripts/setup_gpu_aot.sh "$venv/bin"
+    fi
+  fi
   echo "test-clients: $set in $venv"
   "$venv/bin/python" -m pytest -q -rs -s "${tests[@]}" "$@"
 done

@@ -93,14 +93,17 @@ TEST_CASE("By copies a permute of one chunk is four commands in line, and one of
 }
 
 TEST_CASE("Copied signals take one command more each, grants and credits two") {
-  const Commands one = CommandsOfPermute(2, 4 << 10, GpuPermute::kCopies, gpu::Signals::kCopies);
-  CHECK(one.in_line == 7);
-  CHECK(one.least_of_pair == 12);
-  CHECK(one.most_of_pair == 14);
-  const Commands many = CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kAuto, gpu::Signals::kCopies);
-  CHECK(many.in_line == 112);
-  CHECK(many.least_of_pair == 101);
-  CHECK(many.most_of_pair == 104);
+  for (const int n_pes : {2, 4, 8}) {
+    CAPTURE(n_pes);
+    const Commands one = CommandsOfPermute(n_pes, 4 << 10, GpuPermute::kCopies, gpu::Signals::kCopies);
+    CHECK(one.in_line == 7);
+    CHECK(one.least_of_pair == 12);
+    CHECK(one.most_of_pair == 14);
+    const Commands many = CommandsOfPermute(n_pes, size_t{64} << 20, GpuPermute::kAuto, gpu::Signals::kCopies);
+    CHECK(many.in_line == 112);
+    CHECK(many.least_of_pair == 101);
+    CHECK(many.most_of_pair == 104);
+  }
 }
 
 }  // namespace
