@@ -44,6 +44,10 @@ over the context axis (its step in openxla/xla, `hlo_llama3_8b_cp_bf16_1x4.hlo`)
 and remat are not published. Ours have one sequence a step and `--remat full`; MaxText's command in openxla/xla pull
 request 31108 keeps the results of matmuls and attention (`minimal_flash`).
 
+MaxText's own step, [compiled in the same way](maxtext.md#compiled-for-table-2), sends as many bytes over NVSHMEM as
+ours with TP 1. With TP 2 it sends fewer: the tensor axis has all-gathers and reduce-scatters, which stay on NCCL, where
+ours has permutes.
+
 ## Compiled without GPUs
 
 `make table2` compiles Llama 3 8B's full training step (forward, backward, AdamW on f32 master weights) for the GPUs of
