@@ -142,9 +142,12 @@ class ScheduledInstruction(TypedDict):
     """Computations that a ``"control"`` instruction calls; for a while, the body and then the condition. Else empty."""
     flops: int | None
     """2·M·N·K for a matrix product; 1 per element of an elementwise instruction; the sum of its parts for a fusion.
-    None if only a library knows, as for cuDNN's attention."""
+    4 for each score and number of a head in cuDNN's attention, 10 in its backward, and half of that if it is causal.
+    None if only a library knows, as for a convolution by cuDNN, and for attention whose mask depends on data."""
     bytes: int | None
     """Bytes read and written in memory. A slice, or an update in place, counts the slice only. None if unknown."""
+    fused_attention: bool
+    """Whether it is attention in one kernel of cuDNN's, forward or backward."""
     start: str | None
     """Of a done: the name of its start. Else None."""
     collective: bool

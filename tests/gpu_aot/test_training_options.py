@@ -10,6 +10,7 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import long_sequence_memory
+from xla_shmem import _core
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.hlo.files import to_text
 from xla_shmem.train.config import TrainConfig
@@ -40,6 +41,13 @@ def test_the_ring_computes_its_blocks_with_cudnn_forward_and_backward(compiler: 
         sorted(r["bytes"] for r in step.records if r["op"] == "collective-permute") for step in (by_xla, by_cudnn)
     ]
     assert permutes[0] == permutes[1], "the ring sends the same"
+
+    timeline = _core.schedule((tmp_path / "step.pb").read_bytes())
+    kernels = [each for computation in timeline for each in computation["instructions"] if each["fused_attention"]]
+    half = _SEQUENCE // _RING // 2
+    # The own block is two causal squares of halves and a whole one. Each other block is two whole ones.
+    scores = half * half * (1 + 1 + 2 * (_RING - 1))
+    assert sum(each["flops"] or 0 for each in kernels) == (4 + 10) * 512 * scores
 
 
 def test_offloaded_inputs_of_layers_are_in_host_memory(compiler: Compiler, tmp_path: Path) -> None:

@@ -162,7 +162,8 @@ def _steps(
     for each in instructions:
         name = each["name"]
         if each["category"] == "compute":
-            yield Step(name, flops=each["flops"] or 0, bytes=each["bytes"] or 0)
+            attention = each["fused_attention"]
+            yield Step(name, flops=each["flops"] or 0, bytes=each["bytes"] or 0, attention=attention)
         elif each["category"] == "control":
             calls = tuple(other for other in each["called"] if other in present)
             yield Step(name, calls=calls, loop=each["opcode"] == "while")

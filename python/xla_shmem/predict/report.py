@@ -41,8 +41,8 @@ def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
         console.print(f"NVSHMEM is {abs(each.gain) * 100:.1f} % {'faster' if each.gain >= 0 else 'slower'}.")
         if each.unknown:
             console.print(
-                f"XLA does not know the FLOPs of {each.unknown} kernels, such as cuDNN's attention. Only their memory "
-                "traffic counts, so real steps are longer."
+                f"XLA does not know the FLOPs of {each.unknown} kernels, such as those of TransformerEngine. Only "
+                "their memory traffic counts, so real steps are longer."
             )
 
 

@@ -47,7 +47,7 @@ GEMM_CONFIG = '{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting
         ("__cublas$gemm", GEMM_CONFIG, 2 * 8 * 4 * 16),
         ("__cublas$lt$matmul$f8", GEMM_CONFIG, 2 * 8 * 4 * 16),
         ("__cublas$gemm", None, None),
-        ("__cudnn$fmhaSoftmax", GEMM_CONFIG, None),
+        ("__cudnn$convForward", GEMM_CONFIG, None),
     ],
 )
 def test_only_matrix_products_of_xla_gpu_that_say_what_they_sum_over_are_counted(
@@ -60,6 +60,30 @@ def test_only_matrix_products_of_xla_gpu_that_say_what_they_sum_over_are_counted
     custom_call_target="{target}"{"" if config is None else f", backend_config={config}"}
 """)
     assert main["call"]["flops"] == flops
+
+
+ATTENTION_CONFIG = """{"cudnn_fmha_backend_config":{"mask_type":"MASK","sliding_window_length":0,
+  "intermediate_tensor_shape":{"element_type":"BF16","dimensions":["2","4","8","12"]}}}"""
+
+
+@pytest.mark.parametrize(
+    ("target", "mask", "flops"),
+    [
+        ("__cudnn$fmhaSoftmax", "NO_MASK", 4 * 16 * 2 * 4 * 8 * 12),
+        ("__cudnn$fmhaSoftmax", "CAUSAL", 4 * 16 * 2 * 4 * 8 * 12 // 2),
+        ("__cudnn$fmhaSoftmaxDropoutBackward", "NO_MASK", 10 * 16 * 2 * 4 * 8 * 12),
+        ("__cudnn$fmhaSoftmax", "PADDING", None),  # the lengths are data
+    ],
+)
+def test_attention_by_cudnn_is_counted_by_its_scores(target: str, mask: str, flops: int | None) -> None:
+    main = work(f"""
+  q = bf16[2,4,8,16]{{3,2,1,0}} parameter(0)
+  k = bf16[2,4,12,16]{{3,2,1,0}} parameter(1)
+  ROOT call = (bf16[2,4,8,16]{{3,2,1,0}}, f32[2,4,8]{{2,1,0}}, u8[0]{{0}}) custom-call(q, k, k),
+    custom_call_target="{target}", backend_config={ATTENTION_CONFIG.replace("MASK", mask).replace(chr(10), "")}
+""")
+    assert main["call"]["flops"] == flops
+    assert main["call"]["fused_attention"]
 
 
 FUSIONS = """

@@ -121,7 +121,7 @@ def test_the_flops_of_a_library_call_are_unknown() -> None:
         is_collective = category == "collective"
         return {
             "name": name, "opcode": "", "category": category, "called": [], "flops": flops, "bytes": 8,
-            "start": start, "collective": is_collective,
+            "fused_attention": False, "start": start, "collective": is_collective,
         }  # fmt: skip
 
     steps = [

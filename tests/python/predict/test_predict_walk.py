@@ -264,8 +264,8 @@ def test_sends_are_faster_in_small_communicators() -> None:
 
 
 def _instruction(name: str, category: str, **fields: Any) -> dict[str, Any]:
-    plain = {"opcode": "fusion", "called": [], "flops": 0, "bytes": 0, "start": None, "collective": False}
-    return {"name": name, "category": category, **plain, **fields}
+    plain = {"opcode": "fusion", "called": [], "flops": 0, "bytes": 0, "fused_attention": False}
+    return {"name": name, "category": category, **plain, "start": None, "collective": False, **fields}
 
 
 def test_a_schedule_becomes_steps() -> None:
@@ -273,7 +273,8 @@ def test_a_schedule_becomes_steps() -> None:
         _instruction("x", "other", opcode="parameter"),
         _instruction("cp-start", "collective", collective=True),
         _instruction("dot", "compute", flops=5, bytes=6),
-        _instruction("attention", "compute", flops=None, bytes=7),
+        _instruction("library", "compute", flops=None, bytes=7),
+        _instruction("attention", "compute", flops=8, bytes=9, fused_attention=True),
         _instruction("cp-done", "collective", collective=True, start="cp-start"),
         _instruction("ar", "collective", collective=True),
         _instruction("while", "control", opcode="while", called=["body", "condition"]),
@@ -288,7 +289,8 @@ def test_a_schedule_becomes_steps() -> None:
     assert program.computations["entry"] == (
         Step("cp-start", starts="cp-start"),
         Step("dot", flops=5, bytes=6),
-        Step("attention", bytes=7),
+        Step("library", bytes=7),
+        Step("attention", flops=8, bytes=9, attention=True),
         Step("cp-done", ends="cp-start"),
         Step("ar", starts="ar", ends="ar"),
         Step("while", calls=("body",), loop=True),

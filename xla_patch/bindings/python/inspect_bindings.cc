@@ -48,6 +48,7 @@ nb::dict ToDict(const ScheduledInstruction& instruction) {
   dict["called"] = called;
   dict["flops"] = KnownCount(instruction.flops);
   dict["bytes"] = KnownCount(instruction.bytes);
+  dict["fused_attention"] = instruction.is_fused_attention;
   dict["start"] = instruction.start.empty() ? nb::none() : Text(instruction.start);
   dict["collective"] = instruction.kind == hlo::WorkKind::kCollective;
   return dict;

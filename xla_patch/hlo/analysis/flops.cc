@@ -50,6 +50,14 @@ int64_t ConvolutionFlops(int64_t result_elements, const Shape& kernel, std::stri
   return exists ? flops : -1;
 }
 
+int64_t AttentionFlops(const FusedAttention& attention, int64_t head, bool is_backward) {
+  int64_t flops = Product(is_backward ? 10 : 4, head);
+  for (const int64_t dimension : attention.scores) {
+    flops = Product(flops, dimension);
+  }
+  return attention.is_causal && flops > 0 ? flops / 2 : flops;
+}
+
 int64_t WindowElements(std::string_view window) {
   int64_t elements = 1;
   FieldReader reader(window);

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "xla_patch/hlo/proto/backend_config.h"
 #include "xla_patch/hlo/proto/shape.h"
 
 namespace xla_shmem::hlo {
@@ -22,6 +23,10 @@ int64_t DotFlops(int64_t result_elements, const Shape& left, const std::vector<i
 // Two operations for each element of the result and each element of the kernel that contributes, padding included;
 // `numbers` is an xla.ConvolutionDimensionNumbers. -1 if the kernel has no such dimension.
 int64_t ConvolutionFlops(int64_t result_elements, const Shape& kernel, std::string_view numbers);
+
+// Attention in one kernel: two products of matrices forward and five backward, each with two operations for each score
+// and each of the `head` numbers of a key. Causal attention computes half of the scores. FlashAttention is counted so.
+int64_t AttentionFlops(const FusedAttention& attention, int64_t head, bool is_backward);
 
 // Elements of an xla.Window.
 int64_t WindowElements(std::string_view window);

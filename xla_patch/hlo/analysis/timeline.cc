@@ -70,6 +70,7 @@ class Timeline {
     instruction.opcode = work.opcode;
     instruction.kind = work.kind;
     instruction.flops = work.flops;
+    instruction.is_fused_attention = hlo::IsFusedAttention(work.custom_call_target);
     instruction.bytes = work.bytes;
     if (work.kind == WorkKind::kControl) {
       for (const int64_t callee : work.callees) {

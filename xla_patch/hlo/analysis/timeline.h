@@ -18,6 +18,7 @@ struct ScheduledInstruction {
   std::vector<std::string_view> called;  // by kControl: names of computations; a while's body, then its condition
   int64_t flops = 0;                     // -1 where not known
   int64_t bytes = 0;                     // -1 where not known
+  bool is_fused_attention = false;       // IsFusedAttention
   std::string_view start;                // of a done: the name of its start; else ""
 };
 

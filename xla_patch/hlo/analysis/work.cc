@@ -46,6 +46,9 @@ constexpr Names<18> kMoves = {"copy",
 // Transfers between two devices.
 constexpr Names<4> kMessages = {"send", "send-done", "recv", "recv-done"};
 constexpr std::string_view kLtMatmul = "__cublas$lt$matmul";  // and $f8, $mx
+// Followed by what else is in the kernel, such as Softmax and Dropout, and by kBackward.
+constexpr std::string_view kCudnnAttention = "__cudnn$fmha";
+constexpr std::string_view kBackward = "Backward";
 constexpr Names<5> kUncounted = {"fft", "cholesky", "triangular-solve", "ragged-dot", "scan"};
 
 template <size_t kCount>
@@ -248,6 +251,14 @@ class Counter {
 
   int64_t CustomCallFlops(size_t i) const {
     const std::string_view target = work_[i].custom_call_target;
+    if (IsFusedAttention(target)) {
+      const auto attention = ReadFusedAttention(BackendConfigOf(module_.payloads, module_.instructions[i].body));
+      const int64_t query = Operand(i, 0);
+      if (!attention.has_value() || query < 0 || shapes_[query].dimensions.empty()) {
+        return -1;
+      }
+      return AttentionFlops(*attention, shapes_[query].dimensions.back(), target.find(kBackward) != target.npos);
+    }
     if (target != "__cublas$gemm" && target.substr(0, kLtMatmul.size()) != kLtMatmul) {
       return -1;
     }
@@ -262,6 +273,10 @@ class Counter {
 };
 
 }  // namespace
+
+bool IsFusedAttention(std::string_view custom_call_target) {
+  return custom_call_target.substr(0, kCudnnAttention.size()) == kCudnnAttention;
+}
 
 Result<std::vector<Work>> CountWork(const Module& module) { return Counter(module).Run(); }
 

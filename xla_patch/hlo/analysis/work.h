@@ -37,6 +37,9 @@ struct Work {
   int64_t bytes = 0;
 };
 
+// Whether a custom call is attention in one kernel of cuDNN's, forward or backward.
+bool IsFusedAttention(std::string_view custom_call_target);
+
 // Counts for each of Module::instructions, by itself and once. An error if the bytes are malformed.
 Result<std::vector<Work>> CountWork(const Module& module);
 

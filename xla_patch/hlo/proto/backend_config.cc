@@ -1,6 +1,7 @@
 #include "xla_patch/hlo/proto/backend_config.h"
 
 #include <charconv>
+#include <utility>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -116,6 +117,24 @@ std::optional<int64_t> ParseInt(std::string_view text) {
   return is_number ? std::optional<int64_t>(value) : std::nullopt;
 }
 
+std::optional<std::vector<int64_t>> ParseInts(std::string_view list) {
+  std::vector<int64_t> values;
+  JsonCursor cursor(list);
+  if (!cursor.Accept('[')) {
+    return std::nullopt;
+  }
+  while (!cursor.Accept(']')) {
+    std::string_view text;
+    const std::optional<int64_t> value = cursor.Value(&text) ? ParseInt(text) : std::nullopt;
+    if (!value.has_value()) {
+      return std::nullopt;
+    }
+    values.push_back(*value);
+    cursor.Accept(',');
+  }
+  return values;
+}
+
 }  // namespace
 
 std::string_view ResolvePayload(const std::vector<std::string_view>& payloads, std::string_view payload) {
@@ -173,21 +192,26 @@ std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view js
       !FindMember(json, "lhs_contracting_dimensions", &list)) {
     return std::nullopt;
   }
-  std::vector<int64_t> dimensions;
-  JsonCursor cursor(list);
-  if (!cursor.Accept('[')) {
+  return ParseInts(list);
+}
+
+std::optional<FusedAttention> ReadFusedAttention(std::string_view json) {
+  std::string_view shape;
+  std::string_view list;
+  std::string_view mask;
+  std::string_view window;
+  if (!FindMember(json, "cudnn_fmha_backend_config", &json) ||
+      !FindMember(json, "intermediate_tensor_shape", &shape) || !FindMember(shape, "dimensions", &list) ||
+      !FindMember(json, "mask_type", &mask)) {
     return std::nullopt;
   }
-  while (!cursor.Accept(']')) {
-    std::string_view text;
-    const std::optional<int64_t> dimension = cursor.Value(&text) ? ParseInt(text) : std::nullopt;
-    if (!dimension.has_value()) {
-      return std::nullopt;
-    }
-    dimensions.push_back(*dimension);
-    cursor.Accept(',');
+  const bool is_causal = mask == "\"CAUSAL\"";
+  const bool has_window = FindMember(json, "sliding_window_length", &window) && ParseInt(window) != 0;
+  std::optional<std::vector<int64_t>> scores = ParseInts(list);
+  if (!scores.has_value() || scores->size() != 4 || has_window || !(is_causal || mask == "\"NO_MASK\"")) {
+    return std::nullopt;
   }
-  return dimensions;
+  return FusedAttention{*std::move(scores), is_causal};
 }
 
 }  // namespace xla_shmem::hlo

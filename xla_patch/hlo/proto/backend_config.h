@@ -32,6 +32,15 @@ std::optional<int64_t> ReadTripCount(std::string_view json);
 // call: {"gemm_backend_config": {"dot_dimension_numbers": {"lhs_contracting_dimensions": ["1"], ...}, ...}, ...}.
 std::optional<std::vector<int64_t>> ReadContractedDimensions(std::string_view json);
 
+// Attention in one kernel of cuDNN's, from the backend_config of its custom call: {"cudnn_fmha_backend_config":
+// {"intermediate_tensor_shape": {"dimensions": ["1", "32", "8192", "8192"], ...}, "mask_type": "CAUSAL", ...}, ...}.
+// None also if only the data tell which scores are computed, or if there is a sliding window.
+struct FusedAttention {
+  std::vector<int64_t> scores;  // dimensions: batch, heads, queries, keys
+  bool is_causal = false;
+};
+std::optional<FusedAttention> ReadFusedAttention(std::string_view json);
+
 }  // namespace xla_shmem::hlo
 
 #endif  // XLA_SHMEM_HLO_PROTO_BACKEND_CONFIG_H_
