@@ -24,10 +24,18 @@ from typing import Any
 
 import click
 
+from fit_predict import CLUSTER, forecasts
 from predict_page import write_tables
 from published import TABLE2, Row
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError
 from xla_shmem.gpu_compile.environment import compile_environment
+from xla_shmem.hlo.files import read_module
+from xla_shmem.options import resolve
+from xla_shmem.predict.cluster import read_cluster
+from xla_shmem.predict.constants import read_constants
+from xla_shmem.predict.forecast import BACKENDS
+from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.program import Program
 from xla_shmem.xla_flags import FLAG
 
 TARGET = "gb200"
@@ -154,10 +162,11 @@ def compile_row(row_keys: Sequence[str], count: int, wheels: Path, module: Path)
     return CompiledStep(**json.loads(report.read_text()))
 
 
-def table(compiled: Mapping[Row, CompiledStep]) -> list[str]:
+def table(compiled: Mapping[Row, tuple[CompiledStep, Program]]) -> list[str]:
     """Lines of a Markdown table."""
     lines = []
-    for row, step in compiled.items():
+    found = forecasts({row: program for row, (_, program) in compiled.items()}, read_constants())
+    for row, (step, _) in compiled.items():
         of_backend = {b: [r["op"] for r in step.records if r["lowered"] == b] for b in _BACKENDS}
         permutes = of_backend["NVSHMEM"].count("collective-permute")
         cells = [
@@ -168,11 +177,12 @@ def table(compiled: Mapping[Row, CompiledStep]) -> list[str]:
             str(len(of_backend["NVSHMEM"]) - permutes),
             str(len(of_backend["DEFAULT"])),
             *(f"{step.bytes_per_step(backend) / 1e9:.1f}" for backend in _BACKENDS),
-            f"{TABLE2[row].gain * 100:.1f} %".replace("-", "−"),
+            *(f"{found[row].tflops(backend):,.0f}" for backend in BACKENDS),
+            *(f"{each.gain * 100:.1f} %".replace("-", "−") for each in (found[row], TABLE2[row])),
         ]
         lines.append(f"| {' | '.join(cells)} |")
     columns = ["row", "GPUs", "peak GB", "permutes on NVSHMEM", "others", "on DEFAULT", "GB a step on NVSHMEM"]
-    columns += ["on DEFAULT", "gain that the post measured"]
+    columns += ["on DEFAULT", *(f"predicted TFLOP/s on {backend}" for backend in BACKENDS), "gain", "measured gain"]
     return [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}", *lines]
 
 
@@ -189,11 +199,12 @@ def main(wheels: Path, path: Path) -> None:
     compiled = {}
     with tempfile.TemporaryDirectory() as folder:
         for row in TABLE2:
+            module = Path(folder, f"{row.file_name}.pb")
             try:
-                step = compile_row(keys(row), row.devices, wheels, Path(folder, f"{row.file_name}.pb"))
+                step = compile_row(keys(row), row.devices, wheels, module)
             except CompileError as error:
                 raise click.ClickException(f"{row}: {error}") from None
-            compiled[row] = step
+            compiled[row] = step, program_of_module(read_module(str(module)), read_cluster(CLUSTER), resolve())
             click.echo(f"{row}: {step.seconds:.0f} s, peak {step.peak_bytes / 1e9:.1f} GB per device")
     path.write_text(write_tables(path.read_text(), {"compiled": lambda: table(compiled)}))
 
