@@ -80,23 +80,22 @@ TEST_CASE("the contracted dimensions of a matrix product are read") {
 }
 
 TEST_CASE("the scores of attention by cuDNN are read, and which of them it computes") {
-  const auto config = [](const std::string& mask, const std::string& rest = "",
-                         const std::string& dimensions = R"(["1","32","64","128"])") {
-    return R"({"operation_queue_id":"0","cudnn_fmha_backend_config":{"intermediate_tensor_shape":{"element_type":"BF16",)"
-           R"("dimensions":)" + dimensions + R"(,"layout":{"minor_to_major":["3"]}},"mask_type":")" + mask + "\"" + rest +
-           "}}";
+  const auto config = [](const std::string& rest, const std::string& dimensions = R"(["1","32","64","128"])") {
+    return R"({"operation_queue_id":"0","cudnn_fmha_backend_config":{"intermediate_tensor_shape":{"dimensions":)" +
+           dimensions + R"(,"layout":{"minor_to_major":["3"]}},"mask_type":)" + rest + "}}";
   };
   for (const bool is_causal : {false, true}) {
-    const auto attention = ReadFusedAttention(config(is_causal ? "CAUSAL" : "NO_MASK", R"(,"sliding_window_length":0)"));
+    const std::string mask = is_causal ? R"("CAUSAL")" : R"("NO_MASK")";
+    const auto attention = ReadFusedAttention(config(mask + R"(,"sliding_window_length":0)"));
     REQUIRE(attention.has_value());
     CHECK(attention->scores == std::vector<int64_t>{1, 32, 64, 128});
     CHECK(attention->is_causal == is_causal);
   }
-  CHECK_FALSE(ReadFusedAttention(config("PADDING")).has_value());
-  CHECK_FALSE(ReadFusedAttention(config("CAUSAL", R"(,"sliding_window_length":7)")).has_value());
-  CHECK_FALSE(ReadFusedAttention(config("CAUSAL", R"(,"sliding_window_length":"x")")).has_value());
+  CHECK_FALSE(ReadFusedAttention(config(R"("PADDING")")).has_value());
+  CHECK_FALSE(ReadFusedAttention(config(R"("CAUSAL","sliding_window_length":7)")).has_value());
+  CHECK_FALSE(ReadFusedAttention(config(R"("CAUSAL","sliding_window_length":"x")")).has_value());
   for (const char* dimensions : {"", "1", "[", R"(["1","2","3"])", R"(["1","2","3","x"])", "[]"}) {
-    CHECK_FALSE(ReadFusedAttention(config("NO_MASK", "", dimensions)).has_value());
+    CHECK_FALSE(ReadFusedAttention(config(R"("NO_MASK")", dimensions)).has_value());
   }
   CHECK_FALSE(ReadFusedAttention(R"({"gemm_backend_config":{}})").has_value());
 }

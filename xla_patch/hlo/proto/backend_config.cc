@@ -200,9 +200,8 @@ std::optional<FusedAttention> ReadFusedAttention(std::string_view json) {
   std::string_view list;
   std::string_view mask;
   std::string_view window;
-  if (!FindMember(json, "cudnn_fmha_backend_config", &json) ||
-      !FindMember(json, "intermediate_tensor_shape", &shape) || !FindMember(shape, "dimensions", &list) ||
-      !FindMember(json, "mask_type", &mask)) {
+  if (!FindMember(json, "cudnn_fmha_backend_config", &json) || !FindMember(json, "intermediate_tensor_shape", &shape) ||
+      !FindMember(shape, "dimensions", &list) || !FindMember(json, "mask_type", &mask)) {
     return std::nullopt;
   }
   const bool is_causal = mask == "\"CAUSAL\"";
