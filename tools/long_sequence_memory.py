@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 
+from wheels_option import wheels_option
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.train.config import TrainConfig
 
@@ -58,12 +59,7 @@ def row(name: str, step: CompiledStep) -> str:
 
 
 @click.command()
-@click.option(
-    "--wheels",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    required=True,
-    help="Folder with the CUDA plugin's wheels, made by scripts/setup_gpu_aot.sh.",
-)
+@wheels_option
 @click.option("--layers", type=int, help="Layers, instead of the model's 32.")
 @click.option("--only", type=click.Choice(list(JOBS)), multiple=True, help="Rows to compile; by default all.")
 def main(wheels: Path, layers: int | None, only: tuple[str, ...]) -> None:

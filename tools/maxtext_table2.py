@@ -27,7 +27,8 @@ import click
 from fit_predict import CLUSTER, forecasts
 from predict_page import write_tables
 from published import TABLE2, Row
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError
+from wheels_option import wheels_option
+from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compiled_step
 from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
@@ -132,16 +133,7 @@ def compile_here(row_keys: Sequence[str], count: int, module: Path) -> CompiledS
     base = f"{package.submodule_search_locations[0]}/configs/base.yml"
     with tempfile.TemporaryDirectory() as folder:
         train_compile.main([train_compile.__name__, base, *row_keys, f"base_output_directory={folder}"])
-    memory = compiled[0].memory_analysis()
-    return CompiledStep(
-        state_bytes=memory.argument_size_in_bytes,
-        temporary_bytes=memory.temp_size_in_bytes,
-        result_bytes=memory.output_size_in_bytes,
-        reused_bytes=memory.alias_size_in_bytes,
-        host_bytes=memory.host_temp_size_in_bytes,
-        records=records,
-        seconds=seconds[0],
-    )
+    return compiled_step(compiled[0], records, seconds[0])
 
 
 def compile_row(row_keys: Sequence[str], count: int, wheels: Path, module: Path) -> CompiledStep:
@@ -187,12 +179,7 @@ def table(compiled: Mapping[Row, tuple[CompiledStep, Program]]) -> list[str]:
 
 
 @click.command()
-@click.option(
-    "--wheels",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    required=True,
-    help="Folder with the CUDA plugin's wheels, made by scripts/setup_gpu_aot.sh.",
-)
+@wheels_option
 @click.argument("path", type=click.Path(dir_okay=False, exists=True, path_type=Path))
 def main(wheels: Path, path: Path) -> None:
     """Compile every row and write the table that the page marks as `compiled`."""

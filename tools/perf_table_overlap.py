@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from wheels_option import wheels_option
 from xla_shmem.gpu_compile.compiled_step import compile_step
 from xla_shmem.hlo.files import read_module
 from xla_shmem.inspect.overlap import Overlap, find_overlaps
@@ -96,7 +97,7 @@ def compile_three(job: TrainConfig, cluster: Cluster, wheels: Path, folder: Path
 
 
 @click.command()
-@click.option("--wheels", type=click.Path(exists=True, file_okay=False, path_type=Path), required=True)
+@wheels_option
 @click.option("--modules", type=click.Path(file_okay=False, path_type=Path), help="Keep modules and tables here.")
 def main(wheels: Path, modules: Path | None) -> None:
     """Compile every step and print the table."""

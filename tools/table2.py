@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 
 from published import TABLE2, Row
+from wheels_option import wheels_option
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 
 TARGET = "gb200"
@@ -120,12 +121,7 @@ def _decisions(compiled: Sequence[tuple[Row, CompiledStep]]) -> list[str]:
 
 
 @click.command()
-@click.option(
-    "--wheels",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    required=True,
-    help="Folder with the CUDA plugin's wheels, made by scripts/setup_gpu_aot.sh.",
-)
+@wheels_option
 @click.option(
     "--modules",
     type=click.Path(file_okay=False, path_type=Path),

@@ -138,7 +138,19 @@ def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledSte
     tokens = jax.ShapeDtypeStruct(shape, "int32", sharding=sharding.tokens(mesh))  # type: ignore[no-untyped-call]
     lowered = step.make_train_step(config, mesh).lower(step.abstract_state(config, mesh), tokens, tokens)  # type: ignore[attr-defined]
     start = time.perf_counter()
-    memory = lowered.compile().memory_analysis()
+    compiled = lowered.compile()
+    return compiled_step(compiled, records, time.perf_counter() - start)
+
+
+def compiled_step(compiled: Any, records: list[dict[str, Any]], seconds: float) -> CompiledStep:
+    """The report about a compiled program of JAX's.
+
+    Args:
+      compiled: a `jax.stages.Compiled`.
+      records: its collectives.
+      seconds: how long its compilation took.
+    """
+    memory = compiled.memory_analysis()
     return CompiledStep(
         state_bytes=memory.argument_size_in_bytes,
         temporary_bytes=memory.temp_size_in_bytes,
@@ -146,7 +158,7 @@ def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledSte
         reused_bytes=memory.alias_size_in_bytes,
         host_bytes=memory.host_temp_size_in_bytes,
         records=records,
-        seconds=time.perf_counter() - start,
+        seconds=seconds,
     )
 
 
