@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.timeout(120)
 
 #: Rank 3, the last on host1, is killed.
 KILLED_HOST = "10.77.0.2"
+_EXITED = "process 3 (PE 3) has exited"
 
 
 def _run(results: Path, groups: list[list[int]]) -> HostsRun:
@@ -26,11 +28,12 @@ def _run(results: Path, groups: list[list[int]]) -> HostsRun:
 
 def test_a_rank_of_a_group_within_a_host_is_named_by_the_others_of_the_group(tmp_path: Path) -> None:
     run = _run(tmp_path, [[0, 1], [2, 3]])
-    assert "process 3 (PE 3) has exited" in str(run.job.result(2)["error"])
+    assert _EXITED in str(run.job.result(2)["error"])
 
 
-def test_a_rank_of_a_group_across_hosts_is_named_by_its_host_or_number(tmp_path: Path) -> None:
+def test_a_rank_of_a_group_across_hosts_is_named_by_its_host_or_number_to_one_rank_at_least(tmp_path: Path) -> None:
     run = _run(tmp_path, [[0, 1, 2, 3]])
-    for rank in (0, 1, 2):
-        error = str(run.job.result(rank)["error"])
-        assert KILLED_HOST in error or "process 3 (PE 3) has exited" in error, (rank, error)
+    errors = [str(run.job.result(rank)["error"]) for rank in (0, 1, 2)]
+    assert any(KILLED_HOST in error or _EXITED in error for error in errors), errors
+    # A rank whose collective has failed closes its connections. gloo may name its host to a rank that fails later.
+    assert all(re.search(r"10\.77\.0\.[12]\b", error) or _EXITED in error for error in errors), errors
