@@ -142,7 +142,7 @@ class ScheduledInstruction(TypedDict):
     """Computations that a ``"control"`` instruction calls; for a while, the body and then the condition. Else empty."""
     flops: int | None
     """2·M·N·K for a matrix product; 1 per element of an elementwise instruction; the sum of its parts for a fusion.
-    4 for each score and number of a head in cuDNN's attention, 10 in its backward, and half of that if it is causal.
+    For cuDNN's attention 4 · scores · size of a head, in its backward 10 · the same; half of that if it is causal.
     None if only a library knows, as for a convolution by cuDNN, and for attention whose mask depends on data."""
     bytes: int | None
     """Bytes read and written in memory. A slice, or an update in place, counts the slice only. None if unknown."""

@@ -57,7 +57,7 @@ def backward(
 def _parameters(q: jax.Array, causal: bool) -> dict[str, object]:
     from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
-    # A function of the scores, which newer releases know.
+    # Newer releases also take a function that changes scores, which is not used here.
     known = inspect.signature(cudnn._dot_product_attention_fwd_cuda_lowering).parameters
     unused = [name for name in ("score_mod_name", "score_mod_jaxpr") if name in known]
     return dict.fromkeys(unused) | {
