@@ -17,4 +17,5 @@ else
   scripts/find_gtest.sh >/dev/null
 fi
 echo "bazel_test: $bazel ($("$bazel" --version)); .bazelversion asks for $(cat .bazelversion)"
-"$bazel" test "${options[@]}" "$@" //...
+# Not //...: it takes in every .venv* here, and packages of other projects have BUILD files too.
+"$bazel" test "${options[@]}" "$@" //:all //bazel/... //tests/... //xla_patch/...

@@ -1,0 +1,26 @@
+"""`make test-bazel` names its folders, so that it takes in no environment of Python that lies in the checkout."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def test_every_tracked_build_file_lies_below_a_pattern() -> None:
+    script = (REPOSITORY / "scripts" / "bazel_test.sh").read_text()
+    (patterns,) = re.findall(r'^"\$bazel" test .* "\$@" (//.*)$', script, re.MULTILINE)
+    folders = [pattern.removeprefix("//").removesuffix("/...") for pattern in patterns.split() if pattern != "//:all"]
+    assert "//:all" in patterns.split()
+    assert all(folders), "a pattern takes in the whole checkout"
+    tracked = subprocess.run(
+        ["git", "ls-files", "--", "BUILD", "*/BUILD", "*/BUILD.bazel"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.split()
+    assert len(tracked) > 20
+    assert [path for path in tracked if path != "BUILD" and path.split("/")[0] not in folders] == []
