@@ -84,7 +84,7 @@ def test_jaxdecomp(file: str, tmp_path: Path) -> None:
     # The first three want cuDecomp, a large machine and a cluster. The last one takes the first devices only: processes
     # without one fail before the collective, and stock JAX waits for them until its coordinator ends the job.
     arguments = [*_PLAIN, "-k", "not cudecomp and not huge and not cluster and not sharded_vmap", file]
-    suite = pytest_suite(tests, arguments, ranks=ranks, timeout=1500, environ=environ)
+    suite = pytest_suite(tests, arguments, ranks=ranks, timeout=3600, environ=environ)
     assert_same_outcomes(suite, tmp_path / file)
 
 
