@@ -116,8 +116,8 @@ def _assert_same_outcomes_once(
             assert bool(moved) == mode.flag, f"{mode.name}: collectives of {moved} processes ran on SHMEM"
     passed = sum(outcome == "passed" for tests in outcomes[STOCK].values() for outcome in tests.values())
     assert passed, f"no test passed on stock JAX; see {folder / STOCK.name / 'output.txt'}"
-    found = [f"{mode.name}: {line}" for mode in MODES[1:] for line in differences(outcomes[STOCK], outcomes[mode])]
-    known = [line for line in found if any(f"::{name}: passed on stock JAX, failed" in line for name in may_fail)]
+    differing = [f"{mode.name}: {line}" for mode in MODES[1:] for line in differences(outcomes[STOCK], outcomes[mode])]
+    known = [line for line in differing if any(f"::{name}: passed on stock JAX, failed" in line for name in may_fail)]
     print(f"{folder}: known differences: {known}")
-    found = [line for line in found if line not in known]
-    assert not found, "\n".join([f"{len(found)} outcomes differ; outputs are in {folder}:", *found])
+    differing = [line for line in differing if line not in known]
+    assert not differing, "\n".join([f"{len(differing)} outcomes differ; outputs are in {folder}:", *differing])

@@ -24,6 +24,15 @@ needs_time = pytest.mark.skipif(QUICK, reason="CLIENTS=quick")
 # The suites' own options ask for coverage, and treat warnings of newer packages as errors.
 _PLAIN = ("-o", "addopts=", "-o", "filterwarnings=", "-p", "no:cacheprovider", "-p", "no:warnings", "-q", "--tb=short")
 
+# Files of jaxDecomp's tests, which of their tests, and devices of each of the four processes. The prime sizes grow with
+# the cube of the number of devices.
+_JAXDECOMP = {
+    "halo": ("test_halo.py", "", 2),
+    "transpose": ("test_transpose.py", "", 2),
+    "fft": ("test_fft.py", " and not prime_sizes", 2),
+    "fft-prime-sizes": ("test_fft.py", " and prime_sizes", 1),
+}
+
 # What NetKet's own script for several processes runs. Its distributed solvers need a package for GPUs.
 _NETKET = ("test/sharding/test_sharding.py", "test/logging/test_hdf5_log.py")
 
@@ -75,17 +84,18 @@ def jax_tests() -> Path:
     return checkout / "tests"
 
 
-@pytest.mark.parametrize("file", ["test_halo.py"] if QUICK else ["test_halo.py", "test_transpose.py", "test_fft.py"])
-def test_jaxdecomp(file: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["halo"] if QUICK else _JAXDECOMP)
+def test_jaxdecomp(name: str, tmp_path: Path) -> None:
     (tests,) = Path(sys.prefix, "sources").glob("jaxdecomp-*/tests")
-    # With this variable its conftest calls jax.distributed.initialize().
-    ranks, devices = (2, 1) if QUICK else (4, 2)
+    file, chosen, devices = _JAXDECOMP[name]
+    ranks, devices = (2, 1) if QUICK else (4, devices)
+    # With SLURM_JOB_ID its conftest calls jax.distributed.initialize().
     environ = {"SLURM_JOB_ID": "1", "JAX_NUM_CPU_DEVICES": str(devices)}
     # The first three want cuDecomp, a large machine and a cluster. The last one takes the first devices only: processes
     # without one fail before the collective, and stock JAX waits for them until its coordinator ends the job.
-    arguments = [*_PLAIN, "-k", "not cudecomp and not huge and not cluster and not sharded_vmap", file]
+    arguments = [*_PLAIN, "-k", f"not cudecomp and not huge and not cluster and not sharded_vmap{chosen}", file]
     suite = pytest_suite(tests, arguments, ranks=ranks, timeout=3600, environ=environ)
-    assert_same_outcomes(suite, tmp_path / file)
+    assert_same_outcomes(suite, tmp_path / name)
 
 
 @needs_time
