@@ -347,6 +347,7 @@ def run_pass(
     lowering: str = "cpu",
     gpu: str = "",
     hierarchical: str = "auto",
+    one_at_a_time: bool = False,
 ) -> PassResult:
     """Decides the backend of every collective of a module, and rewrites the collectives that go to SHMEM.
 
@@ -364,6 +365,7 @@ def run_pass(
       gpu: ``"hopper"`` or ``"blackwell"`` for the cost model; ``""`` for none.
       hierarchical: ``"on"``, ``"off"`` or ``"auto"``: whether collectives that cross NVLink domains are divided, by the
         cost model of such a division with ``"auto"``.
+      one_at_a_time: for XLA:CPU, whether each collective waits for the one that is scheduled before it.
 
     Raises:
       ValueError: the bytes are not a well-formed module; the profile, an op, the lowering or the GPU is unknown; or a
@@ -469,6 +471,7 @@ class PassHook:
         tuning: TuningTable | None = None,
         gpu: str = "",
         hierarchical: str = "auto",
+        one_at_a_time: bool = False,
     ) -> None:
         """Sets topology, transport and rules, for modules that are compiled from now on.
 
@@ -479,6 +482,7 @@ class PassHook:
           tuning: as in :func:`run_pass`.
           gpu: as in :func:`run_pass`.
           hierarchical: as in :func:`run_pass`.
+          one_at_a_time: as in :func:`run_pass`.
 
         Raises:
           ValueError: the profile or an op is unknown, or a number of bytes is negative.
@@ -801,13 +805,19 @@ def cuda_handlers() -> dict[str, HandlerStages]:
     """Returns the FFI targets of XLA:GPU by name."""
 
 def cpu_handlers() -> dict[str, HandlerStages]:
-    """Returns the FFI targets of XLA:CPU by name."""
+    """Returns the FFI targets of the collectives on XLA:CPU by name."""
+
+def after_target() -> str:
+    """Returns the target on XLA:CPU of a call that does nothing; its result is its first operand."""
 
 def cpu_handler_state() -> HandlerState:
     """Returns the type of the handlers' state, for XLA's ``register_custom_type``."""
 
 def empty_call() -> CapsuleType:
-    """Returns an FFI handler that takes any arguments and does nothing. `xla-shmem bench` measures its overhead."""
+    """Returns an FFI handler that takes any arguments and does nothing: that of :func:`after_target`.
+
+    `xla-shmem bench` measures its overhead.
+    """
 
 def create_segment(key: str, process: int, bytes: int, single_copy: str = "auto") -> None:
     """Creates the shared-memory segment of this process. Removes the segments of dead jobs first.

@@ -173,6 +173,39 @@ def many_independent_ops_in_one_program_do_not_mix(world: World) -> None:
     world.equals_stock(world.shard_map(body), world.put(values), times=5)
 
 
+@case(fast=(), slow=("2x1", "4x1", "2x4"))
+def independent_loops_branches_and_collectives_of_both_backends_do_not_mix(world: World) -> None:
+    n, count = world.n, 4
+    small = world.random.integers(0, 1000, (n, count, n, 21)).astype(np.int32)
+    large = world.random.integers(0, 1000, (n, count, n, (1 << 18) // n)).astype(np.int32)  # of a size left on DEFAULT
+
+    def exchange(v: jax.Array) -> jax.Array:
+        return lax.all_to_all(v, "x", 0, 0, tiled=True)
+
+    def either(choose_first: jax.Array, v: jax.Array) -> jax.Array:
+        branches = [lambda v: lax.psum(v, "x"), lambda v: lax.ppermute(v, "x", [(i, (i + 1) % n) for i in range(n)])]
+        return lax.cond(choose_first, *branches, v)
+
+    def body(v: jax.Array, w: jax.Array, first: jax.Array) -> list[jax.Array]:
+        results = []
+        for i in range(count):
+            part = v[0, i]
+            for _ in range(i % 4):
+                part = lax.optimization_barrier(part ^ 5)
+            results += [
+                lax.fori_loop(0, 3, lambda _, x: _mix(x, n), part),
+                either(first[i], part),
+                lax.fori_loop(0, 2, lambda k, x: either(first[k], x) + k, part),
+                exchange(w[0, i]),
+                lax.fori_loop(0, 2, lambda k, x: exchange(x) + k, w[0, i]),
+            ]
+        return [result[None] for result in results]
+
+    first = world.put(np.arange(count) % 2 == 0, None)
+    function = world.shard_map(body, in_specs=(P("x"), P("x"), P()), out_specs=P("x"))
+    world.equals_stock(function, world.put(small), world.put(large), first, left=None, times=3)
+
+
 @case(fast=("2x1", "4x1"), slow=("2x4",))
 def several_runs_in_flight_do_not_mix(world: World) -> None:
     n = world.n

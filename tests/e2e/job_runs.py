@@ -195,5 +195,6 @@ def run_ranks(
 
 def report(values: Mapping[str, object]) -> None:
     """Called in a rank: adds one result for `JobRun.results`."""
-    with open(Path(os.environ["E2E_RESULTS"]) / f"{os.environ['XLA_SHMEM_LOCAL_RANK']}.jsonl", "a") as file:
+    rank = os.environ.get("XLA_SHMEM_LOCAL_RANK", os.environ.get("OMPI_COMM_WORLD_RANK"))  # of the launcher, of mpirun
+    with open(Path(os.environ["E2E_RESULTS"]) / f"{rank}.jsonl", "a") as file:
         file.write(json.dumps(dict(values)) + "\n")

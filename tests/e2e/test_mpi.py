@@ -49,7 +49,8 @@ def test_two_devices_a_process_abort_on_stock_jax(tmp_path: Path) -> None:
 
 
 def test_a_collective_on_mpi_may_follow_one_on_shmem(tmp_path: Path) -> None:
-    # MPI may be called by one thread only. So XLA must go on in it behind a collective of ours.
+    # MPI may be called by one thread only. So XLA must go on in it behind a collective of ours. Before that, the worker
+    # runs collectives that become ready in any order: each keeps its thread, so ranks must start them in the same one.
     run = _run(tmp_path, FLAG, "worker_mpi.py")
     ours, left = ["all_reduce", "collective_permute"], ["all-gather", "all-to-all"]
     assert _reports(tmp_path) == [{"ours": ours, "left": left}] * 2, run.stdout + run.stderr

@@ -14,14 +14,39 @@ from jax.experimental import multihost_utils
 from job_runs import report
 
 TURNS = 20
+INDEPENDENT = 24
 _LEFT = re.compile(r" (all-reduce|all-gather|all-to-all|collective-permute)\(")
-_OURS = re.compile(r'custom_call_target="xla_shmem\.(\w+)"')
+_OURS = re.compile(r'custom_call_target="xla_shmem\.(?!after")(\w+)"')
+
+
+def _run_independent_collectives(world: World) -> None:
+    n = world.n
+    pairs = [(i, (i + 1) % n) for i in range(n)]
+    values = world.random.integers(0, 1 << 20, (n, INDEPENDENT, n * 1000)).astype(np.int32)
+
+    def body(x: jax.Array) -> list[jax.Array]:
+        results = []
+        for i in range(INDEPENDENT):
+            part = x[0, i]
+            for _ in range(i % 4):
+                part = lax.optimization_barrier(part ^ 5)
+            results.append((lax.psum(part, "x") if i % 2 else lax.ppermute(part, "x", pairs))[None])
+        return results
+
+    function = world.shard_map(body)
+    operand = jax.block_until_ready(world.put(values))
+    for _ in range(10 * TURNS):
+        results = function(operand)
+        for i, result in enumerate(results):
+            part = values[:, i] ^ (5 * (i % 2))
+            world.equals(result, np.broadcast_to(part.sum(0), part.shape) if i % 2 else np.roll(part, 1, 0))
 
 
 def main() -> None:
     jax.config.update("jax_cpu_enable_async_dispatch", False)  # MPI may be called by the main thread only
     jax.distributed.initialize()
     world = World()
+    _run_independent_collectives(world)
     n, size = world.n, world.n * 1000
     pairs = [(i, (i + 1) % n) for i in range(n)]
 
@@ -42,7 +67,6 @@ def main() -> None:
         values = values + values[:, :16].sum()
         values = values.reshape(n, n, -1).transpose(1, 0, 2).reshape(n, size) % 100_003
     world.equals(result, values.astype(np.int32))
-    os.environ["XLA_SHMEM_LOCAL_RANK"] = str(world.rank)  # names the report
     report({"ours": sorted(set(_OURS.findall(text))), "left": sorted(set(_LEFT.findall(text)))})
     multihost_utils.sync_global_devices("all have reported")
     sys.stdout.flush()

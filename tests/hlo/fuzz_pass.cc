@@ -40,6 +40,12 @@ xla_shmem::PassOptions ListingAll(xla_shmem::Lowering lowering) {
   return options;
 }
 
+xla_shmem::PassOptions OneAtATime() {
+  xla_shmem::PassOptions options = ListingAll(xla_shmem::Lowering::kCpu);
+  options.one_at_a_time = true;
+  return options;
+}
+
 xla_shmem::PassOptions MakeTunedOptions() {
   using xla_shmem::CollectiveOp;
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
@@ -67,6 +73,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                     MakeCopyingOptions(),
                                                     ListingAll(xla_shmem::Lowering::kCpu),
                                                     ListingAll(xla_shmem::Lowering::kGpu),
+                                                    OneAtATime(),
                                                     MakeTunedOptions()};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
   const auto records = xla_shmem::InspectModule(module);

@@ -43,7 +43,8 @@ struct RuntimeOptions {
   std::chrono::microseconds spin{100};
   std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
-  // Whether XLA must go on in the thread that started a collective: MPI accepts calls of one thread only.
+  // Whether XLA must go on in the thread that started a collective: MPI accepts calls of one thread only. Its modules
+  // must have been compiled with PassOptions::one_at_a_time.
   bool finish_in_caller = false;
 };
 

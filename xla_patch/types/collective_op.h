@@ -75,6 +75,10 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
      "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 
+// Target of a custom call that does nothing. It returns its first operand, in the same buffer, and has the result of a
+// collective as its second. So whoever needs its result runs after that collective (hlo/rewrite/collective_order.h).
+inline constexpr char kAfterTarget[] = "xla_shmem.after";
+
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) noexcept { return kCollectiveOps[static_cast<size_t>(op)]; }
 
 constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }

@@ -46,6 +46,7 @@ class CpuPlatform:
         _jax.register_custom_type("xla_shmem.LoadedCall", _core.cpu_handler_state())
         for name, stages in _core.cpu_handlers().items():
             jax.ffi.register_ffi_target(name, stages, platform="cpu")
+        jax.ffi.register_ffi_target(_core.after_target(), _core.empty_call(), platform="cpu")
         _core.set_connect_hook(self._why_not_connected)
         _core.cpu_pass().set_hooks(self._connect, observe)
 
@@ -64,7 +65,8 @@ class CpuPlatform:
         if BACKEND not in xla_bridge.backends():
             return ""
         job = self._topology()
-        return f"{BACKEND} {job.topology.fingerprint} {job.transport.reason}"
+        order = " one at a time" if job.one_at_a_time else ""
+        return f"{BACKEND} {job.topology.fingerprint}{order} {job.transport.reason}"
 
     def _job_topology(self) -> JobTopology:
         if BACKEND not in xla_bridge.backends():
@@ -77,7 +79,8 @@ class CpuPlatform:
             job = self._job_topology()
         except Exception as error:
             return str(error)
-        _core.cpu_pass().set_options(job.topology, job.transport, **self._options.rules("cpu"))
+        rules = self._options.rules("cpu")
+        _core.cpu_pass().set_options(job.topology, job.transport, **rules, one_at_a_time=job.one_at_a_time)
         return ""
 
     def _why_not_connected(self) -> str:

@@ -17,6 +17,7 @@ import os
 import pathlib
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -148,6 +149,7 @@ class Job:
         locations = _locations(devices, hosts, self._options.nvlink_domain)
         topology = _core.Topology(locations)
         reason = self._why_unavailable(announcements)
+        one_thread = _processes_of_one_thread(devices)
         own_host = hosts[self._process]
         if not reason:
             here = [process for process, host in enumerate(hosts) if host == own_host]
@@ -160,14 +162,14 @@ class Job:
                 self._options.spin_us,
                 self._options.deadline,
                 single_copy=self._options.single_copy != "off",
-                finish_in_caller=_only_one_thread(devices, self._process),
+                finish_in_caller=self._process in one_thread,
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
             # Handlers run last in, first out: this one before JAX's.
             atexit.register(_leave_failed_job)
         else:
             transport = _core.Transport(False, reason, None)
-        return JobTopology(topology, transport)
+        return JobTopology(topology, transport, one_at_a_time=bool(one_thread))
 
     def _why_unavailable(self, announcements: Sequence[Announcement | None]) -> str:
         """One sentence, equal in all processes, or "" if all can take part."""
@@ -218,12 +220,15 @@ def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
     return [order.index(identity) for identity in identities]
 
 
-def _only_one_thread(devices: Sequence[Any], process: int) -> bool:
-    """Whether XLA runs the job's other collectives on MPI, which this process may call from its main thread only.
+def _processes_of_one_thread(devices: Sequence[Any]) -> set[int]:
+    """The processes in which XLA runs the other collectives on MPI, which they may call from their main thread only.
 
     With several devices a process has no other thread for the second one, and JAX refuses its collectives on MPI.
     """
-    return cpu_collectives() == "mpi" and sum(device.process_index == process for device in devices) == 1
+    if cpu_collectives() != "mpi":
+        return set()
+    counts = Counter(device.process_index for device in devices)
+    return {process for process, count in counts.items() if count == 1}
 
 
 def _locations(

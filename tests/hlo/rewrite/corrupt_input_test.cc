@@ -15,7 +15,12 @@ using namespace test;  // NOLINT: builders and decoders
 void Survive(const std::string& bytes) {
   static const PassOptions kCpu = MakeOptions(Lowering::kCpu);
   static const PassOptions kGpu = MakeOptions(Lowering::kGpu);
-  for (const PassOptions* options : {&kCpu, &kGpu}) {
+  static const PassOptions kOneAtATime = [] {
+    PassOptions options = MakeOptions(Lowering::kCpu);
+    options.one_at_a_time = true;
+    return options;
+  }();
+  for (const PassOptions* options : {&kCpu, &kGpu, &kOneAtATime}) {
     const Result<PassResult> result = RunPass(bytes, *options);
     REQUIRE(result.ok() == result.message().empty());
   }

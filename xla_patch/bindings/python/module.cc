@@ -123,7 +123,8 @@ NB_MODULE(_core, m) {
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,
         "The type of the handlers' state, as XLA's register_custom_type takes it.");
-  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing, for measurements.");
+  m.def("empty_call", [] { return HandlerCapsule(&EmptyCall); }, "An FFI handler that does nothing.");
+  m.def("after_target", [] { return kAfterTarget; }, "The target on XLA:CPU of the call that has this handler.");
   m.def(
       "create_segment", &CreateSegment, nb::arg("key"), nb::arg("process"), nb::arg("bytes"),
       nb::arg("single_copy") = "auto",

@@ -47,8 +47,11 @@ void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> 
 // "none" is replaced by the hook's own lowering.
 void SetOptions(PassHook& hook, const Topology& topology, const Transport& transport, const std::string& profile,
                 int64_t threshold, const OpList& ops, const TuningTable* tuning, const std::string& gpu,
-                const std::string& hierarchical) {
-  hook.SetOptions(MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu, hierarchical));
+                const std::string& hierarchical, bool one_at_a_time) {
+  PassOptions options =
+      MakePassOptions(topology, transport, profile, threshold, ops, tuning, "none", gpu, hierarchical);
+  options.one_at_a_time = one_at_a_time;
+  hook.SetOptions(std::move(options));
 }
 
 nb::object Run(PassHook& hook, const nb::bytes& module) {
@@ -73,6 +76,7 @@ void BindPassHook(nb::module_& m) {
       .def("set_options", &SetOptions, nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
            nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
            nb::arg("tuning") = nb::none(), nb::arg("gpu") = "", nb::arg("hierarchical") = "auto",
+           nb::arg("one_at_a_time") = false,
            "Sets what the pass decides by, for modules compiled from now on. Arguments as of run_pass.")
       .def("reset", &PassHook::Reset, "Drops what set_options has set, so that the next module calls `connect`.")
       .def(

@@ -209,8 +209,8 @@ class Scanner {
       *hash = HashAttributes(*hash, backend_config);
     }
     instruction.opcode = ClassifyOpcode(opcode);
-    instruction.is_lowered =
-        instruction.opcode.op_class == OpClass::kCustomCall && target.substr(0, 10) == "xla_shmem.";
+    instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall &&
+                             target.substr(0, 10) == "xla_shmem." && target != kAfterTarget;
     const OpClass op_class = instruction.opcode.op_class;
     if (op_class != OpClass::kAsyncUpdate && op_class != OpClass::kAsyncDone) {
       for (size_t place = 0; place < callees_.size(); ++place) {

@@ -22,7 +22,7 @@ struct Instruction {
   int64_t id = 0;
   Opcode opcode;
   bool has_loose_operands = false;  // operand_ids are not in one packed field: DecodeOperands reads the body
-  bool is_lowered = false;          // a custom-call this pass wrote
+  bool is_lowered = false;          // a custom-call that this pass wrote for a collective
 };
 
 struct Computation {

@@ -12,6 +12,7 @@
 #include "xla_patch/hlo/proto/record.h"
 #include "xla_patch/hlo/rewrite/aliased_parameters.h"
 #include "xla_patch/hlo/rewrite/all_to_all_folding.h"
+#include "xla_patch/hlo/rewrite/collective_order.h"
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
@@ -176,6 +177,20 @@ class Pass {
   std::set<size_t> removed_computations_;
 };
 
+// Replaces the module of `result` by one whose collectives run one after the other. Returns whether it was not so yet.
+Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, PassResult* result) {
+  const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
+  if (!module.ok()) return module.status();
+  const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
+  if (!assignment.ok()) return assignment.status();
+  Result<std::string> ordered = hlo::OrderCollectives(*module, *assignment);
+  if (!ordered.ok()) return ordered.status();
+  if (ordered->empty()) return false;
+  result->module = *std::move(ordered);
+  result->changed = true;
+  return true;
+}
+
 }  // namespace
 
 Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
@@ -208,18 +223,27 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   }
   const std::vector<hlo::InstructionEdit> edits = pass.TakeEdits();
   result.changed = !edits.empty();
+  bool has_moved = false;  // collectives stand in another order than their records
   if (result.changed) {
     result.module = hlo::ApplyEdits(*module, edits, pass.removed_computations());
-    const bool has_parts = std::any_of(result.records.begin(), result.records.end(),
-                                       [](const CollectiveRecord& record) { return !record.part_of.empty(); });
-    if (has_parts && options.lowering == Lowering::kGpu) {
-      // A pair's parts lie apart, and records are in module order.
-      Result<PassResult> written = RunPass(result.module, options);
-      if (!written.ok()) {
-        return written.status();
-      }
-      result.records = std::move(written->records);
+    // On GPU the parts of a pair lie apart.
+    has_moved = options.lowering == Lowering::kGpu &&
+                std::any_of(result.records.begin(), result.records.end(),
+                            [](const CollectiveRecord& record) { return !record.part_of.empty(); });
+  }
+  if (options.one_at_a_time && options.lowering == Lowering::kCpu) {
+    const Result<bool> ordered = PutInOrder(bytes, options, &result);
+    if (!ordered.ok()) {
+      return ordered.status();
     }
+    has_moved = has_moved || *ordered;
+  }
+  if (has_moved) {
+    Result<PassResult> written = RunPass(result.module, options);
+    if (!written.ok()) {
+      return written.status();
+    }
+    result.records = std::move(written->records);
   }
   return result;
 }

@@ -22,7 +22,7 @@ struct CpuHandler {
   XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
 };
 
-// Every target that the pass writes for CPU.
+// Every target that the pass writes for a collective on CPU.
 const std::vector<CpuHandler>& CpuHandlers();
 
 // Adds a handler to CpuHandlers(). The file of each op has one such object at namespace scope.
