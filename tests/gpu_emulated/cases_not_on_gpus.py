@@ -5,6 +5,7 @@ from __future__ import annotations
 #: Cases that run collectives on NCCL too, because of their size, and the ops.
 LEFT_ON_NCCL = {
     "gloo_collectives_stay_beside_ours_in_one_program": ["all-to-all", "reduce-scatter"],
+    "independent_loops_branches_and_collectives_of_both_backends_do_not_mix": ["all-to-all"],
     "sum_at_the_threshold_stays_on_gloo_beside_ours": ["all-reduce"],
 }
 

@@ -37,6 +37,7 @@ COMPARED_WITH_STOCK = (
     "gathers_along_each_dimension",
     "gradients_flow_through_every_op",
     "groups_of_several_sizes_sum_by_themselves",
+    "independent_loops_branches_and_collectives_of_both_backends_do_not_mix",
     "many_independent_ops_in_one_program_do_not_mix",
     "narrow_floats_are_summed_as_stock_sums_them",
     "narrow_types_move_as_stock_moves_them",
