@@ -368,8 +368,8 @@ def run_pass(
       one_at_a_time: for XLA:CPU, whether each collective waits for the one that is scheduled before it.
 
     Raises:
-      ValueError: the bytes are not a well-formed module; the profile, an op, the lowering or the GPU is unknown; or a
-        number of bytes is negative.
+      ValueError: the bytes are not a well-formed module; its collectives cannot be put in order; the profile, an op,
+        the lowering or the GPU is unknown; or a number of bytes is negative.
     """
 
 def unwrap_module(data: bytes) -> bytes:

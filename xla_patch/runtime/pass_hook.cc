@@ -55,8 +55,7 @@ Result<PassResult> PassHook::Run(std::string_view module) {
   Result<PassResult> result = RunPass(module, **options);
   if (!result.ok()) {
     // The same module has the same bytes on all ranks, so all of them leave it on the default backend.
-    fprintf(stderr,
-            "xla_shmem: the pass cannot read a module of %zu bytes; its collectives stay on the default backend: %s\n",
+    fprintf(stderr, "xla_shmem: the pass leaves a module of %zu bytes as it is, on the default backend: %s\n",
             module.size(), result.message().c_str());
     PassResult unchanged;
     unchanged.unread = result.message();

@@ -88,7 +88,7 @@ class Orderer {
  public:
   Orderer(const Module& module, const DeviceAssignment& assignment)
       : module_(module), schedule_(module.schedule), numbers_(module, assignment) {
-    FindCollectives();
+    Classify();
   }
 
   Result<std::string> Run() {
@@ -122,7 +122,7 @@ class Orderer {
     return all;
   }
 
-  void FindCollectives() {
+  void Classify() {
     of_.resize(module_.instructions.size(), Collectives::kNone);
     of_computation_.resize(module_.computations.size(), Collectives::kNone);
     for (size_t computation = 0; computation < module_.computations.size(); ++computation) {

@@ -16,7 +16,7 @@ namespace xla_shmem::hlo {
 //
 // For XLA:CPU only the data counts. So an operand of each collective, and of each loop, branch or call with collectives
 // in it, first goes through an xla_shmem.after call. This call also takes the result of the collective before, and
-// returns the operand in its own buffer. There is none where both collectives are XLA's, or where the second one
+// returns the operand in its own buffer. None is needed where both collectives are XLA's, or where the second one
 // computes with the result of the first.
 //
 // Returns the new module, empty if it has no collective of ours or is in order already. An error if a loop, branch or

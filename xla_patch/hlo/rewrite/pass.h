@@ -21,7 +21,8 @@ struct PassResult {
 // Decides for every collective of a serialised HloModuleProto (after scheduling) and rewrites it in place. Bytes of
 // everything not rewritten, and the ids the schedule uses, stay as they are. The result depends on the arguments only,
 // so it is the same on all ranks, and running the pass on its own output changes nothing. Thread-safe. An error, never
-// an exception, if the bytes are not a well-formed module.
+// an exception, if the bytes are not a well-formed module, or its collectives cannot be put in the order that the
+// options ask for.
 Result<PassResult> RunPass(std::string_view module, const PassOptions& options);
 
 }  // namespace xla_shmem

@@ -24,8 +24,8 @@ struct PassOptions {
   // Before jax 0.11, XLA drops the aliasing of results and parameters when a transform returns a module, and XLA:GPU
   // then writes to the caller's memory. See hlo/rewrite/aliased_parameters.h.
   bool copy_aliased_parameters = false;
-  // Where a collective keeps XLA's thread until it has finished, which only XLA:CPU permits: hlo/rewrite/
-  // collective_order.h.
+  // Puts the collectives of a module of XLA:CPU in one order, for jobs in which each keeps XLA's thread until it has
+  // finished. See hlo/rewrite/collective_order.h.
   bool one_at_a_time = false;
 };
 
