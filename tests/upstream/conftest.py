@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from answers import Answer, programs, read_answers
-from differences import DOCUMENT, Row, read_rows
+from differences import DOCUMENT, LIST, Row, read_rows
 from placements import RELEASES, placements_for
 
 _SUMMARY = pytest.StashKey[str]()
@@ -35,7 +35,7 @@ def answers(root: Path, pytestconfig: pytest.Config) -> list[Answer]:
 
 @pytest.fixture(scope="session")
 def rows() -> list[Row]:
-    return read_rows(DOCUMENT.read_text())
+    return read_rows(LIST.read_text(), DOCUMENT.read_text())
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:

@@ -1,11 +1,12 @@
-"""The intended differences, as listed in docs/differences.md.
+"""The intended differences, as listed in docs/data/upstream_differences.csv.
 
-Each row of the table under "The list" describes cases in which our assigner and upstream's disagree on purpose. A
-difference must match exactly one row, and every pattern of a row must match a difference.
+Each row of this file describes cases in which our assigner and upstream's disagree on purpose; docs/differences.md has
+the reasons. A difference must match exactly one row, and every pattern of a row must match a difference.
 """
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
@@ -13,8 +14,9 @@ from pathlib import Path
 
 from answers import Answer
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "differences.md"
-_HEADING = "## The list"
+_DOCS = Path(__file__).parents[2] / "docs"
+DOCUMENT = _DOCS / "differences.md"
+LIST = _DOCS / "data" / "upstream_differences.csv"
 
 
 @dataclass(frozen=True)
@@ -56,24 +58,19 @@ class Row:
         )
 
 
-def read_rows(text: str) -> list[Row]:
-    """Parses the table of the document.
+def read_rows(listed: str, document: str) -> list[Row]:
+    """Parses the list, which is CSV.
 
     Raises:
-      ValueError: a row has a wrong number of cells, or its section is missing.
+      ValueError: a row has a wrong number of cells, or the document has no section with its reason.
     """
-    _, found, after = text.partition(f"\n{_HEADING}\n")
-    if not found:
-        raise ValueError(f'the document has no heading "{_HEADING}"')
-    lines = [line for line in after.partition("\n## ")[0].splitlines() if line.startswith("|")]
     rows = []
-    for line in lines[2:]:
-        cells = [cell.strip().replace("`", "") for cell in line.strip("|").split("|")]
+    for cells in list(csv.reader(listed.splitlines()))[1:]:
         if len(cells) != len(fields(Row)):
-            raise ValueError(f"{len(cells)} cells, expected {len(fields(Row))}: {line}")
+            raise ValueError(f"{len(cells)} cells, expected {len(fields(Row))}: {cells}")
         reason, stages, releases, placements, programs, upstream, ours, rules = cells
-        if f"\n### {reason}\n" not in text:
-            raise ValueError(f'no section "### {reason}" gives the reason for: {line}')
+        if f"\n### {reason}\n" not in document:
+            raise ValueError(f'no section "### {reason}" gives the reason for: {cells}')
         rows.append(
             Row(
                 reason,
