@@ -1,4 +1,4 @@
-// The table "stream commands" of docs/protocol.md, counted.
+// How many stream commands a collective takes on a PE: in line or in a CUDA graph, and as an overlapping pair.
 #include <doctest/doctest.h>
 
 #include <algorithm>

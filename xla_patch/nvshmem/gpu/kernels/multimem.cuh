@@ -8,6 +8,10 @@
 // different ones only if a fence.proxy.alias lies between them on the path of synchronization (PTX ISA, "Memory
 // Consistency Model": proxies; "membar, fence": .alias). So each thread has one behind its accesses before the lane
 // posts a message, and one before its accesses behind a message.
+//
+// Messages carry no data: a message says that its sender has filled its staging memory, or has reduced its own place.
+// Kernels of other groups may run between two reductions. This is safe: in a chunk, other PEs write to the staging
+// memory of a PE only after its first message, and before that message it has copied what the chunk before left there.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_MULTIMEM_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_MULTIMEM_CUH_
 
