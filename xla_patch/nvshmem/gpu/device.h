@@ -77,7 +77,7 @@ class Device {
   void PutSignal(void* dest, const void* source, size_t bytes, uint64_t* word, uint64_t value, int pe,
                  CudaStream stream);
   void Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream);
-  // Whether a signal to `pe` is a kWrite of the word and then a Put of it, and not one command.
+  // Whether a signal to `pe` is two commands, a kWrite of the word and a Put of it (Signals::kCopies).
   bool CopiesSignal(const uint64_t* word, int pe) const {
     return puts_ == Puts::kDriver && signals_ == Signals::kCopies && PeerAddress(word, pe) != word;
   }
@@ -109,7 +109,7 @@ class Device {
   void Recycle(CudaEvent event, Timing timing = Timing::kUntimed);
   // Between two timed events that have been reached; 0 if the driver cannot tell.
   double MillisecondsBetween(CudaEvent from, CudaEvent to) const;
-  // `stream` continues after everything that `other` has now.
+  // Makes `stream` wait for everything that `other` has now.
   void Order(CudaStream stream, CudaStream other);
 
   bool Capturing(CudaStream stream);

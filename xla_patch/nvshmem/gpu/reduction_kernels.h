@@ -10,7 +10,7 @@
 
 namespace xla_shmem::gpu {
 
-// What the kernel is told.
+// How the kernel is told which reduction to make.
 struct KernelReduction {
   Elements elements;
   ReductionKind kind;

@@ -4,9 +4,9 @@
 // for later calls, and a trap ends all streams of the context, so that no program can read a result computed from data
 // that did not arrive. If the streams do not end after the trap, the process exits.
 //
-// Nothing that the GPU or the driver must answer stands between a deadline and its report. The operation and its peers
-// are printed before their counters are read. A second thread, which makes no driver call, ends the process if a driver
-// call of the first does not return: a call blocks if another thread waits for room in a full queue.
+// A report needs no answer of the GPU or the driver: the operation and its peers are printed before their counters are
+// read. A second thread, which makes no driver call, ends the process if a driver call of the first does not return. A
+// call blocks if another thread waits for room in a full queue.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 #define XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 
@@ -72,8 +72,9 @@ class Watchdog {
   // A word of pinned memory, for operations that a CUDA graph may repeat and that run one after the other: a stream
   // sets it to the number of the wait that comes next, and to 0 when there is none.
   uint64_t* waits_word() const { return waits_word_; }
-  // The number of a wait. From now on the word is watched. `key`: waits with the same text but other faults have
-  // others. What `find_fault` says counts only if the stream was at the wait all the time.
+  // Returns the number of a wait, and watches the word from now on. Waits with the same text and `key` have the same
+  // number; `key` tells waits apart that have the same text but different faults. What `find_fault` says counts only if
+  // the stream was at the wait all the while.
   uint64_t NumberOfWait(LateTransfer late, uint64_t key = 0);
   // From now on also watches the kernels that write these words.
   void WatchKernels(KernelProgress progress);

@@ -14,8 +14,8 @@ inline constexpr double kGapSeconds = 3e-6;
 // What the link moves in a gap, 1.35 MB. Up to here a message is one chunk, if a slot holds it.
 inline constexpr auto kBytesOfGap = static_cast<size_t>(kGapSeconds * kLinkBytesPerSecond);
 
-// Time of a message of `bytes` in `chunks`: the gaps, and the first copy, which fills the pipeline, and the last one,
-// which empties it. What the bytes themselves take is the same for any number of chunks.
+// The part of a message's time that depends on the number of chunks: the gaps, the first copy, which fills the
+// pipeline, and the last copy, which empties it.
 constexpr double ChunkedSeconds(size_t bytes, size_t chunks) {
   return static_cast<double>(chunks) * kGapSeconds +
          2 * static_cast<double>(bytes) / static_cast<double>(chunks) / kLinkBytesPerSecond;

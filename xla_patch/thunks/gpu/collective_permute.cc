@@ -8,8 +8,9 @@
 
 namespace xla_shmem::gpu {
 
-// Up to the bytes of a gap the commands of a permute over the rings take more time than its bytes, and a kernel is one
-// command. Above, copies leave the SMs to the compute that overlaps. The limit is as much a guess as the gap.
+// A small permute is a kernel, because that is one command. Over the rings its commands would take more time than its
+// bytes, if these are fewer than the link moves in a gap (chunk_bytes.h). For larger ones copies are better: they leave
+// the SMs to the compute that overlaps. The limit is a guess, because the gap is one.
 bool IsByKernel(GpuPermute permute, const Buffers& buffers) {
   if (permute != GpuPermute::kAuto) return permute == GpuPermute::kKernel;
   return std::accumulate(buffers.bytes.begin(), buffers.bytes.end(), size_t{0}) <= kBytesOfGap;
@@ -32,7 +33,7 @@ void EnqueuePermute(PairRings& rings, const PermuteArguments& permute, CudaStrea
   const auto& operands = permute.buffers.operands;
   const auto& results = permute.buffers.results;
   const bool in_place = std::equal(operands.begin(), operands.end(), results.begin());
-  // In place one stream does both, chunk by chunk: no byte is overwritten before it has been sent.
+  // In place, one stream sends and receives chunk by chunk, so that no byte is overwritten before it has been sent.
   BatchedStream sends(&device, send_stream), receives(&device, receive_stream);
   BatchedStream& puts = in_place ? receives : sends;
   if (in_place) device.Order(receive_stream, send_stream);

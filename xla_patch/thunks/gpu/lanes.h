@@ -21,10 +21,10 @@
 namespace xla_shmem::gpu {
 
 // An all-reduce of at most this many bytes is one-shot: each member sends its operand to all. A two-shot one sends
-// less, and takes one more exchange of signals, in which NVLink could move about 1 MiB. To be tuned on a GPU.
+// less but takes one more exchange of signals, in the time of which NVLink moves about 1 MiB. To be tuned on a GPU.
 size_t OneShotBytes(size_t members);
 
-// This PE's lanes. Only enqueues. One thread at a time may use it, but for the watchdog.
+// This PE's lanes. Only enqueues. One thread at a time may use it; the watchdog's thread may read beside it.
 class Lanes {
  public:
   // `memory`: local address of the lanes in the symmetric arena, zero on every PE before the first collective.
@@ -35,11 +35,11 @@ class Lanes {
   void UseMultimem(char* multicast) { multicast_ = multicast; }
 
   // Enqueues the collective, which CheckGroup accepts. `stream` is the one stream of this use. Returns the operation's
-  // ticket, which Progress compares with; 0 if there is nothing to wait for. With `in_graph` it has no ticket.
+  // ticket for HasReached and HasFinished, 0 if there is nothing to wait for. With `in_graph` it has no ticket.
   uint64_t Enqueue(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph = false);
-  // The same for a permute: one kernel, whatever the part of this PE in it.
+  // The same for a permute: one kernel, whether this PE sends, receives, or both.
   uint64_t Enqueue(LaneUse use, const PermuteArguments& permute, CudaStream stream, bool in_graph = false);
-  // How far the GPU is.
+  // Whether the GPU has reached, or finished, the operation with this ticket.
   bool HasReached(LaneUse use, uint64_t ticket) { return ProgressOf(use, kReached) >= ticket; }
   bool HasFinished(LaneUse use, uint64_t ticket) { return ProgressOf(use, kFinished) >= ticket; }
   // Calls with `in_graph` so far, and operations that CUDA graphs have run.
@@ -47,7 +47,7 @@ class Lanes {
   uint64_t finished_in_graphs() {
     return ProgressOf(LaneUse::kInLine, kCount) - ProgressOf(LaneUse::kInLine, kFinished);
   }
-  // Kernels so far, but for what graphs repeat.
+  // Kernels enqueued so far. Launches that graphs repeat do not count.
   uint64_t enqueued(LaneUse use) { return set(use).enqueued; }
   // Makes `stream` wait for the first `kernels` kernels of kOverlapping.
   void EnqueueJoin(uint64_t kernels, CudaStream stream);
@@ -87,7 +87,7 @@ class Lanes {
   uint64_t EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStream stream, bool in_graph);
   uint64_t NumberOf(const std::string& name, uint32_t tag, const std::vector<int>& members);
   LateTransfer Describe(LaneUse use, uint64_t operation);
-  // The form of a reduction of so many bytes; its other arguments are set.
+  // Chooses the form of a reduction of `bytes`; its other arguments are set.
   void ChooseForm(const GroupArguments& group, const KernelReduction& reduction, size_t bytes,
                   CollectiveArguments* arguments) const;
 

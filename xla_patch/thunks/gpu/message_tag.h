@@ -11,11 +11,11 @@
 
 namespace xla_shmem::gpu {
 
-// The tag of the operation with this hash: equal on all PEs, other for other operations but for one case in 2^32, and
-// never 0, so that no word of a message is 0.
+// The tag of the operation with this hash. It is equal on all PEs. Two operations have the same tag with a probability
+// of 2^-32. It is never 0, so no word of a message is 0.
 uint32_t TagOfOperation(uint64_t hash);
 
-// The number of a message of which a word holds the low 32 bits. It must be within 2^31 of `near`.
+// The whole number of a message, of which a word holds the low 32 bits. It must be within 2^31 of `near`.
 inline uint64_t NumberNear(uint64_t near, uint64_t word) {
   return near + static_cast<int32_t>(static_cast<uint32_t>(word) - static_cast<uint32_t>(near));
 }

@@ -8,9 +8,12 @@
 //   credit   at the sender: messages consumed so far
 //
 // The receiver waits for its own tag, so it takes no message of another operation. A slot's word keeps its value until
-// the receiver has given credit for it. A word of the pair (a, b) at b is instance a of an array; a never uses its own
-// instance a but as the source of a copied signal (Signals::kCopies). Credit is given and awaited for half a ring at a
-// time. CUDA graphs repeat a sequence with constant values, so replays have slots and words of their own (replay.h).
+// the receiver has given credit for it. Credit is given and awaited for half a ring at a time.
+//
+// The words lie in an array with an element for each peer: PE b keeps the words of the pair (a, b) in its element a. PE
+// a has no peer a, so its own element a is unused. A copied signal (Signals::kCopies) is written there first.
+//
+// CUDA graphs repeat a sequence with constant values, so replays have slots and words of their own (replay.h).
 #ifndef XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 #define XLA_SHMEM_THUNKS_GPU_PAIR_RINGS_H_
 
@@ -89,8 +92,8 @@ struct Expectation {
 // This PE's ends of all pairs. Only enqueues. One thread at a time may use it.
 class PairRings {
  public:
-  // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message. `messages`: so
-  // many count as sent and consumed before, on all pairs; a test also sets the credit to it.
+  // `arena`: local address of the symmetric arena, all of it zero on every PE before the first message. `messages`: how
+  // many messages of each pair count as sent and consumed already; a test that uses it also sets the credit to it.
   PairRings(Device* device, const PairLayout& layout, int pe, char* arena, uint64_t messages = 0)
       : device_(device),
         layout_(layout),
@@ -106,12 +109,12 @@ class PairRings {
 
   // Waits until the next message to `to` has a slot.
   void EnqueueCreditWait(int to, BatchedStream& stream);
-  // Sends one message of operation `tag` to `to`: `pieces` of `buffers`, after that wait.
+  // Sends one message of operation `tag` to `to`: `pieces` of `buffers`. EnqueueCreditWait must come before.
   void EnqueueMessage(int to, uint32_t tag, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces,
                       BatchedStream& stream);
   // Waits for the next message from `from`, which must be of operation `tag`; returns its slot.
   const char* EnqueueArrival(int from, uint32_t tag, BatchedStream& stream);
-  // Behind the last use of the last arrival: returns slots once they are half a ring.
+  // Comes behind the last use of the last arrival. Returns slots once half a ring has been used.
   void EnqueueCredit(int from, BatchedStream& stream);
 
   // This PE's words for `peer`, and the local addresses of the words that peers keep for this PE.

@@ -10,8 +10,8 @@ namespace xla_shmem::gpu {
 namespace {
 
 constexpr size_t kSlots = PairLayout::kReplaySlots;
-// How many chunks are put before the first one is received. So neither an arrival nor, with one slot more, a grant must
-// come within the time of a chunk.
+// How many chunks a PE puts before it receives the first one. With this lead a PE waits only for arrivals that its peer
+// sent a chunk earlier, and with one slot more than that also only for such grants.
 constexpr size_t kLead = 1;
 static_assert(kLead < kSlots - 1);
 
@@ -28,7 +28,8 @@ class Exchange {
   void Put(int target, size_t slot, const std::vector<const char*>& buffers, const std::vector<Piece>& pieces) {
     Tell(waits_.grant);
     Await(rings_->OwnReplayWords(target, slot).grant);
-    // Before the put: behind it the target may begin another operation, whose grants are no fault of this wait.
+    // This must come before the put. After the put the target may begin another operation, and the watchdog would take
+    // the other tag of its grants for a fault of this wait.
     Tell(waits_.arrival);
     told_arrival_ = true;
     EnqueuePieces(stream_, rings_->PeerReplaySlot(target, slot), buffers, pieces, rings_->PeerReplayWords(slot).arrived,

@@ -86,9 +86,9 @@ void Timeline::Add(Entry entry) {
   changed_.notify_all();
 }
 
-// The event is reached at once: nothing else is on its stream. The host's time is then late by less than the try took,
-// so the shortest of a few counts. But the stream may share a hardware queue with one that waits: the anchor before
-// this one, if any, serves until the next time.
+// Records an event on a stream that has nothing else, so that the GPU reaches it at once. The host's time is then late
+// by less than the try took, so the shortest of a few tries counts. But the stream may share a hardware queue with a
+// stream that waits. Then all tries are too long, and the anchor before this one, if any, serves until the next time.
 void Timeline::SetAnchor() {
   const uint64_t first = MonotonicNanoseconds();
   const uint64_t limit = anchor_ == nullptr ? kFirstAnchorLimitNs : kAnchorLimitNs;
@@ -172,7 +172,7 @@ void Timeline::Run() {
       SetAnchor();
       lock.lock();
     }
-    // Asked anew: while the lock was free, an entry may have come to a track that had been looked at.
+    // This must be asked again: while the lock was free, a new entry may have come to a track that was looked at.
     if (IsIdle()) {
       changed_.notify_all();
       changed_.wait(lock, [&] { return stop_ || !IsIdle(); });

@@ -1,8 +1,8 @@
-// Follows collectives on the GPU: when it comes to each and when each ends, and on request the device's times of both.
+// Follows collectives on the GPU: tells when the GPU reaches each and when each ends, and on request at which times of
+// the device.
 //
-// Nothing here waits for the GPU but a thread that looks every millisecond, and only while something is followed.
-// Without times no command is enqueued: a collective tells how far it is by words in pinned memory, or by the events
-// that its watchdog has anyway.
+// No caller waits for the GPU. A thread looks every millisecond, while something is followed. Without times no command
+// is enqueued: words in pinned memory, or the events that the watchdog has anyway, tell how far a collective is.
 #ifndef XLA_SHMEM_THUNKS_GPU_TIMELINE_H_
 #define XLA_SHMEM_THUNKS_GPU_TIMELINE_H_
 
@@ -20,7 +20,8 @@
 
 namespace xla_shmem::gpu {
 
-// CLOCK_MONOTONIC in nanoseconds: by the clock of the device if the timeline is timed, else when the end was seen.
+// CLOCK_MONOTONIC in nanoseconds: measured by the device's clock if the timeline is timed, else when the thread saw the
+// end.
 struct DeviceTimes {
   uint64_t begun_ns = 0;  // 0 if not timed
   uint64_t ended_ns = 0;
@@ -51,7 +52,7 @@ class Timeline {
 
   bool timed() const { return timed_; }
   Device::Timing timing() const { return timed_ ? Device::Timing::kTimed : Device::Timing::kUntimed; }
-  // For TimedFollow, here and now on `stream`.
+  // An event for TimedFollow, behind everything that `stream` has now.
   EventRef Mark(CudaStream stream);
   // `begun`, `ended`: from Mark.
   void TimedFollow(Track track, std::shared_ptr<Follower> follower, EventRef begun, std::vector<EventRef> ended);
@@ -82,7 +83,7 @@ class Timeline {
   };
 
   void Add(Entry entry);
-  // Whether nothing is followed. With the lock.
+  // Whether nothing is followed. The caller holds the lock.
   bool IsIdle() const;
   void Run();
   // Whether the entry has ended.

@@ -39,8 +39,8 @@ struct TransferKey {
 
 class Transfers {
  public:
-  // `rings`, `lanes`, `watchdog` and `timeline` (both may be null) must outlive this. Without a timeline nobody
-  // follows. `permutes`: the same on all PEs.
+  // `rings`, `lanes`, `watchdog` and `timeline` must outlive this; the last two may be null. Without a timeline no
+  // collective is followed. `permutes`: the same on all PEs.
   Transfers(PairRings* rings, Lanes* lanes, Watchdog* watchdog, Timeline* timeline = nullptr,
             GpuPermute permutes = GpuPermute::kAuto);
 
@@ -54,8 +54,9 @@ class Transfers {
   // Without a start and a done; may be captured into a CUDA graph.
   Status RunGroup(const GroupArguments& group, CudaStream stream);
 
-  // Whole operations that were captured so far, and those that CUDA graphs have run: a launch calls no method. Not
-  // those of one member, and permutes over the rings that graphs have run only if the timeline is timed.
+  // One-call operations that were captured so far, and operations that CUDA graphs have run. The device counts the
+  // latter, because a graph's launch calls no method. Operations of one member do not count. Permutes over the rings
+  // that graphs have run count only if the timeline is timed.
   struct InGraphs {
     uint64_t captured;
     uint64_t run;
@@ -78,8 +79,8 @@ class Transfers {
   Status End(const TransferKey& key, const PermuteArguments& permute);
   // An event for the follower's times; null without times or follower.
   EventRef Time(const std::shared_ptr<Follower>& follower, CudaStream stream) const;
-  // Collectives by kernels, whose arguments have been checked: those of a group, and permutes. `alone`: with nobody
-  // to wait for.
+  // Run a collective by a kernel: a group collective or a permute, whose arguments have been checked. `alone`: this PE
+  // waits for no other PE.
   template <typename Arguments>
   Status StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream);
   template <typename Arguments>

@@ -60,7 +60,9 @@ struct LaneSet {
   Word slots;    // two for each lane and sender
   Word staging;  // a slot for each lane and PE, for reductions in the switch; 0 if there is none
   Word slot_bytes;
-  Word* launches;  // kernels that have ended, in device memory; 8 words behind it ended blocks, 16 ended operations
+  // In device memory. launches[0]: kernels that have ended; [8]: ended blocks of the kernel that runs; [16]: operations
+  // that have ended.
+  Word* launches;
   Word* progress;  // pinned
   Word ticket;     // of the operation, 0 for none: grows from one operation to the next
   bool ends;       // whether this is the last kernel of the operation
@@ -75,8 +77,8 @@ enum CollectiveShape : int {
   kTwoShot  // each member reduces its share, and sends the result to all
 };
 
-// What a reduction's buffers hold. Integers and predicates are bits under and, or and xor; sums of complex numbers are
-// sums of their parts.
+// What a reduction's buffers hold. Under and, or and xor, integers and predicates are plain bits. Complex numbers are
+// summed as pairs of floats.
 enum Elements : int {
   kSumsOfF32,
   kSumsOfF16,

@@ -3,8 +3,8 @@
 // Lane b and lane b of another PE number their messages from 1, in both directions alike. Message m from a sender goes
 // through slot m mod 2 of the pair in the receiver's arena; then the sender stores m, with the tag of the collective,
 // to the slot's word there. A PE sends message m once message m - 1 of the other PE has arrived: that PE has then
-// emptied the slot of message m - 2, and seen its word. So nobody waits for a barrier. A PE with nothing to send stores
-// the word alone. A message of another collective stops the kernel.
+// emptied the slot of message m - 2, and seen its word. So no barrier is needed. A PE with nothing to send stores the
+// word alone. A message of another collective stops the kernel.
 #ifndef XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 #define XLA_SHMEM_NVSHMEM_GPU_KERNELS_EXCHANGE_CUH_
 
