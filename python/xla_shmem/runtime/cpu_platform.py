@@ -41,8 +41,8 @@ class CpuPlatform:
         Args:
           observe: called with every module that has collectives, and their records.
         """
-        # Not by jax.ffi.register_ffi_type: before the backend exists, JAX would register types after the handlers
-        # that need them.
+        # jax.ffi.register_ffi_type would not do: before the backend exists, JAX would register the types after the
+        # handlers that need them.
         _jax.register_custom_type("xla_shmem.LoadedCall", _core.cpu_handler_state())
         for name, stages in _core.cpu_handlers().items():
             jax.ffi.register_ffi_target(name, stages, platform="cpu")
@@ -52,8 +52,8 @@ class CpuPlatform:
 
     def add_pass(self) -> None:
         """Registers the pass for modules that are compiled from now on."""
-        # The layer below jax.extend.xla.register_hlo_module_transformation, which from 0.12 initialises the
-        # backends when called.
+        # jax.extend.xla.register_hlo_module_transformation would initialise the backends, from jax 0.12 on. This is the
+        # layer below it.
         _xla.register_xla_transform(self._name, _POST_SCHEDULER, _core.cpu_pass().run)
 
     def remove_pass(self) -> None:
@@ -70,7 +70,7 @@ class CpuPlatform:
 
     def _job_topology(self) -> JobTopology:
         if BACKEND not in xla_bridge.backends():
-            # JAX_PLATFORMS leaves the CPU out. A client that compiles for CPUs all the same has no place in the job.
+            # JAX_PLATFORMS leaves the CPU out. Another client may still compile for CPUs; it takes no part in the job.
             return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no CPU backend", None))
         return self._topology()
 

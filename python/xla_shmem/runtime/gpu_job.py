@@ -281,9 +281,9 @@ class GpuJob:
         atexit.register(self._runtime.report)
 
     def _asks_for_multicast(self, world: World, facts: Sequence[ProcessFacts]) -> bool:
-        """Returns whether NVSHMEM is to make multicast memory, the same in all processes of a world.
+        """Returns whether NVSHMEM is to make multicast memory; equal in all processes of a world.
 
-        It is not where that cannot be: the start may fail for processes that share a GPU.
+        False on GPUs that have none, and for processes that share a GPU, whose start may fail with it.
         """
         gpus = [(facts[process].host, facts[process].gpus[0]) for process in world.processes]
         shared = len({(host, gpu.bus_id) for host, gpu in gpus}) < len(gpus)
@@ -359,7 +359,7 @@ class GpuJob:
         return self._why_arenas_differ()
 
     def _choose_multimem(self) -> None:
-        """Has the NVLink switch reduce, if all processes of this world have multicast memory."""
+        """Lets the NVLink switch make reductions, if all processes of this world have multicast memory."""
         processes = self._own_world().processes
         without = [process for process in processes if self._store.wait(f"{_PREFIX}/multicast/{process}") != "yes"]
         if not without:
@@ -373,7 +373,10 @@ class GpuJob:
             )
 
     def _why_arenas_differ(self) -> str:
-        """Returns "" if the arenas of each world lie at one offset, so that addresses of one PE are right on all."""
+        """Returns "" if all arenas of a world lie at one offset in NVSHMEM's heap, or a sentence that names one.
+
+        Only then an address of one PE means the same object on all.
+        """
         for world in self._worlds:
             offsets = [int(self._store.wait(f"{_PREFIX}/offset/{process}")) for process in world.processes]
             for process, offset in zip(world.processes, offsets, strict=True):

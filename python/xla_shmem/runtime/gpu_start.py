@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from xla_shmem.runtime.gpu_job import GpuJob
 
 
-#: Hardware queues of a GPU, read when the driver starts. With the default of 8, compute on one stream more often queues
-#: behind the wait of another.
+#: Hardware queues of a GPU; the driver reads the variable when it starts. With the default of 8, compute of one stream
+#: more often stands in a queue behind a wait of another stream.
 _HARDWARE_QUEUES = ("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 

@@ -211,7 +211,7 @@ def _host_identity() -> str:
 
 
 def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
-    """Returns the host number of each process, in order of first appearance.
+    """Returns the host number of each process. Hosts are numbered in order of first appearance.
 
     A process without an announcement counts as a host of its own.
     """
@@ -221,9 +221,10 @@ def _number_hosts(announcements: Sequence[Announcement | None]) -> list[int]:
 
 
 def _processes_of_one_thread(devices: Sequence[Any]) -> set[int]:
-    """The processes in which XLA runs the other collectives on MPI, which they may call from their main thread only.
+    """Returns the processes in which XLA runs the collectives that are not ours on MPI.
 
-    With several devices a process has no other thread for the second one, and JAX refuses its collectives on MPI.
+    They have one device, because only one thread of a process may call MPI: JAX refuses MPI's collectives in a process
+    with several devices.
     """
     if cpu_collectives() != "mpi":
         return set()
