@@ -119,10 +119,10 @@ bench: install
 	$(BIN)/python benchmarks/pass_benchmark.py
 	$(BIN)/python benchmarks/compile_benchmark.py
 
-# docs/table2.md: Llama 3 8B compiled for each row of Table 2 in NVIDIA's post, without a GPU; about ten minutes.
+# docs/data/table2.json: Llama 3 8B compiled for each row of Table 2 in NVIDIA's post, without a GPU; about ten minutes.
 table2: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/table2.md
+	$(BIN)/python tools/table2.py --wheels .venv-gpu-$$($(BIN)/python -c "import jax; print(jax.__version__)") docs/data/table2.json
 	$(BIN)/python tools/predict_page.py
 
 # Builds the documentation; open out/site/index.html.

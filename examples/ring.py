@@ -5,9 +5,15 @@ import jax.numpy as jnp
 from jax.sharding import Mesh, PartitionSpec
 
 jax.distributed.initialize()
-n, ring = jax.device_count(), PartitionSpec("ring")
-mesh = Mesh(jax.devices(), ("ring",))
-pairs = [(i, (i + 1) % n) for i in range(n)]
-shift = jax.shard_map(lambda x: jax.lax.ppermute(x, "ring", pairs), mesh=mesh, in_specs=ring, out_specs=ring)
-received = jax.jit(shift)(jnp.arange(n)).addressable_shards
+n = jax.device_count()
+mesh, ring = Mesh(jax.devices(), ("ring",)), PartitionSpec("ring")
+
+
+@jax.jit
+@jax.shard_map(mesh=mesh, in_specs=ring, out_specs=ring)
+def shift(x):
+    return jax.lax.ppermute(x, "ring", [(i, (i + 1) % n) for i in range(n)])
+
+
+received = shift(jnp.arange(n)).addressable_shards
 print(f"rank {jax.process_index()} received", *(shard.data for shard in received))

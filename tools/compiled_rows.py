@@ -1,4 +1,4 @@
-"""The rows of docs/table2.md as compiled programs, kept in `table2_rows/`, so that a fit needs no compiler.
+"""The rows of Table 2 as compiled programs, kept in `table2_rows/`, so that a fit needs no compiler.
 
     python tools/compiled_rows.py MODULES
 

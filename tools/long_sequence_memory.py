@@ -1,4 +1,4 @@
-"""Prints the numbers of docs/training.md about memory: Llama 3.1 8B with 16,384 tokens on 8 GPUs of 40 GB.
+"""Prints the memory in docs/data/training.json: Llama 3.1 8B with 16,384 tokens on 8 GPUs of 40 GB.
 
     python tools/long_sequence_memory.py --wheels FOLDER [--only NAME]
 

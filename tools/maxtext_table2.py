@@ -1,6 +1,6 @@
-"""Compiles MaxText's own training step of Llama 3 8B for the rows of Table 2 in NVIDIA's post, and writes their table.
+"""Compiles MaxText's own training step of Llama 3 8B for the rows of Table 2 in NVIDIA's post.
 
-    .venv-maxtext-highest/bin/python tools/maxtext_table2.py --wheels FOLDER docs/table2.md
+    .venv-maxtext-highest/bin/python tools/maxtext_table2.py --wheels FOLDER docs/data/maxtext-table2.json
 
 scripts/setup_clients.sh makes the environment, scripts/setup_gpu_aot.sh the folder of wheels. No GPU and no driver are
 needed. MaxText's `train_compile` reads the configuration, builds model, optimizer, mesh and step, and compiles. Two
@@ -11,6 +11,8 @@ calls TransformerEngine, which asks cuDNN for sizes while JAX traces it, stands 
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import importlib.metadata
 import importlib.util
 import json
 import subprocess
@@ -25,7 +27,6 @@ from typing import Any
 import click
 
 from fit_predict import CLUSTER, forecasts
-from predict_page import write_tables
 from published import TABLE2, Row
 from wheels_option import wheels_option
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compiled_step
@@ -154,35 +155,36 @@ def compile_row(row_keys: Sequence[str], count: int, wheels: Path, module: Path)
     return CompiledStep(**json.loads(report.read_text()))
 
 
-def table(compiled: Mapping[Row, tuple[CompiledStep, Program]]) -> list[str]:
-    """Lines of a Markdown table."""
-    lines = []
+def report(compiled: Mapping[Row, tuple[CompiledStep, Program]]) -> dict[str, Any]:
+    """Memory, decisions and predictions of all rows; bytes in GB of 10^9, gains in percent."""
+    rows = []
     found = forecasts({row: program for row, (_, program) in compiled.items()}, read_constants())
     for row, (step, _) in compiled.items():
         of_backend = {b: [r["op"] for r in step.records if r["lowered"] == b] for b in _BACKENDS}
         permutes = of_backend["NVSHMEM"].count("collective-permute")
-        cells = [
-            str(row),
-            str(row.devices),
-            f"{step.peak_bytes / 1e9:.1f}",
-            str(permutes),
-            str(len(of_backend["NVSHMEM"]) - permutes),
-            str(len(of_backend["DEFAULT"])),
-            *(f"{step.bytes_per_step(backend) / 1e9:.1f}" for backend in _BACKENDS),
-            *(f"{found[row].tflops(backend):,.0f}" for backend in BACKENDS),
-            *(f"{each.gain * 100:.1f} %".replace("-", "−") for each in (found[row], TABLE2[row])),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    columns = ["row", "GPUs", "peak GB", "permutes on NVSHMEM", "others", "on DEFAULT", "GB a step on NVSHMEM"]
-    columns += ["on DEFAULT", *(f"predicted TFLOP/s on {backend}" for backend in BACKENDS), "gain", "measured gain"]
-    return [f"| {' | '.join(columns)} |", f"|---|{'---:|' * (len(columns) - 1)}", *lines]
+        rows.append(
+            {
+                "row": str(row),
+                "gpus": row.devices,
+                "peak_gb": round(step.peak_bytes / 1e9, 1),
+                "permutes_on_nvshmem": permutes,
+                "others_on_nvshmem": len(of_backend["NVSHMEM"]) - permutes,
+                "on_default": len(of_backend["DEFAULT"]),
+                **{f"gb_a_step_on_{b.lower()}": round(step.bytes_per_step(b) / 1e9, 1) for b in _BACKENDS},
+                **{f"predicted_tflops_on_{b.lower()}": round(found[row].tflops(b)) for b in BACKENDS},
+                "predicted_gain_percent": round(found[row].gain * 100, 1),
+                "measured_gain_percent": round(TABLE2[row].gain * 100, 1),
+            }
+        )
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("maxtext", "jax"))
+    return {"date": str(datetime.date.today()), "versions": versions, "rows": rows}
 
 
 @click.command()
 @wheels_option
-@click.argument("path", type=click.Path(dir_okay=False, exists=True, path_type=Path))
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 def main(wheels: Path, path: Path) -> None:
-    """Compile every row and write the table that the page marks as `compiled`."""
+    """Compile every row and write the file."""
     compiled = {}
     with tempfile.TemporaryDirectory() as folder:
         for row in TABLE2:
@@ -193,7 +195,7 @@ def main(wheels: Path, path: Path) -> None:
                 raise click.ClickException(f"{row}: {error}") from None
             compiled[row] = step, program_of_module(read_module(str(module)), read_cluster(CLUSTER), resolve())
             click.echo(f"{row}: {step.seconds:.0f} s, peak {step.peak_bytes / 1e9:.1f} GB per device")
-    path.write_text(write_tables(path.read_text(), {"compiled": lambda: table(compiled)}))
+    path.write_text(json.dumps(report(compiled), indent=1) + "\n")
 
 
 if __name__ == "__main__":

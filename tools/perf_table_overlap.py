@@ -1,4 +1,4 @@
-"""Prints the table of docs/tune.md: what XLA's scheduler overlaps without and with NVSHMEM's times.
+"""Prints the rows of docs/data/perf-table-overlap.json: what XLA's scheduler overlaps without and with NVSHMEM's times.
 
     python tools/perf_table_overlap.py --wheels FOLDER [--modules FOLDER]
 

@@ -279,7 +279,7 @@ def gpu_generation(major: int) -> str:
     """Returns ``"hopper"`` or ``"blackwell"`` for a compute capability; ``""`` for one without a cost model."""
 
 def expected_times(op: str, bytes: int, group_size: int, num_devices: int, gpu: str) -> tuple[float, float] | None:
-    """Returns the times in µs on NVSHMEM and NCCL by the cost model (docs/tune.md); None without one.
+    """Returns the times in µs on NVSHMEM and NCCL by the cost model (docs/bench.md); None without one.
 
     Args:
       op: HLO's name.

@@ -1,4 +1,4 @@
-"""Launchers of docs/clusters.md, on one host: `jax.distributed.initialize()` finds the job and the flag works.
+"""Launchers of docs/running-jobs.md, on one host: `jax.distributed.initialize()` finds the job and the flag works.
 
 (`xla-shmem launch`, which every other test here uses, sets the variables of an `mpirun`.)
 """

@@ -1,4 +1,4 @@
-"""What docs/security.md promises: another user can neither read a job nor stop it."""
+"""What docs/sharp-bits.md promises: another user can neither read a job nor stop it."""
 
 from __future__ import annotations
 

@@ -41,9 +41,9 @@ def test_ring_runs_on_four_ranks() -> None:
     assert calls_on_shmem("collective-permute", output) == [1] * 4, output
 
 
-def test_ring_has_ten_lines_of_code() -> None:
+def test_ring_has_twelve_lines_of_code() -> None:
     lines = (EXAMPLES / "ring.py").read_text().splitlines()[1:]
-    assert len([line for line in lines if line]) == 10
+    assert len([line for line in lines if line]) == 12
 
 
 def test_notebook_runs(tmp_path: Path) -> None:
@@ -104,5 +104,10 @@ def test_bench_starts_its_ranks_with_srun(tmp_path: Path) -> None:
     assert {name: times["wrong"] for name, times in row["variants"].items()} == {"shmem": 0, "stock": 0}
 
 
-def test_slurm_page_has_the_script() -> None:
-    assert (EXAMPLES / "slurm.sbatch").read_text() in (ROOT / "docs" / "slurm.md").read_text()
+def test_get_started_shows_the_ring() -> None:
+    _, code = (EXAMPLES / "ring.py").read_text().split("\n\n", 1)
+    assert code in (ROOT / "docs" / "index.md").read_text()
+
+
+def test_the_page_of_jobs_has_the_slurm_script() -> None:
+    assert (EXAMPLES / "slurm.sbatch").read_text() in (ROOT / "docs" / "running-jobs.md").read_text()

@@ -1,4 +1,4 @@
-"""The compilation behind docs/table2.md, with a small model."""
+"""The compilation behind docs/data/table2.json, with a small model."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def test_a_device_has_its_share_of_the_state(config: TrainConfig, step: Compiled
     assert step.peak_with_donation_bytes <= step.peak_bytes
 
 
-def test_the_page_counts_every_collective_with_its_backend_and_rule(step: CompiledStep) -> None:
-    text = table2.page([(_ROW, step)])
-    lines = [line for line in text.splitlines() if line.startswith(("| all-", "| collective-", "| reduce-"))]
-    assert sum(int(line.split("|")[4]) for line in lines) == len(step.records)
-    gathers = [line for line in lines if line.startswith("| all-gather")]
-    assert gathers
-    assert all("DEFAULT" in line and "`unconsidered-op`" in line for line in gathers), "decided, and said why"
+def test_the_file_counts_every_collective_with_its_backend_and_rule(step: CompiledStep) -> None:
+    report = table2.report([(_ROW, step)])
+    assert sum(line["collectives"] for line in report["decisions"]) == len(step.records)
+    (row,) = report["rows"]
+    assert row["collectives_on_nvshmem"] + row["collectives_on_default"] == len(step.records)
+    gathers = {(line["backend"], line["rule"]) for line in report["decisions"] if line["op"] == "all-gather"}
+    assert gathers == {("DEFAULT", "unconsidered-op")}, "decided, and said why"
 
 
 def test_the_error_names_a_loop_without_a_trip_count(step: CompiledStep) -> None:

@@ -1,5 +1,5 @@
 // Times of collectives that nothing has measured yet, from published constants. A model: our side has never run on
-// NVLink. docs/tune.md has its formulas and sources.
+// NVLink. The .cc file has its formulas and sources, docs/bench.md what it decides.
 #ifndef XLA_SHMEM_ASSIGNER_COST_MODEL_H_
 #define XLA_SHMEM_ASSIGNER_COST_MODEL_H_
 

@@ -15,7 +15,7 @@
 namespace xla_shmem {
 
 // Times in µs of a collective that crosses domains: whole on the default backend, and divided. A model with round
-// numbers for TCP between hosts and memory within one (docs/clusters.md), not a measurement.
+// numbers for TCP between hosts and memory within one (see the .cc file), not a measurement.
 struct HierarchicalTimes {
   double whole_us = 0;
   double divided_us = 0;

@@ -34,7 +34,7 @@ _LEFT_OUT = (
     "checkpoints_kept", "resume",
 )  # fmt: skip
 
-#: Defaults of a job: the first row of docs/table2.md.
+#: Defaults of a job: the first row of Table 2 (docs/predict.md).
 _DEFAULTS = {name: value for name, value in vars(long_context_job()).items() if name not in _LEFT_OUT}
 
 

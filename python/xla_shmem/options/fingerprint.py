@@ -1,7 +1,8 @@
 """Fingerprint of measured times: machine, versions, and options that change the transport; one for each platform.
 
 A table is used only where the fingerprint is equal. Kernel, load, memory, binding and the number of processes are in
-the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/tune.md has a list.
+the table, but not in the fingerprint: they change times, and seldom the order of two backends. docs/bench.md lists
+them.
 """
 
 from __future__ import annotations

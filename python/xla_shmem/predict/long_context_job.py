@@ -6,7 +6,7 @@ from xla_shmem.train.config import TrainConfig
 
 
 def long_context_job(sequence: int = 64 << 10, context: int = 4, tensor: int = 1) -> TrainConfig:
-    """One sequence per step in bf16 with ring attention and full remat; the defaults are docs/table2.md's first row.
+    """One sequence per step in bf16 with ring attention and full remat; the defaults are the first row of Table 2.
 
     Args:
       sequence: tokens.

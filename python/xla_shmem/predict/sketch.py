@@ -1,6 +1,6 @@
 """A training step written by hand, for jobs that are not compiled: the same collectives in XLA's order.
 
-It has the structure that the compiled rows of docs/table2.md share; docs/predict.md compares the two.
+It has the structure that the compiled rows of Table 2 share (docs/predict.md).
 """
 
 from __future__ import annotations

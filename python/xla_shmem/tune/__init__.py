@@ -1,1 +1,1 @@
-"""`xla-shmem tune`: measures which backend is faster on this machine; see docs/tune.md."""
+"""`xla-shmem tune`: measures which backend is faster on this machine; see docs/bench.md."""

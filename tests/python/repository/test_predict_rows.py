@@ -1,4 +1,4 @@
-"""Table 2: the fitted constants, sketches, and the tables of docs/predict.md and docs/table2.md agree with the rows."""
+"""Table 2: the fitted constants, sketches, docs/predict.md and docs/data/predict.json agree with the rows."""
 
 from __future__ import annotations
 
@@ -97,6 +97,7 @@ def test_the_pages_show_the_numbers_of_the_model() -> None:
     for page, made_by in predict_page.tables().items():
         text = page.read_text()
         assert predict_page.write_tables(text, made_by) == text, "run: python tools/predict_page.py"
+    assert predict_page.DATA.read_text() == predict_page.data(), "run: python tools/predict_page.py"
 
 
 def test_a_page_without_a_table_is_refused() -> None:

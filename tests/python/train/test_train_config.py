@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from config_table import markdown_table
 from xla_shmem.models.config import PRESETS
 from xla_shmem.train.config import ConfigError, TrainConfig
 from xla_shmem.train.config_file import read_config_file
@@ -114,13 +112,6 @@ def test_a_wrong_option_ends_the_command_with_its_error() -> None:
     assert (wrong.exit_code, "does not divide into 3 heads" in wrong.stderr) == (2, True)
     left_out = CliRunner().invoke(command, ["--resume"])
     assert (left_out.exit_code, "No such option" in left_out.stderr) == (2, True)
-
-
-def test_the_documentation_has_the_generated_table() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "training.md").read_text()
-    between = re.search(r"<!-- keys:.*?-->\n(.*?)<!-- /keys -->", page, re.DOTALL)
-    assert between is not None
-    assert between.group(1) == markdown_table()
 
 
 def test_a_profile_needs_steps_behind_those_that_compile() -> None:

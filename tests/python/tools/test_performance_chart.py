@@ -1,33 +1,38 @@
-"""docs/performance.md shows what docs/data holds."""
+"""The charts of docs/performance.md show what docs/data holds."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+import performance_chart
 
 ROOT = Path(__file__).parents[3]
 DATA = sorted((ROOT / "docs/data").glob("*.json"))
 OF_ONE_HOST = [file for file in DATA if "collectives" in json.loads(file.read_text())]
 
 
-@pytest.fixture(scope="module")
-def performance_table() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("performance_table", ROOT / "tools/performance_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def test_the_pictures_are_those_of_the_data() -> None:
+    for name, picture in performance_chart.charts(ROOT / "docs/data").items():
+        assert (ROOT / "docs/pictures" / name).read_text() == picture, "run: python tools/performance_chart.py"
 
 
-def test_the_page_has_the_tables_of_the_data(performance_table: ModuleType) -> None:
-    page = (ROOT / "docs/performance.md").read_text()
-    assert performance_table.with_tables(page, ROOT / "docs/data") == page, "run: python tools/performance_table.py"
-    assert all(f"<!-- table: {file.stem} -->" in page or f"(data/{file.name})" in page for file in DATA)
+def test_a_page_links_every_file_of_data() -> None:
+    pages = "".join(page.read_text() for page in (ROOT / "docs").glob("*.md"))
+    assert [file.name for file in DATA if f"(data/{file.name})" not in pages] == []
+
+
+def test_a_line_has_the_ratios_of_its_run() -> None:
+    runs = {run: {"gloo_ratio": gloo, "mpi_ratio": mpi} for run, gloo, mpi in (("free", 8.0, 2.0), ("four", 4.0, 0.5))}
+    lines = performance_chart.one_host({"collectives": [{"op": "all-reduce", "bytes": 4096, **runs}]})
+    assert {line.label: line.points["all-reduce"] for line in lines} == {
+        "gloo, two processes": [(4096, 8.0)],
+        "gloo, four processes": [(4096, 4.0)],
+        "Open MPI, two processes": [(4096, 2.0)],
+        "Open MPI, four processes": [(4096, 0.5)],
+    }
 
 
 @pytest.mark.parametrize("file", OF_ONE_HOST, ids=lambda file: file.stem)
@@ -47,8 +52,3 @@ def test_a_ratio_is_that_of_its_times(file: Path) -> None:
 def _rounding(microseconds: float) -> float:
     """How much of itself a time may be off by: they have a tenth of a microsecond below 100, none above."""
     return (0.05 if microseconds < 100 else 0.5) / microseconds
-
-
-def test_a_page_without_marks_is_refused(performance_table: ModuleType) -> None:
-    with pytest.raises(ValueError, match="marks no table"):
-        performance_table.with_tables("# Performance\n", ROOT / "docs/data")
