@@ -3,13 +3,13 @@
 #include <optional>
 #include <unordered_map>
 
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"
-#include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
-#include "xla_patch/hlo/rewrite/unsupported_form.h"
+#include "xla_patch/hlo/rewrite/custom_call.h"
 
 namespace xla_shmem {
 namespace {
@@ -106,7 +106,9 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     }
     if (!is_lowered || reader.Restore(collective, explanation.written, &spec)) {
       explanation.decided.veto.clear();
-      spec.unsupported_by_xla = hlo::UnsupportedByXla(spec, options.lowering);
+      if (options.lowering == Lowering::kCpu) {
+        spec.unsupported_by_xla = UnsupportedByXlaCpu(spec);
+      }
       DecideAndRecord(spec, options.topology, options.assign, options.transport,
                       is_lowered ? std::nullopt : hlo::UnsupportedForm(collective, options.lowering),
                       &explanation.decided, &explanation.trace);

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/async_pairs.h"
 #include "xla_patch/hlo/proto/collective_reduction.h"
 #include "xla_patch/hlo/proto/field_numbers.h"

@@ -1,4 +1,4 @@
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 
 #include <string>
 
@@ -36,6 +36,14 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
   return "operand and result " + i + " differ in shape or layout";
 }
 
+// XLA:CPU reads `and` and `or` of predicates as minimum and maximum.
+bool IsReducedByXlaCpu(ReductionKind reduction, ElementType type) {
+  if (reduction == ReductionKind::kAnd || reduction == ReductionKind::kOr) {
+    return type == ElementType::kPred;
+  }
+  return reduction != ReductionKind::kXor;
+}
+
 }  // namespace
 
 Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
@@ -60,6 +68,22 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
     }
     if (!buffers[i].fits) {
       return Misfit(spec, i, is_one_array);
+    }
+  }
+  return std::nullopt;
+}
+
+Unsupported UnsupportedByXlaCpu(const CollectiveSpec& spec) {
+  if (spec.op == CollectiveOp::kCollectiveBroadcast || spec.op == CollectiveOp::kRaggedAllToAll) {
+    return std::string("XLA:CPU has no thunk for ") + OpName(spec.op);
+  }
+  if (!spec.reduction.has_value()) {
+    return std::nullopt;
+  }
+  for (const ElementType type : spec.element_types) {
+    if (!IsReducedByXlaCpu(*spec.reduction, type)) {
+      return "XLA:CPU has no reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " +
+             ElementTypeName(type);
     }
   }
   return std::nullopt;
