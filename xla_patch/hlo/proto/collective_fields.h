@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/hlo/proto/groups.h"
 #include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/proto/output_aliasing.h"
-#include "xla_patch/hlo/proto/replica_groups.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {

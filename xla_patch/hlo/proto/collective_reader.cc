@@ -11,7 +11,7 @@
 #include "xla_patch/hlo/proto/async_pairs.h"
 #include "xla_patch/hlo/proto/collective_reduction.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/replica_groups.h"
+#include "xla_patch/hlo/proto/groups.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/source_lines.h"

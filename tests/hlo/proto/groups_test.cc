@@ -1,10 +1,9 @@
-#include "xla_patch/hlo/proto/replica_groups.h"
+#include "xla_patch/hlo/proto/groups.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/hlo/hlo_builder.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
-#include "xla_patch/hlo/proto/group_list.h"
 
 namespace xla_shmem::hlo {
 namespace {
