@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "xla_patch/assigner/quantities.h"
+#include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/tuned_rule.h"
 
 namespace xla_shmem {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "xla_patch/hlo/proto/checked_count.h"
-
 namespace xla_shmem::hlo {
 namespace {
 

@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "xla_patch/hlo/proto/backend_config.h"
-#include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 #include "xla_patch/types/stable_hash.h"
@@ -327,6 +326,23 @@ const Instruction* InstructionIndex::Find(int64_t id) const {
     index = found->second;
   }
   return index < 0 ? nullptr : &module_.instructions[index];
+}
+
+bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {
+  operand_ids->clear();
+  FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());
+  for (Field field; reader.Next(&field);) {
+    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) {
+      return false;
+    }
+  }
+  if (!instruction.has_loose_operands) {
+    Field packed;
+    packed.type = WireType::kBytes;
+    packed.bytes = instruction.packed_operands;
+    return AppendRepeatedInts(packed, operand_ids);
+  }
+  return reader.ok();
 }
 
 }  // namespace xla_shmem::hlo

@@ -6,7 +6,6 @@
 
 #include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/part_call.h"
-#include "xla_patch/hlo/rewrite/part_record.h"
 
 namespace xla_shmem::hlo {
 namespace {

@@ -12,7 +12,7 @@
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/edited_collective.h"
 #include "xla_patch/hlo/rewrite/new_instructions.h"
-#include "xla_patch/hlo/rewrite/part_record.h"
+#include "xla_patch/hlo/rewrite/part_call.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem::hlo {
