@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kRaggedOperands = 6;
 
 bool FitsCounts(const CollectiveSpec& spec, size_t num_operands, size_t num_results) {
-  if (spec.op == CollectiveOp::kRaggedAllToAll) return num_operands == kRaggedOperands && num_results == 1;
+  if (InfoOf(spec.op).shapes == ShapeRule::kRagged) return num_operands == kRaggedOperands && num_results == 1;
   return num_results != 0 && num_results == num_operands;
 }
 
@@ -22,17 +22,19 @@ std::string RaggedMisfit(size_t number, const std::string& members) {
 std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array) {
   const std::string i = std::to_string(number);
   const std::string members = std::to_string(spec.groups.common_size());
-  if (spec.op == CollectiveOp::kAllGather) {
-    return "result " + i + " is not the operands of " + members + " devices one after the other in memory";
+  switch (InfoOf(spec.op).shapes) {
+    case ShapeRule::kGathered:
+      return "result " + i + " is not the operands of " + members + " devices one after the other in memory";
+    case ShapeRule::kScattered:
+      return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
+    case ShapeRule::kExchanged:
+      return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
+                          : "operand and result " + i + " are not alike, or not like the others";
+    case ShapeRule::kRagged:
+      return RaggedMisfit(number, members);
+    case ShapeRule::kSame:
+      break;
   }
-  if (spec.op == CollectiveOp::kReduceScatter) {
-    return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
-  }
-  if (spec.op == CollectiveOp::kAllToAll) {
-    return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
-                        : "operand and result " + i + " are not alike, or not like the others";
-  }
-  if (spec.op == CollectiveOp::kRaggedAllToAll) return RaggedMisfit(number, members);
   return "operand and result " + i + " differ in shape or layout";
 }
 
@@ -56,7 +58,8 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
     return "its replica groups differ in size";
   }
   const bool is_one_array = num_operands == 1;
-  if (spec.op == CollectiveOp::kAllToAll && !is_one_array && static_cast<int64_t>(num_operands) != members) {
+  if (InfoOf(spec.op).shapes == ShapeRule::kExchanged && !is_one_array &&
+      static_cast<int64_t>(num_operands) != members) {
     return std::to_string(num_operands) + " operands for groups of " + std::to_string(members);
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -74,7 +77,7 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
 }
 
 Unsupported UnsupportedByXlaCpu(const CollectiveSpec& spec) {
-  if (spec.op == CollectiveOp::kCollectiveBroadcast || spec.op == CollectiveOp::kRaggedAllToAll) {
+  if (InfoOf(spec.op).Has(op_trait::kNotInXlaCpu)) {
     return std::string("XLA:CPU has no thunk for ") + OpName(spec.op);
   }
   if (!spec.reduction.has_value()) {

@@ -187,7 +187,9 @@ class Counter {
       case OpClass::kWhile:
       case OpClass::kConditional:
         return WorkKind::kControl;
-      default:
+      case OpClass::kOther:
+      case OpClass::kFusion:
+      case OpClass::kCustomCall:
         break;
     }
     if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) {
