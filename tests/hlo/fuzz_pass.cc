@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "xla_patch/hlo/analysis/explain.h"
 #include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/analysis/timeline.h"
 #include "xla_patch/hlo/rewrite/pass.h"

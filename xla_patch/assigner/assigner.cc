@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/model_rule.h"
-#include "xla_patch/assigner/quantities.h"
 #include "xla_patch/assigner/tuned_rule.h"
 
 namespace xla_shmem {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "xla_patch/assigner/topology.h"
-#include "xla_patch/assigner/unsupported.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
@@ -23,6 +22,9 @@ struct DeviceGroups {
   // Members of each group; 0 if there are none, or if groups differ in size.
   int64_t common_size() const;
 };
+
+// Why a collective is not supported, with the value and the limit; none if it is supported.
+using Unsupported = std::optional<std::string>;
 
 // One collective without types of XLA: the input of the rules and the transport. Both readers (wire-level proto and
 // xla::HloInstruction) fill it.

@@ -37,6 +37,12 @@ void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evid
 // were not asked.
 void CompleteDecisionTrace(const Options& options, DecisionTrace* trace);
 
+// A number of bytes in a reason: "512 B", "4.0 KiB", "16.0 MiB": binary units, one decimal.
+std::string FormatBytes(int64_t bytes);
+
+// A time in a reason: "2.1 µs", "310 µs", "12.4 ms"; "not run" for an infinite time.
+std::string FormatTime(double us);
+
 }  // namespace xla_shmem
 
 #endif  // XLA_SHMEM_ASSIGNER_DECISION_TRACE_H_

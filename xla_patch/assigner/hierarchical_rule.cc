@@ -4,7 +4,7 @@
 #include <functional>
 #include <utility>
 
-#include "xla_patch/assigner/quantities.h"
+#include "xla_patch/assigner/decision_trace.h"
 #include "xla_patch/assigner/tuned_rule.h"
 
 namespace xla_shmem {
@@ -20,6 +20,8 @@ constexpr double kMemoryBytesPerUs = 4e3;
 // Far above any array, and small enough that sizes of parts do not overflow.
 constexpr int64_t kMaxBytes = int64_t{1} << 48;
 
+constexpr const char* kUnorderedDomains = "its groups do not list NVLink domain after NVLink domain";
+
 // `messages` one after the other, and `bytes` that leave a domain.
 double DefaultUs(double messages, double bytes) { return messages * kMessageUs + bytes / kLinkBytesPerUs; }
 // `calls` one after the other, and `bytes` that each device moves.
@@ -27,22 +29,23 @@ double ShmemUs(double calls, double bytes) { return calls * kCallUs + bytes / kM
 
 // What the parts on GPU, which move whole rows of parts, cannot do (hlo/rewrite/hierarchical_collective_on_gpu.h).
 Unsupported UnsupportedOnGpu(const CollectiveSpec& spec, const Hierarchy& hierarchy) {
-  switch (spec.op) {
-    case CollectiveOp::kAllGather:
-    case CollectiveOp::kReduceScatter:
-      if (!OrderOf(hierarchy).has_value()) return "its groups do not list NVLink domain after NVLink domain";
-      return std::nullopt;
-    case CollectiveOp::kAllToAll:
-      if (spec.element_types.size() > 1) return "it has an array of its own for each member";
-      if (OrderOf(hierarchy) != GroupOrder::kByDomain)
-        return "its groups do not list NVLink domain after NVLink domain";
-      return std::nullopt;
-    case CollectiveOp::kCollectiveBroadcast:
-      if (hierarchy.local_size < 2) return "each device of a group is alone in its NVLink domain";
-      return std::nullopt;
-    default:
-      return std::nullopt;
+  const std::optional<GroupOrder> order = OrderOf(hierarchy);
+  switch (hierarchy.division) {
+    case Division::kAllGather:
+    case Division::kReduceScatter:
+      return order.has_value() ? std::nullopt : Unsupported(kUnorderedDomains);
+    case Division::kAllToAll:
+      if (spec.element_types.size() > 1) {
+        return "it has an array of its own for each member";
+      }
+      return order == GroupOrder::kByDomain ? std::nullopt : Unsupported(kUnorderedDomains);
+    case Division::kBroadcast:
+      return hierarchy.local_size < 2 ? Unsupported(kAloneInDomain) : std::nullopt;
+    case Division::kAllReduce:
+    case Division::kPermute:
+      break;
   }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -54,25 +57,27 @@ HierarchicalTimes ExpectHierarchicalTimes(const CollectiveSpec& spec, const Hier
   // All bytes of a device: the result, or the operand of a reduce-scatter.
   const double bytes = static_cast<double>(spec.bytes) * (spec.op == CollectiveOp::kReduceScatter ? members : 1);
   const double part = bytes / members;
-  switch (spec.op) {
-    case CollectiveOp::kAllReduce:  // rings
+  switch (hierarchy.division) {
+    case Division::kAllReduce:  // rings
       return {DefaultUs(2 * (members - 1), 2 * (members - 1) * part),
               DefaultUs(2 * (domains - 1), 2 * (domains - 1) * part * local) + ShmemUs(2, 2 * bytes)};
-    case CollectiveOp::kAllGather:
+    case Division::kAllGather:
       return {DefaultUs(members - 1, (members - 1) * part),
               DefaultUs(domains - 1, (domains - 1) * part * local) + ShmemUs(1, bytes)};
-    case CollectiveOp::kReduceScatter:
+    case Division::kReduceScatter:
       return {DefaultUs(members - 1, (members - 1) * part),
               DefaultUs(domains - 1, (domains - 1) * part * local) + ShmemUs(2, bytes + domains * part)};
-    case CollectiveOp::kAllToAll: {
+    case Division::kAllToAll: {
       // The same bytes cross in both. What changes is the number of messages.
       const double leaving = (members - local) * part * local;
       return {DefaultUs(members - 1, leaving), DefaultUs(domains - 1, leaving) + ShmemUs(2, 2 * bytes)};
     }
-    default:
-      // Permutes: pairs within a domain leave TCP, the others stay. Broadcasts run in no other way.
-      return {DefaultUs(2, 2 * bytes), DefaultUs(1, bytes) + ShmemUs(1, bytes)};
+    case Division::kPermute:
+    case Division::kBroadcast:
+      break;
   }
+  // Permutes: pairs within a domain leave TCP, the others stay. Broadcasts run in no other way.
+  return {DefaultUs(2, 2 * bytes), DefaultUs(1, bytes) + ShmemUs(1, bytes)};
 }
 
 HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topology& topology, const Options& options,

@@ -97,9 +97,46 @@ Result<Hierarchy> DivideGroups(const CollectiveSpec& spec, const Topology& topol
     }
   }
   if (hierarchy.local_size < 2) {
-    return Status::Error("each device of a group is alone in its NVLink domain");
+    return Status::Error(kAloneInDomain);
   }
   return hierarchy;
+}
+
+// An error for an op that is not divided.
+Result<Division> DivisionOf(CollectiveOp op) {
+  switch (op) {
+    case CollectiveOp::kAllReduce:
+      return Division::kAllReduce;
+    case CollectiveOp::kAllGather:
+      return Division::kAllGather;
+    case CollectiveOp::kReduceScatter:
+      return Division::kReduceScatter;
+    case CollectiveOp::kAllToAll:
+      return Division::kAllToAll;
+    case CollectiveOp::kCollectivePermute:
+      return Division::kPermute;
+    case CollectiveOp::kCollectiveBroadcast:
+      return Division::kBroadcast;
+    case CollectiveOp::kRaggedAllToAll:
+      break;
+  }
+  return Status::Error(std::string("a ") + OpName(op) +
+                       " is not divided, because the sizes of its parts are not known");
+}
+
+Result<Hierarchy> DivideAs(Division division, const CollectiveSpec& spec, const Topology& topology) {
+  switch (division) {
+    case Division::kPermute:
+      return DividePairs(spec, topology);
+    case Division::kBroadcast:
+      return DivideBroadcast(spec, topology);
+    case Division::kAllReduce:
+    case Division::kAllGather:
+    case Division::kReduceScatter:
+    case Division::kAllToAll:
+      break;
+  }
+  return DivideGroups(spec, topology);
 }
 
 }  // namespace
@@ -117,12 +154,15 @@ std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy) {
 }
 
 Result<Hierarchy> DivideByDomain(const CollectiveSpec& spec, const Topology& topology) {
-  if (UsesPairs(spec.op)) return DividePairs(spec, topology);
-  if (spec.op == CollectiveOp::kCollectiveBroadcast) return DivideBroadcast(spec, topology);
-  if (spec.op == CollectiveOp::kRaggedAllToAll) {
-    return Status::Error("a ragged-all-to-all is not divided, because the sizes of its parts are not known");
+  const Result<Division> division = DivisionOf(spec.op);
+  if (!division.ok()) {
+    return division.status();
   }
-  return DivideGroups(spec, topology);
+  Result<Hierarchy> hierarchy = DivideAs(*division, spec, topology);
+  if (hierarchy.ok()) {
+    hierarchy->division = *division;
+  }
+  return hierarchy;
 }
 
 }  // namespace xla_shmem

@@ -14,13 +14,17 @@
 
 namespace xla_shmem {
 
+// The ways in which collectives are divided, named after the ops.
+enum class Division : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kPermute, kBroadcast };
+
 // The devices of a collective by domain. Domains of a group have the order in which the group first names them, devices
 // of a domain that of the group.
 //
-// All ops but permute and broadcast: each group has `num_domains` domains with `local_size` devices each.
+// All divisions but permute and broadcast: each group has `num_domains` domains with `local_size` devices each.
 // Broadcast: groups may differ, and `across` is empty.
 // Permute: only the pairs.
 struct Hierarchy {
+  Division division = Division::kAllReduce;
   int64_t num_domains = 0;  // of a group; of the largest one for a broadcast, of all devices for a permute
   int64_t local_size = 0;   // devices of a group in a domain; the most for a broadcast; 0 for a permute
   // The devices of a group in one domain: group g has local groups g * num_domains + domain.
@@ -37,6 +41,8 @@ struct Hierarchy {
 // and so on. None for another order.
 enum class GroupOrder : uint8_t { kByDomain, kByIndex };
 std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy);
+
+inline constexpr const char* kAloneInDomain = "each device of a group is alone in its NVLink domain";
 
 // An error that says why the collective cannot be divided, or why nothing would be gained. All its devices must be in
 // the topology.

@@ -3,7 +3,7 @@
 #include <optional>
 #include <utility>
 
-#include "xla_patch/assigner/quantities.h"
+#include "xla_patch/assigner/decision_trace.h"
 
 namespace xla_shmem {
 namespace {

@@ -51,7 +51,10 @@ Result<Split> ImpliedSplit(const IdGroups& groups, GroupMode mode, int64_t num_d
 bool CanBeGlobal(CollectiveOp op) { return InfoOf(op).Has(op_trait::kGlobalDeviceIds); }
 
 Result<GroupMode> GetGroupMode(bool has_channel_id, bool can_be_global, bool use_global_device_ids) {
-  if (use_global_device_ids && (!has_channel_id || !can_be_global)) {
+  if (use_global_device_ids && !can_be_global) {
+    return Status::Error("replica groups: use_global_device_ids for an op that has no such flag");
+  }
+  if (use_global_device_ids && !has_channel_id) {
     return Status::Error("replica groups: use_global_device_ids without a channel_id");
   }
   if (!has_channel_id) {

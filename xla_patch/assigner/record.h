@@ -12,7 +12,6 @@
 #include "xla_patch/assigner/hierarchy.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/assigner/transport.h"
-#include "xla_patch/assigner/unsupported.h"
 
 namespace xla_shmem {
 

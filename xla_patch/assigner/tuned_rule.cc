@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "xla_patch/assigner/quantities.h"
+#include "xla_patch/assigner/decision_trace.h"
 
 namespace xla_shmem {
 namespace {

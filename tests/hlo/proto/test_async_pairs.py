@@ -220,6 +220,14 @@ def test_a_start_that_is_updated_before_its_done_is_vetoed() -> None:
     assert veto_of(module) == "its start is not used by exactly one done in the same computation"
 
 
+@pytest.mark.parametrize("reader", [f"also = {A} get-tuple-element(start), index=1", f"again = {DONE}"])
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_start_that_is_used_beside_its_done_is_vetoed(reader: str, behind: bool) -> None:
+    done = f"ROOT done = {DONE}"
+    module = module_with_pair().replace(done, f"{done}\n  {reader}" if behind else f"{reader}\n  {done}")
+    assert veto_of(module) == "its start is not used by exactly one done in the same computation"
+
+
 def test_pairs_are_not_lowered_for_cpu() -> None:
     records = run_pass(WRAPPED).records
     assert {r["veto"] for r in records.values()} == {"start/done pairs are lowered for GPU only"}

@@ -2,6 +2,10 @@
 
 #include <doctest/doctest.h>
 
+#include <set>
+#include <unordered_map>
+#include <vector>
+
 #include "tests/hlo/decoded.h"
 #include "tests/hlo/sample_modules.h"
 #include "xla_patch/hlo/proto/schedule.h"
@@ -66,6 +70,28 @@ TEST_CASE("a module that would only gain attributes is not given back for a copy
   CHECK_FALSE(result.changed);
   REQUIRE(result.records.size() == 3);
   CHECK(result.records[0].veto == "no NVSHMEM here");
+}
+
+TEST_CASE("the parameter's new id is none that a divided collective's parts have got") {
+  for (const Lowering lowering : {Lowering::kCpu, Lowering::kGpu}) {
+    CAPTURE(lowering == Lowering::kGpu);
+    PassOptions options = CopyingOptions();
+    options.lowering = lowering;
+    options.topology = *Topology::Create({{0, 0, 0, 0, 3}, {1, 1, 0, 0, 2}, {2, 2, 1, 1, 1}, {3, 3, 1, 1, 0}});
+    const std::unordered_map<int64_t, int32_t> reach = {{0, 0}, {1, 0}, {2, 1}, {3, 1}};
+    options.transport = lowering == Lowering::kGpu ? GpuTransport(reach) : CpuTransport(reach);
+    options.assign.hierarchical = Hierarchical::kOn;
+    const Message donated = Message().Ints(1, {}).Int(2, 0).Int(4, 2);
+    const PassResult result = Run(SyncModule() + Message().Sub(8, Message().Sub(1, donated)).str(), options);
+    CHECK(result.records.size() > 2);
+    std::vector<int64_t> ids;
+    for (const auto& instruction : Fields(Fields(result.module, 3).back().bytes, 2)) {
+      ids.push_back(static_cast<int64_t>(Fields(instruction.bytes, 35)[0].value));
+    }
+    CHECK(std::set<int64_t>(ids.begin(), ids.end()).size() == ids.size());
+    CHECK(Only(FindInstruction(result.module, "p0.donated"), 2) == "parameter");
+    CheckSettled(result, options);
+  }
 }
 
 TEST_CASE("a part of a tuple parameter cannot be copied, and that is the veto") {

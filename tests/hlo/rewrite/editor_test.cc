@@ -4,6 +4,8 @@
 
 #include "tests/hlo/decoded.h"
 #include "tests/hlo/sample_modules.h"
+#include "xla_patch/hlo/rewrite/edited_collective.h"
+#include "xla_patch/hlo/rewrite/new_instructions.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -93,6 +95,48 @@ TEST_CASE("a custom call drops what it cannot have and keeps the rest byte for b
   CHECK(Fields(rewritten, 36).back().bytes == Message().Ints(1, {300}).str().substr(2));
   for (const uint32_t kept : {1, 3, 7, 35, 37, 40, 4321}) {
     CHECK(Fields(rewritten, kept)[0].whole == Fields(original.str(), kept)[0].whole);
+  }
+}
+
+TEST_CASE("whatever an instruction becomes, its control predecessors, metadata and foreign attributes stay") {
+  const std::string original = WithExtras(Instruction("ar", "all-reduce", ArrayShape({4}), 3, {2})).str();
+  const Attributes own = {{"xla_shmem.rule", "r"}};
+  InstructionChange change;
+  change.attributes = own;
+  StockCollective stock;
+  stock.opcode = "all-gather";
+  const std::pair<const char*, std::string> all[] = {
+      {"the same", WithAttributes(original, own)},
+      {"custom call", AsCustomCall(original, CustomCall(), own)},
+      {"barrier", AsBarrier(original, own)},
+      {"changed", ChangeInstruction(original, change)},
+      {"stock", AsStockCollective({"new", 9}, stock, original, own).body},
+  };
+  for (const auto& one : all) {
+    CAPTURE(one.first);
+    const std::string& written = one.second;
+    for (const uint32_t kept : {7, 37}) {
+      REQUIRE(Fields(written, kept).size() == 1);
+      CHECK(Fields(written, kept)[0].whole == Fields(original, kept)[0].whole);
+    }
+    const std::string_view attributes = Only(written, 68);
+    CHECK(attributes.find("mine") != std::string_view::npos);
+    CHECK(attributes.find("xla_shmem.rule") != std::string_view::npos);
+  }
+}
+
+TEST_CASE("a barrier keeps id, shape and operand, and has nothing of a done but its name") {
+  const Message done = WithExtras(Instruction("ar-done", "async-done", ArrayShape({4}), 3, {2}))
+                           .Ints(38, {1})
+                           .Bytes(43, "config")
+                           .Bytes(79, "collectives");
+  const std::string barrier = AsBarrier(done.str(), {});
+  CHECK(Only(barrier, 2) == "opt-barrier");
+  for (const uint32_t gone : {38, 43, 79}) {
+    CHECK(Fields(barrier, gone).empty());
+  }
+  for (const uint32_t kept : {1, 3, 7, 35, 36, 37, 40, 4321}) {
+    CHECK(Fields(barrier, kept)[0].whole == Fields(done.str(), kept)[0].whole);
   }
 }
 

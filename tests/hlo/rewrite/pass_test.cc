@@ -58,6 +58,21 @@ TEST_CASE("an all-reduce without a computation is vetoed") {
   CHECK(VetoOf(ModuleWith(bare)) == "the reduction is not a plain sum, prod, min, max, and, or or xor");
 }
 
+TEST_CASE("groups of global device ids in an op that cannot have them are left to XLA") {
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    if (info.Has(op_trait::kPairs)) {
+      continue;
+    }
+    CAPTURE(info.name);
+    const Message op = WithGroups(Instruction("op", info.name, ArrayShape({8}), 2, {1}), {{0, 1, 2, 3}});
+    PassOptions options = MakeOptions(Lowering::kCpu);
+    options.assign.ops = {{info.op, std::nullopt}};
+    const PassResult result = Run(ModuleWith(op), options);
+    REQUIRE(result.records.size() == 1);
+    CHECK((result.records[0].rule == "unresolved-groups") == !info.Has(op_trait::kGlobalDeviceIds));
+  }
+}
+
 TEST_CASE("a backend config kept in the module's payload table is read as well") {
   const Message op =
       WithGroups(Instruction("ar", "all-reduce", ArrayShape({8}), 2, {1}), {{0, 1}}).Sub(99, Message().Int(2, 1));

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hlo_text import PassRun, run_pass
 from reference_proto import decode
@@ -18,12 +20,15 @@ def cut_module(
     stride: int = 1,
     between: str = "",
     behind: str = "",
+    last: str = "",
+    waits_for: str = "",
     scheduled: bool = True,
 ) -> str:
     """main(x) = concatenate(all-to-all(slices of x)) + x, as XLA:CPU writes lax.all_to_all(x, ..., 0, 0, tiled=True).
 
     One of the slices is a fusion. `order`: which part each slice takes. `between`: an instruction that runs between the
-    slices and the collective; `behind`: one between the collective and the concatenation.
+    slices and the collective; `behind`: one between the collective and the concatenation; `last`: one after
+    the root, which also comes last in the module. `waits_for`: the collective's control predecessor.
     """
 
     def ranges(k: int) -> str:
@@ -44,7 +49,7 @@ ENTRY main {{
   slice.3 = {PART} slice(x), {ranges(order[3])}
   {between}
   op = ({PART}, {PART}, {PART}, {PART}) all-to-all(cut, slice.1, slice.2, slice.3), channel_id=1,
-    replica_groups={{{{0,1,2,3}}}}, metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
+    replica_groups={{{{0,1,2,3}}}}{f", control-predecessors={{{waits_for}}}" if waits_for else ""}, metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
   {behind}
   part.0 = {PART} get-tuple-element(op), index=0
   part.1 = {PART} get-tuple-element(op), index=1
@@ -52,6 +57,7 @@ ENTRY main {{
   part.3 = {PART} get-tuple-element(op), index=3
   joined = {joined}
   ROOT sum = {WHOLE} add(joined, x)
+  {last}
 }}
 """
 
@@ -128,13 +134,54 @@ def test_a_concatenation_of_other_parts_or_along_another_dimension_stays(joined:
     assert "wrapped_slice" not in run.after.text
 
 
-def test_a_slice_with_another_user_stays() -> None:
-    assert uncut_operands_stay(fold(cut_module(between=f"reader = {PART} negate(slice.2)")))
+#: Where an instruction can stand beside the collective, as arguments of cut_module.
+PLACES = ["between", "behind", "last"]
 
 
-def test_a_slice_that_another_instruction_waits_for_stays() -> None:
+@pytest.mark.parametrize("place", PLACES)
+def test_a_slice_with_another_user_stays(place: str) -> None:
+    assert uncut_operands_stay(fold(cut_module(**{place: f"reader = {PART} negate(slice.2)"})))
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_slice_that_another_instruction_waits_for_stays(place: str) -> None:
     waiting = "waiting = f32[5]{0} negate(x), control-predecessors={slice.1}"
-    assert uncut_operands_stay(fold(cut_module(between=waiting)))
+    assert uncut_operands_stay(fold(cut_module(**{place: waiting})))
+
+
+@pytest.mark.parametrize(
+    "reader",
+    [f"reader = {PART} negate(part.1)", "waiting = f32[5]{0} negate(x), control-predecessors={part.1}"],
+    ids=["another user", "waiting"],
+)
+def test_a_part_of_the_result_that_is_used_behind_the_concatenation_stays(reader: str) -> None:
+    run = fold(cut_module(last=reader))
+    assert call_of(run) == f"{IN_PLACE}(x)"
+    assert {*PARTS, "joined"} < set(run.after.names())
+
+
+@pytest.mark.parametrize("root", ["slice.1", "part.1"])
+def test_a_part_that_is_the_result_of_the_computation_stays(root: str) -> None:
+    module = cut_module().replace("ROOT sum", "sum").replace(f"{root} = ", f"ROOT {root} = ")
+    run = fold(module)
+    assert root in run.after.names()
+    assert uncut_operands_stay(run) == (root in SLICES)
+    assert replaces_the_concatenation(run) == (root in SLICES)
+
+
+@pytest.mark.parametrize("waiting", ["slice.1", "part.1"])
+def test_a_part_that_waits_for_another_instruction_stays(waiting: str) -> None:
+    module = cut_module()
+    line = re.search(rf"^  {waiting} = .*$", module, re.M)
+    assert line is not None
+    run = fold(module.replace(line[0], f"{line[0]}, control-predecessors={{y}}"))
+    assert run.after.instruction(waiting).endswith("control-predecessors={y}")
+
+
+def test_the_call_waits_for_what_the_collective_waited_for() -> None:
+    run = fold(cut_module(between="first = f32[5]{0} negate(y)", waits_for="first"))
+    assert replaces_the_concatenation(run)
+    assert "control-predecessors={first}" in run.after.instruction("op")
 
 
 @pytest.mark.parametrize(

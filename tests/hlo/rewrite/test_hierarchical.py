@@ -195,6 +195,42 @@ def test_a_broadcast_goes_to_one_device_of_each_other_domain() -> None:
     assert arguments["sources"] == "array<i64: 0, 1>"
 
 
+PERMUTE = "f32[8]{0} collective-permute(p0), channel_id=1, source_target_pairs={{0,1},{1,2},{2,3},{3,0}}"
+BROADCAST = "f32[8]{0} collective-broadcast(p0), channel_id=1, replica_groups={{3,0,1}}"
+GROUPED = f"channel_id=1, replica_groups={ALL}"
+#: Of each op one that is divided, on the parameter p0 of the shape f32[8]{0}.
+EACH_OP = {
+    "all-reduce": f"f32[8]{{0}} all-reduce(p0), {GROUPED}, {GLOBAL}, to_apply=add",
+    "all-gather": f"f32[32]{{0}} all-gather(p0), {GROUPED}, {GLOBAL}, dimensions={{0}}",
+    "reduce-scatter": f"f32[2]{{0}} reduce-scatter(p0), {GROUPED}, {GLOBAL}, dimensions={{0}}, to_apply=add",
+    "all-to-all": f"({', '.join(['f32[8]{0}'] * 4)}) all-to-all(p0, p0, p0, p0), {GROUPED}",
+    "collective-permute": PERMUTE,
+    "collective-broadcast": BROADCAST,
+}
+#: What users and passes of XLA's add to any instruction.
+EXTRAS = 'control-predecessors={first}, frontend_attributes={mine="kept"}'
+
+
+def assert_extras_are_kept(run: PassRun, names: list[str]) -> None:
+    """These instructions wait for `first` and have the user's attribute; `last` waits for what is called `op`."""
+    for name in names:
+        assert "control-predecessors={first}" in run.after.instruction(name), name
+        assert run.after.attributes(name)["mine"] == "kept", name
+    (module,) = [c for c in decode(run.after.proto).computations if c.name == "main"]
+    last = next(i for i in module.instructions if i.name == "last")
+    before = next(i for i in decode(run.before.proto).computations[-1].instructions if i.name == "last")
+    assert list(last.control_predecessor_ids) == list(before.control_predecessor_ids)
+    assert set(last.control_predecessor_ids) <= {i.id for i in module.instructions}
+
+
+@pytest.mark.parametrize("op", EACH_OP)
+def test_all_parts_wait_as_the_whole_did_and_have_its_attributes(op: str) -> None:
+    first, last = "first = f32[5]{0} negate(p0)", "last = f32[5]{0} negate(p0), control-predecessors={op}"
+    run = divide(module_with(first, f"op = {EACH_OP[op]}, {EXTRAS}", last))
+    assert {record["part_of"] for record in run.records.values()} == {"op"}
+    assert_extras_are_kept(run, list(run.records))
+
+
 @pytest.mark.parametrize(
     ("op", "why"),
     [

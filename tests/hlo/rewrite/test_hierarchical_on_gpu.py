@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from hlo_text import DEVICES, PassRun, run_pass
-from test_hierarchical import ALL, GLOBAL, OPS, TOPOLOGY, module_with
+from test_hierarchical import ALL, EACH_OP, EXTRAS, GLOBAL, OPS, TOPOLOGY, assert_extras_are_kept, module_with
 from test_listed_ops_on_gpu import WORK
 
 from xla_shmem import _core
@@ -172,6 +173,40 @@ def test_a_broadcast_goes_to_one_device_of_each_domain() -> None:
     )
     assert run.after.instruction("op.local-collective-broadcast").startswith("f32[8]{0} custom-call(op)")
     assert run.after.arguments("op.local-collective-broadcast")["groups"] == "array<i64: 0, 3, 2>"
+
+
+FIRST, LAST = "first = f32[5]{0} negate(p0)", "last = f32[5]{0} negate(p0), control-predecessors={op}"
+#: Of an all-to-all of one array, which is the form that can be divided on GPU.
+ONE_ARRAY = f"f32[8]{{0}} all-to-all(p0), channel_id=1, replica_groups={ALL}, dimensions={{0}}"
+
+
+@pytest.mark.parametrize("op", EACH_OP)
+def test_all_parts_wait_as_the_whole_did_and_have_its_attributes(op: str) -> None:
+    whole = ONE_ARRAY if op == "all-to-all" else EACH_OP[op]
+    run = divide(module_with(FIRST, f"op = {whole}, {EXTRAS}", LAST))
+    assert {record["part_of"] for record in run.records.values()} == {"op"}
+    assert_extras_are_kept(run, list(run.records))
+
+
+@pytest.mark.parametrize("form", ["start and done", "wrapped"])
+def test_all_parts_of_a_pair_wait_as_its_halves_did_and_have_their_attributes(form: str) -> None:
+    done = "f32[8]{0} all-reduce-done(op)"
+    start = f"op = {EACH_OP['all-reduce'].replace('all-reduce', 'all-reduce-start')}, {EXTRAS}"
+    wrapped = None
+    if form == "wrapped":
+        start = f"op = ((f32[8]{{0}}), f32[8]{{0}}) async-start(p0), calls=async, {EXTRAS}"
+        done = "f32[8]{0} async-done(op)"
+        wrapped = (("f32[8]{0}",), f"inside = {EACH_OP['all-reduce'].replace('p0', 'q0')}")
+    module = pair(start, f"{done}, {EXTRAS.replace('first', 'work')}", ("f32[8]{0}",), wrapped)
+    module = module.replace("  op = ", f"  {FIRST}\n  op = ").replace("ROOT done = ", "done = ")
+    last = LAST.replace("op", "done")
+    run = divide(re.sub(r"^  done = .*$", rf"\g<0>\n  ROOT {last}", module, flags=re.M))
+    calls = [name for name in run.after.names() if name.endswith((".local-reduce-scatter", ".local-all-gather"))]
+    assert len(calls) == 2
+    assert_extras_are_kept(run, ["op", calls[0]])
+    for name in ("done", calls[1]):
+        assert "control-predecessors={work}" in run.after.instruction(name)
+        assert run.after.attributes(name)["mine"] == "kept"
 
 
 def test_in_a_loop_the_calls_are_not_captured() -> None:

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "xla_patch/bindings/python/pass_bindings.h"
-#include "xla_patch/hlo/analysis/explain.h"
 #include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/analysis/timeline.h"
 #include "xla_patch/hlo/proto/module_header.h"

@@ -1,7 +1,7 @@
 #include "xla_patch/hlo/analysis/flops.h"
 
-#include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
+#include "xla_patch/hlo/proto/module_reader.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <string_view>
 
-#include "xla_patch/hlo/proto/checked_count.h"
-
 namespace xla_shmem::hlo {
 namespace {
 
@@ -88,7 +86,7 @@ class Traffic {
     const Computation& fused = module_.computations[callee];
     const size_t count = fused.last - fused.first;
     std::vector<int64_t> read(count, 0);     // of parameters
-    std::vector<int64_t> origin(count, -1);  // the parameter that it is, under a bitcast or not
+    std::vector<int64_t> origin(count, -1);  // the parameter that the instruction is, also through a bitcast
     const auto origin_of = [&](int64_t index) { return index < 0 ? -1 : origin[index - fused.first]; };
     for (size_t at = fused.first; at < fused.last; ++at) {
       const Work& inner = work_[at];

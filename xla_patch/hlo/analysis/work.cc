@@ -8,9 +8,7 @@
 #include "xla_patch/hlo/analysis/flops.h"
 #include "xla_patch/hlo/analysis/traffic.h"
 #include "xla_patch/hlo/proto/backend_config.h"
-#include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -189,7 +187,9 @@ class Counter {
       case OpClass::kWhile:
       case OpClass::kConditional:
         return WorkKind::kControl;
-      default:
+      case OpClass::kOther:
+      case OpClass::kFusion:
+      case OpClass::kCustomCall:
         break;
     }
     if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) {

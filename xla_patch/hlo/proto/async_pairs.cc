@@ -4,9 +4,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/wire.h"
 
 namespace xla_shmem::hlo {

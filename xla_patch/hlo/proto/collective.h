@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
-#include "xla_patch/assigner/unsupported.h"
 #include "xla_patch/hlo/proto/collective_fields.h"
 #include "xla_patch/hlo/proto/shape.h"
 

@@ -34,7 +34,85 @@ void DecodeMetadata(std::string_view proto, CollectiveFields* fields) {
   }
 }
 
+// A field that says who takes part; others are passed over. False if it is malformed.
+bool DecodeParticipants(const Field& field, CollectiveFields* fields) {
+  switch (field.number) {
+    case InstructionField::kChannelId:    // channel_id; not positive means none
+    case InstructionField::kAllReduceId:  // all_reduce_id, its older name
+      fields->has_channel_id = fields->has_channel_id || field.AsInt() > 0;
+      break;
+    case InstructionField::kReplicaGroups:
+      fields->groups.replica_groups.push_back(field.bytes);
+      break;
+    case InstructionField::kSourceTargetPairs:
+      fields->pairs.emplace_back();
+      return DecodePair(field.bytes, &fields->pairs.back());
+    case InstructionField::kUseGlobalDeviceIds:
+      fields->use_global_device_ids = field.value != 0;
+      break;
+    case InstructionField::kCollectiveDeviceList:
+    case InstructionField::kIotaCollectiveDeviceList:
+    case InstructionField::kMeshAxesReplicaGroupList:
+      fields->groups.list_field = field.number;  // a oneof: the last one counts
+      fields->groups.list = field.bytes;
+      break;
+    default:
+      break;
+  }
+  return true;
+}
+
+// A field that is repeated; others are passed over. False if it is malformed.
+bool DecodeRepeated(const Field& field, CollectiveFields* fields) {
+  switch (field.number) {
+    case InstructionField::kDimensions:
+      return AppendRepeatedInts(field, &fields->dimensions);
+    case InstructionField::kOperandIds:
+      return AppendRepeatedInts(field, &fields->operand_ids);
+    case InstructionField::kCalledComputationIds:
+      return AppendRepeatedInts(field, &fields->callees);
+    case InstructionField::kFrontendAttributes:
+      fields->frontend_attributes.push_back(field.bytes);
+      return field.type == WireType::kBytes && AreWellFormed(field.bytes);
+    case InstructionField::kOutputOperandAliasing:
+      fields->aliasing.emplace_back();
+      return field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields->aliasing.back());
+    default:
+      break;
+  }
+  return true;
+}
+
 }  // namespace
+
+std::string EncodeAliasing(const Aliasing& aliasing) {
+  std::string proto;
+  WritePackedInts(OutputOperandAliasingField::kOutputShapeIndex, aliasing.output_index, &proto);
+  if (aliasing.operand != 0) {
+    WriteIntField(OutputOperandAliasingField::kOperandIndex, aliasing.operand, &proto);
+  }
+  WritePackedInts(OutputOperandAliasingField::kOperandShapeIndex, aliasing.operand_index, &proto);
+  return proto;
+}
+
+bool DecodeAliasing(std::string_view proto, Aliasing* aliasing) {
+  *aliasing = Aliasing();
+  FieldReader reader(proto);
+  for (Field field; reader.Next(&field);) {
+    bool well_formed = true;
+    if (field.number == OutputOperandAliasingField::kOutputShapeIndex) {
+      well_formed = AppendRepeatedInts(field, &aliasing->output_index);
+    } else if (field.number == OutputOperandAliasingField::kOperandIndex) {
+      aliasing->operand = field.AsInt();
+    } else if (field.number == OutputOperandAliasingField::kOperandShapeIndex) {
+      well_formed = AppendRepeatedInts(field, &aliasing->operand_index);
+    }
+    if (!well_formed) {
+      return false;
+    }
+  }
+  return reader.ok();
+}
 
 Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view body) {
   CollectiveFields fields;
@@ -42,7 +120,6 @@ Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view
   bool has_shape = false;
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    bool well_formed = true;
     switch (field.number) {
       case InstructionField::kName:
         fields.name = field.bytes;
@@ -54,54 +131,17 @@ Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view
       case InstructionField::kMetadata:
         DecodeMetadata(field.bytes, &fields);
         break;
-      case InstructionField::kDimensions:
-        well_formed = AppendRepeatedInts(field, &fields.dimensions);
-        break;
       case InstructionField::kDynamicSliceSizes:
         fields.has_slices = true;
-        break;
-      case InstructionField::kChannelId:    // channel_id; not positive means none
-      case InstructionField::kAllReduceId:  // all_reduce_id, its older name
-        fields.has_channel_id = fields.has_channel_id || field.AsInt() > 0;
         break;
       case InstructionField::kCustomCallTarget:
         fields.custom_call_target = field.bytes;
         break;
-      case InstructionField::kOperandIds:
-        well_formed = AppendRepeatedInts(field, &fields.operand_ids);
-        break;
       case InstructionField::kControlPredecessorIds:
         fields.has_control_predecessors = true;
         break;
-      case InstructionField::kCalledComputationIds:
-        well_formed = AppendRepeatedInts(field, &fields.callees);
-        break;
       case InstructionField::kBackendConfig:
         fields.backend_config = field.bytes;
-        break;
-      case InstructionField::kReplicaGroups:
-        fields.groups.replica_groups.push_back(field.bytes);
-        break;
-      case InstructionField::kSourceTargetPairs:
-        fields.pairs.emplace_back();
-        well_formed = DecodePair(field.bytes, &fields.pairs.back());
-        break;
-      case InstructionField::kFrontendAttributes:
-        fields.frontend_attributes.push_back(field.bytes);
-        well_formed = field.type == WireType::kBytes && AreWellFormed(field.bytes);
-        break;
-      case InstructionField::kOutputOperandAliasing:
-        fields.aliasing.emplace_back();
-        well_formed = field.type == WireType::kBytes && DecodeAliasing(field.bytes, &fields.aliasing.back());
-        break;
-      case InstructionField::kUseGlobalDeviceIds:
-        fields.use_global_device_ids = field.value != 0;
-        break;
-      case InstructionField::kCollectiveDeviceList:
-      case InstructionField::kIotaCollectiveDeviceList:
-      case InstructionField::kMeshAxesReplicaGroupList:
-        fields.groups.list_field = field.number;  // a oneof: the last one counts
-        fields.groups.list = field.bytes;
         break;
       case InstructionField::kBackendConfigPayload:
         payload = ResolvePayload(module.payloads, field.bytes);
@@ -109,7 +149,7 @@ Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view
       default:
         break;
     }
-    if (!well_formed) {
+    if (!DecodeParticipants(field, &fields) || !DecodeRepeated(field, &fields)) {
       return Status::Error("field " + std::to_string(field.number) + " is malformed");
     }
   }

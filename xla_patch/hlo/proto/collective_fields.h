@@ -2,16 +2,28 @@
 #define XLA_SHMEM_HLO_PROTO_COLLECTIVE_FIELDS_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "xla_patch/hlo/proto/groups.h"
 #include "xla_patch/hlo/proto/module_reader.h"
-#include "xla_patch/hlo/proto/output_aliasing.h"
-#include "xla_patch/hlo/proto/replica_groups.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::hlo {
+
+// One xla.OutputOperandAliasing: this part of the result is the same buffer as that part of an operand.
+struct Aliasing {
+  std::vector<int64_t> output_index;
+  int64_t operand = 0;
+  std::vector<int64_t> operand_index;
+};
+
+std::string EncodeAliasing(const Aliasing& aliasing);
+
+// False if malformed.
+bool DecodeAliasing(std::string_view proto, Aliasing* aliasing);
 
 // The fields of a collective's HloInstructionProto that the pass reads, decoded.
 struct CollectiveFields {

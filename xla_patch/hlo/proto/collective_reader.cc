@@ -7,11 +7,11 @@
 #include <unordered_map>
 #include <utility>
 
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/async_pairs.h"
 #include "xla_patch/hlo/proto/collective_reduction.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/replica_groups.h"
+#include "xla_patch/hlo/proto/groups.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/source_lines.h"
@@ -43,22 +43,23 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
   const CollectiveFields& fields = collective.fields;
   const int64_t members = collective.spec.groups.common_size();
   const int64_t dimension = fields.dimensions.size() == 1 ? fields.dimensions[0] : -1;
-  switch (collective.spec.op) {
-    case CollectiveOp::kAllGather:
+  switch (InfoOf(collective.spec.op).shapes) {
+    case ShapeRule::kGathered:
       return IsMadeOfParts(result, operand, dimension, members);
-    case CollectiveOp::kReduceScatter:
+    case ShapeRule::kScattered:
       return IsMadeOfParts(operand, result, dimension, members);
-    case CollectiveOp::kAllToAll:
+    case ShapeRule::kExchanged:
       return SameBytesLayout(operand, result) &&
              (fields.operand_ids.size() == 1 ? IsMadeOfEqualParts(operand, dimension, members)
                                              : SameBytesLayout(result, *collective.result.Leaves()[0]));
-    case CollectiveOp::kRaggedAllToAll:
+    case ShapeRule::kRagged:
       return number == 0   ? HaveEqualRows(operand, result)
              : number == 1 ? SameBytesLayout(operand, result)
                            : AreCounts(operand, members);
-    default:
-      return SameBytesLayout(operand, result);
+    case ShapeRule::kSame:
+      break;
   }
+  return SameBytesLayout(operand, result);
 }
 
 std::string_view NameOf(const Instruction& instruction) {

@@ -7,7 +7,6 @@
 
 #include "xla_patch/assigner/reduction_matcher.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
 

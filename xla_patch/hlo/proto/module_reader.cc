@@ -4,7 +4,6 @@
 #include <limits>
 
 #include "xla_patch/hlo/proto/backend_config.h"
-#include "xla_patch/hlo/proto/checked_count.h"
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 #include "xla_patch/types/stable_hash.h"
@@ -42,6 +41,27 @@ uint64_t HashAttributes(uint64_t hash, std::string_view text) {
     i = std::max(end, i + 1);
   }
   return HashBytes(hash, text.substr(begin));
+}
+
+// Whether a field of an instruction says what it computes, and so counts for Module::structure_hash.
+bool IsStructure(uint32_t field) {
+  switch (field) {
+    case InstructionField::kName:
+    case InstructionField::kMetadata:
+    case InstructionField::kFusionKind:
+    case InstructionField::kControlPredecessorIds:
+    case InstructionField::kSharding:
+    case InstructionField::kBackendConfig:
+    case InstructionField::kBackendConfigPayload:
+    case InstructionField::kDomainEntrySharding:
+    case InstructionField::kDomainExitSharding:
+    case InstructionField::kFrontendAttributes:
+    case InstructionField::kStatisticsViz:
+    case InstructionField::kOriginalValue:
+      return false;
+    default:
+      return true;
+  }
 }
 
 // Reads the module into `module_` and keeps the call edges until the callees are known.
@@ -151,7 +171,6 @@ class Scanner {
     callees_.clear();
     FieldReader reader(field.bytes);
     for (Field inner; reader.Next(&inner);) {
-      bool is_structure = true;  // part of the hash
       switch (inner.number) {
         case InstructionField::kOpcode:
           opcode = inner.bytes;
@@ -177,28 +196,14 @@ class Scanner {
           break;
         case InstructionField::kBackendConfig:
           backend_config = inner.bytes;
-          is_structure = false;
           break;
         case InstructionField::kCustomCallApiVersion:
           is_typed_ffi = inner.value == kApiVersionTypedFfi;
           break;
-        case InstructionField::kName:
-        case InstructionField::kMetadata:
-        case InstructionField::kFusionKind:
-        case InstructionField::kControlPredecessorIds:
-        case InstructionField::kSharding:
-        case InstructionField::kBackendConfigPayload:
-        case InstructionField::kDomainEntrySharding:
-        case InstructionField::kDomainExitSharding:
-        case InstructionField::kFrontendAttributes:
-        case InstructionField::kStatisticsViz:
-        case InstructionField::kOriginalValue:
-          is_structure = false;
-          break;
-        default:  // what the instruction computes
+        default:
           break;
       }
-      if (is_structure) {
+      if (IsStructure(inner.number)) {
         *hash = HashBytes(*hash, inner.whole);
       }
     }
@@ -211,13 +216,18 @@ class Scanner {
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall &&
                              target.substr(0, 10) == "xla_shmem." && target != kAfterTarget;
-    const OpClass op_class = instruction.opcode.op_class;
-    if (op_class != OpClass::kAsyncUpdate && op_class != OpClass::kAsyncDone) {
-      for (size_t place = 0; place < callees_.size(); ++place) {
-        calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
-      }
-    }
+    AddCalls(computation, instruction.opcode.op_class);
     return Status();
+  }
+
+  // The edges to `callees_`, from the instruction read last.
+  void AddCalls(size_t computation, OpClass op_class) {
+    if (op_class == OpClass::kAsyncUpdate || op_class == OpClass::kAsyncDone) {
+      return;
+    }
+    for (size_t place = 0; place < callees_.size(); ++place) {
+      calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
+    }
   }
 
   // Callers come after their callees, so walking the edges backwards finds every computation's state complete before it
@@ -327,6 +337,23 @@ const Instruction* InstructionIndex::Find(int64_t id) const {
     index = found->second;
   }
   return index < 0 ? nullptr : &module_.instructions[index];
+}
+
+bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operand_ids) {
+  operand_ids->clear();
+  FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());
+  for (Field field; reader.Next(&field);) {
+    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) {
+      return false;
+    }
+  }
+  if (!instruction.has_loose_operands) {
+    Field packed;
+    packed.type = WireType::kBytes;
+    packed.bytes = instruction.packed_operands;
+    return AppendRepeatedInts(packed, operand_ids);
+  }
+  return reader.ok();
 }
 
 }  // namespace xla_shmem::hlo

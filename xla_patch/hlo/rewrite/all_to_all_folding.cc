@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -249,13 +248,15 @@ bool WholeArrayFinder::FindOperand(const Relations& relations, const Collective&
   return true;
 }
 
+// What the collective itself waits for need not be looked at. The call keeps its control predecessors, which run before
+// the concatenation as they ran before the collective, and none of them is removed (OnlyUser).
 bool WholeArrayFinder::FindResult(const Relations& relations, const Collective& collective, WholeArrays* whole) const {
   const Computation& computation = module_.computations[collective.computation];
   const int64_t id = module_.instructions[collective.instruction].id;
   const size_t parts = collective.result.elements.size();
   const auto users = relations.users.find(id);
   if (users == relations.users.end() || users->second.size() != parts || id == computation.root_id ||
-      relations.controlling.count(id) > 0 || collective.fields.has_control_predecessors) {
+      relations.controlling.count(id) > 0) {
     return false;
   }
   std::vector<int64_t> elements(parts, -1);

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
-#include "xla_patch/hlo/proto/operands.h"
 #include "xla_patch/hlo/proto/schedule.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -21,7 +20,7 @@
 namespace xla_shmem::hlo {
 namespace {
 
-// Whose collectives an instruction or a computation runs. Of both: kOurs.
+// Which transport carries the collectives of an instruction or a computation, with what it calls. kOurs if both do.
 enum class Collectives : uint8_t { kNone, kOfXla, kOurs };
 
 std::vector<int64_t> Callees(const Instruction& instruction) {
@@ -55,9 +54,17 @@ bool IsControlFlow(const Instruction& instruction) {
       return true;
     case OpClass::kOther:
       return Text(instruction, InstructionField::kOpcode) == "call";
-    default:
-      return false;
+    case OpClass::kCollective:
+    case OpClass::kCollectiveStart:
+    case OpClass::kCollectiveDone:
+    case OpClass::kAsyncStart:
+    case OpClass::kAsyncUpdate:
+    case OpClass::kAsyncDone:
+    case OpClass::kFusion:
+    case OpClass::kCustomCall:
+      break;
   }
+  return false;
 }
 
 std::vector<int64_t> Operands(const Instruction& instruction) {
@@ -109,7 +116,14 @@ class Orderer {
         return Collectives::kOfXla;
       case OpClass::kFusion:
         return Collectives::kNone;
-      default:
+      case OpClass::kOther:
+      case OpClass::kCollectiveDone:
+      case OpClass::kAsyncStart:
+      case OpClass::kAsyncUpdate:
+      case OpClass::kAsyncDone:
+      case OpClass::kWhile:
+      case OpClass::kConditional:
+      case OpClass::kCustomCall:
         break;
     }
     if (instruction.is_lowered) return Collectives::kOurs;

@@ -14,6 +14,9 @@
 
 namespace xla_shmem::hlo {
 
+// Why no call can take the place of a collective in this form, whatever the transport.
+Unsupported UnsupportedForm(const Collective& collective, Lowering lowering);
+
 // The custom calls that replace a collective. Their attributes name every participant by PE and hold nothing that
 // differs between ranks, so that all ranks write the same bytes:
 //

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "xla_patch/hlo/proto/attributes.h"
+#include "xla_patch/hlo/proto/collective_fields.h"
 #include "xla_patch/hlo/proto/module_reader.h"
-#include "xla_patch/hlo/proto/output_aliasing.h"
 
 namespace xla_shmem::hlo {
 

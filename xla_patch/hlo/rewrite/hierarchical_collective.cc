@@ -6,7 +6,6 @@
 
 #include "xla_patch/hlo/rewrite/new_instructions.h"
 #include "xla_patch/hlo/rewrite/part_call.h"
-#include "xla_patch/hlo/rewrite/part_record.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -19,11 +18,11 @@ int64_t ChunkBytes(int64_t bytes, int64_t devices) {
   return (chunk + kChunkAlignment - 1) / kChunkAlignment * kChunkAlignment;
 }
 
-// The division of one collective.
-class Division {
+class CollectiveDivision {
  public:
-  Division(const Module& module, const Topology& topology, const Collective& collective, const Hierarchy& hierarchy,
-           const CollectiveRecord& record, const std::optional<WholeArrays>& whole, NewNumbers* numbers)
+  CollectiveDivision(const Module& module, const Topology& topology, const Collective& collective,
+                     const Hierarchy& hierarchy, const CollectiveRecord& record,
+                     const std::optional<WholeArrays>& whole, NewNumbers* numbers)
       : module_(module),
         topology_(topology),
         numbers_(*numbers),
@@ -39,23 +38,23 @@ class Division {
 
   DividedCollective Run() {
     divided_.edit = {collective_.computation, place_, "", {}};
-    switch (collective_.spec.op) {
-      case CollectiveOp::kAllReduce:
+    switch (hierarchy_.division) {
+      case Division::kAllReduce:
         AllReduce();
         break;
-      case CollectiveOp::kAllGather:
+      case Division::kAllGather:
         AllGather();
         break;
-      case CollectiveOp::kReduceScatter:
+      case Division::kReduceScatter:
         ReduceScatter();
         break;
-      case CollectiveOp::kAllToAll:
+      case Division::kAllToAll:
         AllToAll();
         break;
-      case CollectiveOp::kCollectivePermute:
+      case Division::kPermute:
         Permute();
         break;
-      default:
+      case Division::kBroadcast:
         Broadcast();
         break;
     }
@@ -364,7 +363,7 @@ class Division {
 DividedCollective DivideCollective(const Module& module, const Topology& topology, const Collective& collective,
                                    const Hierarchy& hierarchy, const CollectiveRecord& record,
                                    const std::optional<WholeArrays>& whole, NewNumbers* numbers) {
-  return Division(module, topology, collective, hierarchy, record, whole, numbers).Run();
+  return CollectiveDivision(module, topology, collective, hierarchy, record, whole, numbers).Run();
 }
 
 }  // namespace xla_shmem::hlo

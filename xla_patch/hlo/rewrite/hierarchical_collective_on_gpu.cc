@@ -12,7 +12,7 @@
 #include "xla_patch/hlo/rewrite/custom_call.h"
 #include "xla_patch/hlo/rewrite/edited_collective.h"
 #include "xla_patch/hlo/rewrite/new_instructions.h"
-#include "xla_patch/hlo/rewrite/part_record.h"
+#include "xla_patch/hlo/rewrite/part_call.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem::hlo {
@@ -22,8 +22,7 @@ namespace {
 struct LocalCall {
   CollectiveOp op = CollectiveOp::kAllReduce;
   const char* target = "";
-  std::string what;  // in its name
-  std::string does;  // for its record
+  const char* does = "";  // for its record
 };
 
 class DivisionOnGpu {
@@ -43,32 +42,37 @@ class DivisionOnGpu {
 
   DividedCollectiveOnGpu Run() {
     DecideShapes();
-    if (op_ == CollectiveOp::kAllReduce || op_ == CollectiveOp::kReduceScatter) CallBefore();
+    if (IsReducing(op_)) {
+      CallBefore();
+    }
     ChangeCollective();
-    switch (op_) {
-      case CollectiveOp::kReduceScatter:
-        break;
-      case CollectiveOp::kAllToAll:
-        CallBehind({op_, PartTargetName(PartTarget::kAllToAll, is_captured_), "", "exchanges in each NVLink domain"});
-        break;
-      case CollectiveOp::kCollectivePermute:
+    const CollectiveOpInfo& info = InfoOf(op_);
+    switch (hierarchy_.division) {
+      case Division::kAllReduce:
         CallBehind(
-            {op_, PartTargetName(PartTarget::kPermute, is_captured_), "", "moves the pairs in each NVLink domain"});
+            {CollectiveOp::kAllGather, Target(PartTarget::kAllGather), "gathers the chunks in each NVLink domain"});
         break;
-      case CollectiveOp::kCollectiveBroadcast: {
-        const CollectiveOpInfo& info = InfoOf(op_);
-        CallBehind({op_, is_captured_ ? info.target : info.uncaptured_target, "", "broadcasts in each NVLink domain"});
+      case Division::kAllGather:
+        CallBehind({op_, Target(PartTarget::kAllGather), "gathers all parts in each NVLink domain"});
         break;
-      }
-      default:
-        CallBehind({CollectiveOp::kAllGather, PartTargetName(PartTarget::kAllGather, is_captured_), "",
-                    op_ == CollectiveOp::kAllReduce ? "gathers the chunks in each NVLink domain"
-                                                    : "gathers all parts in each NVLink domain"});
+      case Division::kReduceScatter:
+        break;
+      case Division::kAllToAll:
+        CallBehind({op_, Target(PartTarget::kAllToAll), "exchanges in each NVLink domain"});
+        break;
+      case Division::kPermute:
+        CallBehind({op_, Target(PartTarget::kPermute), "moves the pairs in each NVLink domain"});
+        break;
+      case Division::kBroadcast:
+        CallBehind({op_, is_captured_ ? info.target : info.uncaptured_target, "broadcasts in each NVLink domain"});
+        break;
     }
     return std::move(divided_);
   }
 
  private:
+  const char* Target(PartTarget part) const { return PartTargetName(part, is_captured_); }
+
   // Shapes of the part between domains, where they are not those of the whole.
   void DecideShapes() {
     const int64_t dimension = collective_.fields.dimensions.empty() ? 0 : collective_.fields.dimensions[0];
@@ -91,7 +95,7 @@ class DivisionOnGpu {
   void CallBefore() {
     const std::string shape = OneOrTuple(operand_shapes_);
     CustomCall call;
-    call.target = PartTargetName(PartTarget::kReduceScatter, is_captured_);
+    call.target = Target(PartTarget::kReduceScatter);
     call.shape = shape;
     call.id = NewId();
     call.name = collective_.spec.name + ".local-reduce-scatter";
@@ -134,7 +138,8 @@ class DivisionOnGpu {
           change.shape = WithElements(module_.instructions[collective_.instruction].shape, NewElements(false));
         }
         break;
-      default:
+      case CollectiveForm::kSync:
+      case CollectiveForm::kLowered:
         break;
     }
     change.operands = operands_;
@@ -211,21 +216,22 @@ class DivisionOnGpu {
     return elements;
   }
 
-  std::string Does() const {
-    switch (op_) {
-      case CollectiveOp::kAllReduce:
+  const char* Does() const {
+    switch (hierarchy_.division) {
+      case Division::kAllReduce:
         return "reduces the chunks between NVLink domains";
-      case CollectiveOp::kAllGather:
+      case Division::kAllGather:
         return "gathers parts between NVLink domains";
-      case CollectiveOp::kReduceScatter:
+      case Division::kReduceScatter:
         return "reduces what came from each NVLink domain";
-      case CollectiveOp::kCollectivePermute:
-        return "moves the pairs between NVLink domains";
-      case CollectiveOp::kCollectiveBroadcast:
-        return "moves the root's array to one device of each NVLink domain";
-      default:
+      case Division::kAllToAll:
         return "exchanges between NVLink domains";
+      case Division::kPermute:
+        return "moves the pairs between NVLink domains";
+      case Division::kBroadcast:
+        break;
     }
+    return "moves the root's array to one device of each NVLink domain";
   }
 
   // The first devices of each group's domains, the root being the first of all, and groups of one of the others.

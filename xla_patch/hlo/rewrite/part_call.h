@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
+#include "xla_patch/assigner/record.h"
 #include "xla_patch/assigner/topology.h"
 #include "xla_patch/hlo/proto/collective.h"
 #include "xla_patch/hlo/proto/module_reader.h"
@@ -36,6 +37,11 @@ struct PartCall {
 // `number`: of the part, which tells its messages from those of the others.
 CustomCall WritePartCall(const Module& module, const Collective& collective, const Topology& topology,
                          const PartCall& part, const std::string& name, int64_t number);
+
+// Adds a record for a part of a divided collective to `parts`, with what it has in common with the record of the
+// `whole`. Returns the attributes of the part's instruction. `does`: what the part does.
+Attributes RecordPart(const CollectiveSpec& part, Backend backend, const std::string& does,
+                      const CollectiveRecord& whole, std::vector<CollectiveRecord>* parts);
 
 }  // namespace xla_shmem::hlo
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
@@ -18,8 +19,6 @@
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
-#include "xla_patch/hlo/rewrite/unsupported_by_xla.h"
-#include "xla_patch/hlo/rewrite/unsupported_form.h"
 
 namespace xla_shmem {
 namespace {
@@ -211,7 +210,9 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   Pass pass(*module, *assignment, options);
   for (Collective& collective : *collectives) {
     collective.spec.module = placement;
-    collective.spec.unsupported_by_xla = hlo::UnsupportedByXla(collective.spec, options.lowering);
+    if (options.lowering == Lowering::kCpu) {
+      collective.spec.unsupported_by_xla = UnsupportedByXlaCpu(collective.spec);
+    }
     if (collective.form == CollectiveForm::kLowered || hlo::IsPart(collective)) {
       // An earlier run wrote it.
       if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {

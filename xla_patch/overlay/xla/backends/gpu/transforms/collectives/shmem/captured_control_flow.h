@@ -2,7 +2,7 @@
 #define XLA_BACKENDS_GPU_TRANSFORMS_COLLECTIVES_SHMEM_CAPTURED_CONTROL_FLOW_H_
 
 #include "xla/hlo/ir/hlo_instruction.h"
-#include "xla_patch/assigner/unsupported.h"
+#include "xla_patch/assigner/collective_spec.h"
 
 namespace xla::gpu {
 

@@ -22,7 +22,7 @@
 #include "xla/shape_util.h"
 #include "xla_patch/assigner/participants.h"
 #include "xla_patch/assigner/reduction_matcher.h"
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 #include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"

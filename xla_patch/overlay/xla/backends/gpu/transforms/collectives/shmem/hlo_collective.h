@@ -9,7 +9,6 @@
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/device_assignment.h"
 #include "xla_patch/assigner/topology.h"
-#include "xla_patch/assigner/unsupported.h"
 
 namespace xla::gpu {
 

@@ -1,4 +1,4 @@
-#include "xla_patch/assigner/unsupported_buffers.h"
+#include "xla_patch/assigner/vetoes.h"
 
 #include <string>
 
@@ -8,7 +8,7 @@ namespace {
 constexpr size_t kRaggedOperands = 6;
 
 bool FitsCounts(const CollectiveSpec& spec, size_t num_operands, size_t num_results) {
-  if (spec.op == CollectiveOp::kRaggedAllToAll) return num_operands == kRaggedOperands && num_results == 1;
+  if (InfoOf(spec.op).shapes == ShapeRule::kRagged) return num_operands == kRaggedOperands && num_results == 1;
   return num_results != 0 && num_results == num_operands;
 }
 
@@ -22,18 +22,28 @@ std::string RaggedMisfit(size_t number, const std::string& members) {
 std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array) {
   const std::string i = std::to_string(number);
   const std::string members = std::to_string(spec.groups.common_size());
-  if (spec.op == CollectiveOp::kAllGather) {
-    return "result " + i + " is not the operands of " + members + " devices one after the other in memory";
+  switch (InfoOf(spec.op).shapes) {
+    case ShapeRule::kGathered:
+      return "result " + i + " is not the operands of " + members + " devices one after the other in memory";
+    case ShapeRule::kScattered:
+      return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
+    case ShapeRule::kExchanged:
+      return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
+                          : "operand and result " + i + " are not alike, or not like the others";
+    case ShapeRule::kRagged:
+      return RaggedMisfit(number, members);
+    case ShapeRule::kSame:
+      break;
   }
-  if (spec.op == CollectiveOp::kReduceScatter) {
-    return "operand " + i + " is not the results of " + members + " devices one after the other in memory";
-  }
-  if (spec.op == CollectiveOp::kAllToAll) {
-    return is_one_array ? "its array is not " + members + " equal parts one after the other in memory"
-                        : "operand and result " + i + " are not alike, or not like the others";
-  }
-  if (spec.op == CollectiveOp::kRaggedAllToAll) return RaggedMisfit(number, members);
   return "operand and result " + i + " differ in shape or layout";
+}
+
+// XLA:CPU reads `and` and `or` of predicates as minimum and maximum.
+bool IsReducedByXlaCpu(ReductionKind reduction, ElementType type) {
+  if (reduction == ReductionKind::kAnd || reduction == ReductionKind::kOr) {
+    return type == ElementType::kPred;
+  }
+  return reduction != ReductionKind::kXor;
 }
 
 }  // namespace
@@ -48,7 +58,8 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
     return "its replica groups differ in size";
   }
   const bool is_one_array = num_operands == 1;
-  if (spec.op == CollectiveOp::kAllToAll && !is_one_array && static_cast<int64_t>(num_operands) != members) {
+  if (InfoOf(spec.op).shapes == ShapeRule::kExchanged && !is_one_array &&
+      static_cast<int64_t>(num_operands) != members) {
     return std::to_string(num_operands) + " operands for groups of " + std::to_string(members);
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
@@ -60,6 +71,22 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
     }
     if (!buffers[i].fits) {
       return Misfit(spec, i, is_one_array);
+    }
+  }
+  return std::nullopt;
+}
+
+Unsupported UnsupportedByXlaCpu(const CollectiveSpec& spec) {
+  if (InfoOf(spec.op).Has(op_trait::kNotInXlaCpu)) {
+    return std::string("XLA:CPU has no thunk for ") + OpName(spec.op);
+  }
+  if (!spec.reduction.has_value()) {
+    return std::nullopt;
+  }
+  for (const ElementType type : spec.element_types) {
+    if (!IsReducedByXlaCpu(*spec.reduction, type)) {
+      return "XLA:CPU has no reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " +
+             ElementTypeName(type);
     }
   }
   return std::nullopt;

@@ -1,5 +1,5 @@
-#ifndef XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
-#define XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
+#ifndef XLA_SHMEM_HLO_PROTO_GROUPS_H_
+#define XLA_SHMEM_HLO_PROTO_GROUPS_H_
 
 #include <cstdint>
 #include <string_view>
@@ -24,4 +24,4 @@ Result<DeviceGroups> ResolveGroups(const GroupFields& fields, GroupMode mode, co
 
 }  // namespace xla_shmem::hlo
 
-#endif  // XLA_SHMEM_HLO_PROTO_REPLICA_GROUPS_H_
+#endif  // XLA_SHMEM_HLO_PROTO_GROUPS_H_

@@ -1,11 +1,12 @@
-#ifndef XLA_SHMEM_ASSIGNER_UNSUPPORTED_BUFFERS_H_
-#define XLA_SHMEM_ASSIGNER_UNSUPPORTED_BUFFERS_H_
+// Why a collective is left alone, whatever the rules say, or why XLA cannot run it. What the transport of a job does
+// not carry is in transport.h.
+#ifndef XLA_SHMEM_ASSIGNER_VETOES_H_
+#define XLA_SHMEM_ASSIGNER_VETOES_H_
 
 #include <cstddef>
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
-#include "xla_patch/assigner/unsupported.h"
 
 namespace xla_shmem {
 
@@ -32,6 +33,9 @@ struct TransferredBuffer {
 Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, size_t num_results,
                                const std::vector<TransferredBuffer>& buffers);
 
+// Why stock XLA:CPU refuses to compile the collective. It does so after the hook, which can replace it.
+Unsupported UnsupportedByXlaCpu(const CollectiveSpec& spec);
+
 }  // namespace xla_shmem
 
-#endif  // XLA_SHMEM_ASSIGNER_UNSUPPORTED_BUFFERS_H_
+#endif  // XLA_SHMEM_ASSIGNER_VETOES_H_

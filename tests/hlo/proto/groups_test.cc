@@ -1,10 +1,9 @@
-#include "xla_patch/hlo/proto/replica_groups.h"
+#include "xla_patch/hlo/proto/groups.h"
 
 #include <doctest/doctest.h>
 
 #include "tests/hlo/hlo_builder.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
-#include "xla_patch/hlo/proto/group_list.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -175,7 +174,11 @@ TEST_CASE("channel and use_global_device_ids select the mode") {
   CHECK(*GetGroupMode(true, false, false) == GroupMode::kCrossPartition);
   CHECK(*GetGroupMode(true, true, false) == GroupMode::kCrossReplicaAndPartition);
   CHECK(*GetGroupMode(true, true, true) == GroupMode::kFlattenedId);
-  CHECK_FALSE(GetGroupMode(false, true, true).ok());
+  CHECK(GetGroupMode(false, true, true).message() == "replica groups: use_global_device_ids without a channel_id");
+  for (const bool has_channel_id : {false, true}) {
+    CHECK(GetGroupMode(has_channel_id, false, true).message() ==
+          "replica groups: use_global_device_ids for an op that has no such flag");
+  }
 }
 
 TEST_CASE("without an assignment logical id i is the i-th device") {
