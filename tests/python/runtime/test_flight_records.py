@@ -47,8 +47,7 @@ def _leave_record(directory: Path, pid: int, age: int) -> Path:
     """Writes the record of a process that has run no collective."""
     directory.mkdir()
     ring = directory / "0.ring"
-    ring.write_bytes(struct.pack("<8s4IqI", b"XSHMFR1\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
-    (directory / "0.sites").write_text("")
+    ring.write_bytes(struct.pack("<8s4IQI", b"XSHMFR2\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
     os.utime(directory, (10_000 - age, 10_000 - age))
     return ring
 
@@ -77,10 +76,9 @@ def test_the_records_of_a_job_that_runs_are_kept_however_old(tmp_path: Path) -> 
     assert not (tmp_path / f"job{KEPT}").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"XSHMFR1\n", b"\0" * 8192])
+@pytest.mark.parametrize("content", [b"", b"XSHMFR1\n".ljust(8192, b"\0"), b"\0" * 8192])
 def test_a_file_that_is_not_a_record_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0.ring").write_bytes(content)
-    (tmp_path / "0.sites").write_text("")
     with pytest.raises(RecordError, match=str(tmp_path / "0.ring")):
         read_job(tmp_path)
 
