@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "xla_patch/runtime/observe/flight_recorder.h"
-#include "xla_patch/runtime/observe/statistics.h"
-#include "xla_patch/runtime/observe/trace.h"
+#include "xla_patch/runtime/observe/totals.h"
+#include "xla_patch/runtime/observe/trace_file.h"
 
 namespace xla_shmem::observe {
 

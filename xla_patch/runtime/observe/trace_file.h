@@ -4,8 +4,8 @@
 //
 // All processes of a host append to one file, which the first of them creates. Process 0 has removed the file of an
 // earlier job before. A symbolic link is not followed, because others may write to the directory.
-#ifndef XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
-#define XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
+#ifndef XLA_SHMEM_RUNTIME_OBSERVE_TRACE_FILE_H_
+#define XLA_SHMEM_RUNTIME_OBSERVE_TRACE_FILE_H_
 
 #include <cstdint>
 #include <map>
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "xla_patch/runtime/observe/statistics.h"
+#include "xla_patch/runtime/observe/totals.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::observe {
@@ -44,4 +44,4 @@ class Trace {
 
 }  // namespace xla_shmem::observe
 
-#endif  // XLA_SHMEM_RUNTIME_OBSERVE_TRACE_H_
+#endif  // XLA_SHMEM_RUNTIME_OBSERVE_TRACE_FILE_H_

@@ -1,7 +1,7 @@
 // The table that XLA_SHMEM_STATS=1 prints at exit: for each collective, its calls, bytes, and the time that it waited
 // and moved data.
-#ifndef XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
-#define XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
+#ifndef XLA_SHMEM_RUNTIME_OBSERVE_TOTALS_H_
+#define XLA_SHMEM_RUNTIME_OBSERVE_TOTALS_H_
 
 #include <cstdint>
 #include <map>
@@ -45,4 +45,4 @@ class Statistics {
 
 }  // namespace xla_shmem::observe
 
-#endif  // XLA_SHMEM_RUNTIME_OBSERVE_STATISTICS_H_
+#endif  // XLA_SHMEM_RUNTIME_OBSERVE_TOTALS_H_

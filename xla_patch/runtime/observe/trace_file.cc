@@ -1,4 +1,4 @@
-#include "xla_patch/runtime/observe/trace.h"
+#include "xla_patch/runtime/observe/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "xla_patch/runtime/observe/statistics.h"
+#include "xla_patch/runtime/observe/totals.h"
 
 #include "doctest/doctest.h"
 
