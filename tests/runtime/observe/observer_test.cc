@@ -1,5 +1,8 @@
 #include "xla_patch/runtime/observe/observer.h"
 
+#include <string>
+#include <vector>
+
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
 
@@ -44,6 +47,28 @@ TEST_CASE("a program that is loaded again takes no more memory and no more of th
   const size_t bytes = directory.Read("0.ring").size();
   CHECK(observer.AddSite(first) == site);
   CHECK(directory.Read("0.ring").size() == bytes);
+}
+
+TEST_CASE("totals and trace hold every execution of a run that the ring has forgotten") {
+  const TemporaryDirectory directory;
+  Observer observer;
+  REQUIRE(observer.Start({directory.path(), true, directory.File("t")}, 0, {0}, {0}).empty());
+  CHECK(observer.measures_copies());
+  const RecordedSite* site = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
+  constexpr uint64_t kExecutions = 3 * FlightRecorder::kEntries;
+  std::vector<Observer::Span> spans;
+  for (uint64_t i = 0; i < kExecutions; ++i) spans.push_back(observer.Begin(0, site, i, 64));
+  for (const Observer::Span& span : spans) observer.End(span, 1, true);
+  observer.Report();
+  const Sums sums = site->totals.Read();
+  CHECK(sums.calls == kExecutions);
+  CHECK(sums.bytes == 64 * kExecutions);
+  CHECK(sums.moved_ns == kExecutions);
+  const std::string trace = directory.Read("t");
+  CHECK(trace.find("\"in_run\": 0,") != std::string::npos);
+  size_t events = 0;
+  for (size_t at = trace.find("f/a"); at != std::string::npos; at = trace.find("f/a", at + 1)) ++events;
+  CHECK(events == kExecutions);
 }
 
 TEST_CASE("parts that do not work are named and the rest works") {

@@ -9,11 +9,13 @@
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +80,20 @@ struct Site {
   std::string name;  // "module/instruction"
   bool is_pairs = false;
   std::vector<std::vector<int>> groups;  // PEs; for a permute: source and target of each pair
+};
+
+// An execution that has ended: what totals and trace take from the recorder.
+struct Finished {
+  int pe = 0;
+  uint64_t execution = 0;            // as in Entry
+  uint64_t bytes = 0;                // of the operands
+  uint64_t start_ns = 0;             // of the call of the handler; on GPUs, where the GPU comes to it
+  uint64_t end_ns = 0;               // of the last byte
+  std::optional<uint64_t> moved_ns;  // of the time between them, spent copying and reducing; not known on GPUs
+  bool is_inline = false;            // finished in the handler and not on a thread of the progress engine
+  std::optional<int> track;          // in the trace; executions of one track do not overlap
+
+  uint64_t total_ns() const { return end_ns - std::min(start_ns, end_ns); }
 };
 
 class FlightRecorder {

@@ -1,6 +1,7 @@
 #include "xla_patch/runtime/observe/totals.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cinttypes>
 #include <cstdio>
 #include <vector>
@@ -12,66 +13,82 @@ std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) {
+    value /= 1024;
+  }
   char text[32];
   snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
   return text;
 }
 
+double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 double Milliseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-}  // namespace
-
-void Statistics::Add(const std::string& op, const std::string& name, const Measurement& measurement) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  Row& row = rows_[{name, op}];
-  ++row.calls;
-  row.inline_calls += measurement.is_inline;
-  row.bytes += measurement.bytes;
-  row.total_ns += measurement.total_ns;
-  row.copied_ns += measurement.copied_ns.value_or(0);
-  row.longest_ns = std::max(row.longest_ns, measurement.total_ns);
-}
-
-std::string Statistics::Line(const Row& row, const std::string& op, const std::string& name) const {
+std::string Line(bool on_gpu, const Sums& sums, const std::string& op, const std::string& name) {
+  assert(sums.calls > 0);
+  const auto calls = static_cast<double>(sums.calls);
   char text[160];
-  if (on_gpu_) {
-    const double microseconds = static_cast<double>(row.total_ns) / 1e3;
-    snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f %10.1f %10.1f  ", row.calls, Bytes(row.bytes).c_str(),
-             Milliseconds(row.total_ns), row.calls == 0 ? 0.0 : microseconds / static_cast<double>(row.calls),
-             static_cast<double>(row.longest_ns) / 1e3);
-    return text + op + "  " + name + "\n";
+  int length = snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f", sums.calls, Bytes(sums.bytes).c_str(),
+                        Milliseconds(sums.total_ns));
+  if (on_gpu) {
+    snprintf(text + length, sizeof(text) - length, " %10.1f %10.1f  ", Microseconds(sums.total_ns) / calls,
+             Microseconds(sums.longest_ns));
+  } else {
+    snprintf(text + length, sizeof(text) - length, " %11.3f %11.3f %10.1f %6.1f%%  ",
+             Milliseconds(sums.total_ns - std::min(sums.moved_ns, sums.total_ns)), Milliseconds(sums.moved_ns),
+             Microseconds(sums.longest_ns), 100.0 * static_cast<double>(sums.inline_calls) / calls);
   }
-  snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f %11.3f %11.3f %10.1f %6.1f%%  ", row.calls,
-           Bytes(row.bytes).c_str(), Milliseconds(row.total_ns),
-           Milliseconds(row.total_ns - std::min(row.copied_ns, row.total_ns)), Milliseconds(row.copied_ns),
-           static_cast<double>(row.longest_ns) / 1e3,
-           row.calls == 0 ? 0.0 : 100.0 * static_cast<double>(row.inline_calls) / static_cast<double>(row.calls));
   return text + op + "  " + name + "\n";
 }
 
-std::string Statistics::Table(const std::string& title) const {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (rows_.empty()) return "";
-  std::vector<const std::pair<const std::pair<std::string, std::string>, Row>*> order;
-  Row sum;
-  for (const auto& row : rows_) {
+}  // namespace
+
+void Sums::Add(const Sums& other) {
+  calls += other.calls;
+  inline_calls += other.inline_calls;
+  bytes += other.bytes;
+  total_ns += other.total_ns;
+  moved_ns += other.moved_ns;
+  longest_ns = std::max(longest_ns, other.longest_ns);
+}
+
+void Totals::Add(const Finished& execution) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;  // independent counts
+  const uint64_t total_ns = execution.total_ns();
+  calls_.fetch_add(1, kRelaxed);
+  inline_calls_.fetch_add(execution.is_inline ? 1 : 0, kRelaxed);
+  bytes_.fetch_add(execution.bytes, kRelaxed);
+  total_ns_.fetch_add(total_ns, kRelaxed);
+  moved_ns_.fetch_add(execution.moved_ns.value_or(0), kRelaxed);
+  uint64_t longest_ns = longest_ns_.load(kRelaxed);
+  while (longest_ns < total_ns && !longest_ns_.compare_exchange_weak(longest_ns, total_ns, kRelaxed)) {
+  }
+}
+
+Sums Totals::Read() const {
+  return {calls_.load(), inline_calls_.load(), bytes_.load(), total_ns_.load(), moved_ns_.load(), longest_ns_.load()};
+}
+
+std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCollective& totals) {
+  if (totals.empty()) {
+    return "";
+  }
+  std::vector<const TotalsByCollective::value_type*> order;
+  Sums all;
+  for (const auto& row : totals) {
     order.push_back(&row);
-    sum.calls += row.second.calls;
-    sum.inline_calls += row.second.inline_calls;
-    sum.bytes += row.second.bytes;
-    sum.total_ns += row.second.total_ns;
-    sum.copied_ns += row.second.copied_ns;
-    sum.longest_ns = std::max(sum.longest_ns, row.second.longest_ns);
+    all.Add(row.second);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const auto* a, const auto* b) { return a->second.total_ns > b->second.total_ns; });
   std::string table =
-      title + (on_gpu_
+      title + (on_gpu
                    ? "\n      calls       bytes      GPU ms    mean us longest us  collective\n"
                    : "\n      calls       bytes    total ms   waited ms    moved ms longest us inline  collective\n");
-  for (const auto* row : order) table += Line(row->second, row->first.second, row->first.first);
-  return table + Line(sum, "all", "");
+  for (const auto* row : order) {
+    table += Line(on_gpu, row->second, row->first.second, row->first.first);
+  }
+  return table + Line(on_gpu, all, "all", "");
 }
 
 }  // namespace xla_shmem::observe

@@ -1,47 +1,51 @@
-// The table that XLA_SHMEM_STATS=1 prints at exit: for each collective, its calls, bytes, and the time that it waited
-// and moved data.
+// What all executions of a collective have taken together, and the table that XLA_SHMEM_STATS=1 prints of it at exit.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_TOTALS_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_TOTALS_H_
 
+#include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
-#include <optional>
 #include <string>
 #include <utility>
 
+#include "xla_patch/runtime/observe/flight_recorder.h"
+
 namespace xla_shmem::observe {
 
-// One finished execution.
-struct Measurement {
-  uint64_t bytes = 0;     // of the operands
-  uint64_t total_ns = 0;  // from the call of the handler to the last byte; on GPUs, between its begin and its end
-  std::optional<uint64_t> copied_ns = 0;  // of total_ns, spent copying and reducing; not known on GPUs
-  bool is_inline = false;                 // finished in the handler and not on a thread of the progress engine
+struct Sums {
+  uint64_t calls = 0;
+  uint64_t inline_calls = 0;
+  uint64_t bytes = 0;
+  uint64_t total_ns = 0;
+  uint64_t moved_ns = 0;
+  uint64_t longest_ns = 0;
+
+  void Add(const Sums& other);
 };
 
-class Statistics {
+// The sums of one collective. Each execution is added once, when it ends, so they are exact however long the run, and
+// without a lock.
+class Totals {
  public:
-  explicit Statistics(bool on_gpu = false) : on_gpu_(on_gpu) {}
-  void Add(const std::string& op, const std::string& name, const Measurement& measurement);
-  // A table under the line `title`, the collective with the most time first; "" if nothing has run.
-  std::string Table(const std::string& title) const;
+  void Add(const Finished& execution);
+  // Of executions that end meanwhile some numbers may be in the sums and others not.
+  Sums Read() const;
 
  private:
-  struct Row {
-    uint64_t calls = 0;
-    uint64_t inline_calls = 0;
-    uint64_t bytes = 0;
-    uint64_t total_ns = 0;
-    uint64_t copied_ns = 0;
-    uint64_t longest_ns = 0;
-  };
-  std::string Line(const Row& row, const std::string& op, const std::string& name) const;
-
-  const bool on_gpu_;
-  mutable std::mutex mutex_;
-  std::map<std::pair<std::string, std::string>, Row> rows_;  // by name and op; guarded by mutex_
+  std::atomic<uint64_t> calls_{0};
+  std::atomic<uint64_t> inline_calls_{0};
+  std::atomic<uint64_t> bytes_{0};
+  std::atomic<uint64_t> total_ns_{0};
+  std::atomic<uint64_t> moved_ns_{0};
+  std::atomic<uint64_t> longest_ns_{0};
 };
+
+// By name and op.
+using TotalsByCollective = std::map<std::pair<std::string, std::string>, Sums>;
+
+// A table under the line `title`, the collective with the most time first; "" if nothing has run. On CPU it tells
+// waiting from moving, on GPU it has the mean.
+std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCollective& totals);
 
 }  // namespace xla_shmem::observe
 

@@ -14,32 +14,31 @@
 #include <string>
 #include <vector>
 
-#include "xla_patch/runtime/observe/totals.h"
+#include "xla_patch/runtime/observe/flight_recorder.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::observe {
 
-class Trace {
+class TraceFile {
  public:
-  static Result<std::unique_ptr<Trace>> Open(const std::string& path, int process, const std::vector<int>& pes);
-  ~Trace();
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
+  static Result<std::unique_ptr<TraceFile>> Open(const std::string& path, int process, const std::vector<int>& pes);
+  ~TraceFile();
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
 
-  // Returns a track of `pe` for a collective that begins now. End frees it. On GPUs the caller chooses the tracks.
-  int Begin(int pe);
-  void End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution, uint64_t start_ns,
-           const Measurement& measurement);
+  // Adds an execution of `site`, on the first track of its PE that is free from its start on, unless it names a track.
+  void Add(const Site& site, const Finished& execution);
   void Flush();
 
  private:
-  explicit Trace(int file) : file_(file) {}
+  explicit TraceFile(int file) : file_(file) {}
+  int FreeTrack(const Finished& execution);
   void FlushLocked();
 
   const int file_;
   std::mutex mutex_;
-  std::string buffer_;                      // guarded by mutex_
-  std::map<int, std::vector<bool>> taken_;  // by PE and track; guarded by mutex_
+  std::string buffer_;                         // guarded by mutex_
+  std::map<int, std::vector<uint64_t>> ends_;  // of the last execution on each track of a PE, ns; guarded by mutex_
 };
 
 }  // namespace xla_shmem::observe
