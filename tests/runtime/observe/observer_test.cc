@@ -1,6 +1,7 @@
 #include "xla_patch/runtime/observe/observer.h"
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -60,15 +61,30 @@ TEST_CASE("totals and trace hold every execution of a run that the ring has forg
   for (uint64_t i = 0; i < kExecutions; ++i) spans.push_back(observer.Begin(0, site, i, 64));
   for (const Observer::Span& span : spans) observer.End(span, 1, true);
   observer.Report();
-  const Sums sums = site->totals.Read();
-  CHECK(sums.calls == kExecutions);
-  CHECK(sums.bytes == 64 * kExecutions);
-  CHECK(sums.moved_ns == kExecutions);
+  CHECK(site->totals.calls == kExecutions);
+  CHECK(site->totals.bytes == 64 * kExecutions);
+  CHECK(site->totals.moved_ns == kExecutions);
   const std::string trace = directory.Read("t");
   CHECK(trace.find("\"in_run\": 0,") != std::string::npos);
   size_t events = 0;
   for (size_t at = trace.find("f/a"); at != std::string::npos; at = trace.find("f/a", at + 1)) ++events;
   CHECK(events == kExecutions);
+}
+
+TEST_CASE("threads that end executions at once lose none") {
+  Observer observer;
+  REQUIRE(observer.Start({"", true, ""}, 0, {0}, {0}).empty());
+  const RecordedSite* site = observer.AddSite({1, "all-reduce", "f/a", false, {{0}}});
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      for (int i = 0; i < 2'000; ++i) observer.End(observer.Begin(0, site, i, 8), 0, thread == 0);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(site->totals.calls == 8'000);
+  CHECK(site->totals.inline_calls == 2'000);
+  CHECK(site->totals.bytes == 64'000);
 }
 
 TEST_CASE("parts that do not work are named and the rest works") {

@@ -1,6 +1,6 @@
 #include "xla_patch/runtime/observe/totals.h"
 
-#include <thread>
+#include <optional>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -12,19 +12,19 @@ Finished Execution(uint64_t bytes, uint64_t total_ns, std::optional<uint64_t> mo
   return {0, 0, bytes, 1'000, 1'000 + total_ns, moved_ns, is_inline, std::nullopt};
 }
 
-Sums SumsOf(const std::vector<Finished>& executions) {
+Totals TotalsOf(const std::vector<Finished>& executions) {
   Totals totals;
   for (const Finished& execution : executions) {
-    totals.Add(execution);
+    totals.Add(Totals::Of(execution));
   }
-  return totals.Read();
+  return totals;
 }
 
 TEST_CASE("nothing is printed if no collective has run") { CHECK(TotalsTable("title", false, {}).empty()); }
 
 TEST_CASE("the collective that took longest comes first, and a sum last") {
-  const Sums sum = SumsOf({Execution(1536, 2'000'000, 500'000, true), Execution(1536, 1'000'000, 500'000, false)});
-  const Sums permute = SumsOf({Execution(1 << 20, 9'000'000, 1'000'000, true)});
+  const Totals sum = TotalsOf({Execution(1536, 2'000'000, 500'000, true), Execution(1536, 1'000'000, 500'000, false)});
+  const Totals permute = TotalsOf({Execution(1 << 20, 9'000'000, 1'000'000, true)});
   CHECK(TotalsTable("title", false, {{{"jit_f/a", "all-reduce"}, sum}, {{"jit_f/p", "collective-permute"}, permute}}) ==
         "title\n"
         "      calls       bytes    total ms   waited ms    moved ms longest us inline  collective\n"
@@ -34,7 +34,8 @@ TEST_CASE("the collective that took longest comes first, and a sum last") {
 }
 
 TEST_CASE("on GPUs there is a mean and no share of waiting") {
-  const Sums sum = SumsOf({Execution(1024, 3'000, std::nullopt, false), Execution(1024, 1'000, std::nullopt, false)});
+  const Totals sum =
+      TotalsOf({Execution(1024, 3'000, std::nullopt, false), Execution(1024, 1'000, std::nullopt, false)});
   CHECK(TotalsTable("title", true, {{{"jit_f/a", "all-reduce"}, sum}}) ==
         "title\n"
         "      calls       bytes      GPU ms    mean us longest us  collective\n"
@@ -43,31 +44,9 @@ TEST_CASE("on GPUs there is a mean and no share of waiting") {
 }
 
 TEST_CASE("the time of moving data never exceeds the total") {
-  const Sums sums = SumsOf({Execution(1, 1'000'000, 3'000'000, true)});
+  const Totals sums = TotalsOf({Execution(1, 1'000'000, 3'000'000, true)});
   CHECK(TotalsTable("t", false, {{{"a", "all-reduce"}, sums}}).find("      1.000       0.000       3.000") !=
         std::string::npos);
-}
-
-TEST_CASE("threads that end executions at once lose none") {
-  Totals totals;
-  std::vector<std::thread> threads;
-  for (uint64_t thread = 1; thread <= 4; ++thread) {
-    threads.emplace_back([&totals, thread] {
-      for (int i = 0; i < 5'000; ++i) {
-        totals.Add(Execution(thread, thread, 1, thread % 2 == 0));
-      }
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
-  const Sums sums = totals.Read();
-  CHECK(sums.calls == 20'000);
-  CHECK(sums.inline_calls == 10'000);
-  CHECK(sums.bytes == 50'000);
-  CHECK(sums.total_ns == 50'000);
-  CHECK(sums.moved_ns == 20'000);
-  CHECK(sums.longest_ns == 4);
 }
 
 }  // namespace

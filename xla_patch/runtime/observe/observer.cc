@@ -82,7 +82,10 @@ void Observer::EndOnGpu(const Span& span, int track, uint64_t begun_ns, uint64_t
 }
 
 void Observer::Add(const RecordedSite& site, const Finished& execution) {
-  if (options_.statistics) site.totals.Add(execution);
+  if (options_.statistics) {
+    const std::lock_guard<std::mutex> lock(site.mutex);
+    site.totals.Add(Totals::Of(execution));
+  }
   if (trace_ != nullptr) trace_->Add(site.site, execution);
 }
 
@@ -90,9 +93,9 @@ TotalsByCollective Observer::ReadTotals() {
   TotalsByCollective totals;
   const std::lock_guard<std::mutex> lock(mutex_);
   for (const auto& [key, site] : sites_) {
+    const std::lock_guard<std::mutex> site_lock(site.mutex);
     // Programs of one name have sites of their own.
-    const Sums sums = site.totals.Read();
-    if (sums.calls > 0) totals[{site.site.name, site.site.op}].Add(sums);
+    if (site.totals.calls > 0) totals[{site.site.name, site.site.op}].Add(site.totals);
   }
   return totals;
 }

@@ -33,7 +33,8 @@ struct ObserverOptions {
 struct RecordedSite {
   Site site;
   uint32_t number = 0;  // in the flight recorder
-  mutable Totals totals;
+  mutable std::mutex mutex;
+  mutable Totals totals;  // of all executions so far, with statistics; guarded by mutex
 };
 
 class Observer {

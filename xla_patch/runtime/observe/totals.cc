@@ -24,26 +24,31 @@ std::string Bytes(uint64_t bytes) {
 double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 double Milliseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e6; }
 
-std::string Line(bool on_gpu, const Sums& sums, const std::string& op, const std::string& name) {
-  assert(sums.calls > 0);
-  const auto calls = static_cast<double>(sums.calls);
+std::string Line(bool on_gpu, const Totals& of, const std::string& op, const std::string& name) {
+  assert(of.calls > 0);
+  const auto calls = static_cast<double>(of.calls);
   char text[160];
-  int length = snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f", sums.calls, Bytes(sums.bytes).c_str(),
-                        Milliseconds(sums.total_ns));
+  int length = snprintf(text, sizeof(text), "  %9" PRIu64 " %11s %11.3f", of.calls, Bytes(of.bytes).c_str(),
+                        Milliseconds(of.total_ns));
   if (on_gpu) {
-    snprintf(text + length, sizeof(text) - length, " %10.1f %10.1f  ", Microseconds(sums.total_ns) / calls,
-             Microseconds(sums.longest_ns));
+    snprintf(text + length, sizeof(text) - length, " %10.1f %10.1f  ", Microseconds(of.total_ns) / calls,
+             Microseconds(of.longest_ns));
   } else {
     snprintf(text + length, sizeof(text) - length, " %11.3f %11.3f %10.1f %6.1f%%  ",
-             Milliseconds(sums.total_ns - std::min(sums.moved_ns, sums.total_ns)), Milliseconds(sums.moved_ns),
-             Microseconds(sums.longest_ns), 100.0 * static_cast<double>(sums.inline_calls) / calls);
+             Milliseconds(of.total_ns - std::min(of.moved_ns, of.total_ns)), Milliseconds(of.moved_ns),
+             Microseconds(of.longest_ns), 100.0 * static_cast<double>(of.inline_calls) / calls);
   }
   return text + op + "  " + name + "\n";
 }
 
 }  // namespace
 
-void Sums::Add(const Sums& other) {
+Totals Totals::Of(const Finished& execution) {
+  const uint64_t total_ns = execution.total_ns();
+  return {1, execution.is_inline ? 1u : 0u, execution.bytes, total_ns, execution.moved_ns.value_or(0), total_ns};
+}
+
+void Totals::Add(const Totals& other) {
   calls += other.calls;
   inline_calls += other.inline_calls;
   bytes += other.bytes;
@@ -52,29 +57,12 @@ void Sums::Add(const Sums& other) {
   longest_ns = std::max(longest_ns, other.longest_ns);
 }
 
-void Totals::Add(const Finished& execution) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;  // independent counts
-  const uint64_t total_ns = execution.total_ns();
-  calls_.fetch_add(1, kRelaxed);
-  inline_calls_.fetch_add(execution.is_inline ? 1 : 0, kRelaxed);
-  bytes_.fetch_add(execution.bytes, kRelaxed);
-  total_ns_.fetch_add(total_ns, kRelaxed);
-  moved_ns_.fetch_add(execution.moved_ns.value_or(0), kRelaxed);
-  uint64_t longest_ns = longest_ns_.load(kRelaxed);
-  while (longest_ns < total_ns && !longest_ns_.compare_exchange_weak(longest_ns, total_ns, kRelaxed)) {
-  }
-}
-
-Sums Totals::Read() const {
-  return {calls_.load(), inline_calls_.load(), bytes_.load(), total_ns_.load(), moved_ns_.load(), longest_ns_.load()};
-}
-
 std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCollective& totals) {
   if (totals.empty()) {
     return "";
   }
   std::vector<const TotalsByCollective::value_type*> order;
-  Sums all;
+  Totals all;
   for (const auto& row : totals) {
     order.push_back(&row);
     all.Add(row.second);
