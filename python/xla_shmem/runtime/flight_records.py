@@ -1,4 +1,4 @@
-"""Reader of flight records, which xla_patch/runtime/observe/flight_recorder.h writes.
+"""Where the collectives of a job are recorded, and the reader of xla_patch/runtime/observe/flight_recorder.h's files.
 
 A job has a directory, named by its key, in which each process has one file. Records of jobs that failed, or whose
 processes were killed, stay for `xla-shmem postmortem`; only the newest are kept.
@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import enum
 import itertools
+import logging
 import os
 import shutil
 import stat
@@ -19,6 +20,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xla_shmem.errors import UserError
+from xla_shmem.options import Options
+
+logger = logging.getLogger(__name__)
 
 #: Directories of ended jobs that are kept.
 KEPT = 16
@@ -141,6 +145,25 @@ def records_root(setting: str) -> Path | None:
     if setting == "off":
         return None
     return Path(tempfile.gettempdir()) / f"xla-shmem-{os.getuid()}" if setting == "auto" else Path(setting)
+
+
+def begin_trace(options: Options, process: int) -> None:
+    """Removes an earlier job's trace. No process writes one before all processes have announced themselves."""
+    if not options.trace or process != 0:
+        return
+    try:
+        Path(options.trace).unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("xla_shmem: the trace is appended to what is there: %s", error)
+
+
+def record_directory(options: Options, job: str) -> str:
+    """Returns the directory for the flight records of a job, which exists; "" without records."""
+    try:
+        return make_job_directory(options.records, job)
+    except OSError as error:
+        logger.warning("xla_shmem: no flight recorder: %s", error)
+        return ""
 
 
 def make_job_directory(setting: str, job: str) -> str:
