@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cinttypes>
 #include <cstdio>
 
@@ -105,8 +106,8 @@ int TraceFile::FreeTrack(const Finished& execution) {
   if (track == ends.end()) {
     track = ends.insert(ends.end(), 0);
   }
-  // Executions come in the order of their ends, nearly: two threads may end theirs at once.
-  *track = std::max(*track, execution.end_ns);
+  assert(*track <= execution.start_ns);
+  *track = execution.end_ns;
   return static_cast<int>(track - ends.begin());
 }
 
