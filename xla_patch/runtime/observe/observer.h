@@ -81,9 +81,6 @@ class Observer {
   // Whether the caller has to measure `copied_ns`, or the times on the GPU.
   bool measures_copies() const { return options_.statistics || trace_ != nullptr; }
 
-  // Where `xla-shmem postmortem` finds this job, "" without a recorder.
-  const std::string& record_directory() const { return options_.record_directory; }
-
   // Called when the program ends: prints the totals, once, and writes the trace so far.
   // `footer`: printed below them.
   void Report(const std::string& footer = "");
