@@ -36,9 +36,8 @@ def initialize() -> None:
     if not xla_flags.take_flag(os.environ):
         return
     from xla_shmem import options
-    from xla_shmem.runtime import cache_key
-    from xla_shmem.runtime.compiler_pass import CompilerPass
-    from xla_shmem.runtime.gpu_start import start_gpu_job
+    from xla_shmem.runtime.compiler_pass import CompilerPass, salt_cache_keys
+    from xla_shmem.runtime.gpu_platform import start_gpu_job
     from xla_shmem.runtime.job import Job
 
     try:
@@ -50,7 +49,7 @@ def initialize() -> None:
     job.announce(error)
     _pass = CompilerPass(job, start_gpu_job(resolved, error), resolved)
     _pass.register()
-    cache_key.salt(_pass.cache_salt)
+    salt_cache_keys(_pass.cache_salt)
 
 
 def active() -> bool:

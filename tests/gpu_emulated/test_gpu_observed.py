@@ -14,7 +14,7 @@ from emulated_jobs import run_emulated
 from emulator import GRAPH_FLAGS, NO_GRAPH_FLAGS, Emulator
 from job_runs import JobRun
 
-from xla_shmem.postmortem.diagnosis import diagnose_job
+from xla_shmem.postmortem.who_waits import diagnose_job
 from xla_shmem.runtime.flight_records import read_job
 
 pytestmark = pytest.mark.timeout(240)

@@ -33,8 +33,8 @@ def postmortem_command(job: str, as_json: bool) -> None:
 
 def show_postmortem(job: str, as_json: bool) -> NoReturn:
     """Prints the report and ends the command."""
-    from xla_shmem.postmortem.diagnosis import diagnose_job
-    from xla_shmem.postmortem.report import print_job_json, print_job_report
+    from xla_shmem.postmortem.job_report import print_job_json, print_job_report
+    from xla_shmem.postmortem.who_waits import diagnose_job
     from xla_shmem.runtime.flight_records import RecordError, read_job
 
     directory = _find_job(job)

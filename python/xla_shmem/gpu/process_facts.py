@@ -68,6 +68,33 @@ class ProcessFacts:
         return ProcessFacts(value["host"], tuple(gpus), value["error"], value["imex_channels"])
 
 
+@dataclasses.dataclass(frozen=True)
+class Announcement:
+    """The announcement of one process to the others.
+
+    Attributes:
+      facts: its GPUs.
+      error: why it cannot take part, "" if it can.
+      agreement: version, options and NVSHMEM's variables that must be equal in all processes.
+      free_bytes: free memory of its GPU.
+    """
+
+    facts: ProcessFacts
+    error: str
+    agreement: str
+    free_bytes: int
+
+    def to_json(self) -> str:
+        """Returns text for the store."""
+        return json.dumps(vars(self) | {"facts": self.facts.to_json()})
+
+    @staticmethod
+    def from_json(text: str) -> Announcement:
+        """Reads the text of :meth:`to_json`."""
+        value = json.loads(text)
+        return Announcement(**value | {"facts": ProcessFacts.from_json(value["facts"])})
+
+
 def read_process_facts(ordinals: Sequence[int] | None = None) -> ProcessFacts:
     """Returns the facts of this process. Never raises.
 

@@ -1,6 +1,6 @@
-"""Reader of flight records, which xla_patch/runtime/observe/flight_recorder.h writes.
+"""Where the collectives of a job are recorded, and the reader of xla_patch/runtime/observe/flight_recorder.h's files.
 
-A job has a directory, named by its key, in which each process has two files. Records of jobs that failed, or whose
+A job has a directory, named by its key, in which each process has one file. Records of jobs that failed, or whose
 processes were killed, stay for `xla-shmem postmortem`; only the newest are kept.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
-import json
+import itertools
+import logging
 import os
 import shutil
 import stat
@@ -19,17 +20,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xla_shmem.errors import UserError
+from xla_shmem.options import Options
+
+logger = logging.getLogger(__name__)
 
 #: Directories of ended jobs that are kept.
 KEPT = 16
 
 _ATTEMPTS = 100
-_RING_HEADER = struct.Struct("<8s4Iq I")
+_RING_HEADER = struct.Struct("<8s4IQI")
 _RING_HEADER_BYTES = 4096
 _FAILURE_OFFSET = 256
 _PE_HEADER = struct.Struct("<IIQ48x")
 _ENTRY = struct.Struct("<QQIIQQQ16x")
-_MAGIC = b"XSHMFR1\n"
+_SITE = struct.Struct("<Q6I")
+_MAGIC = b"XSHMFR2\n"
 
 
 class State(enum.Enum):
@@ -86,7 +91,7 @@ class Entry:
     Attributes:
       sequence: counts the PE's collectives from 1.
       execution: equal on all PEs for the same execution; run number in the high 32 bits.
-      site: None if the line about it is missing.
+      site: None if its record is missing, because the disk was full.
       state: its state.
       bytes: of the operands.
       start: seconds of the machine's monotonic clock; on GPUs when the host enqueued it.
@@ -140,6 +145,25 @@ def records_root(setting: str) -> Path | None:
     if setting == "off":
         return None
     return Path(tempfile.gettempdir()) / f"xla-shmem-{os.getuid()}" if setting == "auto" else Path(setting)
+
+
+def begin_trace(options: Options, process: int) -> None:
+    """Removes an earlier job's trace. No process writes one before all processes have announced themselves."""
+    if not options.trace or process != 0:
+        return
+    try:
+        Path(options.trace).unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("xla_shmem: the trace is appended to what is there: %s", error)
+
+
+def record_directory(options: Options, job: str) -> str:
+    """Returns the directory for the flight records of a job, which exists; "" without records."""
+    try:
+        return make_job_directory(options.records, job)
+    except OSError as error:
+        logger.warning("xla_shmem: no flight recorder: %s", error)
+        return ""
 
 
 def make_job_directory(setting: str, job: str) -> str:
@@ -196,42 +220,59 @@ def read_job(directory: Path) -> list[ProcessRecord]:
 def _read_process(ring: Path) -> ProcessRecord:
     try:
         data = ring.read_bytes()
-        sites = _read_sites(ring.with_suffix(".sites"))
-        magic, pid, process, processes, n_pes, _, outcome = _RING_HEADER.unpack_from(data)
+        magic, pid, process, processes, n_pes, site_bytes, outcome = _RING_HEADER.unpack_from(data)
         if magic != _MAGIC:
             raise RecordError(f"{ring} is no flight record of this xla-shmem")
         failure = data[_FAILURE_OFFSET:_RING_HEADER_BYTES].split(b"\0", 1)[0].decode(errors="replace")
-        entries = dict(_read_pes(data, n_pes, sites))
-    except (OSError, struct.error, ValueError, KeyError) as error:
+        rings = list(_read_rings(data, n_pes))
+        sites = dict(_read_sites(data, rings[-1].end if rings else _RING_HEADER_BYTES, site_bytes))
+        entries = {of.pe: _read_entries(data, of, sites) for of in rings}
+    except (OSError, struct.error, ValueError) as error:
         raise RecordError(f"{ring} cannot be read: {error}") from None
-    listed = tuple(sites[number] for number in sorted(sites))
+    listed = tuple(sites.values())
     return ProcessRecord(process, processes, pid, _life(pid, ring), Outcome(outcome), failure, listed, entries)
 
 
-def _read_pes(data: bytes, n_pes: int, sites: dict[int, Site]) -> Iterator[tuple[int, tuple[Entry, ...]]]:
+@dataclasses.dataclass(frozen=True)
+class _Ring:
+    """Where the file has the entries of a PE."""
+
+    pe: int
+    start: int
+    end: int
+
+
+def _read_rings(data: bytes, n_pes: int) -> Iterator[_Ring]:
     offset = _RING_HEADER_BYTES
     for _ in range(n_pes):
         pe, count, _ = _PE_HEADER.unpack_from(data, offset)
-        offset += _PE_HEADER.size
-        found = []
-        for index in range(count):
-            fields = _ENTRY.unpack_from(data, offset + index * _ENTRY.size)
-            sequence, execution, site, state, size, start, end = fields
-            if sequence:
-                found.append(Entry(sequence, execution, sites.get(site), State(state), size, start / 1e9, end / 1e9))
-        offset += count * _ENTRY.size
-        yield pe, tuple(sorted(found, key=lambda entry: entry.sequence))
+        start = offset + _PE_HEADER.size
+        offset = start + count * _ENTRY.size
+        yield _Ring(pe, start, offset)
 
 
-def _read_sites(path: Path) -> dict[int, Site]:
-    found = {}
-    for line in path.read_text(errors="replace").splitlines():
-        # The last line may be incomplete.
-        with contextlib.suppress(json.JSONDecodeError):
-            value = json.loads(line)
-            groups = tuple(tuple(group) for group in value.get("pairs", value.get("groups")))
-            found[value["site"]] = Site(value["operation"], value["op"], value["name"], groups, "pairs" in value)
-    return found
+def _read_entries(data: bytes, ring: _Ring, sites: dict[int, Site]) -> tuple[Entry, ...]:
+    found = []
+    for fields in _ENTRY.iter_unpack(data[ring.start : ring.end]):
+        sequence, execution, site, state, size, start, end = fields
+        if sequence:
+            found.append(Entry(sequence, execution, sites.get(site), State(state), size, start / 1e9, end / 1e9))
+    return tuple(sorted(found, key=lambda entry: entry.sequence))
+
+
+def _read_sites(data: bytes, offset: int, size: int) -> Iterator[tuple[int, Site]]:
+    end = offset + size
+    while offset < end:
+        operation, record_bytes, number, is_pairs, n_groups, op_bytes, name_bytes = _SITE.unpack_from(data, offset)
+        name = offset + _SITE.size + op_bytes
+        lengths = struct.unpack_from(f"<{n_groups}I", data, name + name_bytes)
+        members = iter(struct.unpack_from(f"<{sum(lengths)}I", data, name + name_bytes + 4 * n_groups))
+        groups = tuple(tuple(itertools.islice(members, length)) for length in lengths)
+        op_text, name_text = data[offset + _SITE.size : name], data[name : name + name_bytes]
+        yield number, Site(operation, op_text.decode(), name_text.decode(errors="replace"), groups, bool(is_pairs))
+        if record_bytes < _SITE.size:
+            raise ValueError("the record of a collective is too short")
+        offset += record_bytes
 
 
 def _life(pid: int, ring: Path) -> str:

@@ -27,12 +27,11 @@ from xla_shmem.gpu import libraries
 from xla_shmem.gpu.kernels import KernelError, compile_kernels
 from xla_shmem.gpu.nvlink_domains import GpuPlace, place_gpus
 from xla_shmem.gpu.nvshmem_worlds import World, nvshmem_worlds, why_world_cannot_start
-from xla_shmem.gpu.process_facts import ProcessFacts, read_process_facts
+from xla_shmem.gpu.process_facts import Announcement, ProcessFacts, read_process_facts
 from xla_shmem.options import Options
 from xla_shmem.runtime import nvshmem_settings
-from xla_shmem.runtime.gpu_announcement import Announcement
-from xla_shmem.runtime.job_topology import JobTopology
-from xla_shmem.runtime.observation import begin_trace, record_directory
+from xla_shmem.runtime.flight_records import begin_trace, record_directory
+from xla_shmem.runtime.job import JobTopology
 from xla_shmem.runtime.store import STORE_TIMEOUT_S, Store
 
 logger = logging.getLogger(__name__)

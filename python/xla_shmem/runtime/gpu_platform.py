@@ -1,22 +1,46 @@
-"""Registers the pass and its handlers with XLA:GPU, a PJRT plugin, through the extensions of its C API.
+"""Starts the GPU path of this process, and registers the pass and its handlers with XLA:GPU.
 
-XLA calls the pass in C++. The pass calls Python once, at the first module, for the topology of the job.
+XLA:GPU is a PJRT plugin and takes them through the extensions of its C API. It calls the pass in C++. The pass calls
+Python once, at the first module, for the topology of the job.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
 from jax._src import xla_bridge
 
 from xla_shmem import _core
+from xla_shmem.gpu.jax_plugin import local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import Options
 from xla_shmem.runtime.gpu_job import GpuJob
-from xla_shmem.runtime.job_topology import JobTopology
+from xla_shmem.runtime.job import JobTopology
+from xla_shmem.runtime.store import open_store
 
 #: Name of the plugin among JAX's backends.
 BACKEND = "cuda"
+
+#: Hardware queues of a GPU, read when the driver starts. With the default of 8, compute on one stream more often queues
+#: behind the wait of another.
+_HARDWARE_QUEUES = ("CUDA_DEVICE_MAX_CONNECTIONS", "32")
+
+
+def start_gpu_job(options: Options, error: str) -> GpuJob | None:
+    """Returns the started GPU job of this process, None if JAX has no CUDA plugin or does not use it.
+
+    Args:
+      options: the options in force.
+      error: why this process cannot take part, "" if it can.
+    """
+    plugin = wanted_plugin()
+    if plugin is None:
+        return None
+    os.environ.setdefault(*_HARDWARE_QUEUES)
+    job = GpuJob(options, *open_store())
+    job.start(local_ordinals(), plugin.cuda, error or why_too_old(plugin), compiler=plugin.pjrt or "")
+    return job
 
 
 def is_gpu_plugin(c_api: Any) -> bool:

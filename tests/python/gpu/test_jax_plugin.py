@@ -13,7 +13,7 @@ from jax._src import xla_bridge
 from xla_shmem.gpu import jax_plugin
 from xla_shmem.gpu.jax_plugin import CudaPlugin, has_native_pass, local_ordinals, wanted_plugin, why_too_old
 from xla_shmem.options import resolve
-from xla_shmem.runtime import gpu_job, gpu_start
+from xla_shmem.runtime import gpu_platform
 
 PLUGIN = CudaPlugin(13, "0.11.2", "0.11.2")
 
@@ -33,8 +33,8 @@ def test_a_plugin_is_wanted_if_jax_may_use_gpus(monkeypatch: pytest.MonkeyPatch,
 
 def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [])
-    monkeypatch.setattr(gpu_start, "wanted_plugin", wanted_plugin)
-    assert gpu_start.start_gpu_job(resolve({}, {}), "") is None
+    monkeypatch.setattr(gpu_platform, "wanted_plugin", wanted_plugin)
+    assert gpu_platform.start_gpu_job(resolve({}, {}), "") is None
 
 
 @pytest.mark.parametrize(("chosen", "queues"), [(None, "32"), ("1", "1")])
@@ -49,10 +49,10 @@ def test_the_driver_starts_with_all_hardware_queues_unless_the_user_chose(
         def start(self, *arguments: object, **more: object) -> None:
             at_start.append(os.environ["CUDA_DEVICE_MAX_CONNECTIONS"])
 
-    monkeypatch.setattr(gpu_start, "wanted_plugin", lambda: PLUGIN)
-    monkeypatch.setattr(gpu_job, "GpuJob", Job)
+    monkeypatch.setattr(gpu_platform, "wanted_plugin", lambda: PLUGIN)
+    monkeypatch.setattr(gpu_platform, "GpuJob", Job)
     monkeypatch.setattr(os, "environ", {} if chosen is None else {"CUDA_DEVICE_MAX_CONNECTIONS": chosen})
-    gpu_start.start_gpu_job(resolve({}, {}), "")
+    gpu_platform.start_gpu_job(resolve({}, {}), "")
     assert at_start == [queues]
 
 

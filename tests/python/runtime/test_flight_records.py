@@ -47,8 +47,7 @@ def _leave_record(directory: Path, pid: int, age: int) -> Path:
     """Writes the record of a process that has run no collective."""
     directory.mkdir()
     ring = directory / "0.ring"
-    ring.write_bytes(struct.pack("<8s4IqI", b"XSHMFR1\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
-    (directory / "0.sites").write_text("")
+    ring.write_bytes(struct.pack("<8s4IQI", b"XSHMFR2\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
     os.utime(directory, (10_000 - age, 10_000 - age))
     return ring
 
@@ -77,14 +76,54 @@ def test_the_records_of_a_job_that_runs_are_kept_however_old(tmp_path: Path) -> 
     assert not (tmp_path / f"job{KEPT}").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"XSHMFR1\n", b"\0" * 8192])
+@pytest.mark.parametrize("content", [b"", b"XSHMFR1\n".ljust(8192, b"\0"), b"\0" * 8192])
 def test_a_file_that_is_not_a_record_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "0.ring").write_bytes(content)
-    (tmp_path / "0.sites").write_text("")
     with pytest.raises(RecordError, match=str(tmp_path / "0.ring")):
         read_job(tmp_path)
 
 
 def test_an_empty_directory_holds_no_records(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="holds no flight records"):
+        read_job(tmp_path)
+
+
+def _site(number: int, name: bytes, groups: list[list[int]], is_pairs: bool, record_bytes: int = 0) -> bytes:
+    """A record of a loaded all-reduce, as flight_recorder.cc writes it."""
+    numbers = [len(group) for group in groups] + [pe for group in groups for pe in group]
+    behind = b"all-reduce" + name + struct.pack(f"<{len(numbers)}I", *numbers)
+    behind += b"\0" * (-len(behind) % 8)
+    size = record_bytes or 32 + len(behind)
+    return struct.pack("<Q6I", 40 + number, size, number, is_pairs, len(groups), len(b"all-reduce"), len(name)) + behind
+
+
+def _write_ring(path: Path, sites: bytes, site_bytes: int) -> None:
+    """Writes the record of a process with PE 5 and a ring of two entries, of which one was used."""
+    header = struct.pack("<8s4IQI", b"XSHMFR2\n", 2**22 + 1, 3, 4, 1, site_bytes, 0).ljust(4096, b"\0")
+    entry = struct.pack("<QQIIQQQ16x", 1, 7 << 32, 2, 3, 64, 10**9, 2 * 10**9)
+    path.write_bytes(header + struct.pack("<IIQ48x", 5, 2, 1) + bytes(64) + entry + sites)
+
+
+def test_entries_refer_to_the_records_of_loaded_collectives(tmp_path: Path) -> None:
+    # Number 1 was lost to a full disk. What lies behind the counted bytes is not complete.
+    sites = _site(0, b"jit_f/a", [[5, 6], [7]], False) + _site(2, "jit_f/\u00e9".encode(), [[5, 6]], True)
+    _write_ring(tmp_path / "3.ring", sites + b"XXXX", len(sites))
+    (record,) = read_job(tmp_path)
+    assert (record.process, record.processes, record.life) == (3, 4, "")
+    assert [(site.operation, site.op, site.name) for site in record.sites] == [
+        (40, "all-reduce", "jit_f/a"),
+        (42, "all-reduce", "jit_f/\u00e9"),
+    ]
+    assert [site.groups for site in record.sites] == [((5, 6), (7,)), ((5, 6),)]
+    assert [site.is_pairs for site in record.sites] == [False, True]
+    ((entry,),) = record.entries.values()
+    assert (entry.sequence, entry.execution >> 32, entry.bytes, entry.start, entry.end) == (1, 7, 64, 1.0, 2.0)
+    assert entry.site is record.sites[1]
+
+
+@pytest.mark.parametrize("record_bytes", [8, 1 << 20])
+def test_a_record_of_another_size_than_it_says_is_refused(tmp_path: Path, record_bytes: int) -> None:
+    sites = _site(0, b"jit_f/a", [[5]], False, record_bytes)
+    _write_ring(tmp_path / "3.ring", sites + sites, 2 * len(sites) if record_bytes == 8 else record_bytes + 32)
+    with pytest.raises(RecordError, match="cannot be read"):
         read_job(tmp_path)

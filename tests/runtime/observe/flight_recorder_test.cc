@@ -1,8 +1,10 @@
 #include "xla_patch/runtime/observe/flight_recorder.h"
 
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <thread>
@@ -27,8 +29,7 @@ struct Ring {
       : bytes(directory.Read(std::to_string(process) + ".ring")) {}
   const RingHeader& header() const { return *reinterpret_cast<const RingHeader*>(bytes.data()); }
   const PeHeader& pe(size_t index) const {
-    const size_t pe_bytes = sizeof(PeHeader) + FlightRecorder::kEntries * sizeof(Entry);
-    return *reinterpret_cast<const PeHeader*>(bytes.data() + sizeof(RingHeader) + index * pe_bytes);
+    return *reinterpret_cast<const PeHeader*>(bytes.data() + sizeof(RingHeader) + index * FlightRecorder::kPeBytes);
   }
   const Entry& entry(size_t index, uint64_t sequence) const {
     return reinterpret_cast<const Entry*>(&pe(index) + 1)[sequence % FlightRecorder::kEntries];
@@ -43,7 +44,7 @@ TEST_CASE("a reader of the file finds its process and the collectives of each PE
   Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
   FlightRecorder::Set(entry, sequence, State::kDone, 250);
   const Ring ring(directory, 1);
-  CHECK(std::string(ring.header().magic, 8) == "XSHMFR1\n");
+  CHECK(std::string(ring.header().magic, 8) == "XSHMFR2\n");
   CHECK(ring.header().pid == static_cast<uint32_t>(getpid()));
   CHECK(ring.header().process == 1);
   CHECK(ring.header().processes == 2);
@@ -108,16 +109,48 @@ TEST_CASE("a PE of another process has no entries") {
   CHECK(MakeRecorder(directory)->Begin(1, 0, 0, 0, 0, &sequence) == nullptr);
 }
 
-TEST_CASE("sites are lines of JSON with quotes and control characters escaped") {
+TEST_CASE("behind the rings is a record of each loaded collective") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory, 0, {0}, {0, 1});
+  CHECK(recorder->AddSite({42, "all-reduce", "jit_f/\"a\"\n", false, {{0, 1}, {2}}}) == 0);
+  CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}}) == 1);
+  const Ring ring(directory);
+  const char* const first = reinterpret_cast<const char*>(&ring.pe(2));
+  const auto* record = reinterpret_cast<const SiteRecord*>(first);
+  CHECK(record->operation == 42);
+  CHECK(record->number == 0);
+  CHECK(record->is_pairs == 0);
+  CHECK(record->n_groups == 2);
+  CHECK(std::string(first + sizeof(*record), record->op_bytes + record->name_bytes) == "all-reducejit_f/\"a\"\n");
+  uint32_t numbers[5];
+  std::memcpy(numbers, first + sizeof(*record) + record->op_bytes + record->name_bytes, sizeof(numbers));
+  CHECK(std::vector<uint32_t>(numbers, numbers + 5) == std::vector<uint32_t>{2, 1, 0, 1, 2});
+  CHECK(record->bytes % 8 == 0);
+  const auto* second = reinterpret_cast<const SiteRecord*>(first + record->bytes);
+  CHECK(second->operation == ~uint64_t{0});
+  CHECK(second->number == 1);
+  CHECK(second->is_pairs == 1);
+  CHECK(ring.header().site_bytes == record->bytes + second->bytes);
+  CHECK(ring.bytes.size() == sizeof(RingHeader) + 2 * FlightRecorder::kPeBytes + ring.header().site_bytes);
+}
+
+TEST_CASE("a record that a full disk has cut short is overwritten by the next") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory);
-  CHECK(recorder->AddSite({42, "all-reduce", "jit_f/\"a\"\n", false, {{0, 1}, {2, 3}}}) == 0);
-  CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}}) == 1);
-  CHECK(directory.Read("0.sites") ==
-        "{\"site\": 0, \"operation\": 42, \"op\": \"all-reduce\", \"name\": \"jit_f/\\\"a\\\"\\u000a\", "
-        "\"groups\": [[0, 1], [2, 3]]}\n"
-        "{\"site\": 1, \"operation\": 18446744073709551615, \"op\": \"collective-permute\", \"name\": \"jit_f/p\", "
-        "\"pairs\": [[0, 1]]}\n");
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full = {sizeof(RingHeader) + FlightRecorder::kPeBytes + 8, before.rlim_max};
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &full) == 0);
+  recorder->AddSite({42, "all-reduce", "jit_f/a", false, {{0}}});
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK(Ring(directory).header().site_bytes == 0);
+  recorder->AddSite({43, "all-reduce", "jit_f/b", false, {{0}}});
+  const Ring ring(directory);
+  const auto* record = reinterpret_cast<const SiteRecord*>(&ring.pe(1));
+  CHECK(record->operation == 43);
+  CHECK(record->number == 1);
 }
 
 TEST_CASE("the first failure is kept, truncated if necessary") {
@@ -159,13 +192,12 @@ TEST_CASE("files are private to the user, and symlinks in their place are not fo
     CHECK((status.st_mode & 0777) == 0600);
   }
   CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}).message() ==
-        "cannot create " + directory.File("0.sites") + ": File exists");
+        "cannot create " + directory.File("0.ring") + ": File exists");
   std::filesystem::create_symlink(directory.File("elsewhere"), directory.File("1.ring"));
   CHECK_FALSE(FlightRecorder::Create(directory.path(), 1, {0, 1}, {0}).ok());
   CHECK_FALSE(std::filesystem::exists(directory.File("elsewhere")));
-  CHECK_FALSE(std::filesystem::exists(directory.File("1.sites")));
   CHECK(FlightRecorder::Create("/no/such/place", 0, {0}, {0}).message() ==
-        "cannot create /no/such/place/0.sites: No such file or directory");
+        "cannot create /no/such/place/0.ring: No such file or directory");
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/gpu_bindings.h"
-
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -15,13 +13,13 @@
 
 #include "xla_patch/bindings/ffi/gpu/handlers.h"
 #include "xla_patch/bindings/ffi/gpu/recording.h"
-#include "xla_patch/bindings/python/errors.h"
-#include "xla_patch/bindings/python/handler_capsules.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
+#include "xla_patch/nvshmem/loader.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -140,13 +138,17 @@ nb::dict CudaHandlers() {
   return handlers;
 }
 
-}  // namespace
+nb::dict OpenNvshmem(const std::vector<std::string>& candidates) {
+  const NvshmemLibrary library = ValueOrRuntimeError(CallWithoutGil([&] { return LoadNvshmem(candidates); }));
+  nb::dict found;
+  found["path"] = library.path;
+  found["version"] = nb::make_tuple(library.major, library.minor, library.patch);
+  return found;
+}
 
-void BindGpuRuntime(nb::module_& m) {
+void BindRuntime(nb::module_& m) {
   m.def("gpu_open", &Open, nb::arg("nvshmem_candidates"), nb::arg("device"), nb::arg("cuda_library") = "libcuda.so.1",
         "Opens the driver, NVSHMEM and CUDA device `device`. Returns their facts. Raises RuntimeError.");
-  m.def("gpu_load_kernels", &LoadKernels, nb::arg("kernels"),
-        "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
   m.def("gpu_unique_id", &UniqueId, "A unique id for an NVSHMEM world. Raises RuntimeError.");
   m.def("gpu_start", &Start, nb::arg("pe"), nb::arg("n_pes"), nb::arg("unique_id"), nb::arg("arena_bytes"),
         nb::arg("puts"), nb::arg("deadline_s"), nb::kw_only(), nb::arg("permute") = "auto", nb::arg("multimem") = false,
@@ -184,6 +186,14 @@ void BindGpuRuntime(nb::module_& m) {
   m.def(
       "gpu_use_multimem", [] { GpuRuntime::Get().UseMultimem(); },
       "Reductions of all PEs go to the NVLink switch. All processes of the world have multicast memory and call this.");
+}
+
+void BindNvshmem(nb::module_& m) {
+  m.def(
+      "nvshmem_library", &OpenNvshmem, nb::arg("candidates"),
+      "Opens the first of `candidates` that opens and keeps it open. Returns {\"path\", \"version\": (major, minor, "
+      "patch)}. Does not initialise NVSHMEM. Raises RuntimeError, with everything that was tried, if none opens or the "
+      "library cannot be used.");
   m.def("gpu_arena_bytes", &gpu::ArenaLayout::RecommendedBytes, nb::arg("n_pes"), nb::arg("multimem") = false,
         "Recommended bytes of symmetric memory for each of `n_pes` PEs.");
   m.def("nvshmem_world_settings", &gpu::WorldSettings, nb::arg("symmetric_bytes"), nb::arg("hosts"),
@@ -195,11 +205,24 @@ void BindGpuRuntime(nb::module_& m) {
   m.def("imex_channels", [] { return gpu::CountImexChannels(); }, "How many IMEX channels this process sees.");
   m.def("nvshmem_variables_that_must_agree", &gpu::VariablesThatMustAgree,
         "Names of NVSHMEM's variables that must be equal in all processes if a user sets them.");
+}
+
+void BindDeviceCode(nb::module_& m) {
   m.def("kernel_source", [] { return std::string(gpu::kKernelSource); }, "CUDA source of the device code.");
   m.def("gpu_kernel_reduction", &KernelReductionOf, nb::arg("reduction"), nb::arg("dtype"),
         "The numbers by which the device code knows a reduction: elements and kind. Raises ValueError if it has none.");
   m.def("gpu_compile", &Compile, nb::arg("source"), nb::arg("compute_capability"), nb::arg("nvrtc_candidates"),
         "Compiles CUDA source with NVRTC for a GPU of this compute capability: cubin or PTX. Raises RuntimeError.");
+  m.def("gpu_load_kernels", &LoadKernels, nb::arg("kernels"),
+        "Loads kernel_source, compiled for the opened device. Raises RuntimeError.");
+}
+
+}  // namespace
+
+void BindGpuRuntime(nb::module_& m) {
+  BindRuntime(m);
+  BindNvshmem(m);
+  BindDeviceCode(m);
   m.def("cuda_handlers", &CudaHandlers, "FFI targets of XLA:GPU by name, as cpu_handlers.");
 }
 

@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/gpu_plugin_bindings.h"
-
 #include <nanobind/stl/string.h>
 
 #include <string>
@@ -7,7 +5,7 @@
 #include "xla/ffi/api/c_api.h"
 #include "xla_patch/bindings/pjrt/pass_callbacks.h"
 #include "xla_patch/bindings/pjrt/plugin.h"
-#include "xla_patch/bindings/python/errors.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/runtime/pass_hook.h"
 
 namespace xla_shmem {

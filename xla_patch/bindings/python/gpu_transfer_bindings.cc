@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/gpu_transfer_bindings.h"
-
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/python/errors.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/nvshmem/gpu/batched_stream.h"
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"

@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/inspect_bindings.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -11,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/hlo/analysis/inspect.h"
 #include "xla_patch/hlo/analysis/timeline.h"
 #include "xla_patch/hlo/proto/module_header.h"

@@ -12,16 +12,7 @@
 
 #include "xla_patch/bindings/ffi/cpu/handlers.h"
 #include "xla_patch/bindings/ffi/empty_call.h"
-#include "xla_patch/bindings/python/errors.h"
-#include "xla_patch/bindings/python/gpu_bindings.h"
-#include "xla_patch/bindings/python/gpu_plugin_bindings.h"
-#include "xla_patch/bindings/python/gpu_transfer_bindings.h"
-#include "xla_patch/bindings/python/handler_capsules.h"
-#include "xla_patch/bindings/python/inspect_bindings.h"
-#include "xla_patch/bindings/python/nvshmem_bindings.h"
-#include "xla_patch/bindings/python/pass_bindings.h"
-#include "xla_patch/bindings/python/pass_hook_bindings.h"
-#include "xla_patch/bindings/python/tuning_bindings.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/runtime/runtime.h"
 
 namespace nb = nanobind;
@@ -118,7 +109,6 @@ NB_MODULE(_core, m) {
   BindGpuPlugin(m);
   BindGpuRuntime(m);
   BindGpuTransfers(m);
-  BindNvshmem(m);
   m.def("cpu_handlers", &CpuHandlerStages,
         "FFI targets of XLA:CPU by name, each a dict of stage capsules as jax.ffi.register_ffi_target takes it.");
   m.def("cpu_handler_state", &CpuHandlerState,

@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/pass_bindings.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -16,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/hlo/rewrite/pass.h"
 
 namespace xla_shmem {
@@ -117,6 +116,80 @@ nb::list CollectiveOps() {
   return ops;
 }
 
+void BindTopology(nb::module_& m) {
+  nb::class_<Topology>(m, "Topology",
+                       "The process, host, NVLink domain and PE of each device of the job. The same on every rank.")
+      .def(
+          "__init__",
+          [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
+          nb::arg("devices"),
+          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice "
+          "or a number is negative.")
+      .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
+      .def_prop_ro(
+          "fingerprint", [](const Topology& self) { return static_cast<int64_t>(self.Fingerprint()); },
+          "Signed 64-bit hash over all devices; equal topologies have equal ones, on every rank and in every run.")
+      .def_prop_ro(
+          "devices",
+          [](const Topology& self) {
+            std::vector<DeviceTuple> devices;
+            for (const DeviceLocation& device : self.devices()) {
+              devices.emplace_back(device.device_id, device.process, device.host, device.nvlink_domain, device.pe);
+            }
+            return devices;
+          },
+          "Tuples (device_id, process, host, nvlink_domain, pe), sorted by device id.");
+}
+
+void BindTransport(nb::module_& m) {
+  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime of this job supports.")
+      .def(
+          "__init__",
+          [](Transport* self, bool available, std::string reason, std::optional<Reach> reach) {
+            new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
+          },
+          nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
+          "reason: why it is not available. reach: device id -> domain. Devices of one domain reach each other, a "
+          "missing device reaches no other. None: all reach all.")
+      .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
+      .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
+  m.def("gpu_transport", &GpuTransport, nb::arg("reach"),
+        "Transport between GPUs. `reach`: device id -> number; devices of equal number reach each other.");
+  m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
+        "Shared memory between the devices of one host. reach: device id -> domain.");
+}
+
+void BindRunPass(nb::module_& m) {
+  nb::class_<PassResult>(m, "PassResult", "The result of run_pass.")
+      .def_prop_ro(
+          "module",
+          [](const PassResult& self) -> nb::object {
+            if (!self.changed) {
+              return nb::none();
+            }
+            return nb::bytes(self.module.data(), self.module.size());
+          },
+          "The rewritten HloModuleProto, or None if nothing changes.")
+      .def_prop_ro(
+          "records", [](const PassResult& self) { return RecordList(self.records); },
+          "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
+          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of, "
+          "num_domains.");
+
+  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
+        nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
+        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
+        nb::arg("hierarchical") = "auto", nb::arg("one_at_a_time") = false,
+        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
+        "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
+        "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
+        "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
+        "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
+        "none. hierarchical: \"auto\", \"on\" or \"off\": whether collectives that cross NVLink domains are divided. "
+        "one_at_a_time: for XLA:CPU, whether each collective waits for the one scheduled before it. "
+        "ValueError if the bytes are not a well-formed module.");
+}
+
 }  // namespace
 
 GpuGeneration ParseGpu(const std::string& name) {
@@ -191,75 +264,10 @@ nb::list RecordList(const std::vector<CollectiveRecord>& records) {
 }
 
 void BindPass(nb::module_& m) {
-  nb::class_<Topology>(m, "Topology",
-                       "The process, host, NVLink domain and PE of each device of the job. The same on every rank.")
-      .def(
-          "__init__",
-          [](Topology* self, const std::vector<DeviceTuple>& devices) { new (self) Topology(MakeTopology(devices)); },
-          nb::arg("devices"),
-          "From tuples (device_id, process, host, nvlink_domain, pe). ValueError if a device id or a PE occurs twice "
-          "or a number is negative.")
-      .def_prop_ro("num_devices", &Topology::num_devices, "Number of devices of the job.")
-      .def_prop_ro(
-          "fingerprint", [](const Topology& self) { return static_cast<int64_t>(self.Fingerprint()); },
-          "Signed 64-bit hash over all devices; equal topologies have equal ones, on every rank and in every run.")
-      .def_prop_ro(
-          "devices",
-          [](const Topology& self) {
-            std::vector<DeviceTuple> devices;
-            for (const DeviceLocation& device : self.devices()) {
-              devices.emplace_back(device.device_id, device.process, device.host, device.nvlink_domain, device.pe);
-            }
-            return devices;
-          },
-          "Tuples (device_id, process, host, nvlink_domain, pe), sorted by device id.");
-
-  nb::class_<Transport>(m, "Transport", "What the SHMEM runtime of this job supports.")
-      .def(
-          "__init__",
-          [](Transport* self, bool available, std::string reason, std::optional<Reach> reach) {
-            new (self) Transport(MakeTransport(available, std::move(reason), std::move(reach)));
-          },
-          nb::arg("available"), nb::arg("reason") = "", nb::arg("reach") = nb::none(),
-          "reason: why it is not available. reach: device id -> domain. Devices of one domain reach each other, a "
-          "missing device reaches no other. None: all reach all.")
-      .def_ro("available", &Transport::available, "False: every decision for NVSHMEM is vetoed with the reason.")
-      .def_ro("reason", &Transport::unavailable_reason, "Why it is not available.");
-
+  BindTopology(m);
+  BindTransport(m);
+  BindRunPass(m);
   m.def("collective_ops", &CollectiveOps, "The table of collectives: dicts name, short_name, on_cpu, on_gpu, targets.");
-  m.def("gpu_transport", &GpuTransport, nb::arg("reach"),
-        "Transport between GPUs. `reach`: device id -> number; devices of equal number reach each other.");
-  m.def("cpu_transport", &CpuTransport, nb::arg("reach"),
-        "Shared memory between the devices of one host. reach: device id -> domain.");
-
-  nb::class_<PassResult>(m, "PassResult", "The result of run_pass.")
-      .def_prop_ro(
-          "module",
-          [](const PassResult& self) -> nb::object {
-            if (!self.changed) {
-              return nb::none();
-            }
-            return nb::bytes(self.module.data(), self.module.size());
-          },
-          "The rewritten HloModuleProto, or None if nothing changes.")
-      .def_prop_ro(
-          "records", [](const PassResult& self) { return RecordList(self.records); },
-          "One dict per collective: name, op, dtype, bytes, group_size, num_groups, num_pairs, reduction, backend, "
-          "lowered, veto, rule, reason, model, computation, in_loop, executions, source_file, source_line, part_of, "
-          "num_domains.");
-
-  m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
-        nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
-        nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
-        nb::arg("hierarchical") = "auto", nb::arg("one_at_a_time") = false,
-        "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
-        "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
-        "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
-        "collective-permute, and all ops with \"tuned\". tuning: the table of \"tuned\"; None: an empty one. lowering: "
-        "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
-        "none. hierarchical: \"auto\", \"on\" or \"off\": whether collectives that cross NVLink domains are divided. "
-        "one_at_a_time: for XLA:CPU, whether each collective waits for the one scheduled before it. "
-        "ValueError if the bytes are not a well-formed module.");
 }
 
 }  // namespace xla_shmem

@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/pass_hook_bindings.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -13,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/runtime/pass_hook.h"
 
 namespace xla_shmem {

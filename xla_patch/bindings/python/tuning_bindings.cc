@@ -1,5 +1,3 @@
-#include "xla_patch/bindings/python/tuning_bindings.h"
-
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -18,7 +16,7 @@
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/cost_model.h"
 #include "xla_patch/assigner/tuning.h"
-#include "xla_patch/bindings/python/pass_bindings.h"
+#include "xla_patch/bindings/python/bindings.h"
 
 namespace xla_shmem {
 namespace {

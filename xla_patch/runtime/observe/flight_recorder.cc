@@ -10,52 +10,46 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
-
-#include "xla_patch/runtime/observe/json_text.h"
 
 namespace xla_shmem::observe {
 namespace {
 
-constexpr char kMagic[] = "XSHMFR1\n";
-
-std::string RingPath(const std::string& directory, int process) {
-  return directory + "/" + std::to_string(process) + ".ring";
-}
-
-std::string SitesPath(const std::string& directory, int process) {
-  return directory + "/" + std::to_string(process) + ".sites";
-}
+constexpr char kMagic[] = "XSHMFR2\n";
 
 Status CannotCreate(const std::string& path, int code) {
   return Status::Error("cannot create " + path + ": " + strerror(code));
 }
 
 // Creates a file that only this user can read. Follows no symlink and opens no existing file.
-int CreateFile(const std::string& path, int flags) {
-  return open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | flags, 0600);
+int CreateFile(const std::string& path) {
+  return open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_RDWR, 0600);
 }
 
-int64_t Nanoseconds(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
-}
+void Append(uint32_t value, std::string* bytes) { bytes->append(reinterpret_cast<const char*>(&value), sizeof(value)); }
 
-size_t PeBytes() { return sizeof(PeHeader) + FlightRecorder::kEntries * sizeof(Entry); }
-
-std::string SiteLine(uint32_t number, const Site& site) {
-  std::string line = "{\"site\": " + std::to_string(number) + ", \"operation\": " + std::to_string(site.operation) +
-                     ", \"op\": " + JsonString(site.op) + ", \"name\": " + JsonString(site.name) + ", " +
-                     (site.is_pairs ? "\"pairs\": [" : "\"groups\": [");
-  for (size_t group = 0; group < site.groups.size(); ++group) {
-    line += group == 0 ? "[" : ", [";
-    for (size_t i = 0; i < site.groups[group].size(); ++i) {
-      line += (i == 0 ? "" : ", ") + std::to_string(site.groups[group][i]);
-    }
-    line += ']';
+// The record of a site, as SiteRecord describes it.
+std::string Encode(uint32_t number, const Site& site) {
+  std::string behind = site.op + site.name;
+  for (const std::vector<int>& group : site.groups) {
+    Append(static_cast<uint32_t>(group.size()), &behind);
   }
-  return line + "]}\n";
+  for (const std::vector<int>& group : site.groups) {
+    for (const int pe : group) {
+      Append(static_cast<uint32_t>(pe), &behind);
+    }
+  }
+  behind.resize((behind.size() + 7) / 8 * 8);
+  SiteRecord record{};
+  record.operation = site.operation;
+  record.bytes = static_cast<uint32_t>(sizeof(record) + behind.size());
+  record.number = number;
+  record.is_pairs = site.is_pairs ? 1 : 0;
+  record.n_groups = static_cast<uint32_t>(site.groups.size());
+  record.op_bytes = static_cast<uint32_t>(site.op.size());
+  record.name_bytes = static_cast<uint32_t>(site.name.size());
+  return std::string(reinterpret_cast<const char*>(&record), sizeof(record)) + behind;
 }
 
 // The outcome that the ring file at `path` records.
@@ -70,39 +64,45 @@ Outcome OutcomeAt(const std::string& path) {
 
 }  // namespace
 
-uint64_t MonotonicNanoseconds() { return static_cast<uint64_t>(Nanoseconds(CLOCK_MONOTONIC)); }
+uint64_t MonotonicNanoseconds() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::string FlightRecorder::PathOf(const std::string& directory, int process) {
+  return directory + "/" + std::to_string(process) + ".ring";
+}
 
 Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string& directory, int process,
                                                                std::vector<int> processes,
                                                                const std::vector<int>& pes) {
-  const std::string ring = RingPath(directory, process);
-  const std::string sites = SitesPath(directory, process);
-  const size_t bytes = sizeof(RingHeader) + pes.size() * PeBytes();
-  const int sites_file = CreateFile(sites, O_WRONLY | O_APPEND);
-  if (sites_file < 0) return CannotCreate(sites, errno);
-  const int ring_file = CreateFile(ring, O_RDWR);
+  const std::string path = PathOf(directory, process);
+  const size_t bytes = sizeof(RingHeader) + pes.size() * kPeBytes;
+  const int file = CreateFile(path);
+  if (file < 0) {
+    return CannotCreate(path, errno);
+  }
   // Allocates the space now, so that a full disk is an error here and not a SIGBUS later.
-  int code = ring_file < 0 ? errno : posix_fallocate(ring_file, 0, static_cast<off_t>(bytes));
+  int code = posix_fallocate(file, 0, static_cast<off_t>(bytes));
   void* mapping = MAP_FAILED;
   if (code == 0) {
-    mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, ring_file, 0);
-    if (mapping == MAP_FAILED) code = errno;
+    mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (mapping == MAP_FAILED) {
+      code = errno;
+    }
   }
   if (mapping == MAP_FAILED) {
-    if (ring_file >= 0) unlink(ring.c_str());
-    unlink(sites.c_str());
-    close(sites_file);
+    unlink(path.c_str());
+    close(file);
+    return CannotCreate(path, code);
   }
-  if (ring_file >= 0) close(ring_file);
-  if (mapping == MAP_FAILED) return CannotCreate(ring, code);
-  std::unique_ptr<FlightRecorder> recorder(
-      new FlightRecorder(directory, std::move(processes), sites_file, mapping, bytes));
+  std::unique_ptr<FlightRecorder> recorder(new FlightRecorder(directory, std::move(processes), file, mapping, bytes));
   RingHeader* header = recorder->header_;
   header->pid = static_cast<uint32_t>(getpid());
   header->process = static_cast<uint32_t>(process);
   header->processes = static_cast<uint32_t>(recorder->processes_.size());
   header->n_pes = static_cast<uint32_t>(pes.size());
-  header->wall_offset_ns = Nanoseconds(CLOCK_REALTIME) - Nanoseconds(CLOCK_MONOTONIC);
   for (size_t i = 0; i < pes.size(); ++i) {
     recorder->HeaderOf(i)->pe = static_cast<uint32_t>(pes[i]);
     recorder->HeaderOf(i)->entries = kEntries;
@@ -111,30 +111,34 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string
   return recorder;
 }
 
-FlightRecorder::FlightRecorder(std::string directory, std::vector<int> processes, int sites_file, void* mapping,
-                               size_t bytes)
+FlightRecorder::FlightRecorder(std::string directory, std::vector<int> processes, int file, void* mapping, size_t bytes)
     : directory_(std::move(directory)),
       processes_(std::move(processes)),
-      sites_file_(sites_file),
+      file_(file),
       header_(static_cast<RingHeader*>(mapping)),
       bytes_(bytes) {}
 
 FlightRecorder::~FlightRecorder() {
   munmap(header_, bytes_);
-  close(sites_file_);
+  close(file_);
 }
 
 PeHeader* FlightRecorder::HeaderOf(size_t index) const {
-  return reinterpret_cast<PeHeader*>(reinterpret_cast<char*>(header_) + sizeof(RingHeader) + index * PeBytes());
+  assert(index < header_->n_pes && sizeof(RingHeader) + (index + 1) * kPeBytes <= bytes_);
+  return reinterpret_cast<PeHeader*>(reinterpret_cast<char*>(header_) + sizeof(RingHeader) + index * kPeBytes);
 }
 
 uint32_t FlightRecorder::AddSite(const Site& site) {
   std::lock_guard<std::mutex> lock(mutex_);
   const uint32_t number = sites_++;
-  const std::string line = SiteLine(number, site);
-  // One write a line, so that a reader sees a partial line only at the end. A full disk loses names and does not fail
-  // the job.
-  [[maybe_unused]] const ssize_t written = write(sites_file_, line.data(), line.size());
+  const std::string record = Encode(number, site);
+  assert(record.size() % 8 == 0);
+  const uint64_t before = header_->site_bytes.load(std::memory_order_relaxed);
+  // A full disk loses names and does not fail the job: the next record overwrites what was written of this one.
+  if (pwrite(file_, record.data(), record.size(), static_cast<off_t>(bytes_ + before)) ==
+      static_cast<ssize_t>(record.size())) {
+    header_->site_bytes.store(before + record.size(), std::memory_order_release);
+  }
   return number;
 }
 
@@ -144,6 +148,7 @@ Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t
     PeHeader* header = HeaderOf(i);
     if (header->pe != static_cast<uint32_t>(pe)) continue;
     *sequence = header->next.fetch_add(1, std::memory_order_relaxed) + 1;
+    assert(*sequence != 0 && header->entries == kEntries);
     Entry* entry = reinterpret_cast<Entry*>(header + 1) + *sequence % kEntries;
     // Before the fields, so that a reader does not mix them with the old sequence number. An exchange, because
     // ThreadSanitizer does not model fences.
@@ -162,6 +167,7 @@ Entry* FlightRecorder::Begin(int pe, uint32_t site, uint64_t execution, uint64_t
 
 void FlightRecorder::Set(Entry* entry, uint64_t sequence, State state, uint64_t end_ns) {
   if (entry == nullptr || entry->sequence.load(std::memory_order_acquire) != sequence) return;
+  assert(state != State::kEmpty);
   entry->end_ns = end_ns;
   entry->state.store(static_cast<uint32_t>(state), std::memory_order_release);
 }
@@ -184,11 +190,10 @@ void FlightRecorder::Close() {
     return;
   }
   bool all_exited = true;
-  for (const int process : processes_) all_exited &= OutcomeAt(RingPath(directory_, process)) == Outcome::kExited;
+  for (const int process : processes_) all_exited &= OutcomeAt(PathOf(directory_, process)) == Outcome::kExited;
   if (all_exited) {
     for (const int process : processes_) {
-      unlink(RingPath(directory_, process).c_str());
-      unlink(SitesPath(directory_, process).c_str());
+      unlink(PathOf(directory_, process).c_str());
     }
     rmdir(directory_.c_str());
     // The directory of all jobs is ours too, unless the user has named it. It stays if it holds other jobs.

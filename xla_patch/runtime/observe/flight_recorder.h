@@ -1,19 +1,21 @@
 // The flight recorder: the last collectives of every PE of this process, in a file that is mapped into memory, so that
 // `xla-shmem postmortem` can read it while the job hangs and after it has crashed.
 //
-// Two files a process, in the directory of the job:
-//   <process>.ring   RingHeader, then for each local PE a PeHeader and its last kEntries collectives
-//   <process>.sites  a line of JSON for each collective of a loaded program: number, operation, op, name, pairs or
-//                    groups
-// python/xla_shmem/runtime/flight_records.py reads both.
+// One file a process, <process>.ring in the directory of the job:
+//   RingHeader
+//   for each local PE a PeHeader and its last kEntries collectives
+//   a SiteRecord for each collective of a loaded program, RingHeader::site_bytes in all
+// python/xla_shmem/runtime/flight_records.py and program_mismatch.cc read it.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,17 +49,29 @@ static_assert(sizeof(PeHeader) == 64);
 enum class Outcome : uint32_t { kRunning = 0, kExited = 1, kFailed = 2 };
 
 struct RingHeader {
-  char magic[8];  // "XSHMFR1\n"
+  char magic[8];  // "XSHMFR2\n"
   uint32_t pid;
   uint32_t process;
-  uint32_t processes;      // of the job on this host
-  uint32_t n_pes;          // of this process
-  int64_t wall_offset_ns;  // CLOCK_REALTIME minus CLOCK_MONOTONIC
+  uint32_t processes;                // of the job on this host
+  uint32_t n_pes;                    // of this process
+  std::atomic<uint64_t> site_bytes;  // of all complete site records
   std::atomic<uint32_t> outcome;
   char unused[220];
   char failure[3840];  // NUL-terminated; why the job failed, in this process
 };
-static_assert(sizeof(RingHeader) == 4096);
+static_assert(sizeof(RingHeader) == 4096 && offsetof(RingHeader, failure) == 256);
+
+// Behind it, without gaps: op, name, the size of each group, and all their members, numbers as uint32_t.
+struct SiteRecord {
+  uint64_t operation;
+  uint32_t bytes;   // of the record with all that is behind it; a multiple of 8
+  uint32_t number;  // to which entries refer
+  uint32_t is_pairs;
+  uint32_t n_groups;
+  uint32_t op_bytes;
+  uint32_t name_bytes;
+};
+static_assert(sizeof(SiteRecord) == 32);
 
 // A collective of a loaded program.
 struct Site {
@@ -68,11 +82,30 @@ struct Site {
   std::vector<std::vector<int>> groups;  // PEs; for a permute: source and target of each pair
 };
 
+// An execution that has ended: what totals and trace take from the recorder.
+struct Finished {
+  int pe = 0;
+  uint64_t execution = 0;            // as in Entry
+  uint64_t bytes = 0;                // of the operands
+  uint64_t start_ns = 0;             // of the call of the handler; on GPUs, where the GPU comes to it
+  uint64_t end_ns = 0;               // of the last byte
+  std::optional<uint64_t> moved_ns;  // of the time between them, spent copying and reducing; not known on GPUs
+  bool is_inline = false;            // finished in the handler and not on a thread of the progress engine
+  std::optional<int> track;          // in the trace; executions of one track do not overlap
+
+  uint64_t total_ns() const { return end_ns - std::min(start_ns, end_ns); }
+};
+
 class FlightRecorder {
  public:
   static constexpr uint32_t kEntries = 1024;
+  static_assert((kEntries & (kEntries - 1)) == 0, "sequence numbers wrap around without a jump in the ring");
+  static constexpr size_t kPeBytes = sizeof(PeHeader) + kEntries * sizeof(Entry);
 
-  // Creates the files of `process` and its `pes` in `directory`, which exists. `processes`: all processes of the job on
+  // The file of a process in the directory of its job.
+  static std::string PathOf(const std::string& directory, int process);
+
+  // Creates the file of `process` and its `pes` in `directory`, which exists. `processes`: all processes of the job on
   // this host, which write there too.
   static Result<std::unique_ptr<FlightRecorder>> Create(const std::string& directory, int process,
                                                         std::vector<int> processes, const std::vector<int>& pes);
@@ -95,14 +128,14 @@ class FlightRecorder {
   void Close();
 
  private:
-  FlightRecorder(std::string directory, std::vector<int> processes, int sites_file, void* mapping, size_t bytes);
+  FlightRecorder(std::string directory, std::vector<int> processes, int file, void* mapping, size_t bytes);
   PeHeader* HeaderOf(size_t index) const;
 
   const std::string directory_;
   const std::vector<int> processes_;
-  const int sites_file_;
+  const int file_;
   RingHeader* const header_;
-  const size_t bytes_;
+  const size_t bytes_;  // that are mapped: all but the sites
   std::mutex mutex_;
   uint32_t sites_ = 0;  // guarded by mutex_
 };

@@ -1,6 +1,5 @@
 #include "xla_patch/runtime/observe/observer.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -24,9 +23,8 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
       options_.record_directory.clear();
     }
   }
-  if (options.statistics) statistics_ = std::make_unique<Statistics>(options.on_gpu);
   if (!options.trace_file.empty()) {
-    auto trace = Trace::Open(options.trace_file, process, pes);
+    auto trace = TraceFile::Open(options.trace_file, process, pes);
     if (trace.ok()) {
       trace_ = *std::move(trace);
     } else {
@@ -64,7 +62,6 @@ Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execut
     const State state = options_.on_gpu ? State::kEnqueued : State::kStarted;
     span.entry = recorder_->Begin(pe, site->number, execution, bytes, span.start_ns, &span.sequence, state);
   }
-  if (trace_ != nullptr && !options_.on_gpu) span.track = trace_->Begin(pe);
   return span;
 }
 
@@ -75,21 +72,32 @@ void Observer::End(const Span& span, uint64_t copied_ns, bool is_inline) {
   const uint64_t end_ns = MonotonicNanoseconds();
   FlightRecorder::Set(span.entry, span.sequence, State::kDone, end_ns);
   if (!measures_copies()) return;
-  const Measurement measurement{span.bytes, end_ns - span.start_ns, copied_ns, is_inline};
-  const Site& site = span.site->site;
-  if (statistics_ != nullptr) statistics_->Add(site.op, site.name, measurement);
-  if (trace_ != nullptr) {
-    trace_->End(span.pe, span.track, site.op, site.name, span.execution, span.start_ns, measurement);
-  }
+  Add(*span.site, {span.pe, span.execution, span.bytes, span.start_ns, end_ns, copied_ns, is_inline, std::nullopt});
 }
 
 void Observer::EndOnGpu(const Span& span, int track, uint64_t begun_ns, uint64_t ended_ns) {
   FlightRecorder::Set(span.entry, span.sequence, State::kDone, ended_ns);
   if (!measures_copies() || begun_ns == 0) return;
-  const Measurement measurement{span.bytes, ended_ns - std::min(begun_ns, ended_ns), std::nullopt, false};
-  const Site& site = span.site->site;
-  if (statistics_ != nullptr) statistics_->Add(site.op, site.name, measurement);
-  if (trace_ != nullptr) trace_->End(span.pe, track, site.op, site.name, span.execution, begun_ns, measurement);
+  Add(*span.site, {span.pe, span.execution, span.bytes, begun_ns, ended_ns, std::nullopt, false, track});
+}
+
+void Observer::Add(const RecordedSite& site, const Finished& execution) {
+  if (options_.statistics) {
+    const std::lock_guard<std::mutex> lock(site.mutex);
+    site.totals.Add(Totals::Of(execution));
+  }
+  if (trace_ != nullptr) trace_->Add(site.site, execution);
+}
+
+TotalsByCollective Observer::ReadTotals() {
+  TotalsByCollective totals;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& [key, site] : sites_) {
+    const std::lock_guard<std::mutex> site_lock(site.mutex);
+    // Programs of one name have sites of their own.
+    if (site.totals.calls > 0) totals[{site.site.name, site.site.op}].Add(site.totals);
+  }
+  return totals;
 }
 
 void Observer::FailOnGpu(const Span& span) {
@@ -119,10 +127,9 @@ std::string Observer::Fail(const Span& span, const std::string& why) {
 }
 
 void Observer::Report(const std::string& footer) {
-  if (statistics_ != nullptr && !has_printed_.exchange(true)) {
-    const std::string table =
-        statistics_->Table("xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)") +
-        footer;
+  if (options_.statistics && !has_printed_.exchange(true)) {
+    const std::string title = "xla-shmem: collectives of process " + std::to_string(process_) + " (XLA_SHMEM_STATS)";
+    const std::string table = TotalsTable(title, options_.on_gpu, ReadTotals()) + footer;
     fwrite(table.data(), 1, table.size(), stderr);
   }
   if (trace_ != nullptr) trace_->Flush();

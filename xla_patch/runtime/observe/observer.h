@@ -1,7 +1,9 @@
-// Records of the collectives that a process runs: the flight recorder by default, statistics and a trace on request.
+// Records the collectives that a process runs. Each execution is a Span from its begin to its end. By default the ring
+// of the flight recorder has the last ones. On request the totals of each collective and the lines of a trace are made
+// from each execution when it ends. So they hold all executions, and not only those that are still in the ring.
 //
-// Begin and End are on the fast path of small collectives. With the recorder alone they cost two clock reads and one
-// cache line.
+// Begin and End are on the fast path of small collectives. With the ring alone they cost two clock reads and one cache
+// line.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_OBSERVER_H_
 
@@ -15,8 +17,8 @@
 #include <vector>
 
 #include "xla_patch/runtime/observe/flight_recorder.h"
-#include "xla_patch/runtime/observe/statistics.h"
-#include "xla_patch/runtime/observe/trace.h"
+#include "xla_patch/runtime/observe/totals.h"
+#include "xla_patch/runtime/observe/trace_file.h"
 
 namespace xla_shmem::observe {
 
@@ -31,6 +33,8 @@ struct ObserverOptions {
 struct RecordedSite {
   Site site;
   uint32_t number = 0;  // in the flight recorder
+  mutable std::mutex mutex;
+  mutable Totals totals;  // of all executions so far, with statistics; guarded by mutex
 };
 
 class Observer {
@@ -39,7 +43,6 @@ class Observer {
   struct Span {
     const RecordedSite* site = nullptr;
     int pe = -1;
-    int track = -1;
     Entry* entry = nullptr;
     uint64_t sequence = 0;
     uint64_t execution = 0;
@@ -76,26 +79,24 @@ class Observer {
   // Whether Begin and what follows have an effect.
   bool records() const { return recorder_ != nullptr || measures_copies(); }
   // Whether the caller has to measure `copied_ns`, or the times on the GPU.
-  bool measures_copies() const { return statistics_ != nullptr || trace_ != nullptr; }
+  bool measures_copies() const { return options_.statistics || trace_ != nullptr; }
 
-  // Where `xla-shmem postmortem` finds this job, "" without a recorder.
-  const std::string& record_directory() const { return options_.record_directory; }
-
-  // Called when the program ends: prints statistics, once, and writes the trace so far.
-  // `footer`: printed below the statistics.
+  // Called when the program ends: prints the totals, once, and writes the trace so far.
+  // `footer`: printed below them.
   void Report(const std::string& footer = "");
   // Called when the process ends: reports, and records that the process has ended well.
   void Close();
 
  private:
+  void Add(const RecordedSite& site, const Finished& execution);
+  TotalsByCollective ReadTotals();
   std::string PlaceOfRecords() const;
 
   ObserverOptions options_;
   int process_ = 0;
   std::vector<int> processes_;  // of the job on this host
   std::unique_ptr<FlightRecorder> recorder_;
-  std::unique_ptr<Statistics> statistics_;
-  std::unique_ptr<Trace> trace_;
+  std::unique_ptr<TraceFile> trace_;
   std::mutex mutex_;
   std::atomic<bool> has_printed_{false};
   // By operation id and name. A map, because its elements never move; guarded by mutex_.

@@ -1,4 +1,4 @@
-#include "xla_patch/runtime/observe/trace.h"
+#include "xla_patch/runtime/observe/trace_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -7,31 +7,50 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cinttypes>
 #include <cstdio>
-
-#include "xla_patch/runtime/observe/json_text.h"
 
 namespace xla_shmem::observe {
 namespace {
 
 constexpr size_t kFlushBytes = 1 << 20;
 
-double Microseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
+double InMicroseconds(uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e3; }
 
-// What of the time was spent waiting and copying, as further members of the event.
-std::string ShareOf(const Measurement& measurement) {
-  if (!measurement.copied_ns.has_value()) return "";
+// `text` as a JSON string, with its quotes. Bytes outside ASCII stay unchanged, because HLO names are UTF-8.
+std::string JsonString(const std::string& text) {
+  std::string quoted = "\"";
+  for (const char character : text) {
+    if (character == '"' || character == '\\') {
+      quoted += '\\';
+      quoted += character;
+    } else if (static_cast<unsigned char>(character) < 0x20) {
+      char escape[8];
+      snprintf(escape, sizeof(escape), "\\u%04x", static_cast<unsigned>(character));
+      quoted += escape;
+    } else {
+      quoted += character;
+    }
+  }
+  return quoted + '"';
+}
+
+// What of the time was spent waiting and moving data, as further members of the event.
+std::string ShareOf(const Finished& execution) {
+  if (!execution.moved_ns.has_value()) {
+    return "";
+  }
   char text[120];
-  const uint64_t waited_ns = measurement.total_ns - std::min(*measurement.copied_ns, measurement.total_ns);
-  snprintf(text, sizeof(text), R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s)", Microseconds(waited_ns),
-           Microseconds(*measurement.copied_ns), measurement.is_inline ? "true" : "false");
+  const uint64_t waited_ns = execution.total_ns() - std::min(*execution.moved_ns, execution.total_ns());
+  snprintf(text, sizeof(text), R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s)", InMicroseconds(waited_ns),
+           InMicroseconds(*execution.moved_ns), execution.is_inline ? "true" : "false");
   return text;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process, const std::vector<int>& pes) {
+Result<std::unique_ptr<TraceFile>> TraceFile::Open(const std::string& path, int process, const std::vector<int>& pes) {
   constexpr int kAppend = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
   int file = open(path.c_str(), kAppend | O_CREAT | O_EXCL, 0600);
   // The process that creates the file begins the list. The other processes write their first lines much later.
@@ -49,7 +68,7 @@ Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process,
     }
   }
   if (file < 0) return Status::Error("cannot write " + path + ": " + strerror(errno));
-  std::unique_ptr<Trace> trace(new Trace(file));
+  std::unique_ptr<TraceFile> trace(new TraceFile(file));
   for (const int pe : pes) {
     const std::string name = "PE " + std::to_string(pe) + " (process " + std::to_string(process) + ")";
     trace->buffer_ += R"({"name": "process_name", "ph": "M", "pid": )" + std::to_string(pe) + R"(, "args": {"name": )" +
@@ -60,49 +79,46 @@ Result<std::unique_ptr<Trace>> Trace::Open(const std::string& path, int process,
   return trace;
 }
 
-Trace::~Trace() {
+TraceFile::~TraceFile() {
   Flush();
   close(file_);
 }
 
-int Trace::Begin(int pe) {
+void TraceFile::Add(const Site& site, const Finished& execution) {
   std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<bool>& taken = taken_[pe];
-  const auto free = std::find(taken.begin(), taken.end(), false);
-  const int track = static_cast<int>(free - taken.begin());
-  if (free == taken.end()) {
-    taken.push_back(true);
-  } else {
-    *free = true;
-  }
-  return track;
-}
-
-void Trace::End(int pe, int track, const std::string& op, const std::string& name, uint64_t execution,
-                uint64_t start_ns, const Measurement& measurement) {
   char numbers[400];
   snprintf(numbers, sizeof(numbers),
            R"("ph": "X", "pid": %d, "tid": %d, "ts": %.3f, "dur": %.3f, "args": {"bytes": %)" PRIu64
            R"(, "run": %)" PRIu64 R"(, "in_run": %)" PRIu64,
-           pe, track, Microseconds(start_ns), Microseconds(measurement.total_ns), measurement.bytes, execution >> 32,
-           execution & 0xffffffff);
-  const std::string line = "{\"name\": " + JsonString(name) + ", \"cat\": " + JsonString(op) + ", " + numbers +
-                           ShareOf(measurement) + "}},\n";
-  std::lock_guard<std::mutex> lock(mutex_);
-  std::vector<bool>& taken = taken_[pe];
-  if (static_cast<size_t>(track) < taken.size()) taken[track] = false;  // else the caller has chosen the track
-  buffer_ += line;
-  if (buffer_.size() >= kFlushBytes) FlushLocked();
+           execution.pe, execution.track.has_value() ? *execution.track : FreeTrack(execution),
+           InMicroseconds(execution.start_ns), InMicroseconds(execution.total_ns()), execution.bytes,
+           execution.execution >> 32, execution.execution & 0xffffffff);
+  buffer_ += "{\"name\": " + JsonString(site.name) + ", \"cat\": " + JsonString(site.op) + ", " + numbers +
+             ShareOf(execution) + "}},\n";
+  if (buffer_.size() >= kFlushBytes) {
+    FlushLocked();
+  }
 }
 
-void Trace::Flush() {
+int TraceFile::FreeTrack(const Finished& execution) {
+  std::vector<uint64_t>& ends = ends_[execution.pe];
+  auto track = std::find_if(ends.begin(), ends.end(), [&](uint64_t end_ns) { return end_ns <= execution.start_ns; });
+  if (track == ends.end()) {
+    track = ends.insert(ends.end(), 0);
+  }
+  assert(*track <= execution.start_ns);
+  *track = execution.end_ns;
+  return static_cast<int>(track - ends.begin());
+}
+
+void TraceFile::Flush() {
   std::lock_guard<std::mutex> lock(mutex_);
   FlushLocked();
 }
 
 // Writes whole lines at once, so that lines of other processes do not split them. A full disk ends the trace and does
 // not fail the job.
-void Trace::FlushLocked() {
+void TraceFile::FlushLocked() {
   size_t done = 0;
   while (done < buffer_.size()) {
     const ssize_t written = write(file_, buffer_.data() + done, buffer_.size() - done);

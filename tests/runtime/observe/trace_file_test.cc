@@ -1,9 +1,11 @@
-#include "xla_patch/runtime/observe/trace.h"
+#include "xla_patch/runtime/observe/trace_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "doctest/doctest.h"
 #include "tests/runtime/observe/temporary_directory.h"
@@ -15,9 +17,9 @@ namespace {
 TEST_CASE("processes append their PEs and collectives to one file") {
   const TemporaryDirectory directory;
   for (int process = 0; process < 2; ++process) {
-    const auto trace = testing::ValueOf(Trace::Open(directory.File("trace.json"), process, {process}));
-    const int track = trace->Begin(process);
-    trace->End(process, track, "all-reduce", "jit_f/\"a\"", (uint64_t{3} << 32) + 1, 1'500, {64, 4'000, 1'000, true});
+    const auto trace = testing::ValueOf(TraceFile::Open(directory.File("trace.json"), process, {process}));
+    trace->Add({1, "all-reduce", "jit_f/\"a\"", false, {}},
+               {process, (uint64_t{3} << 32) + 1, 64, 1'500, 5'500, 1'000, true, std::nullopt});
   }
   const std::string text = directory.Read("trace.json");
   CHECK(text.rfind("[\n", 0) == 0);
@@ -30,25 +32,50 @@ TEST_CASE("processes append their PEs and collectives to one file") {
                   "\n") != std::string::npos);
 }
 
-TEST_CASE("collectives that overlap are on different tracks of their PE, others on the first") {
+// The tracks of executions from start to end, in µs, that are added in this order.
+std::vector<int> TracksOf(const std::vector<Finished>& executions) {
   const TemporaryDirectory directory;
-  const auto trace = testing::ValueOf(Trace::Open(directory.File("t"), 0, {0, 1}));
-  CHECK(trace->Begin(0) == 0);
-  CHECK(trace->Begin(0) == 1);
-  CHECK(trace->Begin(1) == 0);
-  trace->End(0, 0, "op", "n", 0, 0, {});
-  CHECK(trace->Begin(0) == 0);
+  {
+    const auto trace = testing::ValueOf(TraceFile::Open(directory.File("t"), 0, {0, 1}));
+    for (const Finished& execution : executions) {
+      trace->Add({}, execution);
+    }
+  }
+  const std::string text = directory.Read("t");
+  const std::string key = "\"tid\": ";
+  std::vector<int> tracks;
+  for (size_t at = text.find(key); at != std::string::npos; at = text.find(key, at + 1)) {
+    tracks.push_back(std::stoi(text.substr(at + key.size())));
+  }
+  return tracks;
+}
+
+Finished From(uint64_t start_ns, uint64_t end_ns, int pe = 0) { return {pe, 0, 0, start_ns, end_ns, 0, true, {}}; }
+
+TEST_CASE("collectives that overlap are on different tracks of their PE, others on the first") {
+  CHECK(TracksOf({From(0, 10), From(10, 20), From(25, 30)}) == std::vector<int>{0, 0, 0});
+  CHECK(TracksOf({From(0, 10), From(5, 15), From(15, 20)}) == std::vector<int>{0, 1, 0});
+  CHECK(TracksOf({From(5, 10), From(0, 15), From(8, 20), From(15, 25)}) == std::vector<int>{0, 1, 2, 0});
+  CHECK(TracksOf({From(0, 10), From(5, 15, 1)}) == std::vector<int>{0, 0});
+  CHECK(TracksOf({From(0, 20), From(0, 10)}) == std::vector<int>{0, 1});  // two threads ended theirs at once
+}
+
+TEST_CASE("GPUs choose their tracks, and their waits are not known") {
+  Finished execution = From(0, 10);
+  execution.track = 7;
+  execution.moved_ns.reset();
+  CHECK(TracksOf({execution, execution}) == std::vector<int>{7, 7});
 }
 
 TEST_CASE("a file that cannot be written is named") {
-  CHECK(Trace::Open("/no/such/place/trace.json", 0, {0}).message() ==
+  CHECK(TraceFile::Open("/no/such/place/trace.json", 0, {0}).message() ==
         "cannot write /no/such/place/trace.json: No such file or directory");
 }
 
 TEST_CASE("A trace is for its user alone") {
   const TemporaryDirectory directory;
   const std::string path = directory.File("trace.json");
-  REQUIRE(Trace::Open(path, 0, {0}).ok());
+  REQUIRE(TraceFile::Open(path, 0, {0}).ok());
   struct stat status;
   REQUIRE(stat(path.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);
@@ -60,13 +87,13 @@ TEST_CASE("A trace goes into no file with a second name, and into none of anothe
   std::ofstream(directory.File("other")) << "mine";
   REQUIRE(link(directory.File("other").c_str(), path.c_str()) == 0);
   const std::string refusal = "cannot write " + path + ": it is not a regular file of user";
-  CHECK(Trace::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
+  CHECK(TraceFile::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
   CHECK(directory.Read("other") == "mine");
   if (getuid() != 0) return;  // only root can make files of two users
   REQUIRE(unlink(path.c_str()) == 0);
   std::ofstream(path) << "theirs";
   REQUIRE(chown(path.c_str(), 65534, 65534) == 0);
-  CHECK(Trace::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
+  CHECK(TraceFile::Open(path, 0, {0}).message().rfind(refusal, 0) == 0);
   CHECK(directory.Read("trace.json") == "theirs");
 }
 
@@ -75,7 +102,7 @@ TEST_CASE("A trace never goes through a symbolic link") {
   const std::string link = directory.File("trace.json");
   REQUIRE(symlink(directory.File("target").c_str(), link.c_str()) == 0);
   std::ofstream(directory.File("target")) << "mine";
-  CHECK(Trace::Open(link, 0, {0}).message() == "cannot write " + link + ": Too many levels of symbolic links");
+  CHECK(TraceFile::Open(link, 0, {0}).message() == "cannot write " + link + ": Too many levels of symbolic links");
   CHECK(directory.Read("target") == "mine");
 }
 

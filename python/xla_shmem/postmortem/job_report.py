@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xla_shmem.console import report_console
-from xla_shmem.postmortem.diagnosis import JobDiagnosis, PeStatus, Stuck
+from xla_shmem.postmortem.who_waits import JobDiagnosis, PeStatus, Stuck
 from xla_shmem.runtime.flight_records import Entry
 
 

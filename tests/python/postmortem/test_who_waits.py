@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from xla_shmem.postmortem.diagnosis import JobDiagnosis, diagnose_job
+from xla_shmem.postmortem.who_waits import JobDiagnosis, diagnose_job
 from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site, State
 
 NOW = 1000.0
