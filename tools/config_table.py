@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_shmem.train.config_fields import FIELDS
+from long_context.train.config_fields import FIELDS
 
 
 def markdown_table() -> str:

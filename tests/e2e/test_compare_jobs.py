@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from job_runs import QUICK_COMPILATION, abandoned_segments, left_behind, ranks_of
 
-from xla_shmem.compare.side_by_side import assignments, run_folder
-from xla_shmem.compare.variants import Variant
+from long_context.compare.side_by_side import assignments, run_folder
+from long_context.compare.variants import Variant
 from xla_shmem.launch.launcher import GRACE
 
 # Each of four jobs compiles its step, two of them three times.

@@ -12,8 +12,8 @@ import pytest
 from emulated_jobs import run_emulated
 from emulator import NO_GRAPH_FLAGS, Emulator
 
-from xla_shmem.compare.side_by_side import assignments, run_folder
-from xla_shmem.compare.variants import Variant
+from long_context.compare.side_by_side import assignments, run_folder
+from long_context.compare.variants import Variant
 
 STEPS = 10
 

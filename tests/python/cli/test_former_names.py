@@ -106,7 +106,7 @@ def test_json_without_a_file_is_a_flag(parsed: dict[str, Any], command: str) -> 
 
 
 def test_former_keys_of_a_config_file_are_read_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from xla_shmem.train.config_file import read_config_file
+    from long_context.train.config_file import read_config_file
 
     file = tmp_path / "job.toml"
     file.write_text('warmup = 7\nout = "elsewhere"\n')
