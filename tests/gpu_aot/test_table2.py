@@ -41,7 +41,7 @@ def test_the_rings_permutes_are_on_nvshmem_with_their_trip_counts(config: TrainC
 
 
 def test_a_device_has_its_share_of_the_state(config: TrainConfig, step: CompiledStep) -> None:
-    from long_context.models.config import parameter_count
+    from long_context.models.llama_config import parameter_count
 
     share = parameter_count(config.model()) * 12 / _RING  # f32 parameter and two moments
     assert share <= step.state_bytes <= 1.1 * share + 2 * 4 * _SEQUENCE

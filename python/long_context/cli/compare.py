@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from long_context.compare import report as compare_report
-from long_context.compare.plan import plan, read_list
-from long_context.compare.results import RING_TURN, TURN, Row, save_json
+from long_context.compare import comparison_tables
+from long_context.compare.compared_jobs import plan, read_list
 from long_context.compare.ring_kinds import Ring
+from long_context.compare.rows import RING_TURN, TURN, Row, save_json
 from long_context.compare.side_by_side import run_folder, run_in_turns
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.config_options import config_options, from_options
@@ -140,10 +140,10 @@ def _run(jobs: list[TrainConfig], out: Path, rounds: int, ring_steps: int, gpus:
                 "job": dataclasses.asdict(rows[0].config),
             }
             save_json(out / "compare.json", header, rows)
-            compare_report.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
-            console.print(compare_report.table(rows))
-            console.print(compare_report.means_table(rows))
-            console.print(compare_report.ring_table(rows))
+            comparison_tables.save_picture(out / "compare.png", f"{what}, on {where}, {machine['date'][:10]}", rows)
+            console.print(comparison_tables.table(rows))
+            console.print(comparison_tables.means_table(rows))
+            console.print(comparison_tables.ring_table(rows))
             if gpus is None and max(row.config.devices for row in rows) > machine["cores"]:
                 console.print(
                     "More ranks than cores: the split into transfers and waiting is uncertain (docs/training.md)."

@@ -22,9 +22,9 @@ from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.config_options import config_options, from_options
 from long_context.train.job_run import RunError
 from long_context.train.progress import JobProgress
-from long_context.train.report import describe
 from long_context.train.required_packages import TRAIN_PACKAGES, check_packages
 from long_context.train.step_times import MEASURED
+from long_context.train.summary import describe
 from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import ending_on_signals, rounds_option
 from xla_shmem.errors import UserError

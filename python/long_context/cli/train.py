@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from long_context.train import report as train_report
+from long_context.train import summary as train_summary
 from long_context.train.config import TrainConfig
 from long_context.train.config_options import config_options, from_options
 from long_context.train.job_folder import check_folder, newest_checkpoint
@@ -55,9 +55,9 @@ def train_command(config: Path | None, **options: Any) -> None:
 
 
 def _launch(job: TrainConfig, console: Console) -> None:
-    from long_context.train.data import open_data
+    from long_context.train.job_tokens import open_data
 
-    console.print(f"{train_report.describe(job)}; {open_data(job)}.")
+    console.print(f"{train_summary.describe(job)}; {open_data(job)}.")
     with ending_on_signals(lambda: _kept(job)), JobProgress(console) as progress:
         records = run_job(job, progress.follow("train", job.steps))
     _report(job, records, console)
@@ -91,8 +91,8 @@ def _be_a_rank(job: TrainConfig, console: Console) -> None:
 
 def _report(job: TrainConfig, records: list[StepRecord], console: Console) -> None:
     picture = Path(job.output) / "train.png"
-    train_report.save_picture(picture, job, records)
-    train_report.save_summary(Path(job.output) / "summary.json", job, records)
-    for line in train_report.summary(job, records):
+    train_summary.save_picture(picture, job, records)
+    train_summary.save_summary(Path(job.output) / "summary.json", job, records)
+    for line in train_summary.summary(job, records):
         console.print(line)
     console.print(f"Log: {Path(job.output) / LOG_NAME}, averages: summary.json, picture: {picture}", soft_wrap=True)

@@ -19,7 +19,7 @@ from long_context.compare.ring_ablations import traced_as
 from long_context.compare.ring_kinds import Ring
 from long_context.train.config import TrainConfig
 from long_context.train.config_options import config_options, from_options
-from long_context.train.data import Data
+from long_context.train.job_tokens import Data
 from long_context.train.step_log import StepLog, StepRecord
 from long_context.train.trainer import Stopped, print_step, start_rank, train
 

@@ -14,8 +14,8 @@ from rich.table import Table
 from long_context.compare.side_by_side import LOSS_TOLERANCE, Runs, disagreement
 from long_context.compare.variants import Variant
 from long_context.train.config import TrainConfig
-from long_context.train.report import describe
 from long_context.train.step_times import MEASURED, measured_seconds, step_times
+from long_context.train.summary import describe
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,8 +20,8 @@ from flax.linen.fp8_ops import OVERWRITE_WITH_GRADIENT
 from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
-from long_context.models.config import LlamaConfig
 from long_context.models.experts import Experts, apply_experts, balance_loss
+from long_context.models.llama_config import LlamaConfig
 from long_context.models.rope import Rotation, rotate, rotation
 
 # (q [batch, tokens, heads, head_dim], k and v [batch, tokens, kv_heads, head_dim]) -> like q

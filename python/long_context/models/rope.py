@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 
-from long_context.models.config import LlamaConfig, RopeScaling
+from long_context.models.llama_config import LlamaConfig, RopeScaling
 
 
 class Rotation(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from long_context.models.config import LlamaConfig
+from long_context.models.llama_config import LlamaConfig
 
 #: Degrees of a job, outermost axis first: neighbours along `tensor` are neighbouring devices.
 AXES = ("data", "fsdp", "expert", "context", "tensor")

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import orbax.checkpoint as ocp
 
-from long_context.models.config import LlamaConfig
+from long_context.models.llama_config import LlamaConfig
 from long_context.train.config import ConfigError, TrainConfig, flag
 from long_context.train.config_fields import FIELDS
 from long_context.train.job_folder import checkpoint_folder

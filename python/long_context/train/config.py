@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from long_context.models.config import PRESETS, LlamaConfig
+from long_context.models.llama_config import PRESETS, LlamaConfig
 from long_context.parallel.mesh_shape import MeshShape
 from xla_shmem.errors import UserError
 

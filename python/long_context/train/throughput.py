@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from long_context.models.config import LlamaConfig
+from long_context.models.llama_config import LlamaConfig
 
 
 def matmul_parameters(model: LlamaConfig) -> int:

@@ -23,9 +23,9 @@ from long_context.parallel.mesh import make_mesh
 from long_context.parallel.zigzag import zigzag_order
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.config_options import config_options, from_options
-from long_context.train.data import Data, open_data
 from long_context.train.feed import Feed
 from long_context.train.job_folder import check_folder
+from long_context.train.job_tokens import Data, open_data
 from long_context.train.step import TrainState, abstract_state, init_state, make_evaluation, make_train_step
 from long_context.train.step_log import LOG_NAME, StepLog, StepRecord
 from long_context.train.step_profile import StepProfile

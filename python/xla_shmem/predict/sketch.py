@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from long_context.models.config import parameter_count
+from long_context.models.llama_config import parameter_count
 from long_context.train.config import TrainConfig, flag
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError

@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from long_context.compare import report as compare_report
-from long_context.compare.plan import plan, read_list
-from long_context.compare.results import RING_TURN, Row, median_interval, save_json
+from long_context.compare import comparison_tables
+from long_context.compare.compared_jobs import plan, read_list
 from long_context.compare.ring_kinds import Ring
+from long_context.compare.rows import RING_TURN, Row, median_interval, save_json
 from long_context.compare.side_by_side import Runs
 from long_context.compare.variants import Variant
 from long_context.train.config import TrainConfig
@@ -131,7 +131,7 @@ def test_a_time_that_cannot_be_told_from_noise_is_not_shown_as_a_number(tmp_path
     assert not noisy.transfers(Variant.SHMEM).above_noise
     assert noisy.transfers(Variant.STOCK).above_noise
     console = Console(width=200, file=(tmp_path / "table").open("w"))
-    console.print(compare_report.ring_table([noisy]))
+    console.print(comparison_tables.ring_table([noisy]))
     console.file.close()
     (line,) = [line for line in (tmp_path / "table").read_text().splitlines() if line.strip().startswith("1,024")]
     assert "350.0 (350.0 to 350.0)" in line
@@ -157,9 +157,9 @@ def test_variants_differ_in_flag_ops_and_program() -> None:
 def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     rows = [row(), row(dataclasses.replace(JOB, sequence=2048))]
     console = Console(width=200, file=(tmp_path / "table").open("w"))
-    console.print(compare_report.table(rows))
-    console.print(compare_report.means_table(rows))
-    console.print(compare_report.ring_table(rows))
+    console.print(comparison_tables.table(rows))
+    console.print(comparison_tables.means_table(rows))
+    console.print(comparison_tables.ring_table(rows))
     console.file.close()
     lines = (tmp_path / "table").read_text().splitlines()
     line, means_line, ring_line = (line.split() for line in lines if line.strip().startswith("2,048"))
@@ -184,7 +184,7 @@ def test_table_json_and_picture_say_the_same(tmp_path: Path) -> None:
     assert ring["transfers"]["median"] == pytest.approx(0.35)
     assert ring["waits"]["median"] == pytest.approx(0.05)
 
-    compare_report.save_picture(tmp_path / "compare.png", "title", rows)
+    comparison_tables.save_picture(tmp_path / "compare.png", "title", rows)
     assert (tmp_path / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from long_context.models.config import PRESETS, LlamaConfig, RopeScaling, parameter_count
 from long_context.models.llama import Llama, causal_attention, next_token_loss
+from long_context.models.llama_config import PRESETS, LlamaConfig, RopeScaling, parameter_count
 from long_context.models.rope import frequencies, rotate, rotation
 
 SMALL = LlamaConfig(vocab=32, width=16, layers=2, heads=4, kv_heads=2, hidden=24)

@@ -3,7 +3,7 @@
 import jax
 import pytest
 
-from long_context.models.config import LlamaConfig
+from long_context.models.llama_config import LlamaConfig
 from long_context.parallel.mesh import make_mesh
 from long_context.parallel.mesh_shape import MeshShape
 from long_context.parallel.zigzag import zigzag_order

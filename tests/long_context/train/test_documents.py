@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 from long_context.train import step, trainer
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.corpus import CorpusError
-from long_context.train.data import open_data
+from long_context.train.job_tokens import open_data
 
 WORDS = ["the", "ring", "sends", "a", "block", "of", "keys", "while", "ranks", "attend", "to", "others"]
 #: Words in an order that can be learnt: each is followed by the next or the one after.

@@ -14,7 +14,7 @@ from rich.console import Console
 from long_context.parallel.mesh import make_mesh
 from long_context.train import trainer
 from long_context.train.config import TrainConfig
-from long_context.train.data import open_data
+from long_context.train.job_tokens import open_data
 from long_context.train.progress import JobProgress
 from long_context.train.step_log import StepRecord
 

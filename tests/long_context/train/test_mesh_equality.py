@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
-from long_context.models.config import LlamaConfig, RopeScaling
 from long_context.models.llama import Llama, next_token_loss
+from long_context.models.llama_config import LlamaConfig, RopeScaling
 from long_context.parallel import sharding
 from long_context.parallel.mesh import make_mesh
 from long_context.parallel.mesh_shape import MeshShape

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from long_context.models.config import PRESETS, LlamaConfig, parameter_count
+from long_context.models.llama_config import PRESETS, LlamaConfig, parameter_count
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.job_folder import check_folder, newest_checkpoint
-from long_context.train.report import save_picture, save_summary, summary
 from long_context.train.step_log import LogFollower, StepLog, StepRecord, forget_records, read_records
 from long_context.train.step_times import measured_seconds, step_times
+from long_context.train.summary import save_picture, save_summary, summary
 from long_context.train.throughput import matmul_parameters, step_flops
 
 

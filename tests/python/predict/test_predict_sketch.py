@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from long_context.models.config import parameter_count
+from long_context.models.llama_config import parameter_count
 from long_context.train.config import TrainConfig
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from long_context.models.config import parameter_count
+from long_context.models.llama_config import parameter_count
 from long_context.train.config import TrainConfig
 from long_context.train.step_log import StepRecord
 from long_context.train.step_times import MEASURED, Means, means, measured_records

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich import box
 from rich.table import Table
 
-from long_context.compare.results import CONFIDENCE, Interval, Row
+from long_context.compare.rows import CONFIDENCE, Interval, Row
 from long_context.compare.variants import Variant
 from long_context.train.step_times import MEASURED
 
