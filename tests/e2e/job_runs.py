@@ -81,7 +81,7 @@ def ranks_of(out: Path) -> list[int]:
         with contextlib.suppress(OSError):
             arguments = line.read_bytes().split(b"\0")
             # Only the launcher has `--`.
-            trainer = b"long_context.train.trainer" in arguments and b"--" not in arguments
+            trainer = b"long_context.cli.train" in arguments and b"--" not in arguments
             if trainer and any(argument.startswith(f"--output={out}".encode()) for argument in arguments):
                 found.append(int(line.parent.name))
     return found

@@ -29,7 +29,7 @@ def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[Ste
     """Runs the trainer and prints its output. With `--nvshmem-flag` its collectives must run on SHMEM."""
     out = folder / f"{ranks}-{len(flags)}"
     config = TrainConfig(steps=_STEPS, context=ranks, sequence=_SEQUENCE, layers=_LAYERS, output=str(out))
-    trainer = ["long_context.train.trainer", *config.arguments()]
+    trainer = ["long_context.cli.train", *config.arguments()]
     command = [sys.executable, "-m", "gpu_check.ranks", f"--ranks={ranks}", f"--gpus={gpus}", *flags, "--", *trainer]
     # TF32 would hide real differences.
     environment = {**os.environ, "JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_SHMEM_VERBOSE": "1"}

@@ -1,4 +1,4 @@
-"""``xla-shmem train``."""
+"""`xla-shmem train`: the command outside a job, and in it each rank."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Any
 import click
 from rich.console import Console
 
-from long_context.train import summary as train_summary
+from long_context.cli.config_options import config_options, from_options
+from long_context.train import summary
 from long_context.train.config import TrainConfig
-from long_context.train.config_options import config_options, from_options
 from long_context.train.job_folder import check_folder, newest_checkpoint
 from long_context.train.job_run import RunError, run_job
 from long_context.train.progress import JobProgress
-from long_context.train.required_packages import TRAIN_PACKAGES, check_packages
 from long_context.train.step_log import LOG_NAME, StepRecord, read_records
-from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import INTERRUPTED, ending_on_signals
 from xla_shmem.console import report_console
 from xla_shmem.launch.rank_environment import inside_a_job
@@ -25,8 +23,6 @@ from xla_shmem.launch.rank_environment import inside_a_job
 
 @click.command("train")
 @config_options()
-@former_option("--warmup", now="--warmup-steps")
-@former_option("--out", now="--output")
 def train_command(config: Path | None, **options: Any) -> None:
     """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
 
@@ -44,23 +40,24 @@ def train_command(config: Path | None, **options: Any) -> None:
     job = from_options(config, options)
     console = report_console()
     try:
-        check_packages("train", *TRAIN_PACKAGES)
         check_folder(job)
-        if inside_a_job(os.environ):
-            _be_a_rank(job, console)
-        else:
-            _launch(job, console)
+        records = _be_a_rank(job, console) if inside_a_job(os.environ) else _launch(job, console)
     except (ValueError, RunError) as error:
         raise click.ClickException(str(error)) from None
+    if records:
+        for line in summary.summary(job, records):
+            console.print(line)
+        picture = summary.without_pictures() or "picture: train.png"
+        console.print(f"Log: {Path(job.output) / LOG_NAME}, averages: summary.json, {picture}", soft_wrap=True)
 
 
-def _launch(job: TrainConfig, console: Console) -> None:
+def _launch(job: TrainConfig, console: Console) -> list[StepRecord]:
+    """Runs the job in processes of this machine."""
     from long_context.train.job_tokens import open_data
 
-    console.print(f"{train_summary.describe(job)}; {open_data(job)}.")
+    console.print(f"{summary.describe(job)}; {open_data(job)}.")
     with ending_on_signals(lambda: _kept(job)), JobProgress(console) as progress:
-        records = run_job(job, progress.follow("train", job.steps))
-    _report(job, records, console)
+        return run_job(job, progress.follow("train", job.steps))
 
 
 def _kept(job: TrainConfig) -> str:
@@ -69,7 +66,8 @@ def _kept(job: TrainConfig) -> str:
     return f"{job.output} holds {where}."
 
 
-def _be_a_rank(job: TrainConfig, console: Console) -> None:
+def _be_a_rank(job: TrainConfig, console: Console) -> list[StepRecord]:
+    """Runs this process's part of the job; rank 0 shows and returns the records, and saves averages and picture."""
     from long_context.train.trainer import Stopped, run_rank
 
     with JobProgress(console) as progress:
@@ -85,14 +83,14 @@ def _be_a_rank(job: TrainConfig, console: Console) -> None:
         except Stopped as stopped:
             click.echo(f"\n{stopped}", err=True)
             raise SystemExit(INTERRUPTED) from None
-    if follow is not None:
-        _report(job, read_records(Path(job.output) / LOG_NAME), console)
+    if follow is None:
+        return []
+    records = read_records(Path(job.output) / LOG_NAME)
+    summary.save_summary(Path(job.output) / "summary.json", job, records)
+    if not summary.without_pictures():
+        summary.save_picture(Path(job.output) / "train.png", job, records)
+    return records
 
 
-def _report(job: TrainConfig, records: list[StepRecord], console: Console) -> None:
-    picture = Path(job.output) / "train.png"
-    train_summary.save_picture(picture, job, records)
-    train_summary.save_summary(Path(job.output) / "summary.json", job, records)
-    for line in train_summary.summary(job, records):
-        console.print(line)
-    console.print(f"Log: {Path(job.output) / LOG_NAME}, averages: summary.json, picture: {picture}", soft_wrap=True)
+if __name__ == "__main__":
+    train_command(prog_name="xla-shmem train")

@@ -1,5 +1,6 @@
-"""The same training job on SHMEM and on the default backend, compared: `xla-shmem compare` and `xla-shmem demo`.
+"""The same training job with xla-shmem and without it, compared: `xla-shmem compare` and `xla-shmem demo`.
 
-`variants` says how runs differ, `side_by_side` runs them in turns, `results` computes, `report` and `demo_report` show.
-All knowledge of transports is here; `long_context.train` has none. Importing this package does not import JAX.
+`compared_jobs` says which jobs, `side_by_side` runs each in turns, `rows` computes, `comparison_tables` and
+`comparison_picture` show. What carries the collectives is known to `xla_shmem.backends` only. Importing this package
+does not import JAX.
 """

@@ -22,26 +22,25 @@ def read_list(name: str, text: str) -> tuple[int, ...]:
     return tuple(dict.fromkeys(numbers))
 
 
-def plan(
+def compared_jobs(
     config: TrainConfig, sequences: Sequence[int], contexts: Sequence[int], tensors: Sequence[int]
 ) -> list[TrainConfig]:
     """The jobs, ordered by mesh and then by length.
 
     Raises:
-      ConfigError: a job cannot run, has no ring to compare, or has no measured steps.
+      ConfigError: a job cannot run, has one rank only, or has no measured steps.
     """
-    if config.attention != "ring":
-        raise ConfigError(f"attention is {config.attention}; compare measures the ring's transfers: choose ring.")
     first = MEASURED[0]
     if config.steps < first + 2:
         raise ConfigError(
             f"steps is {config.steps}; step times are measured from step {first} on: choose at least {first + 2}."
         )
-    jobs = []
-    for context in contexts:
-        for tensor in tensors:
-            if context < 2:
-                raise ConfigError(f"context is {context}; a ring of one rank sends nothing: choose at least 2.")
-            for sequence in sequences:
-                jobs.append(dataclasses.replace(config, context=context, tensor=tensor, sequence=sequence))
+    jobs = [
+        dataclasses.replace(config, context=context, tensor=tensor, sequence=sequence)
+        for context in contexts
+        for tensor in tensors
+        for sequence in sequences
+    ]
+    if any(job.devices < 2 for job in jobs):
+        raise ConfigError("a mesh of one rank sends nothing: choose at least 2 ranks (context, tensor, data, …).")
     return jobs

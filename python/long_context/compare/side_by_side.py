@@ -1,105 +1,104 @@
-"""Runs several variants of a training job in turns, and checks that they computed the same losses."""
+"""Runs a training job with several backends in turns, and checks that they computed the same losses."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from long_context.compare.variants import Variant, run_variant
 from long_context.train.config import TrainConfig
-from long_context.train.job_run import RunError
+from long_context.train.job_run import RANK, run_job
 from long_context.train.progress import JobProgress
 from long_context.train.step_log import StepRecord
-from xla_shmem.hlo.collective_report import ModuleReport
-from xla_shmem.hlo.files import HloFileError, read_modules
+from xla_shmem.backends import PLUGIN, STOCK, Backend, dumping, keep_compiled_modules
+from xla_shmem.launch.launcher import GRACE
 
-#: Largest accepted |SHMEM - stock| / |stock| of a step's loss. The two transports add the ranks' f32 gradients in
-#: different orders, so a sum may differ by about ranks x 2^-23 (1.2e-7), and later steps accumulate the differences.
+#: Largest accepted |a - b| / |b| of a step's losses. Transports add the ranks' f32 gradients in different orders, so a
+#: sum may differ by about ranks x 2^-23 (1.2e-7), and later steps accumulate the differences.
 LOSS_TOLERANCE = 1e-4
 
-Runs = Mapping[Variant, Sequence[Sequence[StepRecord]]]  # per variant, per round, per step
+#: Seconds without a finished step after which a run counts as stuck; the first step includes compilation.
+STUCK_AFTER = 180.0
+
+Runs = Mapping[Backend, Sequence[Sequence[StepRecord]]]  # per backend, per round, per step
 
 
 def run_in_turns(
     config: TrainConfig,
     out: Path,
-    variants: Sequence[Variant],
     rounds: int,
     progress: JobProgress,
     name: str = "",
     *,
     gpus: bool = False,
+    backends: Sequence[Backend] = (PLUGIN, STOCK),
+    rank: Sequence[str] = RANK,
 ) -> Runs:
-    """Runs every variant once per round; the order is reversed in every second round.
+    """Runs the job once per round with every backend; the order is reversed in every second round.
 
     Args:
       config: the job.
       out: gets a folder for each run.
-      variants: the variants to run.
-      rounds: number of runs of each variant.
+      rounds: number of runs with each backend.
       progress: shows the runs.
       name: prefix of the runs' names.
       gpus: whether every rank has a GPU, instead of CPU devices.
+      backends: the backends.
+      rank: the ranks' program without its arguments.
 
     Raises:
-      RunError: a run failed, or a run with the flag had no collective on SHMEM.
+      UserError: a run failed, or one that was to move collectives moved none.
     """
-    runs: dict[Variant, list[list[StepRecord]]] = {variant: [] for variant in variants}
+    runs: dict[Backend, list[list[StepRecord]]] = {backend: [] for backend in backends}
     for number in range(1, rounds + 1):
-        for variant in variants if number % 2 else reversed(variants):
-            title = variant.value if rounds == 1 else f"{variant.value} {number}"
-            job = dataclasses.replace(config, output=str(run_folder(out, variant, number)))
+        for backend in backends if number % 2 else reversed(backends):
+            title = backend.name if rounds == 1 else f"{backend.name} {number}"
+            job = dataclasses.replace(config, output=str(run_folder(out, backend, number)))
             follow = progress.follow(f"{name}{title}", config.steps)
-            runs[variant].append(run_variant(variant, job, follow, gpus=gpus))
-            if variant.flag:
-                _check_moved(assignments(Path(job.output)))
+            runs[backend].append(_run(backend, job, follow, rank, gpus=gpus))
+            backend.check(dump_folder(out, backend, number))
     return runs
 
 
-def run_folder(out: Path, variant: Variant, number: int) -> Path:
-    """Folder of a run's log, output and compiled step; `number` is that of the round, from 1."""
-    return out / f"{variant.value.lower().replace(' ', '-')}-{number}"
+def run_folder(out: Path, backend: Backend, number: int) -> Path:
+    """Folder of a run's log and output; `number` is that of the round, from 1."""
+    return out / f"{backend.name.lower().replace(' ', '-')}-{number}"
 
 
-def assignments(folder: Path) -> list[ModuleReport]:
-    """The collectives of a run's training step, as recorded in its compiled module.
+def dump_folder(out: Path, backend: Backend, number: int) -> Path:
+    """Folder of a run's compiled training step."""
+    return run_folder(out, backend, number) / "hlo"
 
-    Raises:
-      RunError: the dump cannot be read.
+
+def _run(
+    backend: Backend, config: TrainConfig, on_step: Callable[[StepRecord], None], rank: Sequence[str], *, gpus: bool
+) -> list[StepRecord]:
+    """Runs the job from the beginning and keeps rank 0's compiled training step in `hlo/` of its folder.
+
+    Stopped ranks get the launcher's short grace period, so a stop during compilation does not take long.
     """
+    dump = Path(config.output) / "hlo"
     try:
-        from xla_shmem import _core
-
-        return [
-            ModuleReport(module.source, module.name, _core.inspect_module(module.proto))
-            for module in read_modules(str(folder / "hlo"))
-        ]
-    except ImportError as error:
-        raise RunError(f"The compiled module of xla-shmem is missing ({error}); install it again.") from None
-    except (HloFileError, ValueError) as error:
-        raise RunError(f"The assignment table cannot be shown: {error}") from None
-
-
-def _check_moved(reports: list[ModuleReport]) -> None:
-    """Makes sure that a run does not compare stock with itself.
-
-    Raises:
-      RunError: no collective is on SHMEM.
-    """
-    if not any(record.get("lowered") == "NVSHMEM" for report in reports for record in report.records):
-        raise RunError(
-            "The flag was set, but no collective of the training step was moved to SHMEM. Check that xla-shmem is "
-            "installed, so that JAX finds its plugin; `xla-shmem inspect` on the hlo folder shows the decisions."
+        return run_job(
+            config,
+            on_step,
+            name=f"the {backend.name} run",
+            rank=dumping(rank, dump, ".*train_step.*"),
+            environment=backend.environment(os.environ, gpus=gpus),
+            stuck_after=STUCK_AFTER,
+            grace=GRACE,
         )
+    finally:
+        keep_compiled_modules(dump)
 
 
 def loss_differences(runs: Runs) -> list[float]:
-    """|SHMEM - stock| / |stock| of each step's loss, the largest of all rounds; NaN if a loss is not finite."""
+    """Relative difference of each step's losses, the largest of all rounds; NaN if one is not finite."""
     per_round = [
-        [_relative_difference(a.loss, b.loss) for a, b in zip(shmem, stock, strict=True)]
-        for shmem, stock in zip(runs[Variant.SHMEM], runs[Variant.STOCK], strict=True)
+        [_relative_difference(a.loss, b.loss) for a, b in zip(moved, stock, strict=True)]
+        for moved, stock in zip(runs[PLUGIN], runs[STOCK], strict=True)
     ]
     per_step = zip(*per_round, strict=True)
     return [math.nan if any(map(math.isnan, values)) else max(values) for values in per_step]

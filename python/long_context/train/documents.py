@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from long_context.train.config import ConfigError
 from long_context.train.corpus import CorpusError, Tokens, pieces_between
-from long_context.train.required_packages import check_packages
 
 #: File endings of documents.
 DOCUMENT_FILES = (".parquet", ".jsonl")
@@ -66,7 +67,7 @@ def open_documents(
       ConfigError: packages are missing.
       CorpusError: a file, the column or the tokenizer cannot be used.
     """
-    check_packages("tokenizer", "tokenizers", "datasets", group="data")
+    _check_packages()
     # The files are local. The package would otherwise ask its hub about them.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     from filelock import FileLock
@@ -93,6 +94,12 @@ def open_documents(
         raise CorpusError(f"validation {validation} of {len(rows)} documents leaves one part empty; use more of them.")
     order = np.random.default_rng(seed).permutation(len(rows))
     return _tokens(files, rows, vocab, order[kept:]), _tokens(files, rows, vocab, order[:kept])
+
+
+def _check_packages() -> None:
+    missing = [name for name in ("tokenizers", "datasets") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"tokenizer needs {', '.join(missing)}: pip install 'long-context[data]'.")
 
 
 def _tokens(files: Sequence[Path], rows: Any, vocab: int, some: NDArray[np.intp] | None = None) -> Tokens:

@@ -17,8 +17,8 @@ from xla_shmem.launch.launcher_process import LAUNCHER, last_lines, stop
 #: Seconds that a job gets to finish its step and write a checkpoint when it is asked to stop.
 GRACE = 60.0
 
-#: The ranks' program without its arguments.
-TRAINER = (sys.executable, "-m", "long_context.train.trainer")
+#: The ranks' program without its arguments: the command `train`, which is a rank inside a job.
+RANK = (sys.executable, "-m", "long_context.cli.train")
 
 
 class RunError(UserError):
@@ -30,7 +30,7 @@ def run_job(
     on_step: Callable[[StepRecord], None],
     *,
     name: str = "the job",
-    program: Sequence[str] = TRAINER,
+    rank: Sequence[str] = RANK,
     environment: Mapping[str, str] | None = None,
     stuck_after: float = float("inf"),
     grace: float = GRACE,
@@ -41,7 +41,7 @@ def run_job(
       config: the job; its folder gets `steps.jsonl` and `output.log` of all ranks.
       on_step: called with every record; if the job resumes, first with the records of its earlier start.
       name: name of the job in messages.
-      program: the ranks' program without its arguments.
+      rank: the ranks' program without its arguments.
       environment: environment of the ranks; by default this process's.
       stuck_after: seconds without a finished step after which the job is stopped.
       grace: seconds to finish a step and write a checkpoint after a request to stop.
@@ -59,7 +59,7 @@ def run_job(
     launcher = (*LAUNCHER, "-n", str(config.devices), "--devices-per-process", "1", "--grace", str(grace))
     with output.open("wb") as sink:
         job = subprocess.Popen(
-            [*launcher, "--", *program, *config.arguments()],
+            [*launcher, "--", *rank, *config.arguments()],
             env=None if environment is None else dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=sink,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import json
 import statistics
 from collections.abc import Sequence
@@ -51,6 +52,13 @@ def save_summary(path: Path, config: TrainConfig, records: Sequence[StepRecord])
     found = means([records])._asdict() if measured else dict.fromkeys(Means._fields)
     entries = {"job": dataclasses.asdict(config), "steps": [record.step for record in measured], **found}
     path.write_text(json.dumps(entries, indent=1) + "\n")
+
+
+def without_pictures() -> str:
+    """Why there are no pictures; "" if there are."""
+    if importlib.util.find_spec("matplotlib"):
+        return ""
+    return "no picture (it needs matplotlib: pip install 'long-context[plot]')"
 
 
 def save_picture(path: Path, config: TrainConfig, records: Sequence[StepRecord]) -> None:

@@ -1,6 +1,6 @@
 """Trains a Llama decoder on a mesh of devices: one rank of an ordinary JAX job.
 
-The code does not depend on the transport of the collectives.
+The code does not depend on what carries the collectives.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import jax
 import numpy as np
 from jax.sharding import Mesh
@@ -22,7 +21,6 @@ from long_context.parallel import sharding
 from long_context.parallel.mesh import make_mesh
 from long_context.parallel.zigzag import zigzag_order
 from long_context.train.config import ConfigError, TrainConfig
-from long_context.train.config_options import config_options, from_options
 from long_context.train.feed import Feed
 from long_context.train.job_folder import check_folder
 from long_context.train.job_tokens import Data, open_data
@@ -149,28 +147,3 @@ def run_rank(config: TrainConfig, on_step: Callable[[StepRecord], None]) -> None
         if jax.process_index() == 0:
             log.append(record)
             on_step(record)
-
-
-@click.command()
-@config_options()
-def main(config: Path | None, **options: Any) -> None:
-    """One rank of a training job; `xla-shmem train` starts them."""
-    try:
-        run_rank(from_options(config, options), print_step)
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
-    except Stopped as stopped:
-        click.echo(str(stopped))
-
-
-def print_step(record: StepRecord) -> None:
-    """Prints one line about a step."""
-    click.echo(
-        f"step {record.step}: loss {record.loss:.4f}, {record.seconds:.3f} s, "
-        f"{record.tokens_per_second:,.0f} tokens/s, {record.tflops_per_device:.4g} TFLOP/s per device"
-        + ("" if record.validation_loss is None else f", validation loss {record.validation_loss:.4f}")
-    )
-
-
-if __name__ == "__main__":
-    main()

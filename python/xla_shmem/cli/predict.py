@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
+from long_context.cli.config_options import config_options, from_options
 from long_context.train.config import TrainConfig
-from long_context.train.config_options import config_options, from_options
 from long_context.train.throughput import step_flops
 from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.cli.former_names import json_option

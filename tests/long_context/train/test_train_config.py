@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from config_table import markdown_table
+from long_context.cli.config_options import config_options, from_options
 from long_context.models.llama_config import PRESETS
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.config_file import read_config_file
-from long_context.train.config_options import config_options, from_options
 
 
 def parse(*arguments: str) -> TrainConfig:

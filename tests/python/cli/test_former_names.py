@@ -45,14 +45,6 @@ FORMER = [
         ["--tuning", "t.json", "--verify", "--output", "f.json"],
         "-o/--out is now --tuning",
     ),
-    ("train", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("train", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("compare", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("compare", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("compare", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
-    ("demo", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("demo", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("demo", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
 ]
 
 
