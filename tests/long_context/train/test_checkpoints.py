@@ -132,21 +132,20 @@ def test_the_refusal_names_the_value_and_both_jobs(
         checkpoints.restore(ABSTRACT)
 
 
-def test_a_checkpoint_of_release_0_1_with_the_former_name_of_warmup_steps_is_read(tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_there_were_experts_is_read_as_one_without(tmp_path: Path) -> None:
     with Checkpoints(job(tmp_path), tokens=1000) as checkpoints:
         checkpoints.save(7, state(7))
     (facts,) = (tmp_path / "checkpoints/7/job").glob("*metadata*")
     text = facts.read_text()
-    assert '"warmup_steps"' in text
     assert '"experts":' in text
-    older = re.sub(r'"(experts|experts_per_token|router_loss)": ?[\d.]+, ?', "", text)  # from before there were any
+    older = re.sub(r'"(experts|experts_per_token|router_loss)": ?[\d.]+, ?', "", text)
     assert "experts" not in older
-    facts.write_text(older.replace('"warmup_steps"', '"warmup"'))
+    facts.write_text(older)
     with Checkpoints(job(tmp_path), tokens=1000) as checkpoints:
         assert int(checkpoints.restore(ABSTRACT)["step"]) == 7
     with (
-        Checkpoints(job(tmp_path, warmup_steps=6), tokens=1000) as checkpoints,
-        pytest.raises(ConfigError, match="with warmup-steps 5, and this job has 6"),
+        Checkpoints(job(tmp_path, experts=2), tokens=1000) as checkpoints,
+        pytest.raises(ConfigError, match="with experts 0, and this job has 2"),
     ):
         checkpoints.restore(ABSTRACT)
 

@@ -97,18 +97,6 @@ def test_json_without_a_file_is_a_flag(parsed: dict[str, Any], command: str) -> 
         assert parsed["output"] is None
 
 
-def test_former_keys_of_a_config_file_are_read_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from long_context.train.config_file import read_config_file
-
-    file = tmp_path / "job.toml"
-    file.write_text('warmup = 7\nout = "elsewhere"\n')
-    assert read_config_file(file) == {"warmup_steps": 7, "output": "elsewhere"}
-    assert capsys.readouterr().err.splitlines() == [
-        f"config {file}: warmup is now warmup-steps; this name goes in 0.3",
-        f"config {file}: out is now output; this name goes in 0.3",
-    ]
-
-
 def test_no_help_shows_a_former_name() -> None:
     shown = {word for command, *_ in FORMER for word in CliRunner().invoke(main, [command, "--help"]).stdout.split()}
     former = {word.partition("=")[0] for _, options, _, _ in FORMER for word in options if word.startswith("--")}
