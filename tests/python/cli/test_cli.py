@@ -39,6 +39,20 @@ def test_help_groups_the_commands_and_imports_neither_jax_nor_the_compiled_modul
     }
 
 
+@pytest.mark.parametrize("command", ["train", "compare", "demo"])
+def test_help_of_the_workloads_needs_nothing_that_they_are_made_of(command: str) -> None:
+    program = (
+        "import sys\n"
+        "from xla_shmem.cli.main import main\n"
+        f"main(['{command}', '--help'], standalone_mode=False)\n"
+        "heavy = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'grain', 'matplotlib', 'datasets'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Usage:" in result.stdout
+
+
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["--steps", "3", "-x"]], ids=str)
 @pytest.mark.parametrize("command", ["train", "compare", "demo"])
 def test_a_command_of_a_missing_package_says_what_to_install(
