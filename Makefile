@@ -26,7 +26,7 @@ test-tsan: install
 
 test-python: install
 	$(PYTEST_2) tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
-	$(PYTEST_2) tests/training -m "not slow"
+	$(PYTEST_2) tests/long_context -m "not slow"
 
 # The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
 test-gpu-aot: install
@@ -67,7 +67,7 @@ test-random: install
 
 # Longer trainings; 50 steps of the tensor-parallelism tutorial's model reach the published accuracy and loss.
 test-tutorial: install
-	$(BIN)/python -m pytest -q tests/training -m slow
+	$(BIN)/python -m pytest -q tests/long_context -m slow
 
 # The other supported JAX releases, each in its own environment (0.12 needs Python 3.12 or newer).
 test-compat:

@@ -67,10 +67,10 @@ def training_step() -> Programs:
     import jax
     import jax.numpy as jnp
 
-    from xla_shmem.parallel import sharding
-    from xla_shmem.parallel.mesh import make_mesh
-    from xla_shmem.train.config import TrainConfig
-    from xla_shmem.train.step import abstract_state, make_train_step
+    from long_context.parallel import sharding
+    from long_context.parallel.mesh import make_mesh
+    from long_context.train.config import TrainConfig
+    from long_context.train.step import abstract_state, make_train_step
 
     config = TrainConfig(context=DEVICES)
     mesh = make_mesh(config.mesh())

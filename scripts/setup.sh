@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Creates a virtual environment and installs this checkout into it, with the packages for training, tests and lint.
-# Does nothing if the sources have not changed since the last call. EXTRAS names other extras of pyproject.toml.
+# Creates a virtual environment and installs both packages of this checkout into it, with what tests, lint and docs need.
+# Does nothing if the sources have not changed since the last call. EXTRAS names other extras of pyproject.toml; if it is
+# empty, long_context comes without what it depends on.
 # Usage: scripts/setup.sh PYTHON VENV [JAX_REQUIREMENT [EXTRAS]]
 set -euo pipefail
 cd "$(dirname "$0")/.."
-python=$1 venv=$2 jax=${3:-} extras=${4-train,data,test,lint,docs}
+python=$1 venv=$2 jax=${3:-} extras=${4-test,lint,docs}
 
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "setup: $python is $("$python" --version 2>&1), xla-shmem needs Python 3.11 or newer; try: make PYTHON=python3.12" >&2
@@ -30,4 +31,9 @@ if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
 "$venv/bin/python" -m pip install --quiet ".${extras:+[$extras]}" -Cbuild-dir="build/wheel-$(basename "$venv")" \
   -Ccmake.define.XLA_SHMEM_COMPILE_TOGETHER=ON -Ccmake.define.XLA_SHMEM_WARNINGS_AS_ERRORS=ON
+if [ -n "$extras" ]; then
+  "$venv/bin/python" -m pip install --quiet "./python/long_context[data,plot]"
+else
+  "$venv/bin/python" -m pip install --quiet --no-deps ./python/long_context
+fi
 echo "$current" >"$stamp"

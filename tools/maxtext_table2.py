@@ -82,8 +82,8 @@ def _ring_attention(
     import jax
     from jax.sharding import PartitionSpec as P
 
-    from xla_shmem.parallel.cudnn_attention import CUDNN_BLOCKS
-    from xla_shmem.parallel.ring_attention import ring_attention
+    from long_context.parallel.cudnn_attention import CUDNN_BLOCKS
+    from long_context.parallel.ring_attention import ring_attention
 
     axis = op.config.context_sharding
     heads = P(None, axis, "tensor")  # type: ignore[no-untyped-call]

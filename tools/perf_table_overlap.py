@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 
+from long_context.train.config import TrainConfig
 from wheels_option import wheels_option
 from xla_shmem.gpu_compile.compiled_step import compile_step
 from xla_shmem.hlo.files import read_module
@@ -26,7 +27,6 @@ from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.modules import program_of_module
 from xla_shmem.predict.walk import Machine, run_times
-from xla_shmem.train.config import TrainConfig
 from xla_shmem.tune.perf_table import perf_table, target_of
 
 #: Steps, and the cluster that each is compiled for.

@@ -1,5 +1,5 @@
 """The transformer of the tutorial "Transformers with Tensor Parallelism" (University of Amsterdam, Deep Learning
-Tutorials, scaling series), with the overlapped matmuls of `xla_shmem.parallel.tensor_matmul`.
+Tutorials, scaling series), with the overlapped matmuls of `long_context.parallel.tensor_matmul`.
 
 Activations are split by features over the mesh axis "tensor", so every layer starts with a gather-matmul and ends with
 a matmul-scatter. A *parallel* block (Wang, Komatsuzaki: GPT-J; Dehghani et al.: arXiv:2302.05442) computes attention
@@ -25,7 +25,7 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from xla_shmem.parallel.tensor_matmul import arrivals, matmul_scatter
+from long_context.parallel.tensor_matmul import arrivals, matmul_scatter
 
 _TENSOR = "tensor"
 _EPSILON = 1e-6

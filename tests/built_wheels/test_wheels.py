@@ -65,12 +65,22 @@ def check_job(commands: Path) -> None:
     assert calls_on_shmem("collective-permute", output) == [1, 1], output
 
 
+def check_workloads(commands: Path) -> None:
+    """Without the wheel of long_context its commands say what to install; with it they are there."""
+    done = subprocess.run([commands / "xla-shmem", "train", "--help"], capture_output=True, text=True, check=False)
+    assert (done.returncode, "pip install ./python/long_context" in done.stderr) == (2, True), done
+    (workloads,) = DIST.glob("long_context-*-py3-none-any.whl")
+    run(commands, "pip", "install", "--quiet", "--no-deps", workloads)
+    assert "--learning-rate" in run(commands, "xla-shmem", "train", "--help")
+
+
 @pytest.mark.parametrize("version", TAGS)
 def test_a_wheel_runs_a_job_without_a_compiler(version: str, tmp_path: Path) -> None:
     commands = bare_environment(version, tmp_path / "bare")
     assert not any(shutil.which(compiler, path=str(commands)) for compiler in ("cc", "c++", "gcc", "g++", "clang++"))
     run(commands, "pip", "install", "--quiet", "--only-binary=:all:", wheel_for(version))
     check_job(commands)
+    check_workloads(commands)
 
 
 def test_the_containers_commands_work_beside_an_older_jax(tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ import numpy as np
 from jax._src import distributed
 from jax.experimental import serialize_executable
 
-from xla_shmem.parallel import sharding
-from xla_shmem.parallel.mesh import make_mesh
-from xla_shmem.parallel.zigzag import zigzag_order
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.step import make_init, make_train_step
+from long_context.parallel import sharding
+from long_context.parallel.mesh import make_mesh
+from long_context.parallel.zigzag import zigzag_order
+from long_context.train.config import TrainConfig
+from long_context.train.step import make_init, make_train_step
 
 #: Axes of the mesh, by number of ranks. On more than one rank every step has all four kinds of collectives.
 MESHES = {

@@ -80,7 +80,8 @@ def ranks_of(out: Path) -> list[int]:
     for line in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
             arguments = line.read_bytes().split(b"\0")
-            trainer = b"xla_shmem.train.trainer" in arguments and b"--" not in arguments  # only the launcher has `--`
+            # Only the launcher has `--`.
+            trainer = b"long_context.cli.train" in arguments and b"--" not in arguments
             if trainer and any(argument.startswith(f"--output={out}".encode()) for argument in arguments):
                 found.append(int(line.parent.name))
     return found

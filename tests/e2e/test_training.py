@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from job_runs import FLAG, QUICK_COMPILATION, abandoned_segments, left_behind, ranks_of
 
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.job_folder import newest_checkpoint
-from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
+from long_context.train.config import TrainConfig
+from long_context.train.job_folder import newest_checkpoint
+from long_context.train.step_log import LOG_NAME, StepRecord, read_records
 
 # Each test compiles a step twice, which takes a minute on a busy machine.
 pytestmark = pytest.mark.timeout(900)

@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 from job_runs import report
 
-from xla_shmem.parallel.expert_parallel import ExpertWeights, Routing, expert_layer, route
+from long_context.parallel.expert_parallel import ExpertWeights, Routing, expert_layer, route
 
 LAYERS, EXPERTS, PER_TOKEN, TOKENS, WIDTH, HIDDEN, STEPS, RATE = 2, 8, 2, 96, 16, 24, 8, 0.5
 

@@ -8,9 +8,9 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import table2
+from long_context.train.config import TrainConfig
 from published import Row
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
-from xla_shmem.train.config import TrainConfig
 
 _RING = 4
 _SEQUENCE = 2048
@@ -41,7 +41,7 @@ def test_the_rings_permutes_are_on_nvshmem_with_their_trip_counts(config: TrainC
 
 
 def test_a_device_has_its_share_of_the_state(config: TrainConfig, step: CompiledStep) -> None:
-    from xla_shmem.models.config import parameter_count
+    from long_context.models.llama_config import parameter_count
 
     share = parameter_count(config.model()) * 12 / _RING  # f32 parameter and two moments
     assert share <= step.state_bytes <= 1.1 * share + 2 * 4 * _SEQUENCE

@@ -10,10 +10,10 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import long_sequence_memory
+from long_context.train.config import TrainConfig
 from xla_shmem import _core
 from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.hlo.files import to_text
-from xla_shmem.train.config import TrainConfig
 
 _RING, _SEQUENCE = 4, 4096
 

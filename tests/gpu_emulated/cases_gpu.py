@@ -14,15 +14,15 @@ from cases_ragged import exchange, put_exchange, send
 from jax import lax
 from jax.sharding import PartitionSpec as P
 
-from xla_shmem.models.llama import causal_attention
-from xla_shmem.parallel.ring_attention import ring_attention
-from xla_shmem.parallel.zigzag import zigzag_order
+from long_context.models.llama import causal_attention
+from long_context.parallel.ring_attention import ring_attention
+from long_context.parallel.zigzag import zigzag_order
 
 # Of their own, because tests/e2e runs all others on CPU, perhaps in the same run of pytest.
 GPU_CASES: dict[str, Case] = {}
 gpu_case = functools.partial(case, cases=GPU_CASES)
 
-# f32 rounding of sums over at most 64 keys and 16 features in another order (tests/training has the same bound).
+# f32 rounding of sums over at most 64 keys and 16 features in another order (tests/long_context has the same bound).
 _ATTENTION_TOLERANCE = 2e-5
 
 

@@ -12,8 +12,8 @@ import pytest
 from emulated_jobs import run_emulated
 from emulator import NO_GRAPH_FLAGS, Emulator
 
-from xla_shmem.compare.side_by_side import assignments, run_folder
-from xla_shmem.compare.variants import Variant
+from long_context.compare.side_by_side import dump_folder
+from xla_shmem.backends import PLUGIN, STOCK, collectives
 
 STEPS = 10
 
@@ -71,11 +71,11 @@ def test_the_train_command_runs_on_gpus(emulator: Emulator, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_compare_runs_shmem_and_nccl_in_turns(emulator: Emulator, tmp_path: Path) -> None:
-    job = ("compare", *JOB, "--context=2", "--steps=5", "--ring-steps=3", "--platform=gpu", f"--output={tmp_path}")
+    job = ("compare", *JOB, "--context=2", "--steps=5", "--platform=gpu", f"--output={tmp_path}")
     _run(emulator, "-c", COMMAND, *job)  # it compares the losses of both
     (row,) = json.loads((tmp_path / "compare.json").read_text())["rows"]
-    assert set(row["runs"]) == {"SHMEM", "stock", "ring on SHMEM", "ring on stock"}
+    assert set(row["runs"]) == {"SHMEM", "stock"}
     assert [len(log) for name in ("SHMEM", "stock") for log in row["runs"][name]] == [5, 5]
-    for variant, backends in ((Variant.SHMEM, {"NVSHMEM"}), (Variant.STOCK, {"DEFAULT"})):
-        (report,) = assignments(run_folder(tmp_path / "32-cp2-tp1", variant, 1))
-        assert {record["lowered"] for record in report.records} == backends
+    for backend, where in ((PLUGIN, {"NVSHMEM"}), (STOCK, {"DEFAULT"})):
+        (report,) = collectives(dump_folder(tmp_path / "32-cp2-tp1", backend, 1))
+        assert {record["lowered"] for record in report.records} == where

@@ -12,11 +12,11 @@ import numpy as np
 from executed_collectives import Executions, expected_of
 from job_runs import report
 
-from xla_shmem.parallel import sharding
-from xla_shmem.parallel.mesh import make_mesh
-from xla_shmem.parallel.zigzag import zigzag_order
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.step import init_state, make_train_step
+from long_context.parallel import sharding
+from long_context.parallel.mesh import make_mesh
+from long_context.parallel.zigzag import zigzag_order
+from long_context.train.config import TrainConfig
+from long_context.train.step import init_state, make_train_step
 
 STEPS = 10
 BATCH, SEQUENCE = 2, 32

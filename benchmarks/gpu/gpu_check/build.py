@@ -43,17 +43,17 @@ def make_environment(folder: Path) -> Path:
     """
     venv.EnvBuilder(symlinks=True, clear=True).create(folder)
     python = folder / "bin" / "python"
-    own = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    ).stdout.strip()
     seen = [path for path in [*site.getsitepackages(), site.getusersitepackages()] if Path(path).is_dir()]
     lines = [f"import site; site.addsitedir({path!r})\n" for path in seen]
-    (Path(own) / "gpu_check_base.pth").write_text("".join(lines))
+    (_own_packages(python) / "gpu_check_base.pth").write_text("".join(lines))
     return python
+
+
+def _own_packages(python: Path) -> Path:
+    """The folder of packages of a virtual environment."""
+    program = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return Path(done.stdout.strip())
 
 
 def add_packages(python: Path) -> bool:
@@ -85,6 +85,8 @@ def install(python: Path, root: Path, work: Path) -> bool:
     )
     problem = next((line.strip() for line in done.stdout.splitlines() if "error" in line.lower()), "see the output")
     records.check("the checkout builds and installs", done.returncode == 0, problem if done.returncode else "")
+    # Pure Python, and a machine without a network may lack the backend that would build it.
+    (_own_packages(python) / "long_context").symlink_to(root / "python" / "long_context")
     return done.returncode == 0
 
 

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_check import packages, records
-from xla_shmem.compare.side_by_side import LOSS_TOLERANCE
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
+from long_context.compare.side_by_side import LOSS_TOLERANCE
+from long_context.train.config import TrainConfig
+from long_context.train.step_log import LOG_NAME, StepRecord, read_records
 
 # An emulated GPU is slow, and four steps show that the values are right.
 _STEPS, _SEQUENCE, _LAYERS, _LIMIT_S = (4, 64, 1, 300) if records.emulated() else (12, 1024, None, 50)
@@ -29,7 +29,7 @@ def train(ranks: int, gpus: int, folder: Path, flags: Sequence[str]) -> list[Ste
     """Runs the trainer and prints its output. With `--nvshmem-flag` its collectives must run on SHMEM."""
     out = folder / f"{ranks}-{len(flags)}"
     config = TrainConfig(steps=_STEPS, context=ranks, sequence=_SEQUENCE, layers=_LAYERS, output=str(out))
-    trainer = ["xla_shmem.train.trainer", *config.arguments()]
+    trainer = ["long_context.cli.train", *config.arguments()]
     command = [sys.executable, "-m", "gpu_check.ranks", f"--ranks={ranks}", f"--gpus={gpus}", *flags, "--", *trainer]
     # TF32 would hide real differences.
     environment = {**os.environ, "JAX_DEFAULT_MATMUL_PRECISION": "highest", "XLA_SHMEM_VERBOSE": "1"}

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.bench.gpus import PLATFORMS
+from xla_shmem.bench.gpus import PLATFORMS, chosen_gpus
+from xla_shmem.bench.gpus import Gpus as Gpus
+from xla_shmem.bench.plan import BenchError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -51,6 +54,22 @@ def platform_option() -> Callable[[Command], Command]:
         show_default=True,
         help="Devices of the ranks. auto follows JAX_PLATFORMS; without it, GPUs if there is one for each rank.",
     )
+
+
+def gpus_of_ranks(platform: str, ranks: int) -> Gpus | None:
+    """The GPUs of a job in which each rank has its own, on any backend; None for the CPU.
+
+    Args:
+      platform: value of `platform_option`.
+      ranks: ranks of the largest job.
+
+    Raises:
+      UserError: there are not enough GPUs.
+    """
+    gpus = chosen_gpus(platform, ranks, os.environ)
+    if gpus is not None and len(gpus.names) < ranks:
+        raise BenchError(f"{ranks} ranks need as many GPUs, because NCCL takes one rank a GPU: choose smaller meshes.")
+    return gpus
 
 
 def bind_option(details: str) -> Callable[[Command], Command]:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import click
 
 #: Group, command and its line in ``--help``. A command is imported when it is used, so that ``--help`` needs neither
-#: JAX nor the compiled module: `xla_shmem.cli.<command>` holds `<command>_command`.
+#: JAX nor the compiled module: `xla_shmem.cli.<command>` holds `<command>_command`, except for `_ELSEWHERE`.
 _GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "Run": {
@@ -36,6 +36,10 @@ _GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 _COMMANDS = tuple(command for commands in _GROUPS.values() for command in commands)
 
+#: Commands of distributions of their own, and what installs those. They are found by entry points of the group
+#: `xla_shmem.commands`.
+_ELSEWHERE = MappingProxyType(dict.fromkeys(("train", "compare", "demo"), "pip install ./python/long_context"))
+
 #: Former names, not listed; each prints its new name.
 _FORMER_COMMANDS = ("assign",)
 
@@ -47,6 +51,8 @@ class _GroupedCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS + _FORMER_COMMANDS:
             return None
+        if cmd_name in _ELSEWHERE:
+            return _from_elsewhere(cmd_name)
         command = getattr(importlib.import_module(f"xla_shmem.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)
         return command
@@ -56,6 +62,30 @@ class _GroupedCommands(click.Group):
         for group, commands in _GROUPS.items():
             with formatter.section(group):
                 formatter.write_dl([(command.ljust(width), help_) for command, help_ in commands.items()])
+
+
+class _NotInstalled(click.ClickException):
+    exit_code = 2
+
+
+def _from_elsewhere(name: str) -> click.Command:
+    """Returns the command of another distribution; if that is not installed, one that says so whatever it is given."""
+    from importlib.metadata import entry_points  # `--help` does not need it
+
+    for entry_point in entry_points(group="xla_shmem.commands", name=name):
+        command = entry_point.load()
+        assert isinstance(command, click.Command)
+        return command
+
+    @click.command(name, add_help_option=False, context_settings={"ignore_unknown_options": True})
+    @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+    def say_what_to_install(arguments: tuple[str, ...]) -> None:
+        raise _NotInstalled(
+            f"{name} is a command of the package long-context, which is not installed; in a clone of xla-shmem run: "
+            f"{_ELSEWHERE[name]}"
+        )
+
+    return say_what_to_install
 
 
 @click.group(cls=_GroupedCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

@@ -10,6 +10,9 @@ from typing import Any
 
 import click
 
+from long_context.cli.config_options import config_options, from_options
+from long_context.train.config import TrainConfig
+from long_context.train.throughput import step_flops
 from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.cli.former_names import json_option
 from xla_shmem.gpu_compile.compiled_step import CompileError, compile_step
@@ -24,9 +27,6 @@ from xla_shmem.predict.modules import program_of_module
 from xla_shmem.predict.report import print_json, print_tables
 from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine
-from xla_shmem.train.config import TrainConfig
-from xla_shmem.train.config_options import config_options, from_options
-from xla_shmem.train.throughput import step_flops
 
 #: Fields of a job that the time of a step does not depend on.
 _LEFT_OUT = (

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from long_context.train.config import TrainConfig
 from xla_shmem.errors import UserError
 from xla_shmem.gpu_compile.environment import compile_environment
-from xla_shmem.train.config import TrainConfig
 from xla_shmem.xla_flags import FLAG
 
 
@@ -121,10 +121,10 @@ def compile_step(
 def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledStep:
     import jax
 
+    from long_context.parallel import sharding
+    from long_context.parallel.mesh import make_mesh
+    from long_context.train import step
     from xla_shmem.gpu_compile.described_gpus import described_gpus
-    from xla_shmem.parallel import sharding
-    from xla_shmem.parallel.mesh import make_mesh
-    from xla_shmem.train import step
 
     records: list[dict[str, Any]] = []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xla_shmem.train.config import TrainConfig
+from long_context.train.config import TrainConfig
 
 
 def long_context_job(sequence: int = 64 << 10, context: int = 4, tensor: int = 1) -> TrainConfig:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from xla_shmem.models.config import parameter_count
+from long_context.models.llama_config import parameter_count
+from long_context.train.config import TrainConfig, flag
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Choice, Collective, Program, Step
-from xla_shmem.train.config import TrainConfig, flag
 
 _BF16, _F32 = 2, 4
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def test_help_groups_the_commands_and_imports_neither_jax_nor_the_compiled_modul
         "import sys\n"
         "from xla_shmem.cli.main import main\n"
         "main(['--help'], standalone_mode=False)\n"
-        "heavy = {'jax', 'jaxlib', 'numpy', 'xla_shmem._core'} & set(sys.modules)\n"
+        "heavy = {'jax', 'jaxlib', 'numpy', 'long_context', 'xla_shmem._core'} & set(sys.modules)\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False)
@@ -36,6 +37,35 @@ def test_help_groups_the_commands_and_imports_neither_jax_nor_the_compiled_modul
     assert {group: re.findall(r"^  (\w+)", lines, re.MULTILINE) for group, lines in sections.items()} == GROUPS | {
         "Options": []
     }
+
+
+@pytest.mark.parametrize("command", ["train", "compare", "demo"])
+def test_help_of_the_workloads_needs_nothing_that_they_are_made_of(command: str) -> None:
+    program = (
+        "import sys\n"
+        "from xla_shmem.cli.main import main\n"
+        f"main(['{command}', '--help'], standalone_mode=False)\n"
+        "heavy = {'jax', 'jaxlib', 'flax', 'optax', 'orbax', 'grain', 'matplotlib', 'datasets'} & set(sys.modules)\n"
+        "sys.exit(f'imported {heavy}' if heavy else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Usage:" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--steps", "3", "-x"]], ids=str)
+@pytest.mark.parametrize("command", ["train", "compare", "demo"])
+def test_a_command_of_a_missing_package_says_what_to_install(
+    command: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **selected: ())
+    result = CliRunner().invoke(main, [command, *arguments])
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        f"Error: {command} is a command of the package long-context, which is not installed; in a clone of xla-shmem "
+        "run: pip install ./python/long_context\n"
+    )
 
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"options", "demo"}))

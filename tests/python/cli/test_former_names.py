@@ -45,14 +45,6 @@ FORMER = [
         ["--tuning", "t.json", "--verify", "--output", "f.json"],
         "-o/--out is now --tuning",
     ),
-    ("train", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("train", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("compare", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("compare", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("compare", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
-    ("demo", ["--warmup", "3"], ["--warmup-steps", "3"], "--warmup is now --warmup-steps"),
-    ("demo", ["--out", "o"], ["--output", "o"], "--out is now --output"),
-    ("demo", ["--repeats", "3"], ["--rounds", "3"], "--repeats is now --rounds"),
 ]
 
 
@@ -103,18 +95,6 @@ def test_json_without_a_file_is_a_flag(parsed: dict[str, Any], command: str) -> 
         assert (result.exit_code, result.stderr) == (0, "")
         assert parsed["as_json"] is True
         assert parsed["output"] is None
-
-
-def test_former_keys_of_a_config_file_are_read_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from xla_shmem.train.config_file import read_config_file
-
-    file = tmp_path / "job.toml"
-    file.write_text('warmup = 7\nout = "elsewhere"\n')
-    assert read_config_file(file) == {"warmup_steps": 7, "output": "elsewhere"}
-    assert capsys.readouterr().err.splitlines() == [
-        f"config {file}: warmup is now warmup-steps; this name goes in 0.3",
-        f"config {file}: out is now output; this name goes in 0.3",
-    ]
 
 
 def test_no_help_shows_a_former_name() -> None:

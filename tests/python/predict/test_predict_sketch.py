@@ -7,7 +7,8 @@ from collections import Counter
 
 import pytest
 
-from xla_shmem.models.config import parameter_count
+from long_context.models.llama_config import parameter_count
+from long_context.train.config import TrainConfig
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.errors import PredictError
@@ -15,7 +16,6 @@ from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.sketch import Exchanges, sketch
 from xla_shmem.predict.walk import Machine, run_times
-from xla_shmem.train.config import TrainConfig
 
 RACK = read_cluster("gb200-nvl72")
 _LENGTH = 64 << 10
