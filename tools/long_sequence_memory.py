@@ -14,8 +14,8 @@ from pathlib import Path
 
 import click
 
+from gpu_compile.compiled_step import CompiledStep, compile_step
 from wheels_option import wheels_option
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.train.config import TrainConfig
 
 TARGET = "a100"

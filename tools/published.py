@@ -6,7 +6,7 @@ import dataclasses
 import tomllib
 from pathlib import Path
 
-from xla_shmem.predict.long_context_job import long_context_job
+from long_context_job import long_context_job
 from xla_shmem.predict.program import Backend
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.throughput import step_flops

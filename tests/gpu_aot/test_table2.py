@@ -8,8 +8,8 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import table2
+from gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from published import Row
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from xla_shmem.train.config import TrainConfig
 
 _RING = 4

@@ -10,8 +10,8 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import long_sequence_memory
+from gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem import _core
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.hlo.files import to_text
 from xla_shmem.train.config import TrainConfig
 

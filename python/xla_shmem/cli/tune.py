@@ -43,29 +43,10 @@ from xla_shmem.options import tuning_table as tables
     "--verify", is_flag=True, help="Measure stock, upstream and tuned with the table; exit code 1 if tuned is slower."
 )
 @click.option(
-    "--perf-table",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Measure nothing; write the times of collectives on NVSHMEM for XLA's scheduler.",
-)
-@click.option(
-    "--cluster",
-    default="gb200-nvl72",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Cluster that the estimate is for, with --perf-table.",
-)
-@click.option(
-    "--num-devices",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Devices of the whole job, for --perf-table.  [default: one NVLink domain]",
-)
-@click.option(
     "--tuning",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Table of profile tuned, for --show, --verify and --perf-table.  [default: XLA_SHMEM_TUNING, or the user's]",
+    help="Table of profile tuned, for --show and --verify.  [default: XLA_SHMEM_TUNING, or the user's]",
 )
 @json_option(was_file=True)
 @click.option(
@@ -86,9 +67,6 @@ def tune_command(
     dtypes: tuple[str, ...],
     show: bool,
     verify: bool,
-    perf_table: Path | None,
-    cluster: str,
-    num_devices: int | None,
     tuning: Path | None,
     as_json: bool,
     output: Path | None,
@@ -111,21 +89,15 @@ def tune_command(
       xla-shmem tune -n 4 --groups 4 --op all-reduce -d f32 -d f16 --output tuning.json
       xla-shmem tune --show
       xla-shmem tune -n 4 --verify -f 2 --output findings.json
-      xla-shmem tune --perf-table table.pbtxt --cluster h100-sxm
     """
     from xla_shmem.tune.measuring import group_sizes, plans
 
-    if show + verify + (perf_table is not None) > 1:
-        raise click.UsageError("--show, --verify and --perf-table do different things: give one of them.")
-    if perf_table is not None:
-        _write_perf_table(perf_table, cluster, num_devices, tuning)
-        return
+    if show and verify:
+        raise click.UsageError("--show and --verify do different things: give one of them.")
     if show and output is not None:
         raise click.UsageError("--show writes no file; name the table to read with --tuning.")
     if tuning is not None and not show and not verify:
-        raise click.UsageError(
-            "--tuning names a table to read, for --show, --verify or --perf-table; to write one, give --output."
-        )
+        raise click.UsageError("--tuning names a table to read, for --show or --verify; to write one, give --output.")
     default = Path(os.environ.get("XLA_SHMEM_TUNING") or tables.default_path(os.environ))
     if show:
         _show(tuning or default, as_json)
@@ -150,18 +122,6 @@ def _show(path: Path, as_json: bool) -> None:
         click.echo(tables.as_json(table, complete=True), nl=False)
     else:
         click.echo("\n".join([report.measured_line(table), *report.crossover_lines(table)]))
-
-
-def _write_perf_table(path: Path, cluster: str, devices: int | None, tuning: Path | None) -> None:
-    from xla_shmem.predict.cluster import read_cluster
-    from xla_shmem.tune.perf_table import perf_table, target_of
-
-    target = target_of(read_cluster(cluster), devices)
-    given = {} if tuning is None else {"profile": "tuned", "tuning": tuning}
-    text = perf_table(target, resolve(overrides=given or None, any_machine=True))
-    path.write_text(text)
-    flags = [f"--xla_gpu_experimental_collective_perf_table_path={path.resolve()}", *target.flags]
-    click.echo(f"# {text.count('throughput')} times for {target.key}; to use them: XLA_FLAGS='{' '.join(flags)}'")
 
 
 def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:

@@ -18,7 +18,6 @@ from xla_shmem.predict.walk import Machine, run_times
 #: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns; latencies are nought.
 CLUSTER = Cluster(
     name="paper",
-    xla_target="h100",
     gpus_per_node=4,
     gpus_per_nvlink_domain=8,
     sms=100,

@@ -63,10 +63,12 @@ def sketch(job: TrainConfig, cluster: Cluster, exchanges: Exchanges = OURS) -> P
     for name, wanted in (("attention", "ring"), ("remat", "full"), ("dtype", "bf16"), ("tensor_matmul", "async")):
         if getattr(job, name) != wanted:
             raise PredictError(
-                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; omit --sketch."
+                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; give --wheels to compile it."
             )
     if job.model().experts or job.mesh().context_shards not in (1, job.context):
-        raise PredictError("experts, or parameters sharded over a part of context, cannot be sketched; omit --sketch.")
+        raise PredictError(
+            "experts, or parameters sharded over a part of context, cannot be sketched; give --wheels."
+        )
     return _Sketch(job, cluster, exchanges).program()
 
 

@@ -9,10 +9,10 @@ from compiled_rows import read_rows
 from fit_predict import CLUSTER, FITTED, errors, fit, forecasts, leave_one_out, programs, rms, with_fitted
 from program_json import from_json, to_json
 from published import TABLE2, Measured, Row
+from sketch import sketch
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.throughput import matmul_parameters, step_flops
 
