@@ -66,9 +66,7 @@ def sketch(job: TrainConfig, cluster: Cluster, exchanges: Exchanges = OURS) -> P
                 f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; give --wheels to compile it."
             )
     if job.model().experts or job.mesh().context_shards not in (1, job.context):
-        raise PredictError(
-            "experts, or parameters sharded over a part of context, cannot be sketched; give --wheels."
-        )
+        raise PredictError("experts, or parameters sharded over a part of context, cannot be sketched; give --wheels.")
     return _Sketch(job, cluster, exchanges).program()
 
 

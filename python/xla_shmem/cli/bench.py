@@ -17,7 +17,6 @@ from xla_shmem.bench.plan import DTYPES, REDUCTIONS, BenchError, Plan, chosen_op
 from xla_shmem.bench.variants import VARIANTS
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, size, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import json_option
 from xla_shmem.cli.job_options import ending_on_signals
 
 _DEFAULTS = Plan()
@@ -75,7 +74,7 @@ _DEFAULTS = Plan()
     metavar="COMMAND",
     help="Command that starts an MPI job, with options.",
 )
-@json_option(was_file=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -12,7 +12,6 @@ import click
 
 from xla_shmem.bench.gpus import Gpus, chosen_gpus
 from xla_shmem.bench.plan import BenchError
-from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import Command, ending_on_signals, platform_option, rounds_option
 from xla_shmem.compare import report as compare_report
 from xla_shmem.compare.plan import plan, read_list
@@ -43,14 +42,12 @@ def _list_option(*names: str, default: str, words: str) -> Callable[[Command], C
 
 @click.command("compare")
 @config_options(leave_out=_LEFT_OUT)
-@former_option("--warmup", now="--warmup-steps")
 @_list_option("--sequence", "--seq", "sequences", default="1024,2048,4096", words="Tokens in a sequence")
 @_list_option("--context", "contexts", default="2,4", words="Devices along the mesh axis that splits the sequence")
 @_list_option(
     "--tensor", "tensors", default="1", words="Devices along the mesh axis that splits heads and hidden features"
 )
 @rounds_option(1)
-@former_option("--repeats", now="--rounds")
 @platform_option()
 @click.option(
     "--ring-steps",
@@ -68,7 +65,6 @@ def _list_option(*names: str, default: str, words: str) -> Callable[[Command], C
     show_default=True,
     help="Where to write: everything measured (compare.json), the picture (compare.png), and each run's log.",
 )
-@former_option("--out", now="--output")
 def compare_command(
     config: Path | None,
     sequences: str,

@@ -8,7 +8,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import ending_on_signals, rounds_option
 from xla_shmem.compare import demo_report
 from xla_shmem.compare.side_by_side import (
@@ -88,9 +87,7 @@ def _check(config: TrainConfig) -> None:
 
 @click.command("demo")
 @config_options(leave_out=_LEFT_OUT)
-@former_option("--warmup", now="--warmup-steps")
 @rounds_option(1)
-@former_option("--repeats", now="--rounds")
 @click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
@@ -99,7 +96,6 @@ def _check(config: TrainConfig) -> None:
     show_default=True,
     help="Where to write: logs, compiled modules and the picture.",
 )
-@former_option("--out", now="--output")
 def demo_command(config: Path | None, rounds: int, output: Path, **options: Any) -> None:
     """Train a small Llama with SHMEM collectives and with stock ones, and compare.
 

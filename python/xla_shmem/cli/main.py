@@ -36,16 +36,13 @@ _GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 
 _COMMANDS = tuple(command for commands in _GROUPS.values() for command in commands)
 
-#: Former names, not listed; each prints its new name.
-_FORMER_COMMANDS = ("assign",)
-
 
 class _GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS + _FORMER_COMMANDS:
+        if cmd_name not in _COMMANDS:
             return None
         command = getattr(importlib.import_module(f"xla_shmem.cli.{cmd_name}"), f"{cmd_name}_command")
         assert isinstance(command, click.Command)

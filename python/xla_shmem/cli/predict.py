@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import click
 
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import json_option
 from xla_shmem.hlo.files import HloInput, read_modules
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
@@ -40,7 +39,7 @@ from xla_shmem.predict.walk import Machine
     help="Assume --xla_gpu_collective_permute_connected_components for NCCL: small communicators for permutes.",
 )
 @click.option("--fp8-peak", is_flag=True, help="Assume that the matmuls are in FP8.")
-@json_option()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @one_sentence_errors
 def predict_command(
     paths: tuple[str, ...],

@@ -9,7 +9,6 @@ from typing import Any
 import click
 from rich.console import Console
 
-from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import INTERRUPTED, ending_on_signals
 from xla_shmem.console import report_console
 from xla_shmem.launch.rank_environment import inside_a_job
@@ -25,8 +24,6 @@ from xla_shmem.train.step_log import LOG_NAME, StepRecord, read_records
 
 @click.command("train")
 @config_options()
-@former_option("--warmup", now="--warmup-steps")
-@former_option("--out", now="--output")
 def train_command(config: Path | None, **options: Any) -> None:
     """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
 

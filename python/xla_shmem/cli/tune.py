@@ -16,7 +16,6 @@ from xla_shmem.bench.gpus import chosen_gpus
 from xla_shmem.bench.plan import DTYPES, Plan, chosen_ops
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import former_option, json_option
 from xla_shmem.cli.job_options import ending_on_signals
 from xla_shmem.options import resolve
 from xla_shmem.options import tuning_table as tables
@@ -48,7 +47,7 @@ from xla_shmem.options import tuning_table as tables
     metavar="FILE",
     help="Table of profile tuned, for --show and --verify.  [default: XLA_SHMEM_TUNING, or the user's]",
 )
-@json_option(was_file=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -56,7 +55,6 @@ from xla_shmem.options import tuning_table as tables
     help="Where to write: the table measured, or the findings of --verify.  "
     "[default for the table: XLA_SHMEM_TUNING, or the user's]",
 )
-@former_option("-o", "--out", now=lambda given: "--tuning" if given.get("show") or given.get("verify") else "--output")
 @one_sentence_errors
 def tune_command(
     platform: str,

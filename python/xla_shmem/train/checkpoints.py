@@ -10,7 +10,6 @@ import orbax.checkpoint as ocp
 
 from xla_shmem.models.config import LlamaConfig
 from xla_shmem.train.config import ConfigError, TrainConfig, flag
-from xla_shmem.train.config_fields import FIELDS
 from xla_shmem.train.job_folder import checkpoint_folder
 
 _State = TypeVar("_State")
@@ -59,8 +58,8 @@ class Checkpoints:
         """
         saved = self._manager.restore(self.newest, args=ocp.args.Composite(job=ocp.args.JsonRestore()))
         for name, value in self._facts.items():
-            # Releases before 0.2 wrote former names; a job from before a field existed had its default.
-            before = saved.job.get(name, saved.job.get(_former(name), _MODEL_DEFAULTS.get(name)))
+            # A job from before a field existed had its default.
+            before = saved.job.get(name, _MODEL_DEFAULTS.get(name))
             if before != value:
                 raise ConfigError(
                     f"{self._folder} holds checkpoints of a job with {flag(name)} {before}, and this job has {value}; "
@@ -82,10 +81,6 @@ class Checkpoints:
         state_args = ocp.args.StandardSave(state)
         self._manager.save(steps, args=ocp.args.Composite(state=state_args, job=job), force=True)
         self.newest = steps
-
-
-def _former(name: str) -> str:
-    return FIELDS[name].former if name in FIELDS else ""
 
 
 def _facts(config: TrainConfig, tokens: int) -> dict[str, Any]:

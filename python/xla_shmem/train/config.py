@@ -35,9 +35,9 @@ class ConfigError(UserError, ValueError):
     """The job cannot run; the message names the field, its value, the limit and a way out."""
 
 
-def _field(default: Any, text: str, *choices: str, aliases: tuple[str, ...] = (), former: str = "") -> Any:
+def _field(default: Any, text: str, *choices: str, aliases: tuple[str, ...] = ()) -> Any:
     """A field with the metadata of `config_fields.ConfigField`."""
-    metadata = {"help": text, "choices": choices, "aliases": aliases, "former": former}
+    metadata = {"help": text, "choices": choices, "aliases": aliases}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -101,7 +101,7 @@ class TrainConfig:
 
     steps: int = _field(30, "Optimiser steps.")
     learning_rate: float = _field(2e-3, "Peak of the learning rate.")
-    warmup_steps: int = _field(5, "Steps over which the learning rate rises to its peak.", former="warmup")
+    warmup_steps: int = _field(5, "Steps over which the learning rate rises to its peak.")
     seed: int = _field(0, "Seed of parameters and data order.")
 
     corpus: str = _field(
@@ -118,7 +118,7 @@ class TrainConfig:
     validation_every: int = _field(100, "Steps between validations, the last step included.")
     validation_batches: int = _field(8, "Batches of a validation, at most.")
 
-    output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.", former="out")
+    output: str = _field("out/train", "Where to write: folder of log, checkpoints and picture.")
     checkpoint_every: int = _field(0, "Steps between checkpoints, the last step included; 0 for none.")
     checkpoints_kept: int = _field(2, "Number of newest checkpoints to keep.")
     resume: bool = _field(False, "Continue from the newest checkpoint in the folder, if there is one.")

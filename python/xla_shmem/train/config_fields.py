@@ -22,7 +22,6 @@ class ConfigField:
       help: one sentence.
       choices: the allowed values, if they are a list.
       aliases: other options of the command line, such as `--seq`.
-      former: key that releases before 0.2 used; "" if the name is unchanged.
     """
 
     name: str
@@ -31,7 +30,6 @@ class ConfigField:
     help: str
     choices: tuple[str, ...]
     aliases: tuple[str, ...]
-    former: str
 
     @property
     def key(self) -> str:

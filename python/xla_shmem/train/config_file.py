@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,11 @@ from typing import Any
 from xla_shmem.train.config import ConfigError, unknown
 from xla_shmem.train.config_fields import FIELDS
 
-_FORMER = {field.former: field for field in FIELDS.values() if field.former}
-
 _KIND_NAMES = {int: "an integer", float: "a number", bool: "true or false", str: "a string"}
 
 
 def read_config_file(path: Path) -> dict[str, Any]:
     """Reads the fields that a file sets, by name. Keys may be spelled with `-` or `_`.
-
-    Prints the new name of a former key on stderr.
 
     Raises:
       ConfigError: the file cannot be read or is not TOML, a key is unknown, or a value has the wrong type.
@@ -38,10 +33,6 @@ def read_config_file(path: Path) -> dict[str, Any]:
 
 def _field_name(path: Path, key: str) -> str:
     name = key.replace("-", "_")
-    if name in _FORMER:
-        field = _FORMER[name]
-        print(f"config {path}: {key} is now {field.key}; this name goes in 0.3", file=sys.stderr)
-        return field.name
     if name not in FIELDS:
         raise ConfigError(unknown(f"config {path}: a key", name, FIELDS))
     return name
