@@ -11,6 +11,7 @@ out by hand (`sketch.py`).
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +79,7 @@ def _compiled(job: TrainConfig, cluster: Cluster, target: str, wheels: Path) -> 
         return program_of_module(read_module(str(module)), cluster, resolve())
 
 
-def _size(name: str, words: str, default: int) -> Any:
+def _size(name: str, words: str, default: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(name, type=click.IntRange(min=1), metavar="N", help=f"{words}.  [default: {default}]")
 
 

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from xla_shmem.bench import variants
-from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.rendezvous import Listener
+from xla_shmem.errors import BenchError
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
@@ -67,7 +68,7 @@ class Job:
         self, name: str, command: Sequence[str], environment: dict[str, str], ranks: int, folder: Path
     ) -> None:
         self.name = name
-        self._output = folder / f"{name}.log"
+        self._output = folder / f"{name.replace('/', '-')}.log"
         self._connections: dict[int, socket.socket] = {}
         self._unread: dict[int, bytes] = {}
         self._ranks = ranks
@@ -322,23 +323,22 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
       BenchError: the plan compares with MPI, and MPI cannot be used here.
       JobFailed: a job did not start.
     """
-    names = [name for name in ("shmem", *plan.rivals) if name not in variants.obstacles(plan, plan.rivals)]
+    names = [name for name in ("shmem", *plan.rivals) if name not in plan.obstacles()]
     starts: dict[str, Start] = {}
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-"))
         for variant in map(variants.named, names):
             if variant.name == "mpi":
                 starts[variant.job] = _under_mpi(plan, stack)
             elif variant.job not in starts:
-                starts[variant.job] = _start_of(plan, variant, folder)
+                starts[variant.job] = _start_of(plan, variant)
         jobs = stack.enter_context(connected_jobs(starts, other_hosts=bool(plan.launcher)))
         yield {name: jobs[variants.named(name).job] for name in names}
 
 
-def _start_of(plan: Plan, variant: variants.Variant, folder: str) -> Start:
+def _start_of(plan: Plan, variant: variants.Variant) -> Start:
     # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
     rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", "XLA_SHMEM_HIERARCHICAL": "on"}
-    environ = {**rules, **os.environ, **variant.variables(folder)}
+    environ = {**rules, **os.environ, **dict(variant.environ)}
     if flags := variant.xla_flags()[0]:
         environ["XLA_FLAGS"] = " ".join([environ.get("XLA_FLAGS", ""), *flags]).strip()
     return launched(plan, environ, flag=variant.flag, one_process=variant.one_process)

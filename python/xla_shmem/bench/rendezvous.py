@@ -12,7 +12,7 @@ import types
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.bench.plan import BenchError
+from xla_shmem.errors import BenchError
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 

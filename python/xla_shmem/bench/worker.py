@@ -97,7 +97,7 @@ class _Rank:
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """Measures µs of an FFI call whose handler does nothing."""
-        from xla_shmem.bench.empty_call import EmptyCall
+        from xla_shmem.bench.programs import EmptyCall
 
         self._empty_call = self._empty_call or EmptyCall()
         return {"us": self._empty_call.us(turns, runs)}

@@ -10,8 +10,6 @@ from typing import Any
 
 import click
 
-from xla_shmem.bench.gpus import Gpus, chosen_gpus
-from xla_shmem.bench.plan import BenchError
 from xla_shmem.cli.job_options import Command, ending_on_signals, platform_option, rounds_option
 from xla_shmem.compare import report as compare_report
 from xla_shmem.compare.plan import plan, read_list
@@ -19,6 +17,8 @@ from xla_shmem.compare.results import RING_TURN, TURN, Row, save_json
 from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.compare.side_by_side import run_folder, run_in_turns
 from xla_shmem.console import report_console
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import Gpus, chosen_gpus
 from xla_shmem.machine import describe_machine
 from xla_shmem.quantities import plural
 from xla_shmem.train.config import ConfigError, TrainConfig

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.bench.gpus import PLATFORMS
+from xla_shmem.gpu.chosen_gpus import PLATFORMS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from xla_shmem.bench import data
-from xla_shmem.bench.plan import DTYPES, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.bench.plan import DTYPES, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.errors import BenchError
 from xla_shmem.options.values import OPS
 
 
@@ -92,11 +93,15 @@ def test_a_plan_says_how_many_processes_and_devices() -> None:
 
 
 def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
-    assert chosen_rivals("mpi, stock", "cpu") == ("stock", "mpi")
-    assert chosen_rivals("none", "gpu") == ()
-    assert chosen_rivals("trace,nccl-fast", "gpu") == ("nccl-fast", "trace")
-    with pytest.raises(BenchError, match=r"'nccl-fast' is not one of stock, whole, mpi, stats, trace \(on CPUs\)"):
-        chosen_rivals("stock,nccl-fast", "cpu")
+    assert chosen_rivals(["mpi, stock"], "cpu") == ("stock", "mpi")
+    assert chosen_rivals(["none"], "gpu") == ()
+    assert chosen_rivals(["XLA_SHMEM_STATS=1,nccl-fast"], "gpu") == ("nccl-fast", "XLA_SHMEM_STATS=1")
+    settings = ["XLA_SHMEM_SPIN_US=0", "stock", "XLA_SHMEM_SPIN_US=5,XLA_SHMEM_SPIN_US=0"]
+    assert chosen_rivals(settings, "cpu") == ("stock", "XLA_SHMEM_SPIN_US=0", "XLA_SHMEM_SPIN_US=5")
+    with pytest.raises(BenchError, match=r"'nccl-fast' is neither one of stock, mpi \(on CPUs\) nor"):
+        chosen_rivals(["stock,nccl-fast"], "cpu")
+    with pytest.raises(BenchError, match="did you mean XLA_SHMEM_SPIN_US"):
+        chosen_rivals(["XLA_SHMEM_SPIN_UZ=5"], "cpu")
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from xla_shmem.bench.plan import BenchError
 from xla_shmem.bench.rendezvous import Listener, connect
+from xla_shmem.errors import BenchError
 
 
 def _accepted(listener: Listener) -> tuple[socket.socket, dict[str, object]]:

@@ -14,10 +14,11 @@ from click.testing import CliRunner
 from tuning_tables import here, row, written
 
 from xla_shmem.bench import jobs
-from xla_shmem.bench.gpus import Gpus
-from xla_shmem.bench.plan import BenchError, Cell, Plan
+from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.cli.main import main
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.tuning_table import Measured
 from xla_shmem.tune import crossovers, measuring, report, verify
 
