@@ -5,19 +5,17 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import json
 import os
-import selectors
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from xla_shmem.bench import variants
 from xla_shmem.bench.plan import Plan
@@ -51,7 +49,7 @@ class JobFailed(Exception):
 
 
 class Job:
-    """A running job whose ranks wait for commands at their sockets.
+    """A running job whose ranks wait for commands at their connections.
 
     Args:
       name: that of the job in `variants.VARIANTS`.
@@ -69,8 +67,7 @@ class Job:
     ) -> None:
         self.name = name
         self._output = folder / f"{name.replace('/', '-')}.log"
-        self._connections: dict[int, socket.socket] = {}
-        self._unread: dict[int, bytes] = {}
+        self._connections: dict[int, Connection] = {}
         self._ranks = ranks
         self._variant = ""
         self.hosts: dict[int, str] = {}
@@ -88,18 +85,18 @@ class Job:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
-        """Tells the ranks to end; after an error only closes the sockets, which ends them at once. Stops the rest."""
+        """Tells the ranks to end; after an error closes the connections, which ends them at once. Stops the rest."""
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 if error is None:
-                    connection.sendall(b'{"do": "end"}\n')
+                    connection.send({"do": "end"})
             connection.close()
         if self.complete:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE)
         stop(self._process)
 
-    def add(self, rank: int, connection: socket.socket, *, host: str = "", ranks: int | None = None) -> None:
+    def add(self, rank: int, connection: Connection, *, host: str = "", ranks: int | None = None) -> None:
         """Adds the connection of a rank.
 
         Args:
@@ -111,7 +108,6 @@ class Job:
           JobFailed: the launcher started another number of ranks.
         """
         self._connections[rank] = connection
-        self._unread[rank] = b""
         self.hosts[rank] = host
         if ranks not in (None, self._ranks):
             self._fail(f"has {ranks} ranks, and --num-ranks is {self._ranks}: both must be the launcher's number")
@@ -151,10 +147,9 @@ class Job:
           JobFailed: a rank has ended.
         """
         self._variant = arguments.get("variant", "")
-        line = (json.dumps({"do": do, **arguments}) + "\n").encode()
         for rank, connection in sorted(self._connections.items()):
             try:
-                connection.sendall(line)
+                connection.send({"do": do, **arguments})
             except OSError:
                 self._fail(f"lost rank {rank} before '{do}'")
 
@@ -164,38 +159,22 @@ class Job:
         Raises:
           JobFailed: as for `ask`.
         """
-        with selectors.DefaultSelector() as selector:
-            for rank, connection in self._connections.items():
-                selector.register(connection, selectors.EVENT_READ, rank)
-            answers: dict[int, dict[str, Any]] = {}
-            give_up = time.monotonic() + ANSWER_WITHIN
-            while len(answers) < self._ranks:
-                ready = selector.select(max(0.0, give_up - time.monotonic()))
-                if not ready:
-                    missing = sorted(set(self._connections) - set(answers))
-                    self._fail(f"did not answer '{do}' for {ANSWER_WITHIN:.0f} s (ranks {missing})")
-                for key, _ in ready:
-                    if (answer := self._receive(key.data, do)) is not None:
-                        answers[key.data] = answer
+        waiting: dict[Any, int] = {connection: rank for rank, connection in self._connections.items()}
+        answers: dict[int, dict[str, Any]] = {}
+        give_up = time.monotonic() + ANSWER_WITHIN
+        while waiting:
+            ready = wait(list(waiting), max(0.0, give_up - time.monotonic()))
+            if not ready:
+                self._fail(f"did not answer '{do}' for {ANSWER_WITHIN:.0f} s (ranks {sorted(waiting.values())})")
+            for connection in ready:
+                rank = waiting.pop(connection)
+                try:
+                    answers[rank] = self._connections[rank].recv()
+                except (EOFError, OSError):
+                    self._fail(f"lost rank {rank} in '{do}'")
         return [answers[rank] for rank in sorted(answers)]
 
-    def _receive(self, rank: int, do: str) -> dict[str, Any] | None:
-        """Reads from a rank. Returns None until its line is complete."""
-        try:
-            chunk = self._connections[rank].recv(1 << 16)
-        except ConnectionError:
-            chunk = b""
-        if not chunk:
-            self._fail(f"lost rank {rank} in '{do}'")
-        self._unread[rank] += chunk
-        if not self._unread[rank].endswith(b"\n"):
-            return None
-        line, self._unread[rank] = self._unread[rank], b""
-        answer = json.loads(line)
-        assert isinstance(answer, dict)
-        return answer
-
-    def _fail(self, event: str) -> None:
+    def _fail(self, event: str) -> NoReturn:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)  # so that the output is complete
         said = f"the {self.name} job {event}. Last lines of its output:\n{last_lines(self._output)}"
@@ -364,5 +343,4 @@ def _accept(listener: Listener, jobs: dict[str, Job]) -> None:
             raise JobFailed(f"the ranks of {', '.join(late)} did not start within {START_WITHIN:.0f} s.", late[0])
         if (accepted := listener.accept()) is not None:
             connection, hello = accepted
-            connection.settimeout(START_WITHIN)
             jobs[hello["job"]].add(hello["rank"], connection, host=hello["host"], ranks=hello["ranks"])
