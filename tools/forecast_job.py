@@ -22,15 +22,15 @@ from gpu_compile.described_gpus import PRESET_TARGETS
 from long_context_job import long_context_job
 from sketch import sketch
 from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import Cluster, read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.forecast import Forecast, forecast
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
+from xla_shmem.predict.printed_forecasts import print_json, print_tables
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.report import print_json, print_tables
 from xla_shmem.predict.walk import Machine
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.config_file import read_config_file

@@ -26,7 +26,7 @@ from xla_shmem.inspect.overlap import Overlap, find_overlaps
 from xla_shmem.options import Options, resolve
 from xla_shmem.predict.cluster import Cluster, read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.config import TrainConfig
 

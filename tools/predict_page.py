@@ -22,8 +22,8 @@ from sketch import OURS, sketch
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants, sources
 from xla_shmem.predict.forecast import BACKENDS, forecast
+from xla_shmem.predict.printed_forecasts import format_seconds
 from xla_shmem.predict.program import Backend, Program
-from xla_shmem.predict.report import format_seconds
 from xla_shmem.predict.walk import Machine
 
 _DOCS = Path(__file__).parents[1] / "docs"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from xla_shmem.errors import PredictError
 from xla_shmem.models.config import parameter_count
 from xla_shmem.predict.cluster import Cluster
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Choice, Collective, Program, Step
 from xla_shmem.train.config import TrainConfig, flag
 

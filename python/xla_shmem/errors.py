@@ -10,3 +10,7 @@ class UserError(Exception):
 
 class BenchError(UserError, ValueError):
     """A measurement cannot run with these settings. The message says why and what to change."""
+
+
+class PredictError(UserError, ValueError):
+    """The input allows no prediction; the message names the thing, the value and the way out."""

@@ -19,7 +19,7 @@ from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.walk import Machine, run_times
 

@@ -28,7 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xla_shmem import _core
-from xla_shmem.bench import data
+from xla_shmem.bench import operands
 from xla_shmem.bench.plan import Cell
 
 _AXES = ("group", "x")
@@ -150,18 +150,18 @@ class Program:
             self.run(1)
         result = self._buffers[-1]
         return sum(
-            data.wrong_elements(np.asarray(shard.data), data.expected(self._cell, self._places[shard.device]))
+            operands.wrong_elements(np.asarray(shard.data), operands.expected(self._cell, self._places[shard.device]))
             for shard in result.addressable_shards
         )
 
     def _fresh_buffers(self) -> tuple[Any, ...]:
-        operand = self._sharded(lambda pe: data.operand(self._cell, pe))
+        operand = self._sharded(lambda pe: operands.operand(self._cell, pe))
         if self._cell.in_place:
             return (operand,)
         # So that a result that was never written is wrong.
-        return operand, self._sharded(lambda pe: data.unwritten(self._cell))
+        return operand, self._sharded(lambda pe: operands.unwritten(self._cell))
 
-    def _sharded(self, values: Callable[[int], data.Array]) -> Any:
+    def _sharded(self, values: Callable[[int], operands.Array]) -> Any:
         shards = [
             jax.device_put(values(place), device)
             for device, place in self._places.items()

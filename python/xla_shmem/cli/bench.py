@@ -148,7 +148,7 @@ def bench_command(
 def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bool) -> int:
     """Measures, prints and saves; returns the number of wrong elements."""
     from xla_shmem import machine
-    from xla_shmem.bench import jobs, measure, picture, results, table, variants
+    from xla_shmem.bench import jobs, measure, picture, printed_table, results, variants
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     facts = machine.describe_machine()
@@ -162,10 +162,10 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
             if plan.launcher:
                 facts["hosts"] = running["shmem"].ranks_of_hosts()
                 notes.append("ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say("\n".join(table.heading(plan, facts, notes)))
+            say("\n".join(printed_table.heading(plan, facts, notes)))
             for row in measure.measure(plan, running, missing):
                 rows.append(row)
-                for line in table.row_lines(row, remarks):
+                for line in printed_table.row_lines(row, remarks):
                     say(line)
     except jobs.JobFailed as error:
         raise click.ClickException(str(error)) from None

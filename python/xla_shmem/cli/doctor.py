@@ -6,9 +6,9 @@ import sys
 
 import click
 
-from xla_shmem.doctor.diagnosis import diagnose
+from xla_shmem.doctor.findings import diagnose
 from xla_shmem.doctor.gather import gather
-from xla_shmem.doctor.report import print_json, print_report
+from xla_shmem.doctor.printed_findings import print_json, print_report
 
 
 @click.command("doctor")

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 import click
 
 from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import HloInput, read_modules
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.forecast import forecast
-from xla_shmem.predict.modules import program_of_module
-from xla_shmem.predict.report import print_json, print_tables
+from xla_shmem.predict.module_program import program_of_module
+from xla_shmem.predict.printed_forecasts import print_json, print_tables
 from xla_shmem.predict.walk import Machine
 
 

@@ -111,7 +111,7 @@ def tune_command(
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from xla_shmem.tune import report
+    from xla_shmem.tune import printed_rows
 
     # Read as the profile reads it, except that tables of other machines are accepted.
     table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=True).tuning
@@ -119,14 +119,14 @@ def _show(path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(tables.as_json(table, complete=True), nl=False)
     else:
-        click.echo("\n".join([report.measured_line(table), *report.crossover_lines(table)]))
+        click.echo("\n".join([printed_rows.measured_line(table), *printed_rows.crossover_lines(table)]))
 
 
 def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem import machine
     from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.options import fingerprint
-    from xla_shmem.tune import report
+    from xla_shmem.tune import printed_rows
     from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
@@ -149,15 +149,15 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
                 measured_on = fingerprint_of_ranks(job)
                 facts["hosts"] = job.ranks_of_hosts()
                 say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say(report.heading())
+            say(printed_rows.heading())
             for row, tuned in measure_rows(every, job):
                 if wrong := row.times["shmem"].wrong:
                     raise click.ClickException(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
                 if tuned is None:
-                    say(report.left_out(row))
+                    say(printed_rows.left_out(row))
                 else:
                     rows.append(tuned)
-                    say(report.row_line(tuned))
+                    say(printed_rows.row_line(tuned))
         complete = True
     except JobFailed as error:
         raise click.ClickException(str(error)) from None
@@ -171,14 +171,14 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(tables.as_json(table(), complete=True), nl=False)
     named = "" if path == tables.default_path(os.environ) else f" XLA_SHMEM_TUNING={path}"
-    say("\n".join([*report.crossover_lines(table()), f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
+    say("\n".join([*printed_rows.crossover_lines(table()), f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
 
 
 def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: bool) -> None:
     from xla_shmem import machine
     from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.bench.results import save_json
-    from xla_shmem.tune import report, verify
+    from xla_shmem.tune import printed_rows, verify
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     # Ranks of a launcher have hosts of their own.
@@ -186,7 +186,7 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
     assert table is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
-    say("\n".join([report.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
+    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
     try:
         for comparison in verify.compare(every, path, table):
             comparisons.append(comparison)

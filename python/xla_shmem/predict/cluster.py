@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.predict.errors import PredictError
+from xla_shmem.errors import PredictError
 
 _PRESETS = Path(__file__).parent / "clusters"
 

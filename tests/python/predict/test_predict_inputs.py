@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 from hlo_samples import NO_COLLECTIVE, gpu_start_done
 
 from xla_shmem.cli.main import main
+from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import read_module
 from xla_shmem.predict import constants
 from xla_shmem.predict.cluster import Cluster, preset_names, read_cluster
-from xla_shmem.predict.errors import PredictError
 
 
 def _predict(*arguments: str | Path) -> Result:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from xla_shmem.errors import PredictError
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Choice, Collective, Program, Step, program_of
 from xla_shmem.predict.transfers import Transfer, send_channels, transfer
 from xla_shmem.predict.walk import Machine, run_times

@@ -9,10 +9,10 @@ import pytest
 
 from long_context_job import long_context_job
 from sketch import Exchanges, sketch
+from xla_shmem.errors import PredictError
 from xla_shmem.models.config import parameter_count
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.walk import Machine, run_times
 from xla_shmem.train.config import TrainConfig
