@@ -21,15 +21,12 @@ from typing import Any
 
 Cell = tuple[str, int]
 
-#: Former names of ops, as versions before 0.2 write them.
-_FORMER_NAMES = {"permute": "collective-permute", "broadcast": "collective-broadcast"}
 
-
-def run_bench(venv: Path, options: list[str], output_option: str) -> dict[Cell, tuple[float, int]]:
+def run_bench(venv: Path, options: list[str]) -> dict[Cell, tuple[float, int]]:
     """Returns, for each op and size in bytes, the median µs and the number of wrong elements of one run."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "bench.json"
-        command = [str(venv / "bin" / "xla-shmem"), "bench", "--vs", "none", *options, output_option, str(report)]
+        command = [str(venv / "bin" / "xla-shmem"), "bench", "--vs", "none", *options, "--output", str(report)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not report.exists():
             sys.exit(f"{shlex.join(command)} ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -39,7 +36,7 @@ def run_bench(venv: Path, options: list[str], output_option: str) -> dict[Cell, 
         shmem = row["variants"]["shmem"]
         if "p50_us" not in shmem:
             sys.exit(f"{venv}: {row['op']} of {row['bytes']} bytes did not run: {shmem['reason']}")
-        found[_FORMER_NAMES.get(row["op"], row["op"]), row["bytes"]] = (shmem["p50_us"], shmem["wrong"] or 0)
+        found[row["op"], row["bytes"]] = (shmem["p50_us"], shmem["wrong"] or 0)
     return found
 
 
@@ -50,19 +47,17 @@ def main() -> None:
     parser.add_argument("new", type=Path, help="virtual environment with the new version")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--old-ranks-option", default="-p", help="how the old version names the number of ranks")
-    parser.add_argument("--old-output-option", default="--json", help="how the old version names its JSON file")
     arguments = sys.argv[1:]
     split = arguments.index("--") if "--" in arguments else len(arguments)
     given, options = parser.parse_args(arguments[:split]), arguments[split + 1 :]
     old: list[dict[Cell, tuple[float, int]]] = []
     new: list[dict[Cell, tuple[float, int]]] = []
-    ranks = str(given.ranks)
+    options = ["-n", str(given.ranks), *options]
     for turn in range(given.turns):
-        old.append(run_bench(given.old, [given.old_ranks_option, ranks, *options], given.old_output_option))
-        new.append(run_bench(given.new, ["-n", ranks, *options], "--output"))
+        old.append(run_bench(given.old, options))
+        new.append(run_bench(given.new, options))
         print(f"# turn {turn + 1} of {given.turns} done", file=sys.stderr)
-    print(f"# {given.ranks} ranks, {given.turns} turns; bench {shlex.join(options)}")
+    print(f"# {given.turns} turns; bench {shlex.join(options)}")
     print(f"{'op':<22}{'bytes':>12}{'old µs':>12}{'new µs':>12}{'old/new':>10}{'min':>8}{'max':>8}{'#wrong':>8}")
     wrong, overall = 0, []
     for cell in old[0]:

@@ -34,7 +34,7 @@ def main(modules: Path) -> None:
     from xla_shmem.hlo.files import read_module
     from xla_shmem.options import resolve
     from xla_shmem.predict.cluster import read_cluster
-    from xla_shmem.predict.modules import program_of_module
+    from xla_shmem.predict.module_program import program_of_module
 
     FOLDER.mkdir(exist_ok=True)
     for row in TABLE2:

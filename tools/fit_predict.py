@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from published import TABLE2, Row
+from sketch import Exchanges, sketch
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import Constants, read_constants
 from xla_shmem.predict.forecast import BACKENDS, Forecast, forecast
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import Exchanges, sketch
 from xla_shmem.predict.walk import Machine
 
 #: Preset of the cluster on which NVIDIA measured.

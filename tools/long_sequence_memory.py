@@ -14,9 +14,9 @@ from pathlib import Path
 
 import click
 
+from gpu_compile.compiled_step import CompiledStep, compile_step
 from long_context.train.config import TrainConfig
 from wheels_option import wheels_option
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 
 TARGET = "a100"
 GIB = 1 << 30

@@ -27,16 +27,16 @@ from typing import Any
 import click
 
 from fit_predict import CLUSTER, forecasts
+from gpu_compile.compiled_step import CompiledStep, CompileError, compiled_step
+from gpu_compile.environment import compile_environment
 from published import TABLE2, Row
 from wheels_option import wheels_option
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compiled_step
-from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.forecast import BACKENDS
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.program import Program
 from xla_shmem.xla_flags import FLAG
 
@@ -106,7 +106,7 @@ def compile_here(row_keys: Sequence[str], count: int, module: Path) -> CompiledS
     from maxtext.layers.attention_op import AttentionOp
     from maxtext.trainers.pre_train import train_compile
 
-    from xla_shmem.gpu_compile.described_gpus import described_gpus
+    from gpu_compile.described_gpus import described_gpus
 
     records: list[dict[str, Any]] = []
 

@@ -2,8 +2,8 @@
 
     python tools/perf_table_overlap.py --wheels FOLDER [--modules FOLDER]
 
-compiles each step three times for GPUs that are described, not present: XLA's own times of NCCL, `xla-shmem tune
---perf-table`, and a table that is wrong on purpose, in which every collective takes a hundred times as long.
+compiles each step three times for GPUs that are described, not present: XLA's own times of NCCL, `perf_table.py`,
+and a table that is wrong on purpose, in which every collective takes a hundred times as long.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from pathlib import Path
 
 import click
 
+from gpu_compile.compiled_step import compile_step
+from gpu_compile.described_gpus import PRESET_TARGETS
 from long_context.train.config import TrainConfig
+from long_context_job import long_context_job
+from perf_table import perf_table, target_of
 from wheels_option import wheels_option
-from xla_shmem.gpu_compile.compiled_step import compile_step
 from xla_shmem.hlo.files import read_module
 from xla_shmem.inspect.overlap import Overlap, find_overlaps
 from xla_shmem.options import Options, resolve
 from xla_shmem.predict.cluster import Cluster, read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.long_context_job import long_context_job
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.walk import Machine, run_times
-from xla_shmem.tune.perf_table import perf_table, target_of
 
 #: Steps, and the cluster that each is compiled for.
 STEPS = {
@@ -79,10 +80,11 @@ def schedule_of(module: Path, cluster: Cluster, options: Options) -> Scheduled:
     return Scheduled(len(found), sum(bool(one.compute or one.controls) for one in found), order, times.exposed)
 
 
-def compile_three(job: TrainConfig, cluster: Cluster, wheels: Path, folder: Path) -> dict[str, Scheduled]:
-    """Schedules of a step: with XLA's times, with ours, and with wrong ones."""
+def compile_three(job: TrainConfig, preset: str, wheels: Path, folder: Path) -> dict[str, Scheduled]:
+    """Schedules of a step on a preset of a cluster: with XLA's times, with ours, and with wrong ones."""
+    cluster, described = read_cluster(preset), PRESET_TARGETS[preset]
     options = resolve(overrides=RULES)
-    target = target_of(cluster, job.devices)
+    target = target_of(cluster, described, job.devices)
     table = perf_table(target, options)
     found = {}
     for name, text in {"XLA's": None, "ours": table, "wrong": slower(table, _SLOWER)}.items():
@@ -91,7 +93,7 @@ def compile_three(job: TrainConfig, cluster: Cluster, wheels: Path, folder: Path
         if text is not None:
             path.write_text(text)
             flags = [f"--xla_gpu_experimental_collective_perf_table_path={path}", *target.flags]
-        compile_step(job, cluster.xla_target, wheels, module=module, flags=flags)
+        compile_step(job, described, wheels, module=module, flags=flags)
         found[name] = schedule_of(module, cluster, options)
     return found
 
@@ -107,7 +109,7 @@ def main(wheels: Path, modules: Path | None) -> None:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) if modules is None else modules.resolve() / str(number)
             folder.mkdir(parents=True, exist_ok=True)
-            found = compile_three(job, read_cluster(preset), wheels.resolve(), folder)
+            found = compile_three(job, preset, wheels.resolve(), folder)
         for name, one in found.items():
             same = "yes" if one.order == found["XLA's"].order else "no"
             cells = (title, name, str(one.pairs), str(one.overlapped), f"{one.exposed_s * 1e3:.1f} ms", same)

@@ -19,13 +19,13 @@ import numpy as np
 
 from compiled_rows import read_rows
 from fit_predict import CLUSTER, FITTED, MAXTEXT, errors, fit, forecasts, leave_one_out, programs, rms
+from long_context_job import long_context_job
 from published import TABLE2, Row, other
+from sketch import OURS, sketch
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants, sources
 from xla_shmem.predict.forecast import BACKENDS, Forecast, forecast
-from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import OURS, sketch
 from xla_shmem.predict.walk import Machine
 
 _DOCS = Path(__file__).parents[1] / "docs"

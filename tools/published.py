@@ -8,7 +8,7 @@ from pathlib import Path
 
 from long_context.train.config import TrainConfig
 from long_context.train.throughput import step_flops
-from xla_shmem.predict.long_context_job import long_context_job
+from long_context_job import long_context_job
 from xla_shmem.predict.program import Backend
 
 _ENTRIES = tomllib.loads((Path(__file__).parent / "published.toml").read_text())

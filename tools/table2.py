@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
+from gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from published import TABLE2, Row
 from wheels_option import wheels_option
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 
 TARGET = "gb200"
 

@@ -1,7 +1,7 @@
 """Compiles a step of the tutorial's large model for eight GPUs and counts which transfers overlap with matmuls.
 
     scripts/setup_gpu_aot.sh .venv/bin
-    python examples/tensor_tutorial/large_step.py --wheels .venv-gpu-RELEASE [--sequential] [--num-minibatches 4]
+    PYTHONPATH=tools python examples/tensor_tutorial/large_step.py --wheels .venv-gpu-RELEASE [--sequential]
 
 This is the model of the tutorial's profiling study: almost 1B parameters on 8 GPUs, 2 of them along the tensor axis.
 There a profile shows permutes beside matmuls. Here XLA compiles for GPUs that are described, not present: the schedule
@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from xla_shmem.gpu_compile.environment import compile_environment
+from gpu_compile.environment import compile_environment
 from xla_shmem.xla_flags import FLAG
 
 #: As published: hidden size, layers, vocabulary, tokens, batch, and devices along both axes.
@@ -50,9 +50,9 @@ def compile_large_step(sequential: bool, num_minibatches: int, layers: int) -> L
     import jax
 
     import train_transformer as tutorial
+    from gpu_compile.described_gpus import described_gpus
     from transformer import TutorialConfig
     from xla_shmem import _core
-    from xla_shmem.gpu_compile.described_gpus import described_gpus
     from xla_shmem.inspect.overlap import find_overlaps
 
     modules: list[bytes] = []

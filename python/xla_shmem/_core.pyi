@@ -307,8 +307,34 @@ def planned_time(
     :func:`expected_times` and :func:`run_pass`.
     """
 
-def nccl_send_channels(bytes: int, num_devices: int, channels: int, most: int) -> int:
-    """Returns NCCL's channels for a send in a communicator of ``num_devices``: at most ``most`` of ``channels``."""
+#: NCCL's channels for sends and receives, and the share of NVLink's bandwidth that its kernels reach.
+NCCL_CHANNELS: int
+NCCL_LINK_SHARE: float
+
+def nccl_send_channels(bytes: int, num_devices: int, most: int) -> int:
+    """Returns NCCL's channels for a send in a communicator of ``num_devices``: at most ``most`` for a peer."""
+
+def transfer_times(
+    op: str,
+    bytes: int,
+    group_size: int,
+    *,
+    nvlink_gb_per_s: float,
+    memory_gb_per_s: float,
+    channels: int,
+    channel_gb_per_s: float,
+) -> tuple[tuple[float, float], tuple[float, float]] | None:
+    """Returns the times of :func:`expected_times` on links that are described instead of a generation's.
+
+    Args:
+      op, bytes, group_size: as there.
+      nvlink_gb_per_s: NVLink of a GPU in one direction.
+      memory_gb_per_s: speed of copies within a GPU.
+      channels, channel_gb_per_s: NCCL's channels for a permute's send, and the speed of each.
+
+    Returns:
+      On NVSHMEM and on NCCL: µs, and the share of NVLink's bandwidth while bytes move. None as there.
+    """
 
 @final
 class PassResult:

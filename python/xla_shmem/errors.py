@@ -6,3 +6,11 @@ class UserError(Exception):
 
     The message names the thing, the value and the way out. Commands print it without a traceback.
     """
+
+
+class BenchError(UserError, ValueError):
+    """A measurement cannot run with these settings. The message says why and what to change."""
+
+
+class PredictError(UserError, ValueError):
+    """The input allows no prediction; the message names the thing, the value and the way out."""

@@ -63,15 +63,28 @@ TEST_CASE("a broadcast sends all bytes to each peer, so NCCL wins large ones") {
 }
 
 TEST_CASE("a permute's send has fewer channels the more devices the module has, and more for large messages") {
-  CHECK(NcclSendChannels(kMiB, 4, 32, 32) == 8);
-  CHECK(NcclSendChannels(kMiB, 64, 32, 32) == 1);
-  CHECK(NcclSendChannels(64 * kMiB, 64, 32, 32) == 4);
-  CHECK(NcclSendChannels(kGiB, 64, 32, 32) == 32);
-  CHECK(NcclSendChannels(kGiB, 64, 32, 8) == 8);
+  CHECK(NcclSendChannels(kMiB, 4, 32) == 8);
+  CHECK(NcclSendChannels(kMiB, 64, 32) == 1);
+  CHECK(NcclSendChannels(64 * kMiB, 64, 32) == 4);
+  CHECK(NcclSendChannels(kGiB, 64, 32) == 32);
+  CHECK(NcclSendChannels(kGiB, 64, 8) == 8);
   const auto nccl = [](int64_t devices) {
     return ExpectTimes(CollectiveOp::kCollectivePermute, 8 * kMiB, 4, devices, kBlackwell)->nccl_us;
   };
   CHECK(nccl(64) > 4 * nccl(4));
+}
+
+TEST_CASE("a send is as fast as its channels, up to what NCCL reaches of the link") {
+  const GpuLinks links{100, 1000};
+  const auto nccl = [&](const NcclSend& send) {
+    return *ExpectTimes(CollectiveOp::kCollectivePermute, kGiB, 2, links, send);
+  };
+  const double us = static_cast<double>(kGiB) / 1e3;  // at 1 GB/s
+  CHECK(nccl({2, 20}).nccl_share == doctest::Approx(0.4));
+  CHECK(nccl({2, 20}).nccl_us == doctest::Approx(us / 40).epsilon(0.001));
+  CHECK(nccl({8, 20}).nccl_share == doctest::Approx(kNcclLinkShare));
+  CHECK(nccl({8, 20}).nccl_us == doctest::Approx(us / (100 * kNcclLinkShare)).epsilon(0.001));
+  CHECK(nccl({8, 20}).nvshmem_us == nccl({2, 20}).nvshmem_us);
 }
 
 TEST_CASE("times grow with bytes and peers, and shrink with a faster link") {

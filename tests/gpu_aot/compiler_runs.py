@@ -12,7 +12,7 @@ from typing import Any
 import jax
 from dumps import Dump
 
-from xla_shmem.gpu_compile.environment import compile_environment
+from gpu_compile.environment import compile_environment
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

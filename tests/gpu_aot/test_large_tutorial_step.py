@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from compiler_runs import FLAG, ROOT, WHEELS, Compiler
 
-from xla_shmem.gpu_compile.environment import compile_environment
+from gpu_compile.environment import compile_environment
 
 
 def large_step(*options: str) -> dict[str, Any]:

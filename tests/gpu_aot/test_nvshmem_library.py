@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from compiler_runs import HERE, ROOT, WHEELS, Compiler
 
-from xla_shmem.gpu_compile.environment import compile_environment
+from gpu_compile.environment import compile_environment
 
 PROGRAM = """
 import ctypes

@@ -10,15 +10,16 @@ import pytest
 from click.testing import CliRunner
 from compiler_runs import WHEELS, Compiler
 
+import forecast_job
 import table2
+from gpu_compile.compiled_step import compile_step
 from published import Row
 from xla_shmem.cli.main import main
-from xla_shmem.gpu_compile.compiled_step import compile_step
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.program import Program
 from xla_shmem.predict.walk import Machine, run_times
 
@@ -66,8 +67,8 @@ def test_the_command_predicts_a_compiled_module(module: Path) -> None:
     assert found["default"]["step_s"] > found["nvshmem"]["step_s"] > found["nvshmem"]["compute_s"] > 0
 
 
-def test_the_command_compiles_a_job(compiler: Compiler) -> None:
-    job = ["--preset", "tiny", "--vocab", "256", "--sequence", "1024", "--context", "2", "--wheels", str(WHEELS)]
-    result = CliRunner().invoke(main, ["predict", *job])
+def test_a_job_is_compiled_and_predicted(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "job.toml").write_text('preset = "tiny"\nvocab = 256\nsequence = 1024\ncontext = 2\n')
+    result = CliRunner().invoke(forecast_job.main, ["--config", str(tmp_path / "job.toml"), "--wheels", str(WHEELS)])
     assert result.exit_code == 0, result.stderr
     assert "tiny, 1,024 tokens, data 1 x fsdp 1 x context 2 x tensor 1: 2 GPUs" in result.stdout

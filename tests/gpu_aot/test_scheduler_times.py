@@ -1,4 +1,4 @@
-"""XLA's scheduler with the times of `xla-shmem tune --perf-table`."""
+"""XLA's scheduler with the times of `tools/perf_table.py`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from compiler_runs import FLAG, Compiler, Run
 from programs import DEVICES
 
+from perf_table import perf_table, target_of
 from xla_shmem import _core
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
-from xla_shmem.tune.perf_table import perf_table, target_of
 
 _PROGRAMS = ["permute_overlap", "psum_overlap", "all_gather_overlap", "reduce_scatter_overlap"]
 _RULES = {"profile": "domain", "ops": "all"}
@@ -31,7 +31,7 @@ def _times(run: Run) -> list[float]:
 
 @pytest.fixture(scope="module")
 def table() -> str:
-    return perf_table(target_of(read_cluster("h100-sxm"), DEVICES), resolve(overrides=_RULES))
+    return perf_table(target_of(read_cluster("h100-sxm"), "h100", DEVICES), resolve(overrides=_RULES))
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 from compiler_runs import FLAG, WHEELS, Compiler, Run
 from programs import PROGRAMS
 
+from gpu_compile.environment import compile_environment
 from xla_shmem import _core
-from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.hlo.files import read_module
 
 DONATED = ["psum_donated", "permute_donated", "psum_donated_only"]

@@ -8,9 +8,9 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import table2
+from gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 from long_context.train.config import TrainConfig
 from published import Row
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, CompileError, compile_step
 
 _RING = 4
 _SEQUENCE = 2048

@@ -10,9 +10,9 @@ import pytest
 from compiler_runs import WHEELS, Compiler
 
 import long_sequence_memory
+from gpu_compile.compiled_step import CompiledStep, compile_step
 from long_context.train.config import TrainConfig
 from xla_shmem import _core
-from xla_shmem.gpu_compile.compiled_step import CompiledStep, compile_step
 from xla_shmem.hlo.files import to_text
 
 _RING, _SEQUENCE = 4, 4096

@@ -18,8 +18,8 @@ from divided_programs import DIVIDED
 from listed_programs import LISTED
 from programs import DEVICES, PROGRAMS
 
+from gpu_compile.described_gpus import described_gpus
 from xla_shmem import _core, plugin
-from xla_shmem.gpu_compile.described_gpus import described_gpus
 
 
 def main(path: str, names: list[str]) -> None:

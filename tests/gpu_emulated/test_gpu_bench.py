@@ -36,10 +36,10 @@ def _bench(emulator: Emulator, folder: Path, *options: str, gpus: int = 2) -> tu
 @pytest.mark.slow
 def test_every_op_runs_on_shmem_and_what_cannot_run_is_named(emulator: Emulator, tmp_path: Path) -> None:
     sizes = ("-b", "64", "-e", "4096", "-f", "64")
-    found, output = _bench(emulator, tmp_path, "--op", "all", *sizes, "--vs", "stock,xla-kernels,stats")
+    found, output = _bench(emulator, tmp_path, "--op", "all", *sizes, "--vs", "stock,xla-kernels,XLA_SHMEM_STATS=1")
     assert [(row["op"], row["bytes"]) for row in found["rows"]] == [(op, size) for op in OPS for size in (64, 4096)]
     for row in found["rows"]:
-        assert {row["variants"][name]["wrong"] for name in ("shmem", "stock", "stats")} == {0}, row
+        assert {row["variants"][name]["wrong"] for name in ("shmem", "stock", "XLA_SHMEM_STATS=1")} == {0}, row
         assert ("xla-kernels" in row["variants"]) == (row["op"] in ("all-reduce", "ragged-all-to-all"))
     assert "# xla-kernels cannot run all-reduce: NCCL's fast paths and XLA's own kernels do not run on" in output
     assert "# the GPUs are emulated, without hardware: times mean nothing" in output
@@ -49,13 +49,14 @@ def test_every_op_runs_on_shmem_and_what_cannot_run_is_named(emulator: Emulator,
 @pytest.mark.slow
 def test_in_place_and_with_a_reduction_of_its_own(emulator: Emulator, tmp_path: Path) -> None:
     cells = ("--op", "permute", "--op", "all-reduce", "-b", "4K", "-e", "4K", "--in-place", "-d", "bf16")
-    found, _ = _bench(emulator, tmp_path, *cells, "--vs", "trace,permute-kernel,permute-copies")
-    permutes = ["permute-kernel", "permute-copies"]
+    trace = f"XLA_SHMEM_TRACE={tmp_path}/trace.json"
+    permutes = ["XLA_SHMEM_GPU_PERMUTE=kernel", "XLA_SHMEM_GPU_PERMUTE=copies"]
+    found, _ = _bench(emulator, tmp_path, *cells, "--vs", ",".join([trace, *permutes]))
     rows = {row["op"]: row["variants"] for row in found["rows"]}
     wrong = {op: {name: times["wrong"] for name, times in variants.items()} for op, variants in rows.items()}
     assert wrong == {
-        "all-reduce": dict.fromkeys(["shmem", "trace"], 0),
-        "collective-permute": dict.fromkeys(["shmem", "trace", *permutes], 0),
+        "all-reduce": dict.fromkeys(["shmem", trace], 0),
+        "collective-permute": dict.fromkeys(["shmem", trace, *permutes], 0),
     }
 
 
@@ -101,8 +102,8 @@ def test_a_table_of_gpus_decides_where_it_was_measured(emulator: Emulator, tmp_p
             "gather": ("NVSHMEM", "tuned"),
         }
     perf_table = tmp_path / "table.pbtxt"
-    command = ("tune", "--perf-table", str(perf_table), "--cluster", "h100-sxm", "--tuning", str(path))
-    done = _run(emulator, 2, "-c", _XLA_SHMEM, *command)
+    tool = HERE.parents[1] / "tools/perf_table.py"
+    done = _run(emulator, 2, str(tool), str(perf_table), "--cluster", "h100-sxm", "--tuning", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
     # 8 KiB in 0.02 µs: the given time of NCCL, which the table chooses for large permutes.
     assert f"network_throughput_bytes_per_sec: {round(8192 / 0.02 * 1e6)}" in perf_table.read_text()

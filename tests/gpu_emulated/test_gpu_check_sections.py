@@ -20,7 +20,7 @@ sys.path.insert(0, str(BENCHMARKS))
 from gpu_check import records  # noqa: E402
 from gpu_check.runner import differing  # noqa: E402
 
-from xla_shmem.bench import xla_flag_names  # noqa: E402
+from xla_shmem.bench import variants  # noqa: E402
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -61,4 +61,4 @@ def test_jax_programs_of_two_ranks_run_on_shmem_with_the_right_results(emulator:
 
 def test_xla_only_gets_flags_that_it_knows() -> None:
     names = {"xla_cpu_enable_fast_math", "xla_dump_to", "xla_gpu_no_such_flag_ever"}
-    assert xla_flag_names.known(names) == names - {"xla_gpu_no_such_flag_ever"}
+    assert variants.known_flags(names) == names - {"xla_gpu_no_such_flag_ever"}

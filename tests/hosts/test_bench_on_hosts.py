@@ -14,6 +14,8 @@ from xla_shmem.launch.launcher_process import LAUNCHER
 
 pytestmark = pytest.mark.timeout(150)
 
+_WHOLE = "XLA_SHMEM_HIERARCHICAL=off"
+
 
 def _bench(*options: str) -> list[str]:
     return [*LAUNCHER[:-1], "bench", "--launcher", shlex.join(ranks_command(4)), "--platform", "cpu", *options]
@@ -23,7 +25,7 @@ def test_divided_collectives_whole_ones_and_stock_are_measured_and_right(tmp_pat
     ops = [f"--op={op}" for op in ("permute", "all-reduce", "broadcast")]
     sizes = ["--min-bytes=64K", "--max-bytes=64K", "--iterations=4", "--rounds=2"]
     found = tmp_path / "bench.json"
-    options = [*ops, *sizes, "-n4", "--vs=stock,whole", f"--output={found}"]
+    options = [*ops, *sizes, "-n4", f"--vs=stock,{_WHOLE}", f"--output={found}"]
     command = [*hosts_command([2, 2], limit=120, between=True), *_bench(*options)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=140, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -33,7 +35,7 @@ def test_divided_collectives_whole_ones_and_stock_are_measured_and_right(tmp_pat
     rows = {row["op"]: row["variants"] for row in report["rows"]}
     assert set(rows) == {"collective-permute", "all-reduce", "collective-broadcast"}
     for op, variants in rows.items():
-        assert list(variants) == ["shmem", "stock", "whole"]
+        assert list(variants) == ["shmem", "stock", _WHOLE]
         # XLA:CPU has no broadcast. So neither stock JAX can run it, nor a whole one that crosses hosts.
         able = ["shmem"] if op == "collective-broadcast" else list(variants)
         assert {name: times["wrong"] for name, times in variants.items() if "wrong" in times} == dict.fromkeys(able, 0)

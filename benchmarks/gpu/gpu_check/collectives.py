@@ -11,16 +11,18 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from gpu_check import ranks, records
 from gpu_check.runner import first_error
 from xla_shmem.bench import jobs, variants
-from xla_shmem.bench.gpus import read_gpus
 from xla_shmem.bench.jobs import JobFailed, running_jobs
 from xla_shmem.bench.measure import measure
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
+from xla_shmem.gpu.chosen_gpus import read_gpus
 from xla_shmem.options.values import OPS
 
 #: Bytes of the larger buffer of a PE, in the order of measuring. Each size has all collectives.
@@ -31,6 +33,11 @@ _RECORDED_SIZES = (1 << 14, 1 << 20)
 #: Larger results are timed but not compared: NumPy takes seconds for each. Other sections compare them.
 _COMPARED = 4 << 20
 
+#: Settings of SHMEM that are compared: all values of an option but the default; and those that record.
+_SETTINGS = ("XLA_SHMEM_GPU_REDUCE=multimem", "XLA_SHMEM_GPU_PERMUTE=kernel", "XLA_SHMEM_GPU_PERMUTE=copies")
+_TRACE = Path(tempfile.gettempdir(), f"gpu-check-trace-{os.getpid()}.json")
+_RECORDING = ("XLA_SHMEM_STATS=1", f"XLA_SHMEM_TRACE={_TRACE}")
+
 #: Seconds for a job to start, and to answer. Less than the section's limit, so that the other variants go on.
 _PATIENCE_S = 45.0
 
@@ -40,8 +47,8 @@ _PROGRAM_MS = 20.0  # long enough on a GPU: some hundred collectives
 
 def chosen_variants(base: Plan, recording: bool) -> tuple[str, ...]:
     """Returns the variants that can run here, besides SHMEM. Records what they are, and why others cannot run."""
-    rivals = [name for name in variants.rivals("gpu") if (name in variants.RECORDING) == recording]
-    missing = variants.obstacles(base, rivals)
+    rivals = _RECORDING if recording else (*variants.rivals("gpu"), *_SETTINGS)
+    missing = dataclasses.replace(base, rivals=rivals).obstacles()
     for name in ("shmem", *rivals):
         variant = variants.named(name)
         if name in missing:
@@ -140,8 +147,11 @@ def main() -> None:
         jobs.START_WITHIN = jobs.ANSWER_WITHIN = _PATIENCE_S
     rivals = chosen_variants(base, recording)
     table = "Cost of recording" if recording else "Collectives in JAX"
-    for row in measured(plans(base, recording), rivals):
-        record(table, base, row)
+    try:
+        for row in measured(plans(base, recording), rivals):
+            record(table, base, row)
+    finally:
+        _TRACE.unlink(missing_ok=True)
 
 
 if __name__ == "__main__":

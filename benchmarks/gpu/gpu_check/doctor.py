@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gpu_check import records
-from xla_shmem.doctor.diagnosis import diagnose
+from xla_shmem.doctor.findings import diagnose
 from xla_shmem.doctor.gather import gather
 
 

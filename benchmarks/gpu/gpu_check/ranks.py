@@ -68,7 +68,7 @@ def main() -> int:
         known, unknown = variant.xla_flags()
         record_flags(variant.name, known, unknown)
         flags += known
-        os.environ.update(variant.variables(tempfile.gettempdir()))
+        os.environ.update(variant.environ)
     if arguments.nvshmem_flag:
         flags.append("--xla_gpu_experimental_enable_nvshmem=true")
     os.environ["XLA_FLAGS"] = " ".join(flags)

@@ -5,23 +5,22 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
-import json
 import os
-import selectors
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from xla_shmem.bench import variants
-from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.rendezvous import Listener
+from xla_shmem.errors import BenchError
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
@@ -50,7 +49,7 @@ class JobFailed(Exception):
 
 
 class Job:
-    """A running job whose ranks wait for commands at their sockets.
+    """A running job whose ranks wait for commands at their connections.
 
     Args:
       name: that of the job in `variants.VARIANTS`.
@@ -67,9 +66,8 @@ class Job:
         self, name: str, command: Sequence[str], environment: dict[str, str], ranks: int, folder: Path
     ) -> None:
         self.name = name
-        self._output = folder / f"{name}.log"
-        self._connections: dict[int, socket.socket] = {}
-        self._unread: dict[int, bytes] = {}
+        self._output = folder / f"{name.replace('/', '-')}.log"
+        self._connections: dict[int, Connection] = {}
         self._ranks = ranks
         self._variant = ""
         self.hosts: dict[int, str] = {}
@@ -87,18 +85,18 @@ class Job:
         return self
 
     def __exit__(self, error: type[BaseException] | None, *details: object) -> None:
-        """Tells the ranks to end; after an error only closes the sockets, which ends them at once. Stops the rest."""
+        """Tells the ranks to end; after an error closes the connections, which ends them at once. Stops the rest."""
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 if error is None:
-                    connection.sendall(b'{"do": "end"}\n')
+                    connection.send({"do": "end"})
             connection.close()
         if self.complete:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(GRACE)
         stop(self._process)
 
-    def add(self, rank: int, connection: socket.socket, *, host: str = "", ranks: int | None = None) -> None:
+    def add(self, rank: int, connection: Connection, *, host: str = "", ranks: int | None = None) -> None:
         """Adds the connection of a rank.
 
         Args:
@@ -110,7 +108,6 @@ class Job:
           JobFailed: the launcher started another number of ranks.
         """
         self._connections[rank] = connection
-        self._unread[rank] = b""
         self.hosts[rank] = host
         if ranks not in (None, self._ranks):
             self._fail(f"has {ranks} ranks, and --num-ranks is {self._ranks}: both must be the launcher's number")
@@ -150,10 +147,9 @@ class Job:
           JobFailed: a rank has ended.
         """
         self._variant = arguments.get("variant", "")
-        line = (json.dumps({"do": do, **arguments}) + "\n").encode()
         for rank, connection in sorted(self._connections.items()):
             try:
-                connection.sendall(line)
+                connection.send({"do": do, **arguments})
             except OSError:
                 self._fail(f"lost rank {rank} before '{do}'")
 
@@ -163,38 +159,22 @@ class Job:
         Raises:
           JobFailed: as for `ask`.
         """
-        with selectors.DefaultSelector() as selector:
-            for rank, connection in self._connections.items():
-                selector.register(connection, selectors.EVENT_READ, rank)
-            answers: dict[int, dict[str, Any]] = {}
-            give_up = time.monotonic() + ANSWER_WITHIN
-            while len(answers) < self._ranks:
-                ready = selector.select(max(0.0, give_up - time.monotonic()))
-                if not ready:
-                    missing = sorted(set(self._connections) - set(answers))
-                    self._fail(f"did not answer '{do}' for {ANSWER_WITHIN:.0f} s (ranks {missing})")
-                for key, _ in ready:
-                    if (answer := self._receive(key.data, do)) is not None:
-                        answers[key.data] = answer
+        waiting: dict[Any, int] = {connection: rank for rank, connection in self._connections.items()}
+        answers: dict[int, dict[str, Any]] = {}
+        give_up = time.monotonic() + ANSWER_WITHIN
+        while waiting:
+            ready = wait(list(waiting), max(0.0, give_up - time.monotonic()))
+            if not ready:
+                self._fail(f"did not answer '{do}' for {ANSWER_WITHIN:.0f} s (ranks {sorted(waiting.values())})")
+            for connection in ready:
+                rank = waiting.pop(connection)
+                try:
+                    answers[rank] = self._connections[rank].recv()
+                except (EOFError, OSError):
+                    self._fail(f"lost rank {rank} in '{do}'")
         return [answers[rank] for rank in sorted(answers)]
 
-    def _receive(self, rank: int, do: str) -> dict[str, Any] | None:
-        """Reads from a rank. Returns None until its line is complete."""
-        try:
-            chunk = self._connections[rank].recv(1 << 16)
-        except ConnectionError:
-            chunk = b""
-        if not chunk:
-            self._fail(f"lost rank {rank} in '{do}'")
-        self._unread[rank] += chunk
-        if not self._unread[rank].endswith(b"\n"):
-            return None
-        line, self._unread[rank] = self._unread[rank], b""
-        answer = json.loads(line)
-        assert isinstance(answer, dict)
-        return answer
-
-    def _fail(self, event: str) -> None:
+    def _fail(self, event: str) -> NoReturn:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(GRACE)  # so that the output is complete
         said = f"the {self.name} job {event}. Last lines of its output:\n{last_lines(self._output)}"
@@ -322,23 +302,22 @@ def running_jobs(plan: Plan) -> Iterator[dict[str, Job]]:
       BenchError: the plan compares with MPI, and MPI cannot be used here.
       JobFailed: a job did not start.
     """
-    names = [name for name in ("shmem", *plan.rivals) if name not in variants.obstacles(plan, plan.rivals)]
+    names = [name for name in ("shmem", *plan.rivals) if name not in plan.obstacles()]
     starts: dict[str, Start] = {}
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xla-shmem-bench-"))
         for variant in map(variants.named, names):
             if variant.name == "mpi":
                 starts[variant.job] = _under_mpi(plan, stack)
             elif variant.job not in starts:
-                starts[variant.job] = _start_of(plan, variant, folder)
+                starts[variant.job] = _start_of(plan, variant)
         jobs = stack.enter_context(connected_jobs(starts, other_hosts=bool(plan.launcher)))
         yield {name: jobs[variants.named(name).job] for name in names}
 
 
-def _start_of(plan: Plan, variant: variants.Variant, folder: str) -> Start:
+def _start_of(plan: Plan, variant: variants.Variant) -> Start:
     # Unless the user chose otherwise, SHMEM runs all operations of all sizes.
     rules = {"XLA_SHMEM_OPS": "all", "XLA_SHMEM_THRESHOLD": "none", "XLA_SHMEM_HIERARCHICAL": "on"}
-    environ = {**rules, **os.environ, **variant.variables(folder)}
+    environ = {**rules, **os.environ, **dict(variant.environ)}
     if flags := variant.xla_flags()[0]:
         environ["XLA_FLAGS"] = " ".join([environ.get("XLA_FLAGS", ""), *flags]).strip()
     return launched(plan, environ, flag=variant.flag, one_process=variant.one_process)
@@ -364,5 +343,4 @@ def _accept(listener: Listener, jobs: dict[str, Job]) -> None:
             raise JobFailed(f"the ranks of {', '.join(late)} did not start within {START_WITHIN:.0f} s.", late[0])
         if (accepted := listener.accept()) is not None:
             connection, hello = accepted
-            connection.settimeout(START_WITHIN)
             jobs[hello["job"]].add(hello["rank"], connection, host=hello["host"], ranks=hello["ranks"])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from xla_shmem.bench.results import Row
-from xla_shmem.bench.variants import VARIANTS
 
 _COLOURS = ("#0b6e4f", "#e07a1f", "#3c6fb4", "#a03c78", "#8a6d1b", "#4d4d4d", "#1fa5b0", "#b04a1f")
 _LIMITS = (("memcpy limit, single-copy", "-"), ("memcpy limit, through slots", "--"))
@@ -50,7 +49,7 @@ def _draw(axes: Any, rows: Sequence[Row], *, bandwidth: bool) -> None:
     def value(row: Row, us: float) -> float:
         return row.cell.bytes / us / 1e3 if bandwidth else us
 
-    for number, variant in enumerate(one.name for one in VARIANTS):
+    for number, variant in enumerate(dict.fromkeys(name for row in rows for name in row.times)):
         ran = [row for row in rows if variant in row.times and row.times[variant].us]
         if not ran:
             continue

@@ -7,15 +7,12 @@ import os
 import shlex
 import shutil
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from xla_shmem.bench import variants
-from xla_shmem.errors import UserError
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.values import OPS
 from xla_shmem.quantities import plural
-
-if TYPE_CHECKING:
-    from xla_shmem.bench.gpus import Gpus
 
 #: Operations that cut the larger buffer of a PE into a piece for each PE of the group.
 _IN_PIECES = ("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all")
@@ -44,10 +41,6 @@ DTYPES = {
 
 #: Most collectives of one program on a GPU (`Plan.turns_per_call`).
 _TURNS_PER_CALL = 20
-
-
-class BenchError(UserError, ValueError):
-    """The benchmark cannot run with these settings. The message says why and what to change."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -213,7 +206,7 @@ class Plan:
         if self.gpus is not None and self.devices_per_process > 1:
             raise BenchError("NVSHMEM has one GPU per process: leave --devices-per-process at 1.")
         for rival in self.rivals:
-            if rival not in variants.rivals(self.platform):
+            if not variants.exists(rival, self.platform):
                 raise BenchError(f"--vs {rival}: there is no such variant on {self.platform.upper()}s.")
         if "mpi" in self.rivals and self.devices_per_process > 1:
             raise BenchError("JAX's MPI collectives need one device per process: leave --devices-per-process at 1.")
@@ -231,6 +224,10 @@ class Plan:
                 f"no size from --min-bytes {self.min_bytes} to --max-bytes {self.max_bytes} holds an element of "
                 f"{self.dtype} for each of {self.group_size} PEs."
             )
+
+    def obstacles(self) -> dict[str, str]:
+        """Returns the rivals that cannot run here, each with the reason."""
+        return variants.obstacles(self.rivals, self.gpus, shared=self.shares_gpu)
 
     def cells(self) -> Iterator[Cell]:
         """Yields the rows of the table. Rounds sizes down to whole elements; leaves out empty and repeated ones."""
@@ -264,20 +261,23 @@ def chosen_ops(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(op for op in OPS if op in names or "all" in names)
 
 
-def chosen_rivals(text: str, platform: str) -> tuple[str, ...]:
-    """Reads a list such as `stock,mpi`, or `none`.
+def chosen_rivals(lists: Sequence[str], platform: str) -> tuple[str, ...]:
+    """Reads lists such as `stock,mpi` and `XLA_SHMEM_SPIN_US=0`, or `none`: transports first, then settings.
 
     Raises:
-      BenchError: a name that the platform does not have.
+      BenchError: a transport that the platform does not have, or a setting that is none of SHMEM's options.
     """
-    names = [name.strip() for name in text.split(",")]
+    names = list(dict.fromkeys(name.strip() for text in lists for name in text.split(",")))
     if names == ["none"]:
         return ()
     rivals = variants.rivals(platform)
+    settings = [name for name in names if "=" in name]
+    for setting in settings:
+        variants.check_setting(setting)
     for name in names:
-        if name not in rivals:
+        if name not in (*rivals, *settings):
             raise BenchError(
-                f"--vs {text}: '{name}' is not one of {', '.join(rivals)} (on {platform.upper()}s); 'none' measures "
-                "SHMEM alone."
+                f"--vs {','.join(lists)}: '{name}' is neither one of {', '.join(rivals)} (on {platform.upper()}s) nor "
+                "XLA_SHMEM_NAME=VALUE; 'none' measures SHMEM alone."
             )
-    return tuple(rival for rival in rivals if rival in names)
+    return (*(rival for rival in rivals if rival in names), *settings)

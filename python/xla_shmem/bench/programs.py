@@ -15,6 +15,8 @@ program has a fixed number of turns and is called several times without waiting 
 from __future__ import annotations
 
 import functools
+import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,12 +28,15 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from xla_shmem import _core
-from xla_shmem.bench import data
+from xla_shmem.bench import operands
 from xla_shmem.bench.plan import Cell
 
 _AXES = ("group", "x")
 _SHARDED = P(_AXES)  # type: ignore[no-untyped-call]
 _REPLICATED = P()  # type: ignore[no-untyped-call]
+
+_EMPTY_CALL = "xla_shmem.empty"
+_EMPTY_CALL_ELEMENTS = 1024  # 4 KiB of f32; not copied, because the result is the buffer of the operand
 
 
 class NotCarried(Exception):
@@ -145,18 +150,18 @@ class Program:
             self.run(1)
         result = self._buffers[-1]
         return sum(
-            data.wrong_elements(np.asarray(shard.data), data.expected(self._cell, self._places[shard.device]))
+            operands.wrong_elements(np.asarray(shard.data), operands.expected(self._cell, self._places[shard.device]))
             for shard in result.addressable_shards
         )
 
     def _fresh_buffers(self) -> tuple[Any, ...]:
-        operand = self._sharded(lambda pe: data.operand(self._cell, pe))
+        operand = self._sharded(lambda pe: operands.operand(self._cell, pe))
         if self._cell.in_place:
             return (operand,)
         # So that a result that was never written is wrong.
-        return operand, self._sharded(lambda pe: data.unwritten(self._cell))
+        return operand, self._sharded(lambda pe: operands.unwritten(self._cell))
 
-    def _sharded(self, values: Callable[[int], data.Array]) -> Any:
+    def _sharded(self, values: Callable[[int], operands.Array]) -> Any:
         shards = [
             jax.device_put(values(place), device)
             for device, place in self._places.items()
@@ -218,3 +223,41 @@ def why_not(record: dict[str, Any]) -> str:
     if record["rule"] == "stock":
         return "the pass did not run; check with `xla-shmem doctor` that JAX finds the plugin"
     return str(record["veto"] or record["reason"])
+
+
+class EmptyCall:
+    """The time of an FFI call that does nothing: XLA's overhead, which every transport has.
+
+    Two compiled loops on one device of this process: one calls an empty FFI handler, the other one does not."""
+
+    def __init__(self) -> None:
+        jax.ffi.register_ffi_target(_EMPTY_CALL, _core.empty_call(), platform="cpu")
+        shape = jax.ShapeDtypeStruct((_EMPTY_CALL_ELEMENTS,), np.float32)  # type: ignore[no-untyped-call]
+        call = jax.ffi.ffi_call(_EMPTY_CALL, shape, input_output_aliases={0: 0}, has_side_effect=True)
+        self._loops = [_empty_call_loop(call), _empty_call_loop(lambda x: x)]
+
+    def us(self, turns: int, runs: int) -> float:
+        """Returns µs per call: the difference between a turn of both loops, median of `runs` pairs."""
+        return statistics.median(self._seconds(0, turns) - self._seconds(1, turns) for _ in range(runs)) / turns * 1e6
+
+    def _seconds(self, loop: int, turns: int) -> float:
+        x = jax.device_put(np.zeros(_EMPTY_CALL_ELEMENTS, np.float32), jax.local_devices()[0])
+        jax.block_until_ready(x)  # type: ignore[no-untyped-call]
+        start = time.perf_counter()
+        jax.block_until_ready(self._loops[loop](np.int32(turns), np.False_, x))  # type: ignore[no-untyped-call]
+        return time.perf_counter() - start
+
+
+def _empty_call_loop(call: Callable[[Any], Any]) -> Any:
+    def turn(never: Any, x: Any) -> Any:
+        y = call(x)
+        return y.at[0].set(lax.select(never, y[1], y[0]))
+
+    def loop(turns: Any, never: Any, x: Any) -> Any:
+        return lax.fori_loop(0, turns, lambda _, x: turn(never, x), x)
+
+    device = jax.local_devices()[0]
+    with jax.default_device(device):
+        x = np.zeros(_EMPTY_CALL_ELEMENTS, np.float32)
+        compiled = jax.jit(loop, donate_argnums=2).lower(np.int32(1), np.False_, x).compile()
+    return compiled

@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import secrets
 import socket
 import struct
 import types
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.bench.plan import BenchError
+from xla_shmem.errors import BenchError
 
 _SIOCGIFADDR = 0x8915  # netdevice(7)
 
-#: Seconds for a connection to one address, and for the first line of a rank.
-_WITHIN = 10.0
+#: Seconds for a connection to one address, and for the rest of a message that has begun.
+_WITHIN = 10
 
 
 class Listener:
-    """Accepts the connections of ranks.
-
-    A connection by TCP counts only if it knows a secret that the ranks get with the address.
+    """Accepts the connections of ranks. Both ends prove that they know a key, which the ranks get with the address.
 
     Args:
       folder: private folder for the socket.
@@ -37,24 +36,20 @@ class Listener:
     """
 
     def __init__(self, folder: Path, *, other_hosts: bool = False) -> None:
-        self._secret = secrets.token_hex(16) if other_hosts else ""
-        self._socket = socket.socket(socket.AF_INET if other_hosts else socket.AF_UNIX, socket.SOCK_STREAM)
+        self._key = secrets.token_bytes(16)
+        self._socket = socket.socket(socket.AF_INET if other_hosts else socket.AF_UNIX)
+        path = str(folder / "socket")
         try:
-            if other_hosts:
-                self._socket.bind(("", 0))
-                self.address = f"tcp:{self._secret}:{self._socket.getsockname()[1]}:{','.join(_own_addresses())}"
-            else:
-                self.address = str(folder / "socket")
-                self._socket.bind(self.address)
+            self._socket.bind(("", 0) if other_hosts else path)
         except OSError as error:
             self._socket.close()
             if other_hosts:
                 raise BenchError(f"cannot listen for ranks of other hosts: {error}.") from None
-            raise BenchError(
-                f"cannot create a socket at {self.address}: {error}; set TMPDIR to a short path."
-            ) from None
+            raise BenchError(f"cannot create a socket at {path}: {error}; set TMPDIR to a short path.") from None
         self._socket.listen(1024)
         self._socket.settimeout(0.2)
+        place = f"{self._socket.getsockname()[1]}:{','.join(_own_addresses())}" if other_hosts else f":{path}"
+        self.address = f"{self._key.hex()}:{place}"
 
     def __enter__(self) -> Listener:
         return self
@@ -64,22 +59,24 @@ class Listener:
     ) -> None:
         self._socket.close()
 
-    def accept(self) -> tuple[socket.socket, dict[str, Any]] | None:
+    def accept(self) -> tuple[Connection, dict[str, Any]] | None:
         """Returns a connection and what its rank says of itself; None if no rank came for a moment."""
         try:
-            connection, _ = self._socket.accept()
+            accepted, _ = self._socket.accept()
         except TimeoutError:
             return None
-        connection.settimeout(_WITHIN)
-        with contextlib.suppress(OSError, ValueError):
-            hello = json.loads(connection.makefile("r", encoding="utf-8").readline(1 << 12))
-            if isinstance(hello, dict) and secrets.compare_digest(str(hello.pop("secret", "")), self._secret):
-                return connection, hello
+        # A stranger may say nothing, or half of a message.
+        accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", _WITHIN, 0))
+        connection = Connection(accepted.detach())
+        with contextlib.suppress(OSError, EOFError, AuthenticationError):
+            deliver_challenge(connection, self._key)
+            answer_challenge(connection, self._key)
+            return connection, connection.recv()
         connection.close()
         return None
 
 
-def connect(address: str, hello: dict[str, Any]) -> socket.socket:
+def connect(address: str, hello: dict[str, Any]) -> Connection:
     """Connects a rank to its command, and tells what it is.
 
     Args:
@@ -88,16 +85,19 @@ def connect(address: str, hello: dict[str, Any]) -> socket.socket:
 
     Raises:
       OSError: none of the addresses answers.
+      AuthenticationError: what answers does not know the key.
     """
-    if address.startswith("tcp:"):
-        _, secret, port, names = address.split(":", 3)
-        connection = _first_that_answers(names.split(","), int(port))
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    key, port, place = address.split(":", 2)
+    if port:
+        connected = _first_that_answers(place.split(","), int(port))
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     else:
-        secret = ""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        connection.connect(address)
-    connection.sendall((json.dumps({**hello, "secret": secret}) + "\n").encode())
+        connected = socket.socket(socket.AF_UNIX)
+        connected.connect(place)
+    connection = Connection(connected.detach())
+    answer_challenge(connection, bytes.fromhex(key))
+    deliver_challenge(connection, bytes.fromhex(key))
+    connection.send(hello)
     return connection
 
 
@@ -105,12 +105,12 @@ def _first_that_answers(names: list[str], port: int) -> socket.socket:
     failures = []
     for name in names:
         try:
-            connection = socket.create_connection((name, port), _WITHIN)
+            connected = socket.create_connection((name, port), _WITHIN)
         except OSError as error:
             failures.append(f"{name} ({error})")
         else:
-            connection.settimeout(None)
-            return connection
+            connected.settimeout(None)
+            return connected
     raise OSError(f"cannot reach the benchmark at port {port} of {', '.join(failures)}")
 
 

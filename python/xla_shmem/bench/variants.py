@@ -1,4 +1,4 @@
-"""The variants of a benchmark: SHMEM, and what it is compared with.
+"""The variants of a benchmark: SHMEM, what it is compared with, and SHMEM with another setting, `NAME=VALUE`.
 
 A variant that needs other settings of a process than another one runs in a job of its own. All jobs run side by side
 and take turns.
@@ -7,19 +7,28 @@ and take turns.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import functools
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+import importlib.util
+import mmap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-from xla_shmem.bench import xla_flag_names
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.table import TABLE
 
-if TYPE_CHECKING:
-    from xla_shmem.bench.plan import Plan
+#: XLA's libraries are hundreds of megabytes; the small ones beside them have no flags.
+_LARGE = 32 << 20
 
-#: In the variables of a variant: a folder that is removed when the jobs have ended.
-_FOLDER = "{folder}"
+#: Options that decide what runs on SHMEM at all. A variant with another one is measured wherever it runs.
+_RULES = ("XLA_SHMEM_PROFILE", "XLA_SHMEM_OPS", "XLA_SHMEM_THRESHOLD", "XLA_SHMEM_HIERARCHICAL", "XLA_SHMEM_TUNING")
+
+#: Options that concern some collectives only.
+_OPS_OF = {
+    "XLA_SHMEM_GPU_PERMUTE": ("collective-permute",),
+    "XLA_SHMEM_GPU_REDUCE": ("all-reduce", "reduce-scatter"),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +47,6 @@ class Variant:
       one_process: whether one process has all devices of the job.
       ops: collectives in which it differs from another variant; empty for all.
       own_gpus: why it needs a GPU for each PE, "" if it does not.
-      several_hosts: whether it differs from SHMEM only where groups cross hosts.
     """
 
     name: str
@@ -52,11 +60,6 @@ class Variant:
     one_process: bool = False
     ops: tuple[str, ...] = ()
     own_gpus: str = ""
-    several_hosts: bool = False
-
-    def variables(self, folder: str) -> dict[str, str]:
-        """Returns the variables of its job; `folder` is for files that nobody reads."""
-        return {name: value.replace(_FOLDER, folder) for name, value in self.environ}
 
     def xla_flags(self) -> tuple[list[str], list[str]]:
         """Returns its settings of XLA as flags: those that the installed XLA knows, and the others."""
@@ -69,7 +72,34 @@ class Variant:
 
 @functools.cache
 def _known(names: tuple[str, ...]) -> set[str]:
-    return xla_flag_names.known(names)
+    return known_flags(names)
+
+
+def known_flags(names: Iterable[str]) -> set[str]:
+    """Returns the `names` of flags that every XLA in this environment knows. XLA ends the process at an unknown flag.
+
+    Flags change with every release, so there is no table here. A flag's name is a string in the libraries that read it,
+    those of jaxlib and of the CUDA plugin.
+
+    Raises:
+      FileNotFoundError: there is no library of XLA.
+    """
+    left = set(names)
+    for library in _libraries() if left else ():
+        with library.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            left = {name for name in left if content.find(b"\0" + name.encode() + b"\0") >= 0}
+    return left
+
+
+def _libraries() -> list[Path]:
+    folders = []
+    for package in ("jaxlib", "jax_plugins"):
+        spec = importlib.util.find_spec(package)
+        folders += [Path(folder) for folder in (spec.submodule_search_locations or [])] if spec else []
+    files = [file for folder in folders for file in folder.rglob("*.so") if file.stat().st_size >= _LARGE]
+    if not files:
+        raise FileNotFoundError("no library of XLA found beside jaxlib")
+    return files
 
 
 _NCCL = "NCCL refuses two ranks on one GPU"
@@ -91,38 +121,10 @@ _XLA_KERNELS = (
 )
 
 
-def _values(name: str, ops: tuple[str, ...], prefix: str = "", own_gpus: str = "") -> list[Variant]:
-    """SHMEM with each value of an option but the default. `own_gpus` follows the setting, as in `Variant`."""
-    option = next(option for option in TABLE if option.name == name)
-    values = [value for value in re.findall(r"`(\w+)`", option.allowed) if value != option.default]
-    return [
-        Variant(
-            name=prefix + value,
-            what=f"SHMEM with {option.env}={value}",
-            platforms=("gpu",),
-            job=prefix + value,
-            carried=True,
-            environ=((option.env, value),),
-            ops=ops,
-            own_gpus=own_gpus and f"{option.env}={value} {own_gpus}",
-        )
-        for value in values
-    ]
-
-
 #: All variants, SHMEM first. The order is that of tables.
 VARIANTS = (
     Variant("shmem", "SHMEM", ("cpu", "gpu"), "shmem", carried=True),
     Variant("stock", "JAX's default backend", ("cpu", "gpu"), "shmem", carried=False, own_gpus=_NCCL),
-    Variant(
-        "whole",
-        "SHMEM with XLA_SHMEM_HIERARCHICAL=off",
-        ("cpu",),
-        "whole",
-        carried=None,
-        environ=(("XLA_SHMEM_HIERARCHICAL", "off"),),
-        several_hosts=True,
-    ),
     Variant("mpi", "JAX's MPI collectives", ("cpu",), "mpi", carried=False, flag=False),
     Variant(
         "nccl-fast",
@@ -148,72 +150,93 @@ VARIANTS = (
         ops=("all-reduce", "ragged-all-to-all"),
         own_gpus="XLA's own kernels need a GPU for each PE",
     ),
-    *_values("gpu_reduce", ("all-reduce", "reduce-scatter"), own_gpus="needs a GPU for each PE"),
-    *_values("gpu_permute", ("collective-permute",), prefix="permute-"),
-    Variant(
-        "stats",
-        "SHMEM with XLA_SHMEM_STATS=1",
-        ("cpu", "gpu"),
-        "stats",
-        carried=True,
-        environ=(("XLA_SHMEM_STATS", "1"),),
-    ),
-    Variant(
-        "trace",
-        "SHMEM with XLA_SHMEM_TRACE",
-        ("cpu", "gpu"),
-        "trace",
-        carried=True,
-        environ=(("XLA_SHMEM_TRACE", f"{_FOLDER}/trace.json"),),
-    ),
 )
-
-#: Those that show what recording costs.
-RECORDING = ("stats", "trace")
 
 _BY_NAME = {variant.name: variant for variant in VARIANTS}
 
 
 def named(name: str) -> Variant:
-    """Returns the variant of that name."""
-    return _BY_NAME[name]
+    """Returns the variant of that name, or SHMEM with the setting `name`."""
+    return _BY_NAME[name] if "=" not in name else _with_setting(name)
+
+
+def _with_setting(setting: str) -> Variant:
+    variable, _, value = setting.partition("=")
+    return Variant(
+        name=setting,
+        what=f"SHMEM with {setting}",
+        platforms=("cpu", "gpu"),
+        job=setting,
+        carried=None if variable in _RULES else True,
+        environ=((variable, value),),
+        ops=_OPS_OF.get(variable, ()),
+        own_gpus=f"{setting} needs a GPU for each PE" if variable == "XLA_SHMEM_GPU_REDUCE" else "",
+    )
+
+
+def check_setting(setting: str) -> None:
+    """Checks a setting `NAME=VALUE`.
+
+    Raises:
+      BenchError: the name is none of SHMEM's options, or the value is not allowed.
+    """
+    variable, _, value = setting.partition("=")
+    options = {option.env: option for option in TABLE}
+    if variable not in options:
+        near = difflib.get_close_matches(variable, options, n=1)
+        hint = f"did you mean {near[0]}?" if near else "`xla-shmem options` lists them."
+        raise BenchError(f"--vs {setting}: {variable} is no option of xla-shmem; {hint}")
+    try:
+        options[variable].parse(value)
+    except ValueError as error:
+        raise BenchError(f"--vs {setting}: {value or 'nothing'} is not allowed; {variable} is {error}.") from None
 
 
 def rivals(platform: str) -> tuple[str, ...]:
-    """Returns the names of all variants of a platform but SHMEM."""
+    """Returns the names of a platform's other transports."""
     return tuple(variant.name for variant in VARIANTS[1:] if platform in variant.platforms)
+
+
+def exists(name: str, platform: str) -> bool:
+    """Returns whether a platform has a variant."""
+    return "=" in name or name in rivals(platform)
 
 
 def carried(name: str) -> bool | None:
     """Returns whether the pass must move the collectives of a variant; None if the rules of its job decide."""
-    return _BY_NAME[name].carried if name in _BY_NAME else None
+    return named(name).carried if "=" in name or name in _BY_NAME else None
 
 
 def differs_in(name: str, op: str) -> bool:
     """Returns whether a variant is worth measuring for a collective."""
-    return name not in _BY_NAME or not _BY_NAME[name].ops or op in _BY_NAME[name].ops
+    ops = named(name).ops if "=" in name or name in _BY_NAME else ()
+    return not ops or op in ops
 
 
 def notes(names: Sequence[str], missing: Mapping[str, str]) -> list[str]:
     """Returns a line for each variant among `names` that sets flags of XLA: the flags, and those that XLA lacks."""
     lines = []
-    for variant in (_BY_NAME[name] for name in names if name not in missing and _BY_NAME[name].xla):
+    for variant in (named(name) for name in names if name not in missing and named(name).xla):
         flags, unknown = variant.xla_flags()
         without = f"; this release of XLA has no {', '.join(unknown)}" if unknown else ""
         lines.append(f"{variant.name}: {' '.join(flags) or 'no flags'}{without}")
     return lines
 
 
-def obstacles(plan: Plan, names: Sequence[str]) -> dict[str, str]:
-    """Returns the variants among `names` that cannot run here, each with the reason."""
+def obstacles(names: Sequence[str], gpus: Gpus | None, *, shared: bool) -> dict[str, str]:
+    """Returns the variants among `names` that cannot run here, each with the reason.
+
+    Args:
+      names: the variants.
+      gpus: the GPUs to measure on; None for the CPU, where all can run.
+      shared: whether all processes share one GPU.
+    """
+    if gpus is None:
+        return {}
     found = {}
-    for variant in (_BY_NAME[name] for name in names):
-        if variant.several_hosts and not plan.launcher:
-            found[variant.name] = "it is SHMEM again if all ranks are on one host; --launcher starts them on several"
-        if plan.gpus is None:
-            continue
-        if plan.gpus.emulated and variant.xla:
+    for variant in map(named, names):
+        if gpus.emulated and variant.xla:
             found[variant.name] = "NCCL's fast paths and XLA's own kernels do not run on emulated GPUs"
-        elif plan.shares_gpu and variant.own_gpus:
+        elif shared and variant.own_gpus:
             found[variant.name] = variant.own_gpus
     return found

@@ -1,15 +1,14 @@
-"""One rank of a benchmark job: executes commands that the coordinator sends over a socket.
+"""One rank of a benchmark job: executes commands that the coordinator sends over a connection.
 
-    python -m xla_shmem.bench.worker SOCKET JOB [COORDINATOR_ADDRESS PROCESSES]
+    python -m xla_shmem.bench.worker ADDRESS JOB RANKS [COORDINATOR_ADDRESS]
 
 The ranks of a waiting job block in `recv`, so they take no processor time from the measured job. A rank ends at once if
-its coordinator ends. Commands and answers are lines of JSON.
+its coordinator ends. Commands and answers are dictionaries.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import statistics
@@ -17,7 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ class _Rank:
 
     def empty_call(self, turns: int, runs: int) -> dict[str, Any]:
         """Measures µs of an FFI call whose handler does nothing."""
-        from xla_shmem.bench.empty_call import EmptyCall
+        from xla_shmem.bench.programs import EmptyCall
 
         self._empty_call = self._empty_call or EmptyCall()
         return {"us": self._empty_call.us(turns, runs)}
@@ -155,33 +154,19 @@ def _processes() -> int:
     return int(jax.process_count())
 
 
-def _end_at_once() -> NoReturn:
-    """Ends without leaving the job in order, because the ranks would wait for one another."""
-    os._exit(1)
-
-
 def main(arguments: list[str]) -> None:
     """Connects, reports its rank, and executes commands until the command `end`."""
     address, job, ranks, *coordinator = arguments
     rank = _join(int(ranks), coordinator)
     hello = {"job": job, "rank": rank, "host": socket.gethostname(), "ranks": _processes()}
     with connect(address, hello) as connection:
-        stream = connection.makefile("rw", encoding="utf-8", newline="\n")
-
-        def send(message: dict[str, Any]) -> None:
-            try:
-                stream.write(json.dumps(message) + "\n")
-                stream.flush()
-            except (BrokenPipeError, ConnectionResetError):
-                _end_at_once()
-
         commands = _Rank()
-        while True:
-            message = json.loads(stream.readline() or _end_at_once())
-            name = message.pop("do")
-            if name == "end":
-                break
-            send(getattr(commands, name)(**message))
+        try:
+            while (name := (message := connection.recv()).pop("do")) != "end":
+                connection.send(getattr(commands, name)(**message))
+        except (EOFError, ConnectionError):
+            # The coordinator has ended. Leaving the job in order would wait for the other ranks.
+            os._exit(1)
     if cpu_collectives() == "mpi":
         # JAX finalizes MPI while XLA still holds communicators; Open MPI aborts the job then.
         os._exit(0)

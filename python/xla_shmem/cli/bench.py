@@ -12,13 +12,13 @@ from typing import Any
 
 import click
 
-from xla_shmem.bench.gpus import chosen_gpus
-from xla_shmem.bench.plan import DTYPES, REDUCTIONS, BenchError, Plan, chosen_ops, chosen_rivals
+from xla_shmem.bench.plan import DTYPES, REDUCTIONS, Plan, chosen_ops, chosen_rivals
 from xla_shmem.bench.variants import VARIANTS
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, size, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import json_option
 from xla_shmem.cli.job_options import ending_on_signals
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import chosen_gpus
 
 _DEFAULTS = Plan()
 
@@ -46,10 +46,14 @@ _DEFAULTS = Plan()
 )
 @click.option(
     "--vs",
-    default="stock",
+    "rivals",
+    default=("stock",),
     show_default=True,
+    multiple=True,
     metavar="LIST",
-    help="Variants to compare with, a list, or none. " + " ".join(f"{one.name}: {one.what}." for one in VARIANTS[1:]),
+    help="What to compare with, a list, repeatable; or none. "
+    + " ".join(f"{one.name}: {one.what}." for one in VARIANTS[1:])
+    + " NAME=VALUE: SHMEM with that option.",
 )
 @click.option(
     "--groups", "group", type=click.IntRange(min=2), metavar="K", help="PEs of each group.  [default: all PEs]"
@@ -75,7 +79,7 @@ _DEFAULTS = Plan()
     metavar="COMMAND",
     help="Command that starts an MPI job, with options.",
 )
-@json_option(was_file=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -96,7 +100,7 @@ def bench_command(
     step_factor: int,
     group: int | None,
     ops: tuple[str, ...],
-    vs: str,
+    rivals: tuple[str, ...],
     as_json: bool,
     output: Path | None,
     picture: Path | None,
@@ -118,7 +122,8 @@ def bench_command(
       xla-shmem bench -n 4 -b 8 -e 128M -f 4 --op all
       xla-shmem bench --op permute --op all-reduce --vs stock,mpi --output bench.json --png bench.png
       xla-shmem bench -n 4 --groups 2 -d bf16 --misalign 2 --op all-gather
-      xla-shmem bench -n 8 --launcher 'srun -N 2 -n 8' --op all --vs stock,whole
+      xla-shmem bench -n 4 --vs stock --vs XLA_SHMEM_SPIN_US=0,XLA_SHMEM_STATS=1
+      xla-shmem bench -n 8 --launcher 'srun -N 2 -n 8' --op all --vs stock,XLA_SHMEM_HIERARCHICAL=off
     """
     gpus = chosen_gpus(platform, num_ranks, os.environ)
     platform = "cpu" if gpus is None else "gpu"
@@ -127,7 +132,7 @@ def bench_command(
         factor=step_factor,
         group=group,
         ops=chosen_ops(ops),
-        rivals=chosen_rivals(vs, platform),
+        rivals=chosen_rivals(rivals, platform),
         gpus=gpus,
         **options,
     )
@@ -143,24 +148,24 @@ def bench_command(
 def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bool) -> int:
     """Measures, prints and saves; returns the number of wrong elements."""
     from xla_shmem import machine
-    from xla_shmem.bench import jobs, measure, picture, results, table, variants
+    from xla_shmem.bench import jobs, measure, picture, printed_table, results, variants
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     facts = machine.describe_machine()
     rows: list[results.Row] = []
     remarks: set[str] = set()
     mpi = jobs.mpi_settings(plan)
-    missing = variants.obstacles(plan, plan.rivals)
+    missing = plan.obstacles()
     notes = [*mpi, *variants.notes(plan.rivals, missing)]
     try:
         with jobs.running_jobs(plan) as running:
             if plan.launcher:
                 facts["hosts"] = running["shmem"].ranks_of_hosts()
                 notes.append("ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say("\n".join(table.heading(plan, facts, notes)))
+            say("\n".join(printed_table.heading(plan, facts, notes)))
             for row in measure.measure(plan, running, missing):
                 rows.append(row)
-                for line in table.row_lines(row, remarks):
+                for line in printed_table.row_lines(row, remarks):
                     say(line)
     except jobs.JobFailed as error:
         raise click.ClickException(str(error)) from None

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import click
 
 from xla_shmem.bench.plan import Plan
-from xla_shmem.cli.former_names import former_option
 from xla_shmem.cli.job_options import bind_option, devices_option, num_ranks_option, platform_option, rounds_option
 from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
 
@@ -45,7 +44,6 @@ def bench_job_options(command: Command) -> Command:
         command,
         platform_option(),
         num_ranks_option(_DEFAULTS.processes),
-        former_option("-p", "--processes", now="--num-ranks"),
         devices_option(", on the CPU.", _DEFAULTS.devices_per_process),
         bind_option("; mpirun decides for MPI's ranks."),
         click.option(
@@ -75,9 +73,7 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
                 help=f"Collective, repeatable: {', '.join(OPS)}; or all.",
             ),
             _size_option("-b", "--min-bytes", "8", "Smallest size, of the larger buffer of a PE."),
-            former_option("--minbytes", now="--min-bytes"),
             _size_option("-e", "--max-bytes", largest, "Largest size, of the larger buffer of a PE."),
-            former_option("--maxbytes", now="--max-bytes"),
             click.option(
                 "-f",
                 "--step-factor",
@@ -87,7 +83,6 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
                 show_default=True,
                 help="Each size is this many times the one before it.",
             ),
-            former_option("--stepfactor", now="--step-factor"),
         )
 
     return decorate
@@ -112,7 +107,6 @@ def timing_options(command: Command) -> Command:
             metavar="N",
             help="Timed collectives of each program.  [default: as many as take 200 ms, 10 to 1000]",
         ),
-        former_option("--iters", now="--iterations"),
         rounds_option(_DEFAULTS.rounds, ", two timed programs each, at each size"),
     )
 

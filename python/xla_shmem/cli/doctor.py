@@ -6,17 +6,14 @@ import sys
 
 import click
 
-from xla_shmem.cli.former_names import json_option, say_new_name
-from xla_shmem.cli.postmortem import show_postmortem
-from xla_shmem.doctor.diagnosis import diagnose
+from xla_shmem.doctor.findings import diagnose
 from xla_shmem.doctor.gather import gather
-from xla_shmem.doctor.report import print_json, print_report
+from xla_shmem.doctor.printed_findings import print_json, print_report
 
 
 @click.command("doctor")
-@json_option()
-@click.option("--job", metavar="JOB", hidden=True)
-def doctor_command(as_json: bool, job: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+def doctor_command(as_json: bool) -> None:
     """Show whether the flag will work here, and the first thing to fix.
 
     Looks at GPUs, driver and NVLink, NVSHMEM, NVRTC and NCCL, JAX and its CUDA plugin, shared memory and the
@@ -27,9 +24,6 @@ def doctor_command(as_json: bool, job: str | None) -> None:
       xla-shmem doctor
       xla-shmem doctor --json | jq .first.fix
     """
-    if job is not None:
-        say_new_name("doctor --job", "postmortem")
-        show_postmortem(job, as_json)
     facts = gather()
     diagnosis = diagnose(facts)
     (print_json if as_json else print_report)(facts, diagnosis)

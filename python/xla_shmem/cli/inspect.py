@@ -11,7 +11,6 @@ from rich.console import RenderableType
 
 from xla_shmem.cli.decision_options import decision_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import json_option
 from xla_shmem.hlo.collective_report import ModuleReport, print_json, print_tables
 from xla_shmem.hlo.files import check_output, read_module, write_module
 from xla_shmem.inspect.decision_settings import DecisionSettings
@@ -50,7 +49,7 @@ lowering_option = click.option(
     metavar="FILE",
     help="Where to write: the module that --decide has rewritten; .txt or .hlo as text, .pb as proto, .gz after.",
 )
-@json_option()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @decision_options
 @one_sentence_errors
 def inspect_command(

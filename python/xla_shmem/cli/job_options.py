@@ -10,9 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-from xla_shmem.bench.gpus import PLATFORMS, chosen_gpus
-from xla_shmem.bench.gpus import Gpus as Gpus
-from xla_shmem.bench.plan import BenchError
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import PLATFORMS, Gpus, chosen_gpus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -40,16 +40,13 @@ _COMMANDS = tuple(command for commands in _GROUPS.values() for command in comman
 #: `xla_shmem.commands`.
 _ELSEWHERE = MappingProxyType(dict.fromkeys(("train", "compare", "demo"), "pip install ./python/long_context"))
 
-#: Former names, not listed; each prints its new name.
-_FORMER_COMMANDS = ("assign",)
-
 
 class _GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS + _FORMER_COMMANDS:
+        if cmd_name not in _COMMANDS:
             return None
         if cmd_name in _ELSEWHERE:
             return _from_elsewhere(cmd_name)

@@ -5,16 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
 
 import click
-
-from xla_shmem.cli.former_names import json_option
 
 
 @click.command("postmortem")
 @click.argument("job", metavar="[JOB]", default="last")
-@json_option()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 def postmortem_command(job: str, as_json: bool) -> None:
     """Show which PE of a CPU job waits for which other PE, while the job hangs or after it has crashed.
 
@@ -28,11 +25,6 @@ def postmortem_command(job: str, as_json: bool) -> None:
       xla-shmem postmortem
       xla-shmem postmortem 3f9a --json
     """
-    show_postmortem(job, as_json)
-
-
-def show_postmortem(job: str, as_json: bool) -> NoReturn:
-    """Prints the report and ends the command."""
     from xla_shmem.postmortem.job_report import print_job_json, print_job_report
     from xla_shmem.postmortem.who_waits import diagnose_job
     from xla_shmem.runtime.flight_records import RecordError, read_job

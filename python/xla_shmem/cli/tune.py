@@ -12,12 +12,11 @@ from typing import Any
 
 import click
 
-from xla_shmem.bench.gpus import chosen_gpus
 from xla_shmem.bench.plan import DTYPES, Plan, chosen_ops
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, timing_options
 from xla_shmem.cli.errors import one_sentence_errors
-from xla_shmem.cli.former_names import former_option, json_option
 from xla_shmem.cli.job_options import ending_on_signals
+from xla_shmem.gpu.chosen_gpus import chosen_gpus
 from xla_shmem.options import resolve
 from xla_shmem.options import tuning_table as tables
 
@@ -43,31 +42,12 @@ from xla_shmem.options import tuning_table as tables
     "--verify", is_flag=True, help="Measure stock, upstream and tuned with the table; exit code 1 if tuned is slower."
 )
 @click.option(
-    "--perf-table",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Measure nothing; write the times of collectives on NVSHMEM for XLA's scheduler.",
-)
-@click.option(
-    "--cluster",
-    default="gb200-nvl72",
-    show_default=True,
-    metavar="NAME|FILE",
-    help="Cluster that the estimate is for, with --perf-table.",
-)
-@click.option(
-    "--num-devices",
-    type=click.IntRange(min=2),
-    metavar="N",
-    help="Devices of the whole job, for --perf-table.  [default: one NVLink domain]",
-)
-@click.option(
     "--tuning",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Table of profile tuned, for --show, --verify and --perf-table.  [default: XLA_SHMEM_TUNING, or the user's]",
+    help="Table of profile tuned, for --show and --verify.  [default: XLA_SHMEM_TUNING, or the user's]",
 )
-@json_option(was_file=True)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -75,7 +55,6 @@ from xla_shmem.options import tuning_table as tables
     help="Where to write: the table measured, or the findings of --verify.  "
     "[default for the table: XLA_SHMEM_TUNING, or the user's]",
 )
-@former_option("-o", "--out", now=lambda given: "--tuning" if given.get("show") or given.get("verify") else "--output")
 @one_sentence_errors
 def tune_command(
     platform: str,
@@ -86,9 +65,6 @@ def tune_command(
     dtypes: tuple[str, ...],
     show: bool,
     verify: bool,
-    perf_table: Path | None,
-    cluster: str,
-    num_devices: int | None,
     tuning: Path | None,
     as_json: bool,
     output: Path | None,
@@ -111,21 +87,15 @@ def tune_command(
       xla-shmem tune -n 4 --groups 4 --op all-reduce -d f32 -d f16 --output tuning.json
       xla-shmem tune --show
       xla-shmem tune -n 4 --verify -f 2 --output findings.json
-      xla-shmem tune --perf-table table.pbtxt --cluster h100-sxm
     """
     from xla_shmem.tune.measuring import group_sizes, plans
 
-    if show + verify + (perf_table is not None) > 1:
-        raise click.UsageError("--show, --verify and --perf-table do different things: give one of them.")
-    if perf_table is not None:
-        _write_perf_table(perf_table, cluster, num_devices, tuning)
-        return
+    if show and verify:
+        raise click.UsageError("--show and --verify do different things: give one of them.")
     if show and output is not None:
         raise click.UsageError("--show writes no file; name the table to read with --tuning.")
     if tuning is not None and not show and not verify:
-        raise click.UsageError(
-            "--tuning names a table to read, for --show, --verify or --perf-table; to write one, give --output."
-        )
+        raise click.UsageError("--tuning names a table to read, for --show or --verify; to write one, give --output.")
     default = Path(os.environ.get("XLA_SHMEM_TUNING") or tables.default_path(os.environ))
     if show:
         _show(tuning or default, as_json)
@@ -141,7 +111,7 @@ def tune_command(
 
 
 def _show(path: Path, as_json: bool) -> None:
-    from xla_shmem.tune import report
+    from xla_shmem.tune import printed_rows
 
     # Read as the profile reads it, except that tables of other machines are accepted.
     table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=True).tuning
@@ -149,26 +119,14 @@ def _show(path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(tables.as_json(table, complete=True), nl=False)
     else:
-        click.echo("\n".join([report.measured_line(table), *report.crossover_lines(table)]))
-
-
-def _write_perf_table(path: Path, cluster: str, devices: int | None, tuning: Path | None) -> None:
-    from xla_shmem.predict.cluster import read_cluster
-    from xla_shmem.tune.perf_table import perf_table, target_of
-
-    target = target_of(read_cluster(cluster), devices)
-    given = {} if tuning is None else {"profile": "tuned", "tuning": tuning}
-    text = perf_table(target, resolve(overrides=given or None, any_machine=True))
-    path.write_text(text)
-    flags = [f"--xla_gpu_experimental_collective_perf_table_path={path.resolve()}", *target.flags]
-    click.echo(f"# {text.count('throughput')} times for {target.key}; to use them: XLA_FLAGS='{' '.join(flags)}'")
+        click.echo("\n".join([printed_rows.measured_line(table), *printed_rows.crossover_lines(table)]))
 
 
 def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem import machine
     from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.options import fingerprint
-    from xla_shmem.tune import report
+    from xla_shmem.tune import printed_rows
     from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
@@ -191,15 +149,15 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
                 measured_on = fingerprint_of_ranks(job)
                 facts["hosts"] = job.ranks_of_hosts()
                 say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say(report.heading())
+            say(printed_rows.heading())
             for row, tuned in measure_rows(every, job):
                 if wrong := row.times["shmem"].wrong:
                     raise click.ClickException(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
                 if tuned is None:
-                    say(report.left_out(row))
+                    say(printed_rows.left_out(row))
                 else:
                     rows.append(tuned)
-                    say(report.row_line(tuned))
+                    say(printed_rows.row_line(tuned))
         complete = True
     except JobFailed as error:
         raise click.ClickException(str(error)) from None
@@ -213,14 +171,14 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     if as_json:
         click.echo(tables.as_json(table(), complete=True), nl=False)
     named = "" if path == tables.default_path(os.environ) else f" XLA_SHMEM_TUNING={path}"
-    say("\n".join([*report.crossover_lines(table()), f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
+    say("\n".join([*printed_rows.crossover_lines(table()), f"# written; to use it: XLA_SHMEM_PROFILE=tuned{named}"]))
 
 
 def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: bool) -> None:
     from xla_shmem import machine
     from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.bench.results import save_json
-    from xla_shmem.tune import report, verify
+    from xla_shmem.tune import printed_rows, verify
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
     # Ranks of a launcher have hosts of their own.
@@ -228,7 +186,7 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
     assert table is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
-    say("\n".join([report.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
+    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
     try:
         for comparison in verify.compare(every, path, table):
             comparisons.append(comparison)

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
+from xla_shmem.gpu.chosen_gpus import local_gpu_count
 from xla_shmem.launch.guard import JobGuard
 from xla_shmem.launch.processor_shares import processor_shares
-from xla_shmem.launch.rank_environment import local_gpu_count, platform_note, rank_environment, reserve_port
+from xla_shmem.launch.rank_environment import platform_note, rank_environment, reserve_port
 from xla_shmem.launch.rank_output import RankOutput, rank_prefix
 from xla_shmem.launch.segments import unlink_job_segments
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping
-from pathlib import Path
 
 #: Variables that only ranks have, of the clusters that JAX recognises: Open MPI (and our launcher), Slurm, an indexed
 #: job of Kubernetes. A process in an allocation or a pod that is not a rank lacks one of a pair.
@@ -20,8 +19,6 @@ _RANK_MARKS = (
     ("SLURM_STEP_NODELIST", "SLURM_PROCID"),
     ("KUBERNETES_SERVICE_HOST", "JOB_COMPLETION_INDEX"),
 )
-
-_NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 def reserve_port() -> tuple[socket.socket, int]:
@@ -39,11 +36,6 @@ def reserve_port() -> tuple[socket.socket, int]:
 def inside_a_job(environ: Mapping[str, str]) -> bool:
     """Returns whether this process is a rank, so that ``jax.distributed.initialize()`` finds its job."""
     return any(all(name in environ for name in marks) for marks in _RANK_MARKS)
-
-
-def local_gpu_count() -> int:
-    """Returns the number of NVIDIA GPUs that the driver shows, 0 without a driver."""
-    return len(list(_NVIDIA_GPUS.iterdir())) if _NVIDIA_GPUS.is_dir() else 0
 
 
 def platform_note(environ: Mapping[str, str], num_devices: int, num_gpus: int) -> str | None:

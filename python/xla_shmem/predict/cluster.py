@@ -9,10 +9,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from xla_shmem.predict.errors import PredictError
+from xla_shmem.errors import PredictError
 
 _PRESETS = Path(__file__).parent / "clusters"
-_TARGETS = Path(__file__).parent.parent / "gpu_compile" / "targets"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +20,6 @@ class Cluster:
 
     Attributes:
       name: name in reports.
-      xla_target: description in `gpu_compile/targets/` for which XLA compiles.
       gpus_per_node: GPUs of one host.
       gpus_per_nvlink_domain: consecutive GPUs that are connected by NVLink; may span nodes.
       nodes: number of nodes; None for as many as a job needs.
@@ -33,11 +31,10 @@ class Cluster:
       nic_gb_per_s, nic_latency_us: the same for a step that leaves the NVLink domain.
 
     Raises:
-      PredictError: a number is out of range, or XLA has no such target.
+      PredictError: a number is out of range.
     """
 
     name: str
-    xla_target: str
     gpus_per_node: int
     gpus_per_nvlink_domain: int
     sms: int
@@ -55,11 +52,6 @@ class Cluster:
             value = getattr(self, field.name)
             if isinstance(value, int | float) and not (value > 0 and math.isfinite(value)):
                 raise PredictError(f"cluster {self.name}: {field.name} is {value}; it must be greater than 0.")
-        targets = sorted(path.stem for path in _TARGETS.glob("*.txtpb"))
-        if self.xla_target not in targets:
-            raise PredictError(
-                f"cluster {self.name}: xla_target is {self.xla_target}; XLA has descriptions of {', '.join(targets)}."
-            )
 
     def check_size(self, devices: int) -> None:
         """Raises PredictError if a program for this number of devices does not fit."""

@@ -11,32 +11,24 @@ FILE = Path(__file__).parent / "constants.toml"
 
 @dataclasses.dataclass(frozen=True)
 class Constants:
-    """Constants that are not in a cluster's data sheet. Efficiencies are fractions of the peak.
+    """Constants that are neither in a cluster's data sheet nor in the pass's cost model. Efficiencies are fractions.
 
     Attributes:
       matmul_efficiency: of large matmuls.
       attention_efficiency: of a fused attention kernel.
       memory_efficiency: of kernels limited by memory bandwidth.
-      put_efficiency: of copy engines on NVLink.
-      put_us: overhead of an NVSHMEM put on a stream, in µs, without the transfer.
-      nccl_efficiency: of SMs on NVLink.
       nic_efficiency: of the network, with any library.
-      nccl_us: time to start a NCCL collective, in µs.
+      nccl_us: time to start a NCCL collective beyond an NVLink domain, in µs.
       nccl_channels: channels of a collective; each occupies one SM.
-      nccl_point_to_point_channels: channels for sends and receives.
-      channel_gb_per_s: bandwidth of one channel of a send and receive.
+      channel_gb_per_s: bandwidth of one channel of a send and receive in a whole step.
     """
 
     matmul_efficiency: float
     attention_efficiency: float
     memory_efficiency: float
-    put_efficiency: float
-    put_us: float
-    nccl_efficiency: float
     nic_efficiency: float
     nccl_us: float
     nccl_channels: int
-    nccl_point_to_point_channels: int
     channel_gb_per_s: float
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal
 
-from xla_shmem.predict.errors import PredictError
+from xla_shmem.errors import PredictError
 
 if TYPE_CHECKING:
     from xla_shmem import _core

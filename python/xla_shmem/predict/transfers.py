@@ -1,4 +1,7 @@
-"""The time of a collective on each backend: latency, plus bytes over bandwidth."""
+"""The time of a collective on each backend: within an NVLink domain by the cost model of the pass, and beyond it.
+
+The cost model is xla_patch/assigner/cost_model.cc; `xla-shmem inspect` and `tune` go by it too.
+"""
 
 from __future__ import annotations
 
@@ -35,25 +38,25 @@ class Transfer:
     sms: int
 
 
-def send_channels(devices: int, cluster: Cluster, channels: int) -> int:
+def send_channels(devices: int, cluster: Cluster) -> int:
     """Number of channels that NCCL uses for a send inside an NVLink domain.
 
     In a large communicator every peer gets few channels, so that all peers could be served at once. If the communicator
-    spans domains, a peer gets no more channels than a peer in another domain. NCCL's source also doubles the channels
-    of sends above 16 MiB a channel; with that the fit to Table 2 misses by 6 %.
+    spans domains, a peer gets no more channels than a peer in another domain. Sends above 16 MiB a channel get more
+    channels, which shows where XLA measured them one at a time. In whole steps they are not counted, because the times
+    that are published contradict them (`channel_gb_per_s` in constants.toml).
 
     Args:
       devices: ranks of the communicator, device ids in order.
       cluster: the cluster.
-      channels: NCCL's channels for sends and receives.
     """
-    most = channels
+    most = _core.NCCL_CHANNELS
     if devices > cluster.gpus_per_nvlink_domain:
         needed = max(_NETWORK_SMS, math.ceil(cluster.nic_gb_per_s / _NETWORK_CHANNEL_GB_PER_S))
         most = 1 << (needed - 1).bit_length()  # the next power of two
-        while most * math.ceil(devices / _PEERS_AT_ONCE) > channels and most > 1:
+        while most * math.ceil(devices / _PEERS_AT_ONCE) > _core.NCCL_CHANNELS and most > 1:
             most //= 2
-    return _core.nccl_send_channels(0, devices, channels, most)
+    return _core.nccl_send_channels(0, devices, most)
 
 
 def transfer(collective: Collective, by: Choice, cluster: Cluster, constants: Constants, ranks: int) -> Transfer:
@@ -66,21 +69,32 @@ def transfer(collective: Collective, by: Choice, cluster: Cluster, constants: Co
       constants: the model's constants.
       ranks: ranks of NCCL's communicator for a permute.
     """
-    if by == "NVSHMEM":
-        return _put(collective, cluster, constants)
     if by == "HIERARCHICAL":
         return _divided(collective, cluster, constants)
-    if not collective.in_domain:
+    if by == "DEFAULT" and not collective.in_domain:
         return _across(collective, cluster, constants)
-    steps, carried = _ring(collective)
-    most = cluster.nvlink_gb_per_s * constants.nccl_efficiency
-    if collective.op == "collective-permute":
-        channels = send_channels(ranks, cluster, constants.nccl_point_to_point_channels)
-        speed = min(most, channels * constants.channel_gb_per_s)
-    else:
-        channels, speed = constants.nccl_channels, most
-    latency = constants.nccl_us + steps * cluster.nvlink_latency_us
-    return Transfer(_seconds(latency, carried, speed), speed / cluster.nvlink_gb_per_s, channels)
+    on_nvshmem, on_nccl = _within(collective, cluster, constants, ranks)
+    return on_nvshmem if by == "NVSHMEM" else on_nccl
+
+
+def _within(collective: Collective, cluster: Cluster, constants: Constants, ranks: int) -> tuple[Transfer, Transfer]:
+    """On NVSHMEM and on NCCL inside an NVLink domain. Copy engines carry puts, which occupy no SM."""
+    channels = send_channels(ranks, cluster)
+    times = _core.transfer_times(
+        # The model has no ragged all-to-all: only the devices know how many rows they send. It counts as full.
+        collective.op.removeprefix("ragged-"),
+        collective.bytes,
+        max(collective.group, 2) if collective.op == "collective-permute" else collective.group,
+        nvlink_gb_per_s=cluster.nvlink_gb_per_s,
+        memory_gb_per_s=cluster.memory_gb_per_s * constants.memory_efficiency,
+        channels=channels,
+        channel_gb_per_s=constants.channel_gb_per_s,
+    )
+    if times is None:  # a group of one
+        return Transfer(0, 0, 0), Transfer(0, 0, 0)
+    (nvshmem_us, nvshmem_share), (nccl_us, nccl_share) = times
+    sms = channels if collective.op == "collective-permute" else constants.nccl_channels
+    return Transfer(nvshmem_us * 1e-6, nvshmem_share, 0), Transfer(nccl_us * 1e-6, nccl_share, sms)
 
 
 def _across(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
@@ -93,7 +107,7 @@ def _across(collective: Collective, cluster: Cluster, constants: Constants) -> T
     steps, carried = _ring(collective)
     near = max(1, collective.domain_size)
     nic = cluster.nic_gb_per_s * constants.nic_efficiency
-    nvlink = cluster.nvlink_gb_per_s * constants.nccl_efficiency
+    nvlink = cluster.nvlink_gb_per_s * _core.NCCL_LINK_SHARE
     hop_us = (cluster.nic_latency_us + (near - 1) * cluster.nvlink_latency_us) / near
     if collective.op in _ALL_TO_ALLS:
         leaving = (collective.group - near) / (collective.group - 1)
@@ -106,13 +120,13 @@ def _across(collective: Collective, cluster: Cluster, constants: Constants) -> T
 
 
 def _divided(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
-    """Parts within NVLink domains by puts, and NCCL's part between them, one after the other (docs/running-jobs.md)."""
+    """Parts within NVLink domains on NVSHMEM, and NCCL's part between them, in turn (docs/running-jobs.md)."""
     op, near = collective.op, max(1, collective.domain_size)
     domains = collective.group // near
 
     def parts() -> Iterator[Transfer]:
         def within(each: str, size: int) -> Transfer:
-            return _put(Collective(each, size, near, "NVSHMEM", near), cluster, constants)
+            return _within(Collective(each, size, near, "NVSHMEM", near), cluster, constants, near)[0]
 
         def between(each: str, size: int) -> Transfer:
             return _across(Collective(each, size, domains, "DEFAULT", 1), cluster, constants)
@@ -139,14 +153,6 @@ def _divided(collective: Collective, cluster: Cluster, constants: Constants) -> 
     seconds = sum(each.seconds for each in every)
     # The link's mean share, and the SMs of NCCL's part throughout.
     return Transfer(seconds, sum(each.link * each.seconds for each in every) / seconds, max(each.sms for each in every))
-
-
-def _put(collective: Collective, cluster: Cluster, constants: Constants) -> Transfer:
-    """A put: copy engines carry it, and it occupies no SM."""
-    steps, carried = _ring(collective)
-    speed = cluster.nvlink_gb_per_s * constants.put_efficiency
-    latency = constants.put_us + steps * cluster.nvlink_latency_us
-    return Transfer(_seconds(latency, carried, speed), constants.put_efficiency, 0)
 
 
 def _ring(collective: Collective) -> tuple[int, float]:

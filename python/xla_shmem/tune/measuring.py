@@ -8,8 +8,9 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 
 from xla_shmem.bench import jobs, measure, variants
-from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row, Times
+from xla_shmem.errors import BenchError
 from xla_shmem.options.tuning_table import Measured, TunedRow
 
 #: Rules of the measuring job: everything that the transport can carry goes to SHMEM.
@@ -43,7 +44,7 @@ def plans(plan: Plan, groups: Sequence[int], dtypes: Sequence[str]) -> list[Plan
     every = [dataclasses.replace(plan, group=group, dtype=dtype) for group in groups for dtype in dtypes]
     for one in every:
         one.validate()
-    if reason := variants.obstacles(plan, ["stock"]).get("stock"):
+    if reason := variants.obstacles(["stock"], plan.gpus, shared=plan.shares_gpu).get("stock"):
         raise BenchError(
             f"tune compares with JAX's default backend, and {reason}. `xla-shmem bench --vs none` measures SHMEM alone."
         )

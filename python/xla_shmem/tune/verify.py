@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from xla_shmem.bench import jobs, measure
-from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
+from xla_shmem.errors import BenchError
 from xla_shmem.options import fingerprint
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 from xla_shmem.tune.measuring import fingerprint_of_ranks

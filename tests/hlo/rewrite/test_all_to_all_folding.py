@@ -49,7 +49,8 @@ ENTRY main {{
   slice.3 = {PART} slice(x), {ranges(order[3])}
   {between}
   op = ({PART}, {PART}, {PART}, {PART}) all-to-all(cut, slice.1, slice.2, slice.3), channel_id=1,
-    replica_groups={{{{0,1,2,3}}}}{f", control-predecessors={{{waits_for}}}" if waits_for else ""}, metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
+    replica_groups={{{{0,1,2,3}}}}{f", control-predecessors={{{waits_for}}}" if waits_for else ""},
+    metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
   {behind}
   part.0 = {PART} get-tuple-element(op), index=0
   part.1 = {PART} get-tuple-element(op), index=1

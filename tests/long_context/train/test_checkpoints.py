@@ -132,7 +132,7 @@ def test_the_refusal_names_the_value_and_both_jobs(
         checkpoints.restore(ABSTRACT)
 
 
-def test_a_checkpoint_from_before_there_were_experts_is_read_as_one_without(tmp_path: Path) -> None:
+def test_a_checkpoint_from_before_a_field_existed_has_its_default(tmp_path: Path) -> None:
     with Checkpoints(job(tmp_path), tokens=1000) as checkpoints:
         checkpoints.save(7, state(7))
     (facts,) = (tmp_path / "checkpoints/7/job").glob("*metadata*")

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
-from xla_shmem.bench import gpus, jobs, measure, variants
-from xla_shmem.bench.gpus import Gpus, chosen_gpus
-from xla_shmem.bench.plan import BenchError, Plan
+from xla_shmem.bench import jobs, measure, variants
+from xla_shmem.bench.plan import Plan
 from xla_shmem.cli.main import main
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu import chosen_gpus as gpus
 from xla_shmem.gpu import nvml
+from xla_shmem.gpu.chosen_gpus import Gpus, chosen_gpus
 from xla_shmem.gpu.cuda_driver import VisibleGpus
 from xla_shmem.options.table import TABLE
+from xla_shmem.options.values import OPS
 from xla_shmem.tune import measuring
 
 H100 = Gpus(("NVIDIA H100",) * 2, "580.65.06")
@@ -97,28 +100,50 @@ def test_programs_on_gpus_have_a_fixed_number_of_turns() -> None:
     assert [Plan(gpus=H100, iterations=count).turns_per_call for count in (None, 1, 7, 50)] == [20, 2, 7, 20]
 
 
-@pytest.mark.parametrize(("name", "prefix"), [("gpu_reduce", ""), ("gpu_permute", "permute-")])
-def test_each_value_of_an_option_but_the_default_is_a_variant(name: str, prefix: str) -> None:
-    option = next(option for option in TABLE if option.name == name)
-    made = [one for one in variants.VARIANTS if option.env in one.variables("")]
-    assert made
-    for one in made:
-        value = one.variables("")[option.env]
-        assert one.name == prefix + value
-        assert option.parse(value) == value != option.default
-    names = [one.name for one in variants.VARIANTS]
-    assert len(set(names)) == len(names)
+@pytest.mark.parametrize(
+    ("setting", "carried", "ops"),
+    [
+        ("XLA_SHMEM_SPIN_US=0", True, ()),
+        ("XLA_SHMEM_HIERARCHICAL=off", None, ()),
+        ("XLA_SHMEM_GPU_PERMUTE=copies", True, ("collective-permute",)),
+        ("XLA_SHMEM_GPU_REDUCE=multimem", True, ("all-reduce", "reduce-scatter")),
+    ],
+)
+def test_a_setting_is_shmem_with_that_variable(setting: str, carried: bool | None, ops: tuple[str, ...]) -> None:
+    variants.check_setting(setting)
+    one = variants.named(setting)
+    assert (one.name, one.environ) == (setting, (tuple(setting.split("=")),))
+    assert variants.carried(setting) is carried
+    assert [op for op in OPS if variants.differs_in(setting, op)] == list(ops or OPS)
+
+
+def test_variables_whose_meaning_depends_on_their_name_are_options() -> None:
+    known = {option.env for option in TABLE}
+    assert {*variants._RULES, *variants._OPS_OF} <= known
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("XLA_SHMEM_SPIN=0", "XLA_SHMEM_SPIN is no option of xla-shmem; did you mean XLA_SHMEM_SPIN_US?"),
+        ("OMP_NUM_THREADS=1", "OMP_NUM_THREADS is no option of xla-shmem"),
+        ("XLA_SHMEM_GPU_PERMUTE=fast", "fast is not allowed; XLA_SHMEM_GPU_PERMUTE is"),
+    ],
+)
+def test_a_setting_that_is_none_is_refused(setting: str, words: str) -> None:
+    with pytest.raises(BenchError, match=re.escape(words)):
+        variants.check_setting(setting)
 
 
 def test_what_nccl_and_xla_cannot_do_is_said() -> None:
-    every = variants.rivals("gpu")
-    assert variants.obstacles(Plan(processes=2, gpus=H100), every) == {}
-    shared = variants.obstacles(Plan(processes=4, gpus=H100), every)
+    settings = ("XLA_SHMEM_GPU_REDUCE=multimem", "XLA_SHMEM_STATS=1")
+    plan = Plan(processes=2, gpus=H100, rivals=(*variants.rivals("gpu"), *settings))
+    assert plan.obstacles() == {}
+    shared = dataclasses.replace(plan, processes=4).obstacles()
     assert shared["stock"] == shared["nccl-fast"] == "NCCL refuses two ranks on one GPU"
-    assert set(every) - set(shared) == {*variants.RECORDING, "permute-kernel", "permute-copies"}
-    emulated = variants.obstacles(Plan(processes=2, gpus=EMULATED), every)
-    assert set(emulated) == {"nccl-fast", "xla-kernels"}
-    assert variants.obstacles(Plan(processes=4), ["stock"]) == {}
+    assert set(plan.rivals) - set(shared) == {"XLA_SHMEM_STATS=1"}
+    assert set(dataclasses.replace(plan, gpus=EMULATED).obstacles()) == {"nccl-fast", "xla-kernels"}
+    assert Plan(processes=4, rivals=("stock",)).obstacles() == {}
 
 
 def test_tune_says_that_nccl_is_missing() -> None:
@@ -128,7 +153,7 @@ def test_tune_says_that_nccl_is_missing() -> None:
 
 def test_flags_that_xla_does_not_know_are_left_out_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(variants, "_known", lambda names: {name for name in names if "mode" not in name})
-    (line,) = variants.notes(["nccl-fast", "xla-kernels", "stats"], {"xla-kernels": "cannot"})
+    (line,) = variants.notes(["nccl-fast", "xla-kernels", "XLA_SHMEM_STATS=1"], {"xla-kernels": "cannot"})
     flags, unknown = line.split("; this release of XLA has no ")
     assert flags.startswith("nccl-fast: --xla_gpu_enable_nccl_user_buffers=true ")
     assert unknown == "--xla_gpu_collective_permute_mode=symmetric"
@@ -153,14 +178,17 @@ def test_each_variant_has_the_flags_and_variables_of_its_job(monkeypatch: pytest
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     monkeypatch.delenv("JAX_LOCAL_DEVICE_IDS", raising=False)
     started = _Started(monkeypatch)
-    with jobs.running_jobs(Plan(processes=2, gpus=H100, rivals=variants.rivals("gpu"))) as running:
-        assert set(running) == {"shmem", *variants.rivals("gpu")}
+    rivals = (*variants.rivals("gpu"), "XLA_SHMEM_STATS=1", "XLA_SHMEM_OPS=default")
+    with jobs.running_jobs(Plan(processes=2, gpus=H100, rivals=rivals)) as running:
+        assert set(running) == {"shmem", *rivals}
     starts = started.starts
     assert set(starts) == {*running} - {"stock"}
     on = "--xla_gpu_experimental_enable_nvshmem=true"
     assert starts["shmem"].environment["XLA_FLAGS"].split() == ["--xla_dump_to=here", on]
-    assert starts["stats"].environment["XLA_SHMEM_STATS"] == "1"
-    assert starts["trace"].environment["XLA_SHMEM_TRACE"].endswith("/trace.json")
+    assert starts["XLA_SHMEM_STATS=1"].environment["XLA_SHMEM_STATS"] == "1"
+    assert "XLA_SHMEM_STATS" not in starts["shmem"].environment
+    assert starts["shmem"].environment["XLA_SHMEM_OPS"] == "all"
+    assert starts["XLA_SHMEM_OPS=default"].environment["XLA_SHMEM_OPS"] == "default"
     for name in ("nccl-fast", "xla-kernels"):
         flags = starts[name].environment["XLA_FLAGS"].split()
         assert flags == ["--xla_dump_to=here", *variants.named(name).xla_flags()[0]]
@@ -177,8 +205,8 @@ def test_each_variant_has_the_flags_and_variables_of_its_job(monkeypatch: pytest
 def test_ranks_that_share_a_gpu_all_use_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     started = _Started(monkeypatch)
     one = Gpus(("NVIDIA H100",), "580")
-    with jobs.running_jobs(Plan(processes=2, gpus=one, rivals=("stock", "stats"))) as running:
-        assert set(running) == {"shmem", "stats"}
+    with jobs.running_jobs(Plan(processes=2, gpus=one, rivals=("stock", "XLA_SHMEM_STATS=1"))) as running:
+        assert set(running) == {"shmem", "XLA_SHMEM_STATS=1"}
     assert {start.environment["JAX_LOCAL_DEVICE_IDS"] for start in started.starts.values()} == {"0"}
 
 
@@ -206,18 +234,14 @@ class _Job:
 
 
 def test_a_variant_is_measured_where_it_differs_and_a_missing_one_has_its_reason() -> None:
-    job = _Job()
+    job, multimem = _Job(), "XLA_SHMEM_GPU_REDUCE=multimem"
     running = cast("dict[str, jobs.Job]", {"shmem": job, "stock": job, "xla-kernels": job})
     plan = Plan(gpus=H100, ops=("all-reduce", "all-gather"), min_bytes=1024, max_bytes=1024, rounds=1, program_ms=20)
-    rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", "multimem": "no switch"})
+    rows: Iterator[Any] = measure.measure(plan, running, {"nccl-fast": "no luck", multimem: "no switch"})
     reduce, gather = rows
-    assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", "multimem"]
+    assert list(reduce.times) == ["shmem", "stock", "xla-kernels", "nccl-fast", multimem]
     assert list(gather.times) == ["shmem", "stock", "nccl-fast"]
-    assert reduce.times["multimem"].reason == "no switch"
+    assert reduce.times[multimem].reason == "no switch"
     assert reduce.times["xla-kernels"].us == [100.0, 100.0]
     assert reduce.times["shmem"].turns == 200
     assert reduce.memcpy_gb_per_s == reduce.empty_call_us == []
-
-
-def test_files_of_a_variant_lie_in_the_folder_of_the_jobs(tmp_path: Path) -> None:
-    assert variants.named("trace").variables(str(tmp_path)) == {"XLA_SHMEM_TRACE": f"{tmp_path}/trace.json"}

@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from xla_shmem.bench import data
-from xla_shmem.bench.plan import DTYPES, BenchError, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.bench import operands
+from xla_shmem.bench.plan import DTYPES, Cell, Plan, chosen_ops, chosen_rivals, sizes
+from xla_shmem.errors import BenchError
 from xla_shmem.options.values import OPS
 
 
@@ -92,11 +93,15 @@ def test_a_plan_says_how_many_processes_and_devices() -> None:
 
 
 def test_rivals_are_read_in_any_order_and_none_selects_no_rival() -> None:
-    assert chosen_rivals("mpi, stock", "cpu") == ("stock", "mpi")
-    assert chosen_rivals("none", "gpu") == ()
-    assert chosen_rivals("trace,nccl-fast", "gpu") == ("nccl-fast", "trace")
-    with pytest.raises(BenchError, match=r"'nccl-fast' is not one of stock, whole, mpi, stats, trace \(on CPUs\)"):
-        chosen_rivals("stock,nccl-fast", "cpu")
+    assert chosen_rivals(["mpi, stock"], "cpu") == ("stock", "mpi")
+    assert chosen_rivals(["none"], "gpu") == ()
+    assert chosen_rivals(["XLA_SHMEM_STATS=1,nccl-fast"], "gpu") == ("nccl-fast", "XLA_SHMEM_STATS=1")
+    settings = ["XLA_SHMEM_SPIN_US=0", "stock", "XLA_SHMEM_SPIN_US=5,XLA_SHMEM_SPIN_US=0"]
+    assert chosen_rivals(settings, "cpu") == ("stock", "XLA_SHMEM_SPIN_US=0", "XLA_SHMEM_SPIN_US=5")
+    with pytest.raises(BenchError, match=r"'nccl-fast' is neither one of stock, mpi \(on CPUs\) nor"):
+        chosen_rivals(["stock,nccl-fast"], "cpu")
+    with pytest.raises(BenchError, match="did you mean XLA_SHMEM_SPIN_US"):
+        chosen_rivals(["XLA_SHMEM_SPIN_UZ=5"], "cpu")
 
 
 @pytest.mark.parametrize(
@@ -124,38 +129,40 @@ def test_a_plan_that_cannot_run_is_refused_in_one_sentence(wrong: dict[str, obje
 
 
 def test_expected_results_follow_from_the_operands_of_the_group() -> None:
-    first = [data.operand(_cell("collective-permute"), pe) for pe in range(8)]
-    np.testing.assert_array_equal(data.expected(_cell("collective-permute"), 4), first[7])
-    np.testing.assert_array_equal(data.expected(_cell("collective-permute"), 6), first[5])
-    np.testing.assert_array_equal(data.expected(_cell("collective-broadcast"), 6), first[4])
-    np.testing.assert_array_equal(data.expected(_cell("all-gather"), 6), np.concatenate(first[4:]))
-    np.testing.assert_array_equal(data.expected(_cell("all-reduce"), 6), np.sum(first[4:], axis=0))
-    np.testing.assert_array_equal(data.expected(_cell("all-reduce", reduction="max"), 1), np.max(first[:4], axis=0))
-    long = [data.operand(_cell("all-to-all"), pe) for pe in range(8)]
-    np.testing.assert_array_equal(data.expected(_cell("all-to-all"), 5), np.concatenate([x[12:24] for x in long[4:]]))
-    np.testing.assert_array_equal(data.expected(_cell("reduce-scatter"), 6), np.sum(long[4:], axis=0)[24:36])
+    first = [operands.operand(_cell("collective-permute"), pe) for pe in range(8)]
+    np.testing.assert_array_equal(operands.expected(_cell("collective-permute"), 4), first[7])
+    np.testing.assert_array_equal(operands.expected(_cell("collective-permute"), 6), first[5])
+    np.testing.assert_array_equal(operands.expected(_cell("collective-broadcast"), 6), first[4])
+    np.testing.assert_array_equal(operands.expected(_cell("all-gather"), 6), np.concatenate(first[4:]))
+    np.testing.assert_array_equal(operands.expected(_cell("all-reduce"), 6), np.sum(first[4:], axis=0))
+    np.testing.assert_array_equal(operands.expected(_cell("all-reduce", reduction="max"), 1), np.max(first[:4], axis=0))
+    long = [operands.operand(_cell("all-to-all"), pe) for pe in range(8)]
+    np.testing.assert_array_equal(
+        operands.expected(_cell("all-to-all"), 5), np.concatenate([x[12:24] for x in long[4:]])
+    )
+    np.testing.assert_array_equal(operands.expected(_cell("reduce-scatter"), 6), np.sum(long[4:], axis=0)[24:36])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_sums_are_exact_in_every_type_and_order(dtype: str) -> None:
     cell = _cell("all-reduce", count=1000, group=8, dtype=dtype)
-    terms = [data.operand(cell, pe) for pe in range(8)]
+    terms = [operands.operand(cell, pe) for pe in range(8)]
     forwards, backwards = terms[0], terms[-1]
     for up, down in zip(terms[1:], terms[-2::-1], strict=True):
         forwards, backwards = forwards + up, backwards + down
     assert len(np.unique(terms[0])) > 20
     for total in (forwards, backwards):
-        assert data.wrong_elements(total, data.expected(cell, 3)) == 0
+        assert operands.wrong_elements(total, operands.expected(cell, 3)) == 0
 
 
 def test_no_operand_holds_the_value_of_an_unwritten_result() -> None:
     cell = _cell("collective-permute", count=100_000, dtype="s8")
-    assert not np.isin(data.operand(cell, 0), data.unwritten(cell)).any()
+    assert not np.isin(operands.operand(cell, 0), operands.unwritten(cell)).any()
 
 
 def test_wrong_elements_are_counted_bit_by_bit() -> None:
     wanted = np.array([0.0, 1.0, np.nan, 3.0], np.float32)
-    assert data.wrong_elements(wanted.copy(), wanted) == 0
-    assert data.wrong_elements(np.array([-0.0, 1.0, np.nan, 4.0], np.float32), wanted) == 2
-    assert data.wrong_elements(wanted[:3], wanted) == 4
-    assert data.wrong_elements(wanted.astype(np.float64), wanted) == 4
+    assert operands.wrong_elements(wanted.copy(), wanted) == 0
+    assert operands.wrong_elements(np.array([-0.0, 1.0, np.nan, 4.0], np.float32), wanted) == 2
+    assert operands.wrong_elements(wanted[:3], wanted) == 4
+    assert operands.wrong_elements(wanted.astype(np.float64), wanted) == 4

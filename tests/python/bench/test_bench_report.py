@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xla_shmem.bench import picture, results, table
+from xla_shmem.bench import picture, printed_table, results
 from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.machine import describe_machine
@@ -35,7 +35,7 @@ def test_bandwidths_limits_and_speed_up() -> None:
 
 def test_the_call_overhead_of_a_small_row_is_shown_once() -> None:
     row = _row(count=2, shmem=_times(3.0), stock=_times(6.0))
-    shmem, stock = table.row_lines(row, set())
+    shmem, stock = printed_table.row_lines(row, set())
     assert shmem.split()[-1] == "0.30"
     assert stock.split()[-1] == "2.00x"
     assert row.as_json()["empty_call_us"] == 0.3
@@ -51,8 +51,8 @@ def test_quantiles_are_interpolated() -> None:
 
 def test_a_line_has_a_value_under_every_heading() -> None:
     row = _row(shmem=_times(1000.0), stock=_times(2500.0, wrong=None))
-    heading = table.heading(Plan(processes=4), describe_machine(), [])
-    shmem, stock = table.row_lines(row, set())
+    heading = printed_table.heading(Plan(processes=4), describe_machine(), [])
+    shmem, stock = printed_table.row_lines(row, set())
     titles = " ".join(heading[-2].split())
     assert titles == "# op size count type redop group variant p50 p99 algbw busbw #wrong speed-up limit call"
     values = " ".join(shmem.split())
@@ -65,8 +65,8 @@ def test_a_line_has_a_value_under_every_heading() -> None:
 def test_a_variant_that_did_not_run_is_reported_once() -> None:
     row = _row("collective-broadcast", shmem=_times(5.0), stock=Times(reason="XLA:CPU cannot"))
     printed: set[str] = set()
-    assert table.row_lines(row, printed)[1] == "# stock cannot run collective-broadcast: XLA:CPU cannot"
-    assert len(table.row_lines(row, printed)) == 1
+    assert printed_table.row_lines(row, printed)[1] == "# stock cannot run collective-broadcast: XLA:CPU cannot"
+    assert len(printed_table.row_lines(row, printed)) == 1
     assert row.speed_up("stock") is None
 
 

@@ -14,12 +14,13 @@ from click.testing import CliRunner
 from tuning_tables import here, row, written
 
 from xla_shmem.bench import jobs
-from xla_shmem.bench.gpus import Gpus
-from xla_shmem.bench.plan import BenchError, Cell, Plan
+from xla_shmem.bench.plan import Cell, Plan
 from xla_shmem.bench.results import Row, Times
 from xla_shmem.cli.main import main
+from xla_shmem.errors import BenchError
+from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.tuning_table import Measured
-from xla_shmem.tune import crossovers, measuring, report, verify
+from xla_shmem.tune import crossovers, measuring, printed_rows, verify
 
 
 @pytest.fixture(autouse=True)
@@ -179,11 +180,11 @@ def test_show_prints_groups_over_several_hosts_apart(tmp_path: Path) -> None:
 
 
 def test_a_line_has_a_value_under_every_heading() -> None:
-    line = report.row_line(row("all-reduce", 64, 2.0, 9.0, domains=4))
+    line = printed_rows.row_line(row("all-reduce", 64, 2.0, 9.0, domains=4))
     values = "all-reduce f32 2 4 64 2.00 (2.00 to 2.00) 9.00 (9.00 to 9.00) 4.50x"
     assert " ".join(line.split()) == values
-    assert len(line) == len(report.heading())
-    assert "not run" in report.row_line(row("collective-broadcast", 64, 2.0, None))
+    assert len(line) == len(printed_rows.heading())
+    assert "not run" in printed_rows.row_line(row("collective-broadcast", 64, 2.0, None))
 
 
 def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Comparison:

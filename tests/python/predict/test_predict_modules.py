@@ -16,7 +16,7 @@ from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.forecast import forecast
-from xla_shmem.predict.modules import program_of_module
+from xla_shmem.predict.module_program import program_of_module
 from xla_shmem.predict.program import Collective, Program, Step
 from xla_shmem.predict.walk import Machine
 

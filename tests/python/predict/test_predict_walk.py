@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
+from xla_shmem.errors import PredictError
 from xla_shmem.predict.cluster import Cluster
 from xla_shmem.predict.constants import Constants
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Choice, Collective, Program, Step, program_of
 from xla_shmem.predict.transfers import Transfer, send_channels, transfer
 from xla_shmem.predict.walk import Machine, run_times
 
-#: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns; latencies are nought.
+#: 1 FLOP takes 1 ps, a byte of memory 1 ns, a byte on NVLink 2 ns and on the network 20 ns. Of NVLink's bandwidth puts
+#: reach 0.85, kernels 0.75 (the cost model); its latencies are µs.
 CLUSTER = Cluster(
     name="paper",
-    xla_target="h100",
     gpus_per_node=4,
     gpus_per_nvlink_domain=8,
     sms=100,
@@ -34,19 +34,24 @@ CONSTANTS = Constants(
     matmul_efficiency=1.0,
     attention_efficiency=0.5,
     memory_efficiency=1.0,
-    put_efficiency=1.0,
-    put_us=0.0,
-    nccl_efficiency=1.0,
     nic_efficiency=1.0,
     nccl_us=0.0,
     nccl_channels=20,
-    nccl_point_to_point_channels=20,
     channel_gb_per_s=1.0,
 )
 MACHINE = Machine(CLUSTER, CONSTANTS)
 SECOND = 10**12  # FLOP
-PERMUTE = Collective("collective-permute", 5 * 10**8, group=2, lowered="NVSHMEM", domain_size=2)  # a second
-GATHER = Collective("all-gather", 10**9, group=2, lowered="DEFAULT", domain_size=2)  # a second
+
+
+def _permute(seconds: float) -> Collective:
+    """A put of that time: 9.9 µs, the bytes, and the copy of a slot of 4 MiB."""
+    size = round((seconds - 9.9e-6 - (4 << 20) / 1e9) * 0.85 * 0.5e9)
+    return Collective("collective-permute", size, group=2, lowered="NVSHMEM", domain_size=2)
+
+
+PERMUTE = _permute(1)
+#: A second on NCCL: 13.3 µs, and half of the bytes.
+GATHER = Collective("all-gather", round((1 - 13.3e-6) * 2 * 0.75 * 0.5e9), group=2, lowered="DEFAULT", domain_size=2)
 
 
 def _program(
@@ -104,12 +109,12 @@ def test_transfers_of_one_backend_run_one_after_the_other() -> None:
 
 
 def test_two_backends_share_the_link() -> None:
-    collectives = {"g": GATHER, "p": dataclasses.replace(PERMUTE, bytes=25 * 10**7)}  # 1 s and 0.5 s alone
+    collectives = {"g": GATHER, "p": _permute(0.5)}  # 1 s alone
     program = _program(
         Step("g", starts="g"), Step("p", starts="p"), Step("p", ends="p"), Step("g", ends="g"), collectives=collectives
     )
-    # Both run at half speed for one second; then the rest of the gather takes half a second.
-    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(1.5)
+    # They need 0.75 + 0.85 of the link, so both are slower by 1.6 for 0.8 s; then the rest of the gather takes 0.5 s.
+    assert run_times(program, "NVSHMEM", MACHINE).step == pytest.approx(1.3)
 
 
 def test_a_loop_takes_its_trip_count_times_its_body() -> None:
@@ -132,12 +137,13 @@ def test_a_transfer_started_before_a_loop_overlaps_with_its_first_iterations() -
     program = _program(
         *_pair("g", loop),
         body=(10, (_compute(0.4), Step("p", starts="p", ends="p"))),
-        collectives={"g": GATHER, "p": dataclasses.replace(PERMUTE, bytes=5 * 10**7)},
+        collectives={"g": GATHER, "p": _permute(0.1)},
     )
     times = run_times(program, "NVSHMEM", MACHINE)
     # The gather overlaps with the first iterations: 20 SMs fewer, and the link shared with the permute of 0.1 s.
-    # 0.5 s of kernel (0.4 of work); 0.2 s at half speed; 0.4 s of kernel during the last 0.4 s of the gather.
-    first = 0.5 + 0.2 + (0.4 + 0.08) + 0.1
+    # 0.5 s of kernel (0.4 of work); 0.1 s of both at 1 / 1.6 of their speed; 0.4 s of kernel during the gather's last
+    # 0.4 s, and its rest.
+    first = 0.5 + 0.16 + (0.4 + 0.08) + 0.1
     assert times.step == pytest.approx(first + 8 * 0.5)
 
 
@@ -189,16 +195,14 @@ def test_a_program_that_does_not_fit_is_refused() -> None:
     ],
 )
 def test_a_device_of_a_ring_sends_its_share_of_the_bytes(op: str, group: int, carried: float) -> None:
-    collective = Collective(op, 10**9, group, "DEFAULT", domain_size=group)
-    assert transfer(collective, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(2 * carried)
-    far = dataclasses.replace(collective, domain_size=1)
+    far = Collective(op, 10**9, group, "DEFAULT", domain_size=1)
     assert transfer(far, "DEFAULT", CLUSTER, CONSTANTS, 4).seconds == pytest.approx(20 * carried)
 
 
 def test_every_step_of_a_ring_adds_latency() -> None:
-    slow = dataclasses.replace(CLUSTER, nvlink_latency_us=2.0)
+    slow = dataclasses.replace(CLUSTER, nic_latency_us=2.0)
     constants = dataclasses.replace(CONSTANTS, nccl_us=5.0)
-    small = Collective("all-reduce", 4, 4, "DEFAULT", domain_size=4)
+    small = Collective("all-reduce", 4, 4, "DEFAULT", domain_size=1)
     assert transfer(small, "DEFAULT", slow, constants, 4).seconds == pytest.approx(17e-6, rel=0.01)
 
 
@@ -208,9 +212,9 @@ def _across(op: str, group: int, domain_size: int, by: Choice = "DEFAULT") -> Tr
 
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "collective-broadcast"])
 def test_a_ring_across_domains_uses_the_nics_of_all_gpus_of_its_group(op: str) -> None:
-    assert _across(op, 16, 8).seconds == pytest.approx(_across(op, 16, 1).seconds / 8)
-    assert _across(op, 128, 64).seconds == pytest.approx(_across(op, 128, 1).seconds / 10), "NVLink is the limit"
-    assert (_across(op, 16, 1).link, _across(op, 16, 8).link) == (0, pytest.approx(0.8))
+    assert _across(op, 16, 4).seconds == pytest.approx(_across(op, 16, 1).seconds / 4)
+    assert _across(op, 128, 64).seconds == pytest.approx(_across(op, 128, 1).seconds / 7.5), "NVLink is the limit"
+    assert (_across(op, 16, 1).link, _across(op, 16, 4).link) == (0, pytest.approx(0.4))
 
 
 def test_an_all_to_all_across_domains_has_one_nic_a_gpu_for_what_leaves() -> None:
@@ -221,46 +225,47 @@ def test_an_all_to_all_across_domains_has_one_nic_a_gpu_for_what_leaves() -> Non
 @pytest.mark.parametrize(
     ("op", "between", "within"),
     [
-        ("all-reduce", 5, 1.5 + 1.5),
-        ("all-gather", 2.5, 1.5),
-        ("reduce-scatter", 20, 12),
-        ("all-to-all", 10, 1.5),
-        ("collective-broadcast", 20, 2),
+        ("all-reduce", 5, 2 + 2),
+        ("all-gather", 2.5, 2),
+        ("reduce-scatter", 20, 16),
+        ("all-to-all", 10, 2),
+        ("collective-broadcast", 20, 8),
     ],
 )
 def test_a_divided_collective_takes_its_parts_one_after_the_other(op: str, between: float, within: float) -> None:
     found = _across(op, 8, 4, "HIERARCHICAL")
-    assert found.seconds == pytest.approx(between + within)
-    assert found.link == pytest.approx(within / (between + within))
+    assert found.seconds == pytest.approx(between + within, rel=1e-4)
+    assert found.link == pytest.approx(0.75 * within / (between + within), rel=1e-4)
 
 
 @pytest.mark.parametrize(("devices", "channels"), [(1, 32), (4, 8), (8, 4), (16, 2), (32, 1), (64, 1)])
 def test_nccl_gives_a_peer_fewer_channels_in_a_large_communicator(devices: int, channels: int) -> None:
     rack = dataclasses.replace(CLUSTER, gpus_per_nvlink_domain=72)
-    assert send_channels(devices, rack, 32) == channels
+    assert send_channels(devices, rack) == channels
 
 
 @pytest.mark.parametrize(("devices", "channels"), [(32, 1), (128, 1), (16, 2)])
 def test_a_communicator_of_several_domains_has_the_channels_of_the_network(devices: int, channels: int) -> None:
     cluster = dataclasses.replace(CLUSTER, nic_gb_per_s=50)
-    assert send_channels(devices, cluster, 32) == channels
+    assert send_channels(devices, cluster) == channels
 
 
 def test_a_send_is_as_fast_as_its_channels() -> None:
-    constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=4, channel_gb_per_s=0.05)
+    constants = dataclasses.replace(CONSTANTS, channel_gb_per_s=0.01)
     cost = transfer(PERMUTE, "DEFAULT", CLUSTER, constants, 2)
-    assert cost.sms == 2
-    assert cost.seconds == pytest.approx(0.5 / (2 * 0.05))
+    assert cost.sms == 16
+    assert cost.seconds == pytest.approx(10.5e-6 + PERMUTE.bytes / 0.16e9)
+    assert cost.link == pytest.approx(0.16 / 0.5)
 
 
 def test_sends_are_faster_in_small_communicators() -> None:
-    constants = dataclasses.replace(CONSTANTS, nccl_point_to_point_channels=32, channel_gb_per_s=0.01)
+    constants = dataclasses.replace(CONSTANTS, channel_gb_per_s=0.01)
     small = dataclasses.replace(PERMUTE, bytes=10**7)
     program = _program(*_pair("p"), collectives={"p": small}, devices=8)
     machine = dataclasses.replace(MACHINE, constants=constants)
-    assert run_times(program, "DEFAULT", machine).step == pytest.approx(10**7 / (4 * 0.01e9))
+    assert run_times(program, "DEFAULT", machine).step == pytest.approx(10**7 / (4 * 0.01e9), rel=1e-3)
     apart = dataclasses.replace(machine, connected_components=True)
-    assert run_times(program, "DEFAULT", apart).step == pytest.approx(10**7 / (16 * 0.01e9))
+    assert run_times(program, "DEFAULT", apart).step == pytest.approx(10**7 / (16 * 0.01e9), rel=1e-3)
 
 
 def _instruction(name: str, category: str, **fields: Any) -> dict[str, Any]:

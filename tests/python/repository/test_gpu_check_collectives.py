@@ -14,10 +14,10 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "gpu"))
 
 from gpu_check import collectives, records  # noqa: E402
 
-from xla_shmem.bench.gpus import Gpus  # noqa: E402
 from xla_shmem.bench.jobs import JobFailed  # noqa: E402
 from xla_shmem.bench.plan import Plan  # noqa: E402
 from xla_shmem.bench.results import Row, Times  # noqa: E402
+from xla_shmem.gpu.chosen_gpus import Gpus  # noqa: E402
 
 BASE = Plan(processes=2, gpus=Gpus(("NVIDIA H100",) * 2, "580"))
 
@@ -108,8 +108,11 @@ def test_times_spread_and_ratio_are_in_the_report_and_wrong_elements_fail(found:
 
 def test_variants_that_cannot_run_are_named_once(found: Path) -> None:
     alone = Plan(processes=2, gpus=Gpus(("NVIDIA H100",), "580"))
-    assert collectives.chosen_variants(alone, False) == ("permute-kernel", "permute-copies")
+    assert collectives.chosen_variants(alone, False) == (
+        "XLA_SHMEM_GPU_PERMUTE=kernel",
+        "XLA_SHMEM_GPU_PERMUTE=copies",
+    )
     left = {record["name"]: record["reason"] for record in records.read(found) if record["kind"] == "left out"}
     assert left["stock (JAX's default backend)"] == "NCCL refuses two ranks on one GPU"
     assert len(left) >= 4
-    assert collectives.chosen_variants(alone, True) == ("stats", "trace")
+    assert collectives.chosen_variants(alone, True) == collectives._RECORDING

@@ -75,6 +75,21 @@ std::optional<std::pair<double, double>> ExpectedTimesOf(const std::string& op, 
   return std::make_pair(times->nvshmem_us, times->nccl_us);
 }
 
+using TimeAndShare = std::pair<double, double>;
+
+std::optional<std::pair<TimeAndShare, TimeAndShare>> TransferTimes(const std::string& op, int64_t bytes,
+                                                                   int64_t group_size, double nvlink_gb_per_s,
+                                                                   double memory_gb_per_s, int64_t channels,
+                                                                   double channel_gb_per_s) {
+  const std::optional<ExpectedTimes> times = ExpectTimes(
+      ParseOp(op), bytes, group_size, GpuLinks{nvlink_gb_per_s, memory_gb_per_s}, NcclSend{channels, channel_gb_per_s});
+  if (!times.has_value()) {
+    return std::nullopt;
+  }
+  return std::pair(TimeAndShare(times->nvshmem_us, times->nvshmem_share),
+                   TimeAndShare(times->nccl_us, times->nccl_share));
+}
+
 // A group of the first devices of a job with one device a process, in one NVLink domain.
 CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_size, const Topology& topology) {
   CollectiveSpec spec;
@@ -148,8 +163,14 @@ void BindTuning(nb::module_& m) {
       nb::arg("ops") = OpList(), nb::arg("tuning") = nb::none(), nb::arg("gpu") = "",
       "Time in µs of an f32 collective in one NVLink domain on the backend that the rules choose: as measured, else by "
       "the cost model. None without either. Options as of run_pass.");
-  m.def("nccl_send_channels", &NcclSendChannels, nb::arg("bytes"), nb::arg("num_devices"), nb::arg("channels"),
-        nb::arg("most"), "Channels that NCCL takes for a send: of `channels` in all, at most `most` for a peer.");
+  m.attr("NCCL_CHANNELS") = kNcclChannels;
+  m.attr("NCCL_LINK_SHARE") = kNcclLinkShare;
+  m.def("nccl_send_channels", &NcclSendChannels, nb::arg("bytes"), nb::arg("num_devices"), nb::arg("most"),
+        "Channels that NCCL takes for a send: of NCCL_CHANNELS in all, at most `most` for a peer.");
+  m.def("transfer_times", &TransferTimes, nb::arg("op"), nb::arg("bytes"), nb::arg("group_size"), nb::kw_only(),
+        nb::arg("nvlink_gb_per_s"), nb::arg("memory_gb_per_s"), nb::arg("channels"), nb::arg("channel_gb_per_s"),
+        "The model of `expected_times` on described links, and for sends of so many channels: on NVSHMEM and on NCCL, "
+        "µs and the share of NVLink's bandwidth; None for groups of one, or ops without a model.");
 }
 
 }  // namespace xla_shmem

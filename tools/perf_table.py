@@ -1,4 +1,6 @@
-"""XLA's table of collective times (`--xla_gpu_experimental_collective_perf_table_path`), with NVSHMEM's.
+"""Writes XLA's table of collective times (`--xla_gpu_experimental_collective_perf_table_path`), with NVSHMEM's.
+
+    python tools/perf_table.py table.pbtxt --cluster h100-sxm [--num-devices 16] [--tuning FILE]
 
 XLA's scheduler runs before the pass, and overlaps a collective by what it costs on NCCL. This table has the time on the
 backend that the pass will choose: as `xla-shmem tune` measured it, or else by the cost model. XLA takes the nearest
@@ -10,11 +12,15 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+import click
+
+from gpu_compile.described_gpus import PRESET_TARGETS, target_description, target_names
 from xla_shmem import _core
-from xla_shmem.gpu_compile.described_gpus import target_description
-from xla_shmem.options import Options
-from xla_shmem.predict.cluster import Cluster
+from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.options import Options, resolve
+from xla_shmem.predict.cluster import Cluster, read_cluster
 
 #: GPUs of a host if XLA is not told otherwise: `gpus_per_node` in xla/service/gpu/model/sol_gpu_cost_model.cc.
 XLA_GPUS_PER_NODE = 8
@@ -65,9 +71,15 @@ class Target:
         return [f"--xla_gpu_analytical_latency_estimator_options=gpus_per_node={size},partition_size={size}"]
 
 
-def target_of(cluster: Cluster, devices: int | None = None) -> Target:
-    """The target for a job of that many GPUs of a cluster; None for those of one NVLink domain."""
-    text = target_description(cluster.xla_target)
+def target_of(cluster: Cluster, description: str, devices: int | None = None) -> Target:
+    """The target for a job on a cluster.
+
+    Args:
+      cluster: the cluster.
+      description: name of its GPUs in `gpu_compile/targets/`.
+      devices: GPUs of the job; None for those of one NVLink domain.
+    """
+    text = target_description(description)
     found = re.search(r'device_description_str: "(.*)"[\s\S]*?major: (\d+) minor: (\d+)', text)
     assert found is not None
     domain = cluster.gpus_per_nvlink_domain
@@ -132,3 +144,39 @@ def _groups(group: int) -> str:
 
 def _pairs(pairs: tuple[tuple[int, int], ...]) -> str:
     return " ".join(f"source_target_pairs {{ source: {source} target: {target} }}" for source, target in pairs)
+
+
+@click.command()
+@click.argument("path", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--cluster", default="gb200-nvl72", show_default=True, metavar="NAME|FILE", help="Where the job runs.")
+@click.option(
+    "--target", type=click.Choice(target_names()), help="Kind of its GPUs.  [default: the preset's, or gb200]"
+)
+@click.option(
+    "--num-devices",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="Devices of the whole job.  [default: one NVLink domain]",
+)
+@click.option(
+    "--tuning",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Table that `xla-shmem tune` measured on GPUs. Without it, the times are those of the model.",
+)
+@one_sentence_errors
+def main(path: Path, cluster: str, target: str | None, num_devices: int | None, tuning: Path | None) -> None:
+    """Write the times of collectives on the backends that the options choose, for XLA's scheduler.
+
+    Nothing is measured. Prints the flags with which XLA reads FILE.
+    """
+    described = target_of(read_cluster(cluster), target or PRESET_TARGETS.get(cluster, "gb200"), num_devices)
+    given = {} if tuning is None else {"profile": "tuned", "tuning": tuning}
+    text = perf_table(described, resolve(overrides=given or None, any_machine=True))
+    path.write_text(text)
+    flags = [f"--xla_gpu_experimental_collective_perf_table_path={path.resolve()}", *described.flags]
+    click.echo(f"# {text.count('throughput')} times for {described.key}; to use them: XLA_FLAGS='{' '.join(flags)}'")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,12 +9,12 @@ import pytest
 
 from long_context.models.llama_config import parameter_count
 from long_context.train.config import TrainConfig
+from long_context_job import long_context_job
+from sketch import Exchanges, sketch
+from xla_shmem.errors import PredictError
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
-from xla_shmem.predict.errors import PredictError
-from xla_shmem.predict.long_context_job import long_context_job
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import Exchanges, sketch
 from xla_shmem.predict.walk import Machine, run_times
 
 RACK = read_cluster("gb200-nvl72")

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import HloInput
 from xla_shmem.hlo.module_devices import devices_needed
 from xla_shmem.hlo.regular_topology import core_topology, regular_places
 from xla_shmem.options import Options
 from xla_shmem.predict.cluster import Cluster
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Collective, Program, program_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from xla_shmem.doctor.diagnosis import SET_FLAG, Diagnosis, diagnose
 from xla_shmem.doctor.facts import Environment, Facts, Installation, Library, SharedMemory
+from xla_shmem.doctor.findings import SET_FLAG, Diagnosis, diagnose
 from xla_shmem.gpu.cuda_driver import VisibleGpus
 from xla_shmem.gpu.jax_plugin import CudaPlugin
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER, Driver, Fabric, Gpu

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+_TOOLS = Path(__file__).parents[1]
+
 
 def compile_environment(wheels: Path, flags: Iterable[str]) -> dict[str, str]:
     """This process's environment, changed for a process that compiles for GPUs.
@@ -19,7 +21,7 @@ def compile_environment(wheels: Path, flags: Iterable[str]) -> dict[str, str]:
         "CUDA_ROOT": str(wheels / "nvidia/cu13"),  # ptxas and libdevice
         "JAX_PLATFORMS": "cpu",
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-        "PYTHONPATH": os.pathsep.join([str(wheels), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": os.pathsep.join([str(wheels), str(_TOOLS), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "TF_CPP_MIN_LOG_LEVEL": "1",
         "XLA_FLAGS": " ".join(flags),
     }

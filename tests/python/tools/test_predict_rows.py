@@ -10,10 +10,10 @@ from fit_predict import CLUSTER, FITTED, errors, fit, forecasts, leave_one_out, 
 from long_context.train.throughput import matmul_parameters, step_flops
 from program_json import from_json, to_json
 from published import TABLE2, Measured, Row
+from sketch import sketch
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.program import Program
-from xla_shmem.predict.sketch import sketch
 from xla_shmem.predict.walk import Machine, run_times
 
 

@@ -1,6 +1,6 @@
 """Compiles a training step for described GPUs and reports its memory and the decisions about its collectives.
 
-    python -m xla_shmem.gpu_compile.compiled_step TARGET REPORT MODULE JOB
+    python -m gpu_compile.compiled_step TARGET REPORT MODULE JOB
 
 compiles the step of JOB, the fields of `TrainConfig` as JSON, and writes the files REPORT and MODULE. `compile_step`
 starts it as a separate process, since XLA reads its flags only once.
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gpu_compile.environment import compile_environment
 from long_context.train.config import TrainConfig
 from xla_shmem.errors import UserError
-from xla_shmem.gpu_compile.environment import compile_environment
 from xla_shmem.xla_flags import FLAG
 
 
@@ -102,7 +102,7 @@ def compile_step(
         command = [
             sys.executable,
             "-m",
-            "xla_shmem.gpu_compile.compiled_step",
+            "gpu_compile.compiled_step",
             target,
             str(report),
             str(module or Path(folder) / "step.pb"),
@@ -121,10 +121,10 @@ def compile_step(
 def _compile_here(config: TrainConfig, target: str, module: Path) -> CompiledStep:
     import jax
 
+    from gpu_compile.described_gpus import described_gpus
     from long_context.parallel import sharding
     from long_context.parallel.mesh import make_mesh
     from long_context.train import step
-    from xla_shmem.gpu_compile.described_gpus import described_gpus
 
     records: list[dict[str, Any]] = []
 

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xla_shmem.console import report_console
-from xla_shmem.doctor.diagnosis import Diagnosis, Finding, PathVerdict
 from xla_shmem.doctor.facts import Facts, Library
+from xla_shmem.doctor.findings import Diagnosis, Finding, PathVerdict
 from xla_shmem.gpu.nvml import Gpu
 from xla_shmem.quantities import format_bytes
 from xla_shmem.xla_flags import FLAG

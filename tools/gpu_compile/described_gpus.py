@@ -13,6 +13,14 @@ from xla_shmem.hlo import regular_topology
 
 _TARGETS = Path(__file__).parent / "targets"
 
+#: Description of the GPUs of each preset of `xla-shmem predict --cluster`.
+PRESET_TARGETS = {"gb200-nvl72": "gb200", "h100-sxm": "h100", "h200-sxm": "h100"}
+
+
+def target_names() -> list[str]:
+    """Names of all descriptions."""
+    return sorted(path.stem for path in _TARGETS.glob("*.txtpb"))
+
 
 def target_description(target: str) -> str:
     """The description in `targets/` of that name, an `xla.GpuTargetConfigProto` as text.

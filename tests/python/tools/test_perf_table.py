@@ -1,4 +1,4 @@
-"""The table of collective times that `xla-shmem tune --perf-table` writes for XLA's scheduler."""
+"""The table of collective times that `tools/perf_table.py` writes for XLA's scheduler."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import pytest
 from click.testing import CliRunner
 from tuning_tables import here, row
 
+from perf_table import Target, main, perf_table, sizes, target_of
 from xla_shmem import _core
-from xla_shmem.cli.main import main
 from xla_shmem.options import resolve
 from xla_shmem.options import tuning_table as tables
 from xla_shmem.predict.cluster import read_cluster
-from xla_shmem.tune.perf_table import Target, perf_table, sizes, target_of
 
 pytestmark = pytest.mark.usefixtures("no_options")
 
-_H100 = target_of(read_cluster("h100-sxm"))
+_H100 = target_of(read_cluster("h100-sxm"), "h100")
 _ENTRY = re.compile(
     r'opcode: "(?P<op>\S+)" shape \{ element_type: F32 dimensions: (?P<elements>\d+) '
     r".*?(num_devices_per_group: (?P<group>\d+)|source_target_pairs).*bytes_per_sec: (?P<speed>\d+)"
@@ -39,14 +38,14 @@ def _times(text: str) -> dict[tuple[str, int, int], float]:
 
 def test_the_keys_are_xlas_names_of_the_gpus() -> None:
     assert _H100.key == "sm_90"
-    assert target_of(read_cluster("gb200-nvl72")).key == "sm_100_GB200"
+    assert target_of(read_cluster("gb200-nvl72"), "gb200").key == "sm_100_GB200"
     assert dataclasses.replace(_H100, compute_capability=(10, 3), name="NVIDIA GB300").key == "sm_103"
     assert f'key: "{_H100.key}"' in perf_table(_H100, resolve())
 
 
 def test_large_domains_need_a_flag() -> None:
     assert _H100.flags == []
-    assert target_of(read_cluster("gb200-nvl72"), 8).flags == [
+    assert target_of(read_cluster("gb200-nvl72"), "gb200", 8).flags == [
         "--xla_gpu_analytical_latency_estimator_options=gpus_per_node=72,partition_size=72"
     ]
 
@@ -115,7 +114,7 @@ def test_gpus_without_a_model_have_an_empty_table() -> None:
 
 def test_the_command_writes_the_table_and_says_how_to_use_it(tmp_path: Path) -> None:
     path = tmp_path / "table.pbtxt"
-    result = CliRunner().invoke(main, ["tune", "--perf-table", str(path), "--cluster", "h100-sxm"])
+    result = CliRunner().invoke(main, [str(path), "--cluster", "h100-sxm"])
     assert result.exit_code == 0, result.stderr
     assert f"--xla_gpu_experimental_collective_perf_table_path={path}" in result.stdout
     assert path.read_text() == perf_table(_H100, resolve())
@@ -123,10 +122,13 @@ def test_the_command_writes_the_table_and_says_how_to_use_it(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [(["--show"], "give one of them"), (["--cluster", "no-such"], "neither a file nor one of")],
+    [
+        (["--target", "v100"], "'v100' is not one of 'a100', 'gb200', 'h100'"),
+        (["--cluster", "none"], "neither a file nor one of"),
+    ],
 )
 def test_bad_usage_is_one_sentence(options: list[str], words: str, tmp_path: Path) -> None:
-    result = CliRunner().invoke(main, ["tune", "--perf-table", str(tmp_path / "t"), *options])
+    result = CliRunner().invoke(main, [str(tmp_path / "t"), *options])
     assert result.exit_code == 2
     assert words in " ".join(result.stderr.split())
     assert not list(tmp_path.iterdir())

@@ -6,27 +6,27 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xla_shmem.bench.gpus import Gpus
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row, Times
+from xla_shmem.gpu.chosen_gpus import Gpus
 
-_COLUMNS = (
-    ("op", 20),
-    ("size", 10),
-    ("count", 10),
-    ("type", 5),
-    ("redop", 5),
-    ("group", 5),
-    ("variant", 11),
-    ("p50", 10),
-    ("p99", 10),
-    ("algbw", 7),
-    ("busbw", 7),
-    ("#wrong", 7),
-    ("speed-up", 8),
-    ("limit", 9),
-    ("call", 6),
-)
+_COLUMNS = {
+    "op": 20,
+    "size": 10,
+    "count": 10,
+    "type": 5,
+    "redop": 5,
+    "group": 5,
+    "variant": 11,
+    "p50": 10,
+    "p99": 10,
+    "algbw": 7,
+    "busbw": 7,
+    "#wrong": 7,
+    "speed-up": 8,
+    "limit": 9,
+    "call": 6,
+}
 _UNITS = {"size": "(B)", "count": "(elem)", "p50": "(us)", "p99": "(us)", "algbw": "(GB/s)", "busbw": "(GB/s)"}
 _UNITS |= {"group": "(PEs)", "speed-up": "of SHMEM", "limit": "(%)", "call": "(us)"}
 
@@ -41,9 +41,10 @@ def _gpu_lines(gpus: Gpus) -> list[str]:
     return [str(gpus), *(["the GPUs are emulated, without hardware: times mean nothing"] if gpus.emulated else [])]
 
 
-def _line(cells: Mapping[str, str]) -> str:
-    texts = [cells.get(name, "") for name, _ in _COLUMNS]
-    return " ".join(text.rjust(width) for text, (_, width) in zip(texts, _COLUMNS, strict=True))
+def _line(cells: Mapping[str, str], variants: Iterable[str]) -> str:
+    """A line of the table; the column of the variants holds the longest of their names."""
+    widths = _COLUMNS | {"variant": max(_COLUMNS["variant"], *map(len, variants), 0)}
+    return " ".join(cells.get(name, "").rjust(width) for name, width in widths.items())
 
 
 def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> list[str]:
@@ -59,7 +60,8 @@ def heading(plan: Plan, machine: Mapping[str, Any], notes: Iterable[str]) -> lis
         *(() if plan.gpus or plan.launcher else _LIMITS),
         *notes,
     ]
-    return [*(f"# {line}" for line in lines), "#", f"#{_line({n: n for n, _ in _COLUMNS})}", f"#{_line(_UNITS)}"]
+    names, units = _line({name: name for name in _COLUMNS}, plan.rivals), _line(_UNITS, plan.rivals)
+    return [*(f"# {line}" for line in lines), "#", f"#{names}", f"#{units}"]
 
 
 def row_lines(row: Row, printed: set[str]) -> list[str]:
@@ -102,5 +104,6 @@ def _variant_line(row: Row, variant: str, times: Times) -> str:
             "speed-up": "" if speed_up is None else f"{speed_up:.2f}x",
             "limit": "" if limits is None else "/".join(f"{100 * limit / times.median:.0f}" for limit in limits),
             "call": f"{statistics.median(row.empty_call_us):.2f}" if row.empty_call_us and variant == "shmem" else "",
-        }
+        },
+        row.times,
     )

@@ -9,8 +9,8 @@ import dataclasses
 
 from long_context.models.llama_config import parameter_count
 from long_context.train.config import TrainConfig, flag
+from xla_shmem.errors import PredictError
 from xla_shmem.predict.cluster import Cluster
-from xla_shmem.predict.errors import PredictError
 from xla_shmem.predict.program import Choice, Collective, Program, Step
 
 _BF16, _F32 = 2, 4
@@ -63,10 +63,10 @@ def sketch(job: TrainConfig, cluster: Cluster, exchanges: Exchanges = OURS) -> P
     for name, wanted in (("attention", "ring"), ("remat", "full"), ("dtype", "bf16"), ("tensor_matmul", "async")):
         if getattr(job, name) != wanted:
             raise PredictError(
-                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; omit --sketch."
+                f"{flag(name)} is {getattr(job, name)}, and only {wanted} can be sketched; give --wheels to compile it."
             )
     if job.model().experts or job.mesh().context_shards not in (1, job.context):
-        raise PredictError("experts, or parameters sharded over a part of context, cannot be sketched; omit --sketch.")
+        raise PredictError("experts, or parameters sharded over a part of context, cannot be sketched; give --wheels.")
     return _Sketch(job, cluster, exchanges).program()
 
 

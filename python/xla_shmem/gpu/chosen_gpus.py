@@ -1,17 +1,19 @@
-"""The GPUs of a benchmark: which there are, and whether it runs on them."""
+"""The GPUs that CUDA shows, and whether a measurement runs on them."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from pathlib import Path
 
-from xla_shmem.bench.plan import BenchError
+from xla_shmem.errors import BenchError
 from xla_shmem.gpu.cuda_driver import same_bus_id_form, visible_gpus
 from xla_shmem.gpu.nvml import EMULATED_GPU, read_driver
-from xla_shmem.launch.rank_environment import local_gpu_count
 
 #: Values of `--platform`.
 PLATFORMS = ("auto", "cpu", "gpu")
+
+_NVIDIA_GPUS = Path("/proc/driver/nvidia/gpus")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +36,11 @@ class Gpus:
     def __str__(self) -> str:
         counts = (f"{self.names.count(name)} × {name}" for name in dict.fromkeys(self.names))
         return f"{', '.join(counts)}, driver {self.driver}"
+
+
+def local_gpu_count() -> int:
+    """Returns the number of NVIDIA GPUs that the driver shows, 0 without a driver."""
+    return len(list(_NVIDIA_GPUS.iterdir())) if _NVIDIA_GPUS.is_dir() else 0
 
 
 def read_gpus() -> Gpus:
