@@ -3,9 +3,9 @@
     python tools/forecast_job.py --sequence 262144 --context 32 --tensor 2 --wheels FOLDER
     python tools/forecast_job.py --config job.toml --cluster h100-sxm --json
 
-The job is Llama 3 8B on one long sequence, the first row of Table 2 (docs/predict.md), with the keys of the file of `--config` in
-place of its own. With `--wheels` it is compiled for the cluster's GPUs; no GPU is needed. Without, its program is laid
-out by hand (`sketch.py`).
+The job is Llama 3 8B on one long sequence, the first row of Table 2 (docs/predict.md), with the keys of the file of
+`--config` in place of its own. With `--wheels` it is compiled for the cluster's GPUs; no GPU is needed. Without, its
+program is laid out by hand (`sketch.py`).
 """
 
 from __future__ import annotations
