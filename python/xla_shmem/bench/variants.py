@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -93,8 +92,8 @@ _XLA_KERNELS = (
 
 def _values(name: str, ops: tuple[str, ...], prefix: str = "", own_gpus: str = "") -> list[Variant]:
     """SHMEM with each value of an option but the default. `own_gpus` follows the setting, as in `Variant`."""
-    option = next(option for option in TABLE if option.name == name)
-    values = [value for value in re.findall(r"`(\w+)`", option.allowed) if value != option.default]
+    option = TABLE[name]
+    values = [value for value in option.words if value != option.default]
     return [
         Variant(
             name=prefix + value,

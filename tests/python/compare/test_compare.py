@@ -19,7 +19,7 @@ from xla_shmem.compare.results import RING_TURN, Row, median_interval, save_json
 from xla_shmem.compare.ring_kinds import Ring
 from xla_shmem.compare.side_by_side import Runs
 from xla_shmem.compare.variants import Variant
-from xla_shmem.options.values import ops
+from xla_shmem.options import resolve
 from xla_shmem.train.config import TrainConfig
 from xla_shmem.train.job_run import TRAINER
 from xla_shmem.train.step_log import StepRecord
@@ -149,7 +149,7 @@ def test_variants_differ_in_flag_ops_and_program() -> None:
     assert Variant.SHMEM.program == Variant.STOCK.program == TRAINER
     assert Variant.RING_ON_SHMEM.program == Variant.RING_ON_STOCK.program != TRAINER
     assert [variant for variant in Variant if not variant.flag] == [Variant.STOCK]
-    moved = {variant: dict(ops(variant.ops or "")) for variant in RING_TURN}
+    moved = {variant: dict(resolve({}, {"ops": variant.ops}).ops) for variant in RING_TURN}
     assert moved[Variant.RING_ON_SHMEM] == {"all-reduce": None, "collective-permute": None}  # as without the option
     assert moved[Variant.RING_ON_STOCK] == {"all-reduce": None, "collective-permute": 16}
 

@@ -6,7 +6,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -22,6 +21,7 @@
 #include "xla_patch/nvshmem/gpu/reduction_kernels.h"
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
+#include "xla_patch/options/values.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -110,7 +110,7 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.puts = ParsePuts(puts);
   options.permute = ParsePermute(permute);
   options.multimem = multimem;
-  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.deadline = TimeLimit(deadline_s);
   options.timed = timed;
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }

@@ -19,9 +19,11 @@
 #include "xla_patch/bindings/python/handler_capsules.h"
 #include "xla_patch/bindings/python/inspect_bindings.h"
 #include "xla_patch/bindings/python/nvshmem_bindings.h"
+#include "xla_patch/bindings/python/options_bindings.h"
 #include "xla_patch/bindings/python/pass_bindings.h"
 #include "xla_patch/bindings/python/pass_hook_bindings.h"
 #include "xla_patch/bindings/python/tuning_bindings.h"
+#include "xla_patch/options/values.h"
 #include "xla_patch/runtime/runtime.h"
 
 namespace nb = nanobind;
@@ -75,7 +77,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   }
   RuntimeOptions options;
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
-  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.deadline = TimeLimit(deadline_s);
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
   options.finish_in_caller = finish_in_caller;
   Status status;
@@ -111,6 +113,7 @@ NB_MODULE(_core, m) {
   m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
   // JAX keeps the pass and its topology until the process ends, so a warning about leaked objects would be false.
   nb::set_leak_warnings(false);
+  BindOptions(m);
   BindTuning(m);
   BindPass(m);
   BindPassHook(m);
