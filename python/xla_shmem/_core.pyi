@@ -204,6 +204,87 @@ class GpuFacts(TypedDict):
     free_bytes: int
     """Free memory of the device."""
 
+@final
+class Option:
+    """A row of the table of options (xla_patch/options/table.h)."""
+
+    @property
+    def name(self) -> str:
+        """Keyword of :func:`xla_shmem.configure`."""
+
+    @property
+    def env(self) -> str:
+        """Variable of the environment."""
+
+    @property
+    def type(
+        self,
+    ) -> Literal["choice", "bytes", "count", "seconds", "ops", "path", "library", "job", "tuning"]:
+        """What values are: ``"choice"`` one of :attr:`words`, ``"library"`` the path of one, ``"job"`` a job's key."""
+
+    @property
+    def default(self) -> str:
+        """As a user writes it; ``""`` if there is none."""
+
+    @property
+    def example(self) -> str:
+        """A value."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The values of a choice; of numbers, words such as ``"auto"`` that can stand in their place."""
+
+    @property
+    def can_be_none(self) -> bool:
+        """Whether :meth:`read` can return None, or there is no default."""
+
+    @property
+    def least(self) -> int:
+        """Least value of ``"bytes"`` and ``"count"``; 0 for others."""
+
+    @property
+    def values(self) -> str:
+        """What a value must be: ``"'auto' or a size of at least 8MiB"``."""
+
+    @property
+    def text(self) -> str:
+        """What the option does, in Markdown."""
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether it has an effect on XLA:CPU."""
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it has an effect on XLA:GPU."""
+
+    @property
+    def in_tools(self) -> bool:
+        """Whether commands of xla-shmem that run no job read it."""
+
+    @property
+    def in_patched_jaxlib(self) -> bool:
+        """Whether a patched jaxlib reads it."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether decisions about collectives depend on it."""
+
+    @property
+    def changes_times(self) -> bool:
+        """Whether a tuning table holds only for the value with which it was measured."""
+
+    @property
+    def equal_on_ranks(self) -> bool:
+        """Whether all processes of a job on GPUs must have the same value."""
+
+    def read(self, text: bytes) -> int | float | bytes | tuple[tuple[str, int | None], ...] | None:
+        """Returns the value that ``text`` stands for, None for a word without a value. Texts stay bytes.
+
+        Raises:
+          ValueError: it is not allowed; the message says what it must be, and follows "must be".
+        """
+
 class Topology:
     """Process, host, NVLink domain and PE of every device of the job. Equal on all ranks."""
 
@@ -274,6 +355,16 @@ class TuningTable:
         Raises:
           ValueError: the op or the dtype is unknown.
         """
+
+def options() -> list[Option]:
+    """Returns the table of options."""
+
+def read_size(text: bytes) -> int:
+    """Returns the bytes of a size such as ``16MiB``, ``4K`` or ``65536``.
+
+    Raises:
+      ValueError: it is not a size; the message follows "must be".
+    """
 
 def gpu_generation(major: int) -> str:
     """Returns ``"hopper"`` or ``"blackwell"`` for a compute capability; ``""`` for one without a cost model."""

@@ -38,6 +38,11 @@ def test_on_lowers_both_and_takes_only_its_own_flag_away(tmp_path: Path) -> None
         assert facts["marker"] == "1"
 
 
+@pytest.mark.parametrize("deadline", ["1e12", "inf"])
+def test_a_deadline_beyond_nanoseconds_is_no_limit(tmp_path: Path, deadline: str) -> None:
+    assert _run(tmp_path, XLA_SHMEM_DEADLINE=deadline).result(0)["lowered"] == 2
+
+
 @pytest.mark.slow
 def test_set_to_false_is_off(tmp_path: Path) -> None:
     facts = _run(tmp_path, flag=False, XLA_FLAGS=FLAG.replace("true", "false")).result(0)
@@ -90,7 +95,11 @@ CANNOT_TAKE_PART = {
     "flag": ({"XLA_FLAGS": ""}, "", ["process 1 runs without xla-shmem", "install the package in every process"]),
     "threshold": ({"XLA_SHMEM_THRESHOLD": "1MiB"}, "", ["process 1 has", "threshold=1048576", "must be equal"]),
     "ops": ({"XLA_SHMEM_OPS": "all-gather,all-reduce<4K"}, "", ["process 1 has", "ops=all-reduce<4096,all-gather "]),
-    "option": ({"XLA_SHMEM_THRESHOLD": "much"}, "", ["process 1: XLA_SHMEM_THRESHOLD='much'", "a size in bytes"]),
+    "option": (
+        {"XLA_SHMEM_THRESHOLD": "much"},
+        "",
+        ["process 1: XLA_SHMEM_THRESHOLD='much': must be 'none' or a size"],
+    ),
     "heap": (
         {"XLA_SHMEM_HEAP_SIZE": "900G"},
         "",
@@ -110,5 +119,6 @@ def test_one_rank_that_cannot_take_part_leaves_all_on_the_default_backend(tmp_pa
     (veto,) = (text.replace("\\'", "'") for text in run.result(0)["vetoes"])  # type: ignore[attr-defined]
     for reason in reasons:
         assert reason in veto, veto
+    assert ".; " not in run.output
     if "XLA_FLAGS" not in of_rank_1:
         assert run.result(1)["vetoes"] == run.result(0)["vetoes"]

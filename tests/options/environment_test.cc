@@ -34,12 +34,12 @@ std::string Text(const Result<EnvironmentOptions>& read) {
     return "error: " + read.message();
   }
   std::ostringstream text;
-  text << read->Agreement() << " deadline=" << std::chrono::duration<double>(read->deadline).count()
+  text << read->agreement << " deadline=" << std::chrono::duration<double>(read->deadline).count()
        << " puts=" << (read->nvshmem_puts ? "nvshmem" : "driver") << " library=" << read->nvshmem_library;
   return text.str();
 }
 
-TEST_CASE("options and errors are those of the table") {
+TEST_CASE("options and errors are those that the plugin has") {
   std::ifstream cases(XLA_SHMEM_ENVIRONMENT_CASES);
   REQUIRE(cases.is_open());
   int count = 0;
@@ -59,6 +59,23 @@ TEST_CASE("options and errors are those of the table") {
 TEST_CASE("the profile tuned is refused with the reason") {
   CHECK(Read({{"XLA_SHMEM_PROFILE", "tuned"}}).message() ==
         "XLA_SHMEM_PROFILE='tuned': must be 'upstream' or 'domain' in a patched jaxlib, which reads no tuning table.");
+}
+
+TEST_CASE("an environment without variables gives the values that the structs have by themselves") {
+  const Result<EnvironmentOptions> read = Read({});
+  const EnvironmentOptions built;
+  REQUIRE(read.ok());
+  CHECK(read->rules.profile == built.rules.profile);
+  CHECK(read->rules.threshold == built.rules.threshold);
+  CHECK(read->rules.ops.size() == built.rules.ops.size());
+  CHECK(read->rules.hierarchical == built.rules.hierarchical);
+  CHECK(read->nvlink_domain == built.nvlink_domain);
+  CHECK(read->heap_bytes == built.heap_bytes);
+  CHECK(read->deadline == built.deadline);
+  CHECK(read->nvshmem_puts == built.nvshmem_puts);
+  CHECK(read->gpu_permute == built.gpu_permute);
+  CHECK(read->multimem == built.multimem);
+  CHECK(read->nvshmem_library == built.nvshmem_library);
 }
 
 TEST_CASE("options of the CPU path are not read") {

@@ -1,5 +1,5 @@
-// The options of a process without Python: a patched jaxlib reads the same variables as the plugin (docs/options.md),
-// with the same words in its errors. tests/options/environment_cases.txt holds both readers to one table.
+// The options of a process without Python: a patched jaxlib reads the same variables as the plugin (docs/options.md) by
+// the same table and code, so the errors are equal too.
 #ifndef XLA_SHMEM_OPTIONS_ENVIRONMENT_H_
 #define XLA_SHMEM_OPTIONS_ENVIRONMENT_H_
 
@@ -26,15 +26,14 @@ struct EnvironmentOptions {
   bool multimem = false;        // reductions in the NVLink switch, where it can
   std::string nvshmem_library;  // "" to search for it
 
-  // What must be equal in all processes of a job. The plugin's processes compare the same text.
-  std::string Agreement() const;
+  std::string agreement;  // the values that must be equal in all processes of a job, by name
 };
 
 // The value of a variable; "" if it is not set.
 using ReadVariable = std::function<std::string(const char* name)>;
 
-// An error names the variable, the value and the allowed values. Options of the CPU path are not read. The profile
-// "tuned" is an error: `xla-shmem tune` measures on CPUs only.
+// Reads the rows with kPatchedJaxlib. An error names the variable, the value and the allowed values. The profile
+// "tuned" is an error, because a patched jaxlib reads no tuning table.
 Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read);
 
 }  // namespace xla_shmem

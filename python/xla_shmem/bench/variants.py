@@ -16,7 +16,8 @@ from pathlib import Path
 
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import Gpus
-from xla_shmem.options.table import TABLE
+from xla_shmem.options.table import TABLE, read
+from xla_shmem.options.values import OptionError
 
 #: XLA's libraries are hundreds of megabytes; the small ones beside them have no flags.
 _LARGE = 32 << 20
@@ -181,15 +182,15 @@ def check_setting(setting: str) -> None:
       BenchError: the name is none of SHMEM's options, or the value is not allowed.
     """
     variable, _, value = setting.partition("=")
-    options = {option.env: option for option in TABLE}
+    options = {option.env: option for option in TABLE.values()}
     if variable not in options:
         near = difflib.get_close_matches(variable, options, n=1)
         hint = f"did you mean {near[0]}?" if near else "`xla-shmem options` lists them."
         raise BenchError(f"--vs {setting}: {variable} is no option of xla-shmem; {hint}")
     try:
-        options[variable].parse(value)
-    except ValueError as error:
-        raise BenchError(f"--vs {setting}: {value or 'nothing'} is not allowed; {variable} is {error}.") from None
+        read(options[variable], variable, value)
+    except OptionError as error:
+        raise BenchError(f"--vs {error}") from None
 
 
 def rivals(platform: str) -> tuple[str, ...]:

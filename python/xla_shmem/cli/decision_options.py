@@ -10,26 +10,27 @@ from typing import Any, TypeVar
 import click
 
 from xla_shmem.inspect.decision_settings import DecisionSettings
+from xla_shmem.options.table import TABLE
 
 R = TypeVar("R")
 
+
+def _of_table(name: str, metavar: str, help_: str, default: str = "") -> Callable[..., Any]:
+    """An option of the table; ``default`` says what holds where the table's default does not."""
+    option = TABLE[name]
+    default = default or option.default
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        metavar=metavar,
+        help=f"{help_}  [default: {option.env}{f', or {default}' if default else ''}]",
+    )
+
+
 _OPTIONS = (
-    click.option(
-        "--profile",
-        metavar="upstream|domain|tuned",
-        help="Rules that choose the backend.  [default: XLA_SHMEM_PROFILE, or upstream]",
-    ),
-    click.option(
-        "--threshold",
-        metavar="SIZE",
-        help="All-reduces this large stay on DEFAULT.  [default: XLA_SHMEM_THRESHOLD, or 16MiB]",
-    ),
-    click.option(
-        "--ops", metavar="OPS", help="Collectives that may leave DEFAULT.  [default: XLA_SHMEM_OPS, or default]"
-    ),
-    click.option(
-        "--tuning", metavar="FILE", help="Table of profile tuned, of any machine.  [default: XLA_SHMEM_TUNING]"
-    ),
+    _of_table("profile", "|".join(TABLE["profile"].words), "Rules that choose the backend."),
+    _of_table("threshold", "SIZE", "All-reduces this large stay on DEFAULT."),
+    _of_table("ops", "OPS", "Collectives that may leave DEFAULT."),
+    _of_table("tuning", "FILE", "Table of profile tuned, of any machine."),
     click.option(
         "--devices-per-process",
         type=click.IntRange(min=1),
@@ -44,11 +45,7 @@ _OPTIONS = (
         metavar="H",
         help="Devices of each host, consecutive.  [default: 8, in whole processes]",
     ),
-    click.option(
-        "--nvlink-domain",
-        metavar="D",
-        help="Devices of each NVLink domain, consecutive.  [default: XLA_SHMEM_NVLINK_DOMAIN, or one host]",
-    ),
+    _of_table("nvlink_domain", "D", "Devices of each NVLink domain, consecutive.", "one host"),
     click.option(
         "--num-devices",
         type=click.IntRange(min=1),

@@ -92,6 +92,8 @@ def _environment(environ: Mapping[str, str], visible: VisibleGpus) -> Environmen
         resolve(environ)
     except (OptionError, ValueError) as failure:
         error = str(failure)
+    except ImportError:  # without the compiled module no option can be read; `Installation` has the error
+        pass
     gpus = len(visible.bus_ids)
     if chosen := environ.get("JAX_LOCAL_DEVICE_IDS"):
         gpus = len(chosen.split(","))
@@ -112,6 +114,8 @@ def _nvshmem(cuda: int | None, environ: Mapping[str, str]) -> Library:
         chosen = resolve(environ).nvshmem_library
     except OptionError as error:
         return Library("", "", str(error), "option")
+    except ImportError as error:
+        return Library("", "", str(error), "missing")
     search = libraries.nvshmem(cuda, chosen, environ)
     if search.rejected and not search.candidates:
         return Library("", "", "; ".join(f"{path}: {reason}" for path, reason in search.rejected), "other CUDA")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from xla_shmem.gpu.jax_plugin import distribution_version
 from xla_shmem.gpu.nvml import read_driver
 from xla_shmem.machine import cpu_collectives, cpu_model
+from xla_shmem.options.table import TABLE
 
 _PACKAGES = ("xla-shmem", "jax", "jaxlib")
 
@@ -26,8 +27,8 @@ _GPU_PACKAGES = tuple(
 
 #: Options of the transport of each platform, by field of `Options`; the fingerprint names their variables.
 SETTINGS = {
-    "cpu": ("heap_size", "single_copy", "spin_us"),
-    "gpu": ("heap_size", "gpu_puts", "gpu_permute", "gpu_reduce"),
+    "cpu": tuple(name for name, option in TABLE.items() if option.changes_times and option.on_cpu),
+    "gpu": tuple(name for name, option in TABLE.items() if option.changes_times and option.on_gpu),
 }
 
 
@@ -41,7 +42,7 @@ def fingerprint(settings: Mapping[str, object], platform: str) -> dict[str, str]
     return {
         **(_gpus() if platform == "gpu" else _processors()),
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        **{f"XLA_SHMEM_{name.upper()}": _text(settings[name]) for name in SETTINGS[platform]},
+        **{TABLE[name].env: _text(settings[name]) for name in SETTINGS[platform]},
     }
 
 

@@ -1,85 +1,68 @@
 """The options in force: of the environment and of :func:`configure`.
 
-Every option (:mod:`xla_shmem.options.table`) is an environment variable ``XLA_SHMEM_<NAME>`` and a keyword
-``<name>`` of :func:`configure`. A keyword beats the environment, the environment beats the default.
+Every option (docs/options.md) is an environment variable ``XLA_SHMEM_<NAME>`` and a keyword ``<name>`` of
+:func:`configure`. A keyword beats the environment, the environment beats the default.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from xla_shmem.errors import UserError
-from xla_shmem.options.table import TABLE, Option
+from xla_shmem.options.values import OptionError
 
 if TYPE_CHECKING:
     from xla_shmem.options.tuning_table import Table
 
 
-class OptionError(UserError, ValueError):
-    """A value is not allowed; the message names the option, the value and the allowed values."""
-
-
-_BY_NAME = {option.name: option for option in TABLE}
-
-
 @dataclass(frozen=True)
 class Options:
-    """The values in force.
+    """The values in force, in bytes, seconds and microseconds. None stands for ``auto``, or for no value.
 
     Attributes:
-      profile: ``"upstream"``, ``"domain"`` or ``"tuned"``.
-      threshold: bytes; NO_THRESHOLD for ``none``.
-      ops: (op, limit in bytes or None) of each listed op; empty for ``"default"``.
-      tuning: the table of profile ``"tuned"``; None for other profiles.
-      nvlink_domain: devices per NVLink domain; 0 means one domain per host, None ``auto``.
-      hierarchical: ``"auto"``, ``"on"`` or ``"off"``.
-      heap_size: bytes per process; None means ``auto``.
-      deadline: seconds.
-      spin_us: microseconds.
-      single_copy: ``"auto"``, ``"off"`` or ``"user"``.
-      verbose: 0, 1 or 2.
-      stats: 0 or 1.
-      trace: path; None for no trace.
-      records: ``"auto"``, ``"off"`` or a directory.
-      nvshmem_library: path; None to search for it.
-      gpu_puts: ``"auto"``, ``"nvshmem"`` or ``"driver"``.
-      gpu_permute: ``"auto"``, ``"kernel"`` or ``"copies"``.
-      gpu_reduce: ``"kernel"`` or ``"multimem"``.
-      job: job key of the shared-memory segments; None when `xla-shmem launch` did not set one.
+      threshold: 2^63-1 for ``none``.
+      ops: (op, limit in bytes or None) of each listed op; empty for ``default``.
+      tuning: the table of profile ``tuned``; None for other profiles.
+      nvlink_domain: devices per NVLink domain; 0 means one domain per host.
     """
 
-    profile: str
+    # Fields: written by tools/option_files.py.
+    profile: Literal["upstream", "domain", "tuned"]
     threshold: int
     ops: tuple[tuple[str, int | None], ...]
     tuning: Table | None
     nvlink_domain: int | None
-    hierarchical: str
+    hierarchical: Literal["auto", "on", "off"]
     heap_size: int | None
     deadline: float
     spin_us: int
-    single_copy: str
+    single_copy: Literal["auto", "off", "user"]
     verbose: int
     stats: int
     trace: str | None
     records: str
     nvshmem_library: str | None
-    gpu_puts: str
-    gpu_permute: str
-    gpu_reduce: str
+    gpu_puts: Literal["auto", "nvshmem", "driver"]
+    gpu_permute: Literal["auto", "kernel", "copies"]
+    gpu_reduce: Literal["kernel", "multimem"]
     job: str | None
+    # End of the fields.
 
     def decision_key(self) -> str:
         """Returns the options that decisions depend on; equal keys mean equal decisions."""
-        domain = {None: "auto", 0: "host"}.get(self.nvlink_domain, self.nvlink_domain)
-        ops = ",".join(op if limit is None else f"{op}<{limit}" for op, limit in self.ops) or "default"
-        key = (
-            f"profile={self.profile} threshold={self.threshold} ops={ops} nvlink_domain={domain}"
-            f" hierarchical={self.hierarchical}"
-        )
+        return self._key("decides")
+
+    def gpu_key(self) -> str:
+        """Returns the options that must be equal in all processes of a job on GPUs."""
+        return self._key("equal_on_ranks")
+
+    def _key(self, trait: Literal["decides", "equal_on_ranks"]) -> str:
+        from xla_shmem.options.table import TABLE
+
+        key = " ".join(f"{name}={_text(getattr(self, name))}" for name, row in TABLE.items() if getattr(row, trait))
         return key if self.tuning is None else f"{key} tuning={self.tuning.digest()}"
 
     def rules(self, platform: str) -> dict[str, Any]:
@@ -97,14 +80,10 @@ class Options:
         }
 
 
-assert [field.name for field in fields(Options)] == [option.name for option in TABLE]
-
-
-def _parse(option: Option, source: str, text: str) -> Any:
-    try:
-        return option.parse(text)
-    except ValueError as error:
-        raise OptionError(f"{source}={text!r}: must be {error}.") from None
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ",".join(op if limit is None else f"{op}<{limit}" for op, limit in value) or "default"
+    return "auto" if value is None else str(value)
 
 
 def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: bool) -> Table | None:
@@ -112,17 +91,17 @@ def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: 
     if values["profile"] != "tuned":
         return None
     from xla_shmem.options import fingerprint
-    from xla_shmem.options import tuning_table as table
+    from xla_shmem.options import tuning_table as tables
+    from xla_shmem.options.table import TABLE
 
-    option = _BY_NAME["tuning"]
-    path = table.default_path(environ) if values["tuning"] is None else Path(values["tuning"])
+    path = tables.default_path(environ) if values["tuning"] is None else Path(values["tuning"])
     try:
-        found = table.load(path)
+        found = tables.load(path)
         here = fingerprint.fingerprint(values, found.platform)
         if not any_machine and (difference := fingerprint.difference(found.fingerprint, here)):
-            raise table.TuningError(f"{difference}; run `xla-shmem tune` again, or choose another profile.")
-    except table.TuningError as error:
-        raise OptionError(f"{option.env}={str(path)!r}: {error}") from None
+            raise tables.TuningError(f"{difference}; run `xla-shmem tune` again, or choose another profile.")
+    except tables.TuningError as error:
+        raise OptionError(f"{TABLE['tuning'].env}={str(path)!r}: {error}") from None
     return found
 
 
@@ -144,16 +123,18 @@ def resolve(
       OptionError: a value is not allowed; the message names the variable (or keyword), the value and the allowed
         values. Or the tuning table cannot be used.
     """
+    from xla_shmem.options.table import TABLE, read
+
     environ = os.environ if environ is None else environ
     overrides = _overrides if overrides is None else overrides
     values: dict[str, Any] = {}
-    for option in TABLE:
-        if option.name in overrides:
-            values[option.name] = _parse(option, option.name, str(overrides[option.name]))
-        elif text := environ.get(option.env, ""):
-            values[option.name] = _parse(option, option.env, text)
+    for name, option in TABLE.items():
+        if name in overrides:
+            values[name] = read(option, name, str(overrides[name]))
+        elif text := environ.get(option.env, "") or option.default:
+            values[name] = read(option, option.env, text)
         else:
-            values[option.name] = _parse(option, option.env, option.default) if option.default else None
+            values[name] = None
     values["tuning"] = _tuning(values, environ, any_machine)
     return Options(**values)
 
@@ -162,28 +143,64 @@ _overrides: dict[str, object] = {}
 _frozen = False
 
 
-def configure(**values: object) -> None:
-    """Sets options of this process from Python; see ``xla-shmem options`` for names and values.
+class _Default(str):
+    """A keyword that was not given: the environment's value holds, or this default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return self or "unset"
+
+
+def _default(text: str) -> Any:
+    """Returns the default of a keyword as a user would write it, of any type for type checkers."""
+    return _Default(text)
+
+
+def configure(
+    *,
+    # Keywords: written by tools/option_files.py.
+    profile: Literal["upstream", "domain", "tuned"] | None = _default("upstream"),
+    threshold: int | str | None = _default("16MiB"),
+    ops: str | None = _default("default"),
+    tuning: str | os.PathLike[str] | None = _default(""),  # noqa: B008
+    nvlink_domain: int | str | None = _default("auto"),
+    hierarchical: Literal["auto", "on", "off"] | None = _default("auto"),
+    heap_size: int | str | None = _default("auto"),
+    deadline: float | None = _default("60"),
+    spin_us: int | None = _default("100"),
+    single_copy: Literal["auto", "off", "user"] | None = _default("auto"),
+    verbose: int | None = _default("0"),
+    stats: int | None = _default("0"),
+    trace: str | os.PathLike[str] | None = _default(""),  # noqa: B008
+    records: str | os.PathLike[str] | None = _default("auto"),  # noqa: B008
+    nvshmem_library: str | os.PathLike[str] | None = _default(""),  # noqa: B008
+    gpu_puts: Literal["auto", "nvshmem", "driver"] | None = _default("auto"),
+    gpu_permute: Literal["auto", "kernel", "copies"] | None = _default("auto"),
+    gpu_reduce: Literal["kernel", "multimem"] | None = _default("kernel"),
+    job: str | None = _default(""),
+    # End of the keywords.
+) -> None:
+    """Sets options of this process from Python; docs/options.md and ``xla-shmem options`` describe them.
 
     Call it before the first JAX computation. Several calls add up; ``None`` removes an earlier value.
 
     Raises:
-      TypeError: an unknown option name.
       OptionError: a value is not allowed. No option is changed then.
       RuntimeError: the plugin has already initialised, so the value would have no effect.
     """
-    for name in values:
-        if name not in _BY_NAME:
-            raise TypeError(f"configure(): unknown option {name!r}; the options are {', '.join(_BY_NAME)}.")
+    given = {name: value for name, value in locals().items() if not isinstance(value, _Default)}
     if _frozen:
         raise RuntimeError(
-            f"configure({', '.join(values)}): xla-shmem has already initialised with JAX's backends; call it "
+            f"configure({', '.join(given)}): xla-shmem has already initialised with JAX's backends; call it "
             "before the first JAX computation."
         )
-    for name, value in values.items():
+    from xla_shmem.options.table import TABLE, read
+
+    for name, value in given.items():
         if value is not None:
-            _parse(_BY_NAME[name], name, str(value))
-    for name, value in values.items():
+            read(TABLE[name], name, str(value))
+    for name, value in given.items():
         if value is None:
             _overrides.pop(name, None)
         else:

@@ -169,9 +169,7 @@ class GpuJob:
         from xla_shmem.version import __version__
 
         return (
-            f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.decision_key()}"
-            f" heap_size={self._options.heap_size} gpu_permute={self._options.gpu_permute}"
-            f" gpu_reduce={self._options.gpu_reduce}"
+            f"xla-shmem {__version__}, XLA:GPU of jax {compiler}, {self._options.gpu_key()}"
             f" {nvshmem_settings.chosen_by_user(os.environ)}"
         ).rstrip()
 

@@ -96,7 +96,7 @@ class Job:
             error = error or str(failure)
         begin_trace(self._options, self._process)
         if error:
-            logger.error("xla_shmem: %s; all collectives stay on the default backend", error)
+            logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
         announcement = Announcement(_host_identity(), error, self._agreement(), segment)
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
 

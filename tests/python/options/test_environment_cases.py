@@ -1,4 +1,4 @@
-"""The table of options that the plugin and a patched jaxlib must read alike (xla_patch/options/environment.h)."""
+"""The plugin and a patched jaxlib (xla_patch/options/environment.h) take the same options from an environment."""
 
 from __future__ import annotations
 
@@ -18,11 +18,8 @@ def read(environ: dict[str, str]) -> str:
     except OptionError as error:
         return f"error: {error}"
     puts = "nvshmem" if options.gpu_puts == "nvshmem" else "driver"
-    return (
-        f"{options.decision_key()} heap_size={options.heap_size}"
-        f" gpu_permute={options.gpu_permute} gpu_reduce={options.gpu_reduce}"
-        f" deadline={options.deadline:g} puts={puts} library={options.nvshmem_library or ''}"
-    )
+    deadline = min(options.deadline, 9e9)
+    return f"{options.gpu_key()} deadline={deadline:g} puts={puts} library={options.nvshmem_library or ''}"
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import math
+import os
+import re
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+import option_files
+from xla_shmem import _core
 from xla_shmem.options import OptionError, configure, freeze, frozen, resolve
-from xla_shmem.options.table import TABLE, markdown_table
-from xla_shmem.options.values import NO_THRESHOLD, OPS, parse_size
+from xla_shmem.options.table import TABLE
+from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, OPS, parse_size
 
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frozen, "_overrides", {})
     monkeypatch.setattr(frozen, "_frozen", False)
-    for option in TABLE:
+    for option in TABLE.values():
         monkeypatch.delenv(option.env, raising=False)
 
 
@@ -56,7 +65,7 @@ def test_ambiguous_sizes_are_refused(text: str) -> None:
     ("variable", "value", "allowed"),
     [
         ("XLA_SHMEM_PROFILE", "fast", "must be 'upstream', 'domain' or 'tuned'"),
-        ("XLA_SHMEM_THRESHOLD", "16MB", "must be a size in bytes such as 16MiB, 4K or 65536"),
+        ("XLA_SHMEM_THRESHOLD", "16MB", "must be 'none' or a size below 2^63 bytes such as 16MiB, 4K or 65536"),
         (
             "XLA_SHMEM_OPS",
             "all-reduce,all-gater",
@@ -76,12 +85,11 @@ def test_ambiguous_sizes_are_refused(text: str) -> None:
         ("XLA_SHMEM_NVSHMEM_LIBRARY", "libnvshmem_host.so.3", "must be a path with a / in it"),
         ("XLA_SHMEM_HEAP_SIZE", "1MiB", "must be 'auto' or a size of at least 8MiB"),
         ("XLA_SHMEM_HEAP_SIZE", "many", "must be 'auto' or a size of at least 8MiB"),
-        ("XLA_SHMEM_DEADLINE", "0", "must be a number of seconds > 0"),
-        ("XLA_SHMEM_DEADLINE", "inf", "must be a number of seconds > 0"),
-        ("XLA_SHMEM_DEADLINE", "soon", "must be a number of seconds > 0"),
+        ("XLA_SHMEM_DEADLINE", "0", "must be a number of seconds > 0, or inf"),
+        ("XLA_SHMEM_DEADLINE", "soon", "must be a number of seconds > 0, or inf"),
         ("XLA_SHMEM_SPIN_US", "-1", "must be a whole number of microseconds"),
         ("XLA_SHMEM_SINGLE_COPY", "on", "must be 'auto', 'off' or 'user'"),
-        ("XLA_SHMEM_VERBOSE", "3", "must be 0, 1 or 2"),
+        ("XLA_SHMEM_VERBOSE", "3", "must be a whole number from 0 to 2"),
         ("XLA_SHMEM_JOB", "../../etc", "must be 32 lower-case hexadecimal digits"),
     ],
 )
@@ -112,10 +120,6 @@ def test_values_are_read_from_the_environment() -> None:
     assert found.job == "0123456789abcdef" * 2
 
 
-def test_profile_blog_is_the_former_name_of_upstream() -> None:
-    assert resolve({"XLA_SHMEM_PROFILE": "blog"}).profile == "upstream"
-
-
 @pytest.mark.parametrize(("text", "value"), [("auto", None), ("", None), ("Host", 0), ("72", 72)])
 def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | None) -> None:
     assert resolve({"XLA_SHMEM_NVLINK_DOMAIN": text}).nvlink_domain == value
@@ -125,7 +129,6 @@ def test_nvlink_domain_is_automatic_a_host_or_a_number(text: str, value: int | N
     ("text", "ops"),
     [
         ("default", ()),
-        ("blog", ()),
         ("broadcast,permute<1K", (("collective-permute", 1024), ("collective-broadcast", None))),
         ("ALL", tuple((op, None) for op in OPS)),
         ("all-gather", (("all-gather", None),)),
@@ -147,7 +150,7 @@ def test_decision_key_holds_the_ops_in_one_order() -> None:
 
 
 def test_threshold_can_be_none() -> None:
-    assert resolve({"XLA_SHMEM_THRESHOLD": "none"}).threshold == NO_THRESHOLD
+    assert resolve({"XLA_SHMEM_THRESHOLD": "none"}).threshold == 2**63 - 1
 
 
 def test_decision_key_tells_automatic_host_and_number_apart() -> None:
@@ -172,13 +175,13 @@ def test_configure_removes_a_value_with_none() -> None:
 
 
 def test_configure_changes_nothing_when_one_value_is_bad() -> None:
-    with pytest.raises(OptionError, match="verbose='9': must be 0, 1 or 2"):
+    with pytest.raises(OptionError, match="verbose='9': must be a whole number from 0 to 2"):
         configure(threshold=1, verbose=9)
     assert resolve({}).threshold == 16 << 20
 
 
-def test_configure_names_the_options_when_one_is_unknown() -> None:
-    with pytest.raises(TypeError, match="unknown option 'treshold'; the options are profile, threshold"):
+def test_configure_refuses_an_unknown_name() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'treshold'"):
         configure(treshold=1)
 
 
@@ -196,8 +199,50 @@ def test_bad_environment_does_not_freeze(monkeypatch: pytest.MonkeyPatch) -> Non
     assert freeze().verbose == 1
 
 
-def test_markdown_table_has_one_row_per_option() -> None:
-    lines = markdown_table().splitlines()
-    assert len(lines) == 2 + len(TABLE)
-    assert all(line.count("|") == 5 for line in lines)
-    assert any("`XLA_SHMEM_THRESHOLD` | `16MiB`" in line for line in lines)
+def test_configure_takes_values_as_python_has_them() -> None:
+    configure(deadline=math.inf, heap_size=64 << 20, trace=Path("trace.json"))
+    found = resolve({})
+    assert (found.deadline, found.heap_size, found.trace) == (math.inf, 64 << 20, "trace.json")
+
+
+def test_a_path_that_is_not_utf8_stays_as_it_is() -> None:
+    path = os.fsdecode(b"/tmp/\xff.json")
+    assert resolve({"XLA_SHMEM_TRACE": path}).trace == path
+    with pytest.raises(OptionError, match="XLA_SHMEM_STATS="):
+        resolve({"XLA_SHMEM_STATS": path})
+
+
+@pytest.mark.parametrize("option", TABLE.values(), ids=TABLE)
+def test_default_and_example_are_allowed(option: _core.Option) -> None:
+    values = resolve({}, {option.name: option.example} if option.type != "tuning" else {})
+    assert values == resolve({option.env: option.example} if option.type != "tuning" else {}, {})
+    assert option.example != option.default
+    if option.default:
+        assert resolve({option.env: option.default}, {}) == resolve({}, {})
+
+
+def test_constants_for_places_without_the_compiled_module_are_those_of_the_table() -> None:
+    assert TABLE["heap_size"].least == MIN_HEAP_SIZE
+    assert f"{AUTO_HEAP_SIZE >> 20} MiB" in TABLE["heap_size"].text
+
+
+@pytest.mark.parametrize(
+    "function", [_core.run_pass, _core.explain_module, _core.planned_time, _core.PassHook.set_options]
+)
+def test_defaults_of_the_pass_are_those_of_the_table(function: Any) -> None:
+    ((signature, _, values),) = function.__nb_signature__
+    (definition,) = ast.parse(re.sub(r"= \\(\d+)", r"= \1", signature) + ": ...").body
+    arguments = definition.args
+    defaults = {
+        argument.arg: values[index.value]
+        for argument, index in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    }
+    rules = resolve({}).rules("cpu") | {"ops": []}
+    found = {name: default for name, default in defaults.items() if name in rules}
+    assert len(found) >= 4
+    assert found == {name: rules[name] for name in found}
+
+
+def test_what_is_generated_from_the_table_is_up_to_date() -> None:
+    for path, text in option_files.generated().items():
+        assert path.read_text() == text, f"run tools/option_files.py: {path}"

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from xla_shmem.cli.main import main
-from xla_shmem.options.table import TABLE, markdown_table
+from xla_shmem.options.table import TABLE
 from xla_shmem.xla_flags import MARKER
 
 ROOT = Path(__file__).parents[3]
@@ -20,10 +20,9 @@ OPTIONS = (ROOT / "docs" / "options.md").read_text()
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def test_option_table_is_the_generated_one() -> None:
-    between = re.search(r"<!-- options:.*?-->\n(.*?)<!-- /options -->", OPTIONS, re.DOTALL)
-    assert between is not None
-    assert between.group(1) == markdown_table()
+def test_every_option_has_a_heading_and_the_page_is_short() -> None:
+    assert re.findall(r"^### `(\w+)`$", OPTIONS, re.MULTILINE) == [option.env for option in TABLE.values()]
+    assert len(OPTIONS.split()) <= 900
 
 
 def test_the_readme_fits_on_two_screens() -> None:
@@ -36,7 +35,7 @@ def test_every_command_and_variable_it_names_exists(page: Path) -> None:
     commands = {command for piece in code for command in re.findall(r"xla-shmem (\w+)", piece)}
     variables = {variable for piece in code for variable in re.findall(r"\bXLA_SHMEM_\w+", piece)}
     assert commands <= set(main.list_commands(click.Context(main)))
-    assert variables <= {option.env for option in TABLE} | {MARKER} | BUILD_VARIABLES
+    assert variables <= {option.env for option in TABLE.values()} | {MARKER} | BUILD_VARIABLES
 
 
 def test_every_make_target_it_names_exists() -> None:

@@ -20,6 +20,8 @@
 
 namespace xla_shmem {
 
+// The table of options and the readers of their values.
+void BindOptions(nanobind::module_& m);
 // TuningTable and the cost model. First, because the functions of BindPass take a table.
 void BindTuning(nanobind::module_& m);
 // Topology, Transport, the transports, collective_ops and run_pass. Bad input raises ValueError with the message of the

@@ -4,7 +4,6 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -20,6 +19,7 @@
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/nvshmem/loader.h"
+#include "xla_patch/options/values.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -108,7 +108,7 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   options.puts = ParsePuts(puts);
   options.permute = ParsePermute(permute);
   options.multimem = multimem;
-  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.deadline = TimeLimit(deadline_s);
   options.timed = timed;
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }

@@ -13,6 +13,7 @@
 #include "xla_patch/bindings/ffi/cpu/handlers.h"
 #include "xla_patch/bindings/ffi/empty_call.h"
 #include "xla_patch/bindings/python/bindings.h"
+#include "xla_patch/options/values.h"
 #include "xla_patch/runtime/runtime.h"
 
 namespace nb = nanobind;
@@ -66,7 +67,7 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   }
   RuntimeOptions options;
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
-  options.deadline = std::chrono::nanoseconds(static_cast<int64_t>(deadline_s * 1e9));
+  options.deadline = TimeLimit(deadline_s);
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
   options.finish_in_caller = finish_in_caller;
   Status status;
@@ -102,6 +103,7 @@ NB_MODULE(_core, m) {
   m.doc() = "Compiler pass, transport runtime and XLA FFI handlers of xla-shmem.";
   // JAX keeps the pass and its topology until the process ends, so a warning about leaked objects would be false.
   nb::set_leak_warnings(false);
+  BindOptions(m);
   BindTuning(m);
   BindPass(m);
   BindPassHook(m);

@@ -74,7 +74,7 @@ std::string HostIdentity() {
 
 // What all processes must have alike: the options, and variables of NVSHMEM's that the user has set.
 std::string Agreement(const EnvironmentOptions& options) {
-  std::string agreement = options.Agreement();
+  std::string agreement = options.agreement;
   for (const std::string& name : xla_shmem::gpu::VariablesThatMustAgree()) {
     const std::string value = Environment(name.c_str());
     if (!value.empty()) absl::StrAppend(&agreement, " ", name, "=", value);

@@ -1,0 +1,188 @@
+#include "xla_patch/options/table.h"
+
+#include <limits>
+#include <utility>
+
+#include "xla_patch/assigner/assigner.h"
+
+namespace xla_shmem {
+namespace {
+
+using option_trait::kChangesTimes;
+using option_trait::kDecides;
+using option_trait::kEqualOnRanks;
+using option_trait::kInTools;
+using option_trait::kOnCpu;
+using option_trait::kOnGpu;
+using option_trait::kPatchedJaxlib;
+
+constexpr int64_t kMaxDevices = std::numeric_limits<int32_t>::max();
+constexpr int64_t kMinHeapBytes = int64_t{8} << 20;
+
+// "'auto', 'host' or <other>"; without `other` the last word follows "or".
+std::string Either(const std::vector<OptionWord>& words, const std::string& other = "") {
+  std::vector<std::string> parts;
+  for (const OptionWord& word : words) parts.push_back("'" + std::string(word.word) + "'");
+  if (!other.empty()) parts.push_back(other);
+  std::string sentence;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    sentence += (i == 0 ? "" : i + 1 == parts.size() ? " or " : ", ") + parts[i];
+  }
+  return sentence;
+}
+
+// The parts that all types have, in the order of the rows below: name, default, example, traits.
+Option Row(OptionType type, std::string_view name, std::string_view default_text, std::string_view example,
+           uint32_t traits, std::string values, std::string_view text) {
+  Option option;
+  option.name = name;
+  option.type = type;
+  option.default_text = default_text;
+  option.example = example;
+  option.traits = traits;
+  option.values = std::move(values);
+  option.text = text;
+  return option;
+}
+
+Option Choice(std::string_view name, std::string_view default_text, std::string_view example, uint32_t traits,
+              std::vector<OptionWord> words, std::string_view text) {
+  Option option = Row(OptionType::kChoice, name, default_text, example, traits, Either(words), text);
+  option.words = std::move(words);
+  return option;
+}
+
+Option Bytes(std::string_view name, std::string_view default_text, std::string_view example, uint32_t traits,
+             std::vector<OptionWord> words, int64_t least, std::string_view text) {
+  const std::string size = least > 0 ? "a size of at least " + std::to_string(least >> 20) + "MiB"
+                                     : "a size below 2^63 bytes such as 16MiB, 4K or 65536";
+  Option option = Row(OptionType::kBytes, name, default_text, example, traits, Either(words, size), text);
+  option.words = std::move(words);
+  option.least = least;
+  option.most = std::numeric_limits<int64_t>::max();
+  return option;
+}
+
+Option Count(std::string_view name, std::string_view default_text, std::string_view example, uint32_t traits,
+             std::vector<OptionWord> words, int64_t least, int64_t most, const std::string& what,
+             std::string_view text) {
+  const std::string number = most == kMaxDevices
+                                 ? what + " ≥ " + std::to_string(least)
+                                 : what + " from " + std::to_string(least) + " to " + std::to_string(most);
+  Option option = Row(OptionType::kCount, name, default_text, example, traits, Either(words, number), text);
+  option.words = std::move(words);
+  option.least = least;
+  option.most = most;
+  return option;
+}
+
+std::vector<Option> Rows() {
+  return {
+      Choice("profile", "upstream", "domain", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
+             {{"upstream"}, {"domain"}, {"tuned"}},
+             "Rules that choose the backend. `upstream` decides as XLA did. `domain` requires that each group lies in "
+             "one NVLink domain, and asks the cost model on Hopper and Blackwell. `tuned` requires the same and takes "
+             "the backend that `xla-shmem tune` measured to be faster."),
+      Bytes("threshold", "16MiB", "64MiB", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
+            {{"none", kNoThreshold}}, 0,
+            "All-reduces of this size or larger stay on the default backend, unless `ops` gives a limit for them. "
+            "Profile `tuned` ignores it. A value other than the default holds instead of the cost model."),
+      Row(OptionType::kOps, "ops", "default", "all-reduce<16MiB,all-gather",
+          kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
+          "'default', 'all' or a list such as all-reduce<16MiB,all-gather",
+          "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
+          "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
+          "`broadcast` are short names. What XLA:CPU cannot run leaves in any case."),
+      Row(OptionType::kTuning, "tuning", "", "tables/node.json", kOnCpu | kOnGpu | kInTools, "a path",
+          "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
+      Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
+            {{"auto"}, {"host", 0}}, 1, kMaxDevices, "a number of devices",
+            "Devices of each NVLink domain, in device order; `host`: one domain a host. `auto` is `host` on CPU and "
+            "what the driver reports on GPU."),
+      Choice("hierarchical", "auto", "on", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
+             {{"auto"}, {"on"}, {"off"}},
+             "Whether collectives that cross NVLink domains (on CPU: hosts) are divided: SHMEM within the domains, the "
+             "default backend between them. `auto`: on CPU if measurements (profile `tuned`) or a model expect a gain, "
+             "on GPU never."),
+      Bytes("heap_size", "auto", "256MiB", kOnCpu | kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks, {{"auto"}},
+            kMinHeapBytes,
+            "Symmetric heap of each process. `auto`: on CPU 64 MiB, or less if /dev/shm is small; on GPU 36 MiB for "
+            "each other PE, 20 MiB in jobs of more than eight."),
+      Row(OptionType::kSeconds, "deadline", "60", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
+          "a number of seconds > 0, or inf",
+          "A collective that waits longer for a peer fails with an error that names it. `inf`: no limit."),
+      Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
+            "How long a waiting collective polls before it sleeps. It yields its core meanwhile."),
+      Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},
+             "Whether a process reads large messages directly from its peers' memory. `auto`: if it is permitted "
+             "and faster. Where `kernel.yama.ptrace_scope` is 1, `auto` permits it to the launcher's processes, "
+             "`user` to all of the user's."),
+      Count("verbose", "0", "1", kOnCpu | kOnGpu, {}, 0, 2, "a whole number",
+            "1 prints, on rank 0, the decisions for each compiled module; 2 adds the runtime's steps."),
+      Count("stats", "0", "1", kOnCpu | kOnGpu, {}, 0, 1, "a whole number",
+            "1 prints at exit calls, bytes and times of each collective."),
+      Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu, "a path",
+          "File for a trace of all collectives, which Perfetto opens. All processes of a host write to it."),
+      Row(OptionType::kPath, "records", "auto", "/scratch/records", kOnCpu | kOnGpu | kInTools,
+          "'auto', 'off' or a directory",
+          "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`. `auto`: "
+          "`xla-shmem-<uid>` among the temporary files. A job that ends well removes them."),
+      Row(OptionType::kLibrary, "nvshmem_library", "", "/opt/nvshmem/lib/libnvshmem_host.so.3",
+          kOnGpu | kInTools | kPatchedJaxlib, "a path with a / in it, such as /opt/nvshmem/lib/libnvshmem_host.so.3",
+          "NVSHMEM's host library. Unset: the one in NVIDIA's wheels, `LD_LIBRARY_PATH` or the CUDA toolkit."),
+      Choice("gpu_puts", "auto", "nvshmem", kOnGpu | kPatchedJaxlib | kChangesTimes,
+             {{"auto"}, {"nvshmem"}, {"driver"}},
+             "What makes puts and signals: NVSHMEM's on-stream calls, or copies by the CUDA driver. `auto` is "
+             "`driver`: NVSHMEM's waits may spin on the GPU, and its errors end the process."),
+      Choice("gpu_permute", "auto", "copies", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
+             {{"auto"}, {"kernel"}, {"copies"}},
+             "What carries collective-permutes: one kernel, or copies and stream memory operations, which use fewer "
+             "SMs. `auto`: the kernel up to 1.35 MB."),
+      Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
+             {{"kernel"}, {"multimem"}},
+             "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "
+             "domain. All PEs get the same bits."),
+      Row(OptionType::kJob, "job", "", "0123456789abcdef0123456789abcdef", kOnCpu | kInTools,
+          "32 lower-case hexadecimal digits, as set by `xla-shmem launch`",
+          "By it `xla-shmem launch`, which sets it, removes the shared memory that killed ranks leave."),
+  };
+}
+
+}  // namespace
+
+const char* OptionTypeName(OptionType type) {
+  switch (type) {
+    case OptionType::kChoice:
+      return "choice";
+    case OptionType::kBytes:
+      return "bytes";
+    case OptionType::kCount:
+      return "count";
+    case OptionType::kSeconds:
+      return "seconds";
+    case OptionType::kOps:
+      return "ops";
+    case OptionType::kPath:
+      return "path";
+    case OptionType::kLibrary:
+      return "library";
+    case OptionType::kJob:
+      return "job";
+    case OptionType::kTuning:
+      return "tuning";
+  }
+  return "";
+}
+
+std::string Option::Variable() const {
+  std::string variable = "XLA_SHMEM_";
+  for (const char c : name) variable += c == '_' ? c : static_cast<char>(c - 'a' + 'A');
+  return variable;
+}
+
+const std::vector<Option>& OptionTable() {
+  static const auto* const table = new std::vector<Option>(Rows());  // leaked on purpose: used until the process ends
+  return *table;
+}
+
+}  // namespace xla_shmem
