@@ -28,6 +28,8 @@ inline constexpr uint32_t kGlobalDeviceIds = 8;  // HLO lets its groups list glo
 inline constexpr uint32_t kEqualGroups = 16;     // its shapes follow from the number of members
 inline constexpr uint32_t kOnCpu = 32;           // lowered for XLA:CPU, to `target`
 inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all four targets
+inline constexpr uint32_t kOperandParts = 128;   // an operand has a part for each member
+inline constexpr uint32_t kResultParts = 256;    // a result has a part from each member
 }  // namespace op_trait
 
 struct CollectiveOpInfo {
@@ -57,15 +59,17 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
      "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
     {CollectiveOp::kAllGather,
      op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu |
-         op_trait::kOnGpu,
+         op_trait::kOnGpu | op_trait::kResultParts,
      "all-gather", "", "xla_shmem.all_gather", "xla_shmem.all_gather_start", "xla_shmem.all_gather_done",
      "xla_shmem.all_gather_uncaptured"},
     {CollectiveOp::kReduceScatter,
-     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu,
+     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu |
+         op_trait::kOperandParts,
      "reduce-scatter", "", "xla_shmem.reduce_scatter", "xla_shmem.reduce_scatter_start",
      "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
-    {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, "all-to-all", "",
-     "xla_shmem.all_to_all", "xla_shmem.all_to_all_start", "xla_shmem.all_to_all_done",
+    {CollectiveOp::kAllToAll,
+     op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kOperandParts | op_trait::kResultParts,
+     "all-to-all", "", "xla_shmem.all_to_all", "xla_shmem.all_to_all_start", "xla_shmem.all_to_all_done",
      "xla_shmem.all_to_all_uncaptured"},
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu, "collective-broadcast", "broadcast",
      "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start", "xla_shmem.broadcast_done",
@@ -86,6 +90,14 @@ constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }
 std::optional<CollectiveOp> OpNamed(std::string_view name);
 constexpr bool IsReducing(CollectiveOp op) { return InfoOf(op).Has(op_trait::kReduces); }
 constexpr bool UsesPairs(CollectiveOp op) { return InfoOf(op).Has(op_trait::kPairs); }
+// An operand and its result in parts of one size; `members`: of the group. Those of an all-to-all may also be so many
+// arrays of one part each.
+constexpr size_t OperandParts(CollectiveOp op, size_t members) {
+  return InfoOf(op).Has(op_trait::kOperandParts) ? members : 1;
+}
+constexpr size_t ResultParts(CollectiveOp op, size_t members) {
+  return InfoOf(op).Has(op_trait::kResultParts) ? members : 1;
+}
 
 }  // namespace xla_shmem
 

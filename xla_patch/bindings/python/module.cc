@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/ffi/cpu/handlers.h"
-#include "xla_patch/bindings/ffi/empty_call.h"
+#include "xla_patch/bindings/ffi/cpu/collectives.h"
 #include "xla_patch/bindings/python/errors.h"
 #include "xla_patch/bindings/python/gpu_bindings.h"
 #include "xla_patch/bindings/python/gpu_plugin_bindings.h"
