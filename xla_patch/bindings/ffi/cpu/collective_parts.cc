@@ -6,7 +6,6 @@
 
 #include "xla_patch/bindings/ffi/cpu/handler.h"
 #include "xla_patch/thunks/cpu/collectives.h"
-#include "xla_patch/thunks/cpu/permute_parts.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
