@@ -28,13 +28,22 @@ inline constexpr uint32_t kGlobalDeviceIds = 8;  // HLO lets its groups list glo
 inline constexpr uint32_t kEqualGroups = 16;     // its shapes follow from the number of members
 inline constexpr uint32_t kOnCpu = 32;           // lowered for XLA:CPU, to `target`
 inline constexpr uint32_t kOnGpu = 64;           // lowered for XLA:GPU, to all four targets
-inline constexpr uint32_t kOperandParts = 128;   // an operand has a part for each member
-inline constexpr uint32_t kResultParts = 256;    // a result has a part from each member
+inline constexpr uint32_t kNotInXlaCpu = 128;    // XLA:CPU itself has no thunk for it
 }  // namespace op_trait
+
+// What an op's result has of its operands.
+enum class ShapeRule : uint8_t {
+  kSame,       // each result has the shape of its operand
+  kGathered,   // a result is the operands of all members, one after the other
+  kScattered,  // an operand is the results of all members, one after the other
+  kExchanged,  // one array with a part for each member, or an array for each
+  kRagged,     // rows, whose numbers are operands too
+};
 
 struct CollectiveOpInfo {
   CollectiveOp op;
   uint32_t traits;
+  ShapeRule shapes;
   const char* name;        // HLO's: "all-reduce", never with "-start"
   const char* short_name;  // that the command line also accepts; "" for none
   // Targets of custom calls, "" for none. The first does the whole transfer; the other two are start and done of a
@@ -52,31 +61,30 @@ struct CollectiveOpInfo {
 inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kAllReduce,
      op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
-     "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start", "xla_shmem.all_reduce_done",
-     "xla_shmem.all_reduce_uncaptured"},
+     ShapeRule::kSame, "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start",
+     "xla_shmem.all_reduce_done", "xla_shmem.all_reduce_uncaptured"},
     {CollectiveOp::kCollectivePermute, op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu,
-     "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
+     ShapeRule::kSame, "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
      "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
     {CollectiveOp::kAllGather,
      op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu |
-         op_trait::kOnGpu | op_trait::kResultParts,
-     "all-gather", "", "xla_shmem.all_gather", "xla_shmem.all_gather_start", "xla_shmem.all_gather_done",
-     "xla_shmem.all_gather_uncaptured"},
+         op_trait::kOnGpu,
+     ShapeRule::kGathered, "all-gather", "", "xla_shmem.all_gather", "xla_shmem.all_gather_start",
+     "xla_shmem.all_gather_done", "xla_shmem.all_gather_uncaptured"},
     {CollectiveOp::kReduceScatter,
-     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu |
-         op_trait::kOperandParts,
-     "reduce-scatter", "", "xla_shmem.reduce_scatter", "xla_shmem.reduce_scatter_start",
+     op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu,
+     ShapeRule::kScattered, "reduce-scatter", "", "xla_shmem.reduce_scatter", "xla_shmem.reduce_scatter_start",
      "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
-    {CollectiveOp::kAllToAll,
-     op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kOperandParts | op_trait::kResultParts,
+    {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, ShapeRule::kExchanged,
      "all-to-all", "", "xla_shmem.all_to_all", "xla_shmem.all_to_all_start", "xla_shmem.all_to_all_done",
      "xla_shmem.all_to_all_uncaptured"},
-    {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu, "collective-broadcast", "broadcast",
-     "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start", "xla_shmem.broadcast_done",
-     "xla_shmem.broadcast_uncaptured"},
-    {CollectiveOp::kRaggedAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, "ragged-all-to-all",
-     "", "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done",
-     "xla_shmem.ragged_all_to_all_uncaptured"},
+    {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kSame,
+     "collective-broadcast", "broadcast", "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start",
+     "xla_shmem.broadcast_done", "xla_shmem.broadcast_uncaptured"},
+    {CollectiveOp::kRaggedAllToAll,
+     op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kRagged,
+     "ragged-all-to-all", "", "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start",
+     "xla_shmem.ragged_all_to_all_done", "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 
 // Target of a custom call that does nothing. It returns its first operand, in the same buffer, and has the result of a
@@ -90,13 +98,15 @@ constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }
 std::optional<CollectiveOp> OpNamed(std::string_view name);
 constexpr bool IsReducing(CollectiveOp op) { return InfoOf(op).Has(op_trait::kReduces); }
 constexpr bool UsesPairs(CollectiveOp op) { return InfoOf(op).Has(op_trait::kPairs); }
-// An operand and its result in parts of one size; `members`: of the group. Those of an all-to-all may also be so many
-// arrays of one part each.
+// Parts of one size that an operand and a result have; `members`: of the group. Those of an all-to-all may also be so
+// many arrays of one part each.
 constexpr size_t OperandParts(CollectiveOp op, size_t members) {
-  return InfoOf(op).Has(op_trait::kOperandParts) ? members : 1;
+  const ShapeRule shapes = InfoOf(op).shapes;
+  return shapes == ShapeRule::kScattered || shapes == ShapeRule::kExchanged ? members : 1;
 }
 constexpr size_t ResultParts(CollectiveOp op, size_t members) {
-  return InfoOf(op).Has(op_trait::kResultParts) ? members : 1;
+  const ShapeRule shapes = InfoOf(op).shapes;
+  return shapes == ShapeRule::kGathered || shapes == ShapeRule::kExchanged ? members : 1;
 }
 
 }  // namespace xla_shmem
