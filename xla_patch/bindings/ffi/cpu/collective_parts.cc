@@ -75,7 +75,7 @@ Status ReadReduced(const CallFrame& frame, Arguments* arguments) {
   const Result<ReductionKind> reduction = ReductionOf(frame);
   if (!reduction.ok()) return reduction.status();
   arguments->reduction = *reduction;
-  return CheckReducible(arguments->name, {arguments->type}, *reduction, Supports);
+  return CheckReducible(arguments->name, {arguments->type}, *reduction);
 }
 
 Status ReadReduceParts(const CallFrame& frame, ReducePartsArguments* arguments) {

@@ -50,7 +50,7 @@ Status ReadCollective(const CallFrame& frame, CollectiveArguments* arguments) {
   if constexpr (IsReducing(kOp)) {
     const Result<ReductionKind> reduction = ReductionOf(frame);
     if (!reduction.ok()) return reduction.status();
-    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(arguments->name, buffers->types, *reduction, Supports));
+    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(arguments->name, buffers->types, *reduction));
     arguments->reduction = *reduction;
     arguments->types = std::move(buffers->types);
   }

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "xla_patch/bindings/ffi/gpu/handler.h"
-#include "xla_patch/thunks/reduction.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
@@ -108,8 +107,7 @@ Result<PartsArguments> ReadMovedOrReduced(const GpuCallFrame& frame) {
     XLA_SHMEM_RETURN_IF_ERROR(AddParts<kOp>(frame, pair, static_cast<size_t>(*pieces), &arguments));
   }
   if constexpr (IsReducing(kOp)) {
-    XLA_SHMEM_RETURN_IF_ERROR(
-        CheckReducible(frame.call.name, arguments.parts.types, arguments.parts.reduction, Supports));
+    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(frame.call.name, arguments.parts.types, arguments.parts.reduction));
   }
   return arguments;
 }

@@ -6,7 +6,6 @@
 
 #include "xla_patch/bindings/ffi/gpu/handler.h"
 #include "xla_patch/bindings/ffi/ragged_operands.h"
-#include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem {
 namespace {
@@ -43,7 +42,7 @@ Result<gpu::GroupArguments> ReadGroupCollective(const GpuCallFrame& frame) {
   if constexpr (IsReducing(kOp)) {
     const Result<ReductionKind> reduction = ReadReduction(frame.attributes);
     if (!reduction.ok()) return reduction.status();
-    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(frame.call.name, buffers->types, *reduction, Supports));
+    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(frame.call.name, buffers->types, *reduction));
     arguments.reduction = *reduction;
     arguments.types = std::move(buffers->types);
   }
