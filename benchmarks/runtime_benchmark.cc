@@ -23,12 +23,8 @@
 #include "benchmarks/samples.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/shm/segment.h"
-#include "xla_patch/thunks/cpu/all_gather.h"
-#include "xla_patch/thunks/cpu/all_reduce.h"
-#include "xla_patch/thunks/cpu/all_to_all.h"
-#include "xla_patch/thunks/cpu/collective_permute.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
-#include "xla_patch/thunks/cpu/reduce_scatter.h"
 
 namespace xla_shmem {
 namespace {
@@ -42,6 +38,24 @@ template <typename T>
 T ValueOf(Result<T> result) {
   if (!result.ok()) ExitWith(result.status());
   return *std::move(result);
+}
+
+CollectiveOp CollectiveOpOf(bench::Op op) {
+  switch (op) {
+    case bench::Op::kMemcpy:
+      break;
+    case bench::Op::kPermute:
+      return CollectiveOp::kCollectivePermute;
+    case bench::Op::kAllReduce:
+      return CollectiveOp::kAllReduce;
+    case bench::Op::kAllGather:
+      return CollectiveOp::kAllGather;
+    case bench::Op::kReduceScatter:
+      return CollectiveOp::kReduceScatter;
+    case bench::Op::kAllToAll:
+      return CollectiveOp::kAllToAll;
+  }
+  ExitWith(Status::Error("no collective"));
 }
 
 // Binds each process to its own core, if there are enough cores, like mpirun.
@@ -88,36 +102,27 @@ class Rank {
 
  private:
   std::unique_ptr<Operation> Begin(bench::Op op, const MessageKey& key, char* operand, char* result, size_t bytes) {
-    const PeContext* context = pes_->context(rank_);
-    std::vector<int> group(ranks_);
-    std::iota(group.begin(), group.end(), 0);
-    const size_t part = bytes / ranks_ / 4 * 4;
-    switch (op) {
-      case bench::Op::kPermute:
-        return std::make_unique<PermuteOperation>(
-            context,
-            PermuteArguments{
-                key, "bench", (rank_ + ranks_ - 1) % ranks_, (rank_ + 1) % ranks_, {operand}, {result}, {bytes}, {}});
-      case bench::Op::kAllReduce:
-        return std::make_unique<AllReduceOperation>(
-            context, AllReduceArguments{
-                         key, "bench", ReductionKind::kSum, group, {ElementType::kF32}, {operand}, {result}, {bytes}});
-      case bench::Op::kAllGather:
-        return std::make_unique<AllGatherOperation>(
-            context, AllGatherArguments{key, "bench", group, {operand}, {result}, {part}});
-      case bench::Op::kReduceScatter:
-        return std::make_unique<ReduceScatterOperation>(
-            context, ReduceScatterArguments{
-                         key, "bench", ReductionKind::kSum, group, {ElementType::kF32}, {operand}, {result}, {part}});
-      default: {
-        AllToAllArguments arguments{key, "bench", group, {}, {}, {part}};
-        for (int member = 0; member < ranks_; ++member) {
-          arguments.operands.push_back({operand + member * part});
-          arguments.results.push_back({result + member * part});
-        }
-        return std::make_unique<AllToAllOperation>(context, std::move(arguments));
-      }
+    CollectiveArguments arguments;
+    arguments.op = CollectiveOpOf(op);
+    arguments.key = key;
+    arguments.name = "bench";
+    arguments.bytes = {bytes};
+    if (UsesPairs(arguments.op)) {
+      arguments.source = (rank_ + ranks_ - 1) % ranks_;
+      arguments.target = (rank_ + 1) % ranks_;
+    } else {
+      arguments.group.resize(ranks_);
+      std::iota(arguments.group.begin(), arguments.group.end(), 0);
     }
+    arguments.types = {ElementType::kF32};
+    const size_t part = bytes / ranks_ / 4 * 4;
+    if (arguments.op != CollectiveOp::kAllReduce && !UsesPairs(arguments.op)) arguments.bytes = {part};
+    const int buffers = arguments.op == CollectiveOp::kAllToAll ? ranks_ : 1;
+    for (int buffer = 0; buffer < buffers; ++buffer) {
+      arguments.operands.push_back(operand + buffer * part);
+      arguments.results.push_back(result + buffer * part);
+    }
+    return std::make_unique<MessageCollective>(pes_->context(rank_), std::move(arguments));
   }
 
   void Finish(std::unique_ptr<Operation> operation) {

@@ -36,6 +36,26 @@ TEST_CASE("a new executable of the program goes on behind the last run") {
   CHECK(Count(counter, 2, 9) == Number(2, 0));
 }
 
+TEST_CASE("a run that comes late does not take the numbers of the runs before it again") {
+  ExecutionCounter counter;
+  CHECK(Count(counter, 1, 100) == Number(0, 0));
+  CHECK(Count(counter, 1, 105) == Number(5, 0));
+  CHECK(Count(counter, 1, 104) == Number(4, 0));
+  CHECK(Count(counter, 2, 9) == Number(6, 0));
+}
+
+TEST_CASE("the numbers go on from 0 behind 2^32 - 1, and a late run from before that is no new one") {
+  constexpr int64_t kHalf = int64_t{1} << 31;
+  ExecutionCounter counter;
+  CHECK(Count(counter, 1, 0) == Number(0, 0));
+  // In steps of less than 2^31.
+  CHECK(Count(counter, 1, kHalf - 1) == Number(0x7fffffff, 0));
+  CHECK(Count(counter, 1, 2 * kHalf - 2) == Number(0xfffffffe, 0));
+  CHECK(Count(counter, 1, 2 * kHalf + 1) == Number(1, 0));
+  CHECK(Count(counter, 1, 2 * kHalf - 1) == Number(0xffffffff, 0));
+  CHECK(Count(counter, 2, 9) == Number(2, 0));
+}
+
 TEST_CASE("a second run that begins before the first has ended is refused") {
   ExecutionCounter counter;
   auto first = counter.Begin(kOperation, 0, 1, 10);

@@ -43,7 +43,9 @@ TEST_CASE("A job key is parsed from its hex digits, and nothing else is a key") 
 
 TEST_CASE("A segment is private to its user and has the requested size") {
   const JobKey key = RandomJobKey();
+  const mode_t before = umask(0);  // so that the mode is the one that Create asks for
   const auto segment = ValueOf(Segment::Create(key, 3, kBytes));
+  umask(before);
   CHECK(segment->payload_bytes() == kBytes - kPageBytes);
   struct stat status;
   REQUIRE(stat(("/dev/shm" + SegmentName(key, 3)).c_str(), &status) == 0);

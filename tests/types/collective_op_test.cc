@@ -43,5 +43,14 @@ TEST_CASE("All-reduce and reduce-scatter reduce, and pairs say who takes part in
   }
 }
 
+TEST_CASE("A gather has a part of the result for each member, a scatter one of the operand, an all-to-all both") {
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    CAPTURE(info.name);
+    const bool to_all = info.op == CollectiveOp::kAllToAll;
+    CHECK(OperandParts(info.op, 5) == (to_all || info.op == CollectiveOp::kReduceScatter ? 5 : 1));
+    CHECK(ResultParts(info.op, 5) == (to_all || info.op == CollectiveOp::kAllGather ? 5 : 1));
+  }
+}
+
 }  // namespace
 }  // namespace xla_shmem

@@ -14,17 +14,6 @@ std::string DescribeDevice(int64_t device_id, const Topology& topology) {
                             : " (PE " + std::to_string(device->pe) + ", host " + std::to_string(device->host) + ")");
 }
 
-template <typename T>
-bool Contains(const std::vector<T>& values, T value) {
-  return std::find(values.begin(), values.end(), value) != values.end();
-}
-
-const Transport::Carried* FindCarried(const Transport& transport, CollectiveOp op) {
-  const auto carried = std::find_if(transport.carried.begin(), transport.carried.end(),
-                                    [&](const Transport::Carried& candidate) { return candidate.op == op; });
-  return carried == transport.carried.end() ? nullptr : &*carried;
-}
-
 Unsupported UnsupportedElementTypes(const CollectiveSpec& spec) {
   if (spec.element_types.empty()) {
     return std::string(OpName(spec.op)) + " without a result";
@@ -38,22 +27,15 @@ Unsupported UnsupportedElementTypes(const CollectiveSpec& spec) {
   return std::nullopt;
 }
 
-Unsupported UnsupportedReduction(const CollectiveSpec& spec, const Transport::Carried& carried) {
+Unsupported UnsupportedReduction(const CollectiveSpec& spec) {
   if (!spec.reduction.has_value()) {
     return "the reduction is not a plain sum, prod, min, max, and, or or xor";
   }
   for (const ElementType type : spec.element_types) {
-    bool knows_type = false;
-    bool knows_both = false;
-    for (const Transport::Reducible& reducible : carried.reducible) {
-      const bool has_type = Contains(reducible.element_types, type);
-      knows_type = knows_type || has_type;
-      knows_both = knows_both || (has_type && Contains(reducible.reductions, *spec.reduction));
-    }
-    if (!knows_type) {
+    if (!Supports(type, ReductionKind::kSum)) {  // every type that has a reduction has this one
       return "no SHMEM " + std::string(OpName(spec.op)) + " for " + ElementTypeName(type);
     }
-    if (!knows_both) {
+    if (!Supports(type, *spec.reduction)) {
       return "no SHMEM reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " + ElementTypeName(type);
     }
   }
@@ -102,28 +84,13 @@ Unsupported UnsupportedGroups(const CollectiveSpec& spec) {
   return std::nullopt;
 }
 
-// The reductions of thunks/reduction.h, which both platforms have.
-std::vector<Transport::Reducible> Reductions() {
-  using E = ElementType;
-  using R = ReductionKind;
-  return {
-      {{E::kF32, E::kF64, E::kBf16, E::kF16, E::kF8E5M2, E::kF8E4M3Fn, E::kF8E4M3B11Fnuz, E::kF8E5M2Fnuz,
-        E::kF8E4M3Fnuz, E::kF8E4M3, E::kF8E3M4},
-       {R::kSum, R::kProd, R::kMin, R::kMax}},
-      {{E::kPred, E::kS8, E::kS16, E::kS32, E::kS64, E::kU8, E::kU16, E::kU32, E::kU64},
-       {R::kSum, R::kProd, R::kMin, R::kMax, R::kAnd, R::kOr, R::kXor}},
-      {{E::kC64, E::kC128}, {R::kSum, R::kProd}},  // complex numbers have no order
-  };
-}
-
 // A transport for the ops with the trait `platform`.
 Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, int32_t>> reach) {
   Transport transport;
   transport.available = true;
   for (const CollectiveOpInfo& info : kCollectiveOps) {
     if (info.Has(platform)) {
-      transport.carried.push_back(
-          {info.op, info.Has(op_trait::kReduces) ? Reductions() : std::vector<Transport::Reducible>()});
+      transport.carried.push_back(info.op);
     }
   }
   transport.reach = std::move(reach);
@@ -150,27 +117,24 @@ Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach) {
 Transport PatchedXlaTransport(std::unordered_map<int64_t, int32_t> reach) {
   Transport transport = GpuTransport(std::move(reach));
   transport.divides = Divides::kNothing;
-  const auto has_no_thunk = [](const Transport::Carried& carried) {
-    return carried.op != CollectiveOp::kAllReduce && carried.op != CollectiveOp::kCollectivePermute;
-  };
-  transport.carried.erase(std::remove_if(transport.carried.begin(), transport.carried.end(), has_no_thunk),
-                          transport.carried.end());
+  transport.carried = {CollectiveOp::kAllReduce, CollectiveOp::kCollectivePermute};
   return transport;
 }
 
-bool Carries(const Transport& transport, CollectiveOp op) { return FindCarried(transport, op) != nullptr; }
+bool Carries(const Transport& transport, CollectiveOp op) {
+  return std::find(transport.carried.begin(), transport.carried.end(), op) != transport.carried.end();
+}
 
 Unsupported UnsupportedKind(const CollectiveSpec& spec, const Transport& transport) {
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
   }
-  const Transport::Carried* carried = FindCarried(transport, spec.op);
-  if (carried == nullptr) {
+  if (!Carries(transport, spec.op)) {
     return std::string("no SHMEM ") + OpName(spec.op);
   }
   Unsupported unsupported = UnsupportedElementTypes(spec);
   if (!unsupported.has_value() && IsReducing(spec.op)) {
-    unsupported = UnsupportedReduction(spec, *carried);
+    unsupported = UnsupportedReduction(spec);
   }
   return unsupported;
 }

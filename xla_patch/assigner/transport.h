@@ -22,19 +22,10 @@ enum class Divides : uint8_t { kNothing, kOnRequest, kIfFaster };
 // The collectives that the SHMEM runtime of this job can carry. The rules decide without it; a veto changes only what
 // is lowered, and is reported beside the decision.
 struct Transport {
-  struct Reducible {
-    std::vector<ElementType> element_types;
-    std::vector<ReductionKind> reductions;  // of each of these types
-  };
-  // One op it carries: any type of whole bytes, where it only moves them; what is listed, where it reduces.
-  struct Carried {
-    CollectiveOp op;
-    std::vector<Reducible> reducible;
-  };
-
   bool available = false;
   std::string unavailable_reason;  // shown to the user when not available
-  std::vector<Carried> carried;
+  // Ops: with any type of whole bytes where they only move them; where they reduce, what Supports (reduction_kind.h).
+  std::vector<CollectiveOp> carried;
   // Members of the largest group; 0 for any number.
   int64_t max_group = 0;
   // Arrays of the largest all-to-all that has one for each member; 0 for any number.
@@ -46,8 +37,7 @@ struct Transport {
 };
 
 // Shared memory on one host (or whatever `reach` says; no map: everywhere), and the GPU runtime between GPUs of equal
-// `reach`. Both carry the ops of the table in types/collective_op.h, and reduce as thunks/reduction.h does, which
-// tests/assigner holds this against.
+// `reach`. Both carry the ops of the table in types/collective_op.h.
 Transport CpuTransport(std::optional<std::unordered_map<int64_t, int32_t>> reach);
 Transport GpuTransport(std::unordered_map<int64_t, int32_t> reach);
 

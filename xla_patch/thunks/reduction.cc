@@ -235,15 +235,24 @@ void ReduceFloats(ReductionKind kind, const Operands& operands) {
       return ReduceTyped<T, Min>(operands);
     case ReductionKind::kMax:
       return ReduceTyped<T, Max>(operands);
-    default:
-      return;  // Supports() is false
+    case ReductionKind::kAnd:
+    case ReductionKind::kOr:
+    case ReductionKind::kXor:
+      break;  // Supports() is false
   }
+}
+
+// The same buffers, an element a byte.
+template <typename T>
+Operands BytesOf(Operands operands) {
+  operands.elements *= sizeof(T);
+  return operands;
 }
 
 // Wrapping sums and products have the same bits for signed and unsigned types, and bitwise operations work on bytes.
 // That saves two thirds of the code.
 template <typename T>
-void ReduceIntegers(ReductionKind kind, Operands operands) {
+void ReduceIntegers(ReductionKind kind, const Operands& operands) {
   switch (kind) {
     case ReductionKind::kSum:
       return ReduceTyped<std::make_unsigned_t<T>, Sum>(operands);
@@ -253,17 +262,12 @@ void ReduceIntegers(ReductionKind kind, Operands operands) {
       return ReduceTyped<T, Min>(operands);
     case ReductionKind::kMax:
       return ReduceTyped<T, Max>(operands);
-    default:
-      break;
-  }
-  operands.elements *= sizeof(T);
-  switch (kind) {
     case ReductionKind::kAnd:
-      return ReduceTyped<uint8_t, And>(operands);
+      return ReduceTyped<uint8_t, And>(BytesOf<T>(operands));
     case ReductionKind::kOr:
-      return ReduceTyped<uint8_t, Or>(operands);
-    default:
-      return ReduceTyped<uint8_t, Xor>(operands);
+      return ReduceTyped<uint8_t, Or>(BytesOf<T>(operands));
+    case ReductionKind::kXor:
+      return ReduceTyped<uint8_t, Xor>(BytesOf<T>(operands));
   }
 }
 
@@ -290,38 +294,6 @@ void ReduceComplex(ReductionKind kind, Operands operands) {
 }
 
 }  // namespace
-
-bool Supports(ElementType type, ReductionKind kind) {
-  switch (type) {
-    case ElementType::kPred:
-    case ElementType::kS8:
-    case ElementType::kS16:
-    case ElementType::kS32:
-    case ElementType::kS64:
-    case ElementType::kU8:
-    case ElementType::kU16:
-    case ElementType::kU32:
-    case ElementType::kU64:
-      return true;
-    case ElementType::kC64:
-    case ElementType::kC128:
-      return kind == ReductionKind::kSum || kind == ReductionKind::kProd;
-    case ElementType::kF16:
-    case ElementType::kBf16:
-    case ElementType::kF32:
-    case ElementType::kF64:
-    case ElementType::kF8E5M2:
-    case ElementType::kF8E4M3:
-    case ElementType::kF8E4M3Fn:
-    case ElementType::kF8E4M3B11Fnuz:
-    case ElementType::kF8E5M2Fnuz:
-    case ElementType::kF8E4M3Fnuz:
-    case ElementType::kF8E3M4:
-      return kind <= ReductionKind::kMax;
-    default:
-      return false;
-  }
-}
 
 void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements,
             char* output) {
@@ -372,8 +344,20 @@ void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, siz
       return ReduceFloats<F8E3M4>(kind, operands);
     case ElementType::kF8E4M3:
       return ReduceFloats<F8E4M3>(kind, operands);
-    default:
-      return;  // Supports() is false
+    case ElementType::kInvalid:
+    case ElementType::kTuple:
+    case ElementType::kOpaque:
+    case ElementType::kToken:
+    case ElementType::kBuffer:
+    case ElementType::kS1:
+    case ElementType::kS2:
+    case ElementType::kS4:
+    case ElementType::kU1:
+    case ElementType::kU2:
+    case ElementType::kU4:
+    case ElementType::kF4E2M1Fn:
+    case ElementType::kF8E8M0Fnu:
+      break;  // Supports() is false
   }
 }
 

@@ -13,12 +13,8 @@
 
 namespace xla_shmem {
 
-// False for types without a reduction here, for and, or and xor of floats, and for all kinds but sum and prod of
-// complex numbers.
-bool Supports(ElementType type, ReductionKind kind);
-
 // `inputs[0..count)` hold `elements` each and are reduced in that order into `output`, which may be one of them.
-// Buffers are aligned to their element size; for complex numbers to the size of a part. `type` must support `kind`.
+// Buffers are aligned to their element size; for complex numbers to the size of a part. Supports(type, kind) must hold.
 void Reduce(ElementType type, ReductionKind kind, const char* const* inputs, size_t count, size_t elements,
             char* output);
 

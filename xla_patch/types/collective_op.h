@@ -98,6 +98,16 @@ constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }
 std::optional<CollectiveOp> OpNamed(std::string_view name);
 constexpr bool IsReducing(CollectiveOp op) { return InfoOf(op).Has(op_trait::kReduces); }
 constexpr bool UsesPairs(CollectiveOp op) { return InfoOf(op).Has(op_trait::kPairs); }
+// Parts of one size that an operand and a result have; `members`: of the group. Those of an all-to-all may also be so
+// many arrays of one part each.
+constexpr size_t OperandParts(CollectiveOp op, size_t members) {
+  const ShapeRule shapes = InfoOf(op).shapes;
+  return shapes == ShapeRule::kScattered || shapes == ShapeRule::kExchanged ? members : 1;
+}
+constexpr size_t ResultParts(CollectiveOp op, size_t members) {
+  const ShapeRule shapes = InfoOf(op).shapes;
+  return shapes == ShapeRule::kGathered || shapes == ShapeRule::kExchanged ? members : 1;
+}
 
 }  // namespace xla_shmem
 

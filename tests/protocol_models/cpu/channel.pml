@@ -104,7 +104,7 @@ inline Withdraw() {
 }
 
 /* = ReceiveChannel::Slot (xla_patch/thunks/cpu/channel.cc) */
-/* = Spans::CopyFrom (xla_patch/thunks/cpu/spans.cc) */
+/* = Spans::CopyFrom (xla_patch/thunks/cpu/spans.h) */
 inline CopyOut(key) {
   atomic {
     assert(arena[block].slot[consumed % SLOTS] == VALUE(key, consumed)); /* none lost, none twice */
@@ -145,7 +145,7 @@ inline OpenSend(key) {
   od
 }
 
-/* = Spans::CopyTo (xla_patch/thunks/cpu/spans.cc) */
+/* = Spans::CopyTo (xla_patch/thunks/cpu/spans.h) */
 inline CopyIn(key) {
   atomic {
     assert(owner[block] == key); /* nothing is put into a block that was given back */

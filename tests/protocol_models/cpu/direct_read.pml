@@ -60,7 +60,7 @@ inline OpenSend() {
   sent = credit
 }
 
-/* = Spans::CopyTo (xla_patch/thunks/cpu/spans.cc) */
+/* = Spans::CopyTo (xla_patch/thunks/cpu/spans.h) */
 inline CopyIn() {
   for (position : sent * CHUNK .. CHUNK_END(sent) - 1) {
     assert(has_block && !source_freed);

@@ -186,10 +186,15 @@ TEST_CASE("records of a failed job stay") {
 TEST_CASE("files are private to the user, and symlinks in their place are not followed") {
   const TemporaryDirectory directory;
   {
+    const mode_t before = umask(0);  // so that the modes are those that the recorder asks for
     const auto recorder = MakeRecorder(directory);
-    struct stat status;
-    REQUIRE(stat(directory.File("0.ring").c_str(), &status) == 0);
-    CHECK((status.st_mode & 0777) == 0600);
+    umask(before);
+    for (const char* const file : {"0.ring", "0.sites"}) {
+      CAPTURE(file);
+      struct stat status;
+      REQUIRE(stat(directory.File(file).c_str(), &status) == 0);
+      CHECK((status.st_mode & 0777) == 0600);
+    }
   }
   CHECK(FlightRecorder::Create(directory.path(), 0, {0}, {0}).message() ==
         "cannot create " + directory.File("0.ring") + ": File exists");

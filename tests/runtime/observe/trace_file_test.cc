@@ -75,7 +75,9 @@ TEST_CASE("a file that cannot be written is named") {
 TEST_CASE("A trace is for its user alone") {
   const TemporaryDirectory directory;
   const std::string path = directory.File("trace.json");
+  const mode_t before = umask(0);  // so that the mode is the one that Open asks for
   REQUIRE(TraceFile::Open(path, 0, {0}).ok());
+  umask(before);
   struct stat status;
   REQUIRE(stat(path.c_str(), &status) == 0);
   CHECK((status.st_mode & 0777) == 0600);

@@ -1,5 +1,3 @@
-#include "xla_patch/thunks/cpu/all_reduce.h"
-
 #include <doctest/doctest.h>
 
 #include <cfloat>
@@ -11,6 +9,7 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "tests/thunks/cpu/traffic.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 
 namespace xla_shmem::testing {
 namespace {

@@ -14,7 +14,6 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "xla_patch/thunks/cpu/part_layout.h"
-#include "xla_patch/thunks/cpu/permute_parts.h"
 
 namespace xla_shmem::testing {
 namespace {

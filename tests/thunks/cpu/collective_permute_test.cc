@@ -1,5 +1,3 @@
-#include "xla_patch/thunks/cpu/collective_permute.h"
-
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -9,6 +7,7 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "tests/thunks/cpu/traffic.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 #include "xla_patch/thunks/cpu/message_sender.h"
 
 namespace xla_shmem::testing {
@@ -105,13 +104,14 @@ TEST_CASE("One buffer may be two operands") {
   Job job({2});
   RunPes(2, [&](int pe) {
     std::vector<char> operand(5000, static_cast<char>('a' + pe)), other(5000);
-    PermuteArguments arguments;
+    CollectiveArguments arguments;
+    arguments.op = CollectiveOp::kCollectivePermute;
     arguments.key = {99, 1};
     arguments.source = arguments.target = 1 - pe;
     arguments.operands = {operand.data(), operand.data()};
     arguments.results = {operand.data(), other.data()};
     arguments.bytes = {5000, 5000};
-    CHECK(job.Finish(std::make_unique<PermuteOperation>(&job.context(pe), arguments)) == "");
+    CHECK(job.Finish(std::make_unique<MessageCollective>(&job.context(pe), arguments)) == "");
     CHECK(operand == std::vector<char>(5000, static_cast<char>('a' + 1 - pe)));
     CHECK(other == operand);
   });

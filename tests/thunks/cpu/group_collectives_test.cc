@@ -10,7 +10,7 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/group_transfers.h"
 #include "tests/thunks/cpu/job.h"
-#include "xla_patch/thunks/cpu/all_gather.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 
 namespace xla_shmem::testing {
 namespace {

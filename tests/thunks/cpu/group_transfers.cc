@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "xla_patch/thunks/cpu/all_gather.h"
-#include "xla_patch/thunks/cpu/all_to_all.h"
-#include "xla_patch/thunks/cpu/collective_broadcast.h"
-#include "xla_patch/thunks/cpu/reduce_scatter.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -41,6 +38,18 @@ std::vector<size_t> ArrayOrTuple(size_t members, const std::vector<size_t>& byte
   return buffers;
 }
 
+// Without buffers.
+CollectiveArguments ArgumentsOf(CollectiveOp op, const MessageKey& key, const std::vector<int>& group,
+                                const std::vector<size_t>& bytes) {
+  CollectiveArguments arguments;
+  arguments.op = op;
+  arguments.key = key;
+  arguments.name = OpName(op) + ("." + std::to_string(key.operation));
+  arguments.group = group;
+  arguments.bytes = bytes;
+  return arguments;
+}
+
 std::string Beside(int pe, const Buffers& buffers) {
   return buffers.GuardsIntact() ? "" : "PE " + std::to_string(pe) + ": bytes beside the buffers changed";
 }
@@ -58,9 +67,10 @@ AllGatherTransfer::AllGatherTransfer(MessageKey key, int pe, std::vector<int> gr
 }
 
 std::unique_ptr<Operation> AllGatherTransfer::Begin(const PeContext& context) {
-  const std::string name = "all-gather." + std::to_string(key_.operation);
-  return MakeOperation(&context,
-                       AllGatherArguments{key_, name, group_, buffers_.operands(), buffers_.results(), bytes_});
+  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kAllGather, key_, group_, bytes_);
+  arguments.operands = buffers_.operands();
+  arguments.results = buffers_.results();
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string AllGatherTransfer::Verdict() {
@@ -90,9 +100,12 @@ ReduceScatterTransfer::ReduceScatterTransfer(MessageKey key, int pe, Reduction r
 }
 
 std::unique_ptr<Operation> ReduceScatterTransfer::Begin(const PeContext& context) {
-  const std::string name = "reduce-scatter." + std::to_string(key_.operation);
-  return MakeOperation(&context, ReduceScatterArguments{key_, name, reduction_.kind, reduction_.group, reduction_.types,
-                                                        buffers_.operands(), buffers_.results(), bytes_});
+  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kReduceScatter, key_, reduction_.group, bytes_);
+  arguments.reduction = reduction_.kind;
+  arguments.types = reduction_.types;
+  arguments.operands = buffers_.operands();
+  arguments.results = buffers_.results();
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string ReduceScatterTransfer::Verdict() {
@@ -138,17 +151,11 @@ char* AllToAllTransfer::result(size_t member, size_t buffer) {
 }
 
 std::unique_ptr<Operation> AllToAllTransfer::Begin(const PeContext& context) {
-  AllToAllArguments arguments;
-  arguments.key = key_;
-  arguments.name = "all-to-all." + std::to_string(key_.operation);
-  arguments.group = group_;
-  arguments.bytes = bytes_;
-  arguments.operands.resize(group_.size());
-  arguments.results.resize(group_.size());
+  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kAllToAll, key_, group_, bytes_);
   for (size_t member = 0; member < group_.size(); ++member) {
     for (size_t i = 0; i < bytes_.size(); ++i) {
-      arguments.operands[member].push_back(operand(member, i));
-      arguments.results[member].push_back(result(member, i));
+      arguments.operands.push_back(operand(member, i));
+      arguments.results.push_back(result(member, i));
     }
   }
   return MakeOperation(&context, std::move(arguments));
@@ -173,9 +180,10 @@ BroadcastTransfer::BroadcastTransfer(MessageKey key, int pe, std::vector<int> gr
 }
 
 std::unique_ptr<Operation> BroadcastTransfer::Begin(const PeContext& context) {
-  const std::string name = "collective-broadcast." + std::to_string(key_.operation);
-  return MakeOperation(
-      &context, CollectiveBroadcastArguments{key_, name, group_, buffers_.operands(), buffers_.results(), bytes_});
+  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kCollectiveBroadcast, key_, group_, bytes_);
+  arguments.operands = buffers_.operands();
+  arguments.results = buffers_.results();
+  return MakeOperation(&context, std::move(arguments));
 }
 
 std::string BroadcastTransfer::Verdict() {

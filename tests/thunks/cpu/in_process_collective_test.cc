@@ -16,7 +16,7 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "tests/thunks/cpu/traffic.h"
-#include "xla_patch/thunks/cpu/all_reduce.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -152,7 +152,8 @@ TEST_CASE("A member that never comes is named, and nobody touches the buffers of
   const MessageKey key = NextKey();
   std::vector<float> memory(6, 1.0F);
   const auto make = [&](int pe) {
-    AllReduceArguments arguments;
+    CollectiveArguments arguments;
+    arguments.op = CollectiveOp::kAllReduce;
     arguments.key = key;
     arguments.name = "sum.1";
     arguments.group = {0, 1, 2};

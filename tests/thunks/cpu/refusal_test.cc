@@ -7,13 +7,14 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "xla_patch/thunks/cpu/blocks.h"
 #include "xla_patch/thunks/cpu/channel.h"
-#include "xla_patch/thunks/cpu/collective_permute.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/message_receiver.h"
 #include "xla_patch/thunks/cpu/message_sender.h"
@@ -23,6 +24,18 @@ namespace {
 
 constexpr MessageKey kKey{11, 1};
 constexpr size_t kBytes = 200000 / 64 * 64;
+
+std::unique_ptr<Operation> ReceiveFromPe0(const PeContext& context, char* result, size_t bytes) {
+  CollectiveArguments arguments;
+  arguments.op = CollectiveOp::kCollectivePermute;
+  arguments.key = kKey;
+  arguments.name = "refused";
+  arguments.source = 0;
+  arguments.operands = {result};
+  arguments.results = {result};
+  arguments.bytes = {bytes};
+  return MakeOperation(&context, std::move(arguments));
+}
 
 // A sender by hand: it posts an address that is not mapped, is refused, and sends the message through slots.
 std::string SendAfterRefusal(const PeContext& context, const std::vector<char>& message) {
@@ -59,8 +72,7 @@ TEST_CASE("A message whose memory cannot be read is refused, granted slots, and 
       verdict = SendAfterRefusal(job.context(0), message);
     } else {
       std::vector<char> result(kBytes);
-      PermuteArguments arguments{kKey, "refused", 0, -1, {result.data()}, {result.data()}, {kBytes}, {}};
-      verdict = job.Finish(std::make_unique<PermuteOperation>(&job.context(1), arguments));
+      verdict = job.Finish(ReceiveFromPe0(job.context(1), result.data(), kBytes));
       if (verdict.empty() && result != message) verdict = "wrong bytes";
     }
     group.Meet();
@@ -144,10 +156,8 @@ void CheckRefusalMidway(Receive receive) {
 }
 
 TEST_CASE("A permute whose source is refused after its first part gets the rest through slots") {
-  CheckRefusalMidway([](Job* job, char* result) {
-    PermuteArguments arguments{kKey, "refused", 0, -1, {result}, {result}, {kLongBytes}, {}};
-    return job->Finish(std::make_unique<PermuteOperation>(&job->context(1), arguments));
-  });
+  CheckRefusalMidway(
+      [](Job* job, char* result) { return job->Finish(ReceiveFromPe0(job->context(1), result, kLongBytes)); });
 }
 
 TEST_CASE("A contribution to a reduction that is refused after its first part continues through slots") {

@@ -141,7 +141,8 @@ PermuteTransfer::PermuteTransfer(MessageKey key, int pe, const std::vector<int>&
 }
 
 std::unique_ptr<Operation> PermuteTransfer::Begin(const PeContext& context) {
-  PermuteArguments arguments;
+  CollectiveArguments arguments;
+  arguments.op = CollectiveOp::kCollectivePermute;
   arguments.key = key_;
   arguments.name = "permute." + std::to_string(key_.operation);
   arguments.source = source_;
@@ -198,7 +199,8 @@ AllReduceTransfer::AllReduceTransfer(MessageKey key, int pe, Reduction reduction
 }
 
 std::unique_ptr<Operation> AllReduceTransfer::Begin(const PeContext& context) {
-  AllReduceArguments arguments;
+  CollectiveArguments arguments;
+  arguments.op = CollectiveOp::kAllReduce;
   arguments.key = key_;
   arguments.name = "all-reduce." + std::to_string(key_.operation);
   arguments.reduction = reduction_.kind;

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/thunks/cpu/all_reduce.h"
-#include "xla_patch/thunks/cpu/collective_permute.h"
+#include "xla_patch/thunks/cpu/collectives.h"
+#include "xla_patch/thunks/reduction.h"
 
 namespace xla_shmem::testing {
 

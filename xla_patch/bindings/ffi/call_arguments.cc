@@ -182,9 +182,8 @@ Result<Buffers> ReadParts(ffi::RemainingArgs arguments, ffi::RemainingRets resul
   return buffers;
 }
 
-Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
-                      bool (*supports)(ElementType, ReductionKind)) {
-  const auto is_supported = [&](ElementType type) { return supports(type, reduction); };
+Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction) {
+  const auto is_supported = [&](ElementType type) { return Supports(type, reduction); };
   if (std::all_of(types.begin(), types.end(), is_supported)) return Status();
   return Status::Error(name + ": no reduction \"" + ReductionName(reduction) + "\" for this element type");
 }

@@ -66,9 +66,8 @@ Result<Buffers> ReadBuffers(::xla::ffi::RemainingArgs arguments, ::xla::ffi::Rem
 // Without element types.
 Result<Buffers> ReadParts(::xla::ffi::RemainingArgs arguments, ::xla::ffi::RemainingRets results, size_t parts);
 
-// An error unless `supports` holds for all of `types`. `name`: of the call.
-Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction,
-                      bool (*supports)(ElementType, ReductionKind));
+// An error unless all of `types` support the reduction. `name`: of the call.
+Status CheckReducible(const std::string& name, const std::vector<ElementType>& types, ReductionKind reduction);
 
 // An error if an executable with calls for `topology` cannot run in a job whose topology is `own`.
 Status CheckTopology(const ::xla::ffi::ErrorOr<int64_t>& topology, int64_t own);

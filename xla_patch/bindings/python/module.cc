@@ -10,8 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "xla_patch/bindings/ffi/cpu/handlers.h"
-#include "xla_patch/bindings/ffi/empty_call.h"
+#include "xla_patch/bindings/ffi/cpu/collectives.h"
 #include "xla_patch/bindings/python/bindings.h"
 #include "xla_patch/options/values.h"
 #include "xla_patch/runtime/runtime.h"

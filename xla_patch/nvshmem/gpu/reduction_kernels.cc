@@ -8,53 +8,47 @@
 namespace xla_shmem::gpu {
 namespace {
 
-std::optional<KernelReduction> OfIntegers(Elements with_sign, Elements without_sign, ReductionKind kind) {
+KernelReduction OfIntegers(Elements with_sign, Elements without_sign, ReductionKind kind) {
   switch (kind) {
     case ReductionKind::kSum:
     case ReductionKind::kProd:  // they wrap, so the sign makes no difference
-      return KernelReduction{without_sign, kind};
+      return {without_sign, kind};
     case ReductionKind::kMin:
     case ReductionKind::kMax:
-      return KernelReduction{with_sign, kind};
-    default:
-      return KernelReduction{kBits, kind};
+      return {with_sign, kind};
+    case ReductionKind::kAnd:
+    case ReductionKind::kOr:
+    case ReductionKind::kXor:
+      break;
   }
+  return {kBits, kind};
 }
 
-std::optional<KernelReduction> OfFloats(Elements elements, ReductionKind kind) {
-  if (kind > ReductionKind::kMax) return std::nullopt;
-  return KernelReduction{elements, kind};
-}
-
-std::optional<KernelReduction> OfSums(Elements sums, Elements others, ReductionKind kind) {
-  return OfFloats(kind == ReductionKind::kSum ? sums : others, kind);
+KernelReduction OfSums(Elements sums, Elements others, ReductionKind kind) {
+  return {kind == ReductionKind::kSum ? sums : others, kind};
 }
 
 // XLA's predicates are bytes 0 and 1.
-std::optional<KernelReduction> OfPredicates(ReductionKind kind) {
+KernelReduction OfPredicates(ReductionKind kind) {
   switch (kind) {
     case ReductionKind::kSum:
     case ReductionKind::kMax:
     case ReductionKind::kOr:
-      return KernelReduction{kBits, ReductionKind::kOr};
+      return {kBits, ReductionKind::kOr};
     case ReductionKind::kProd:
     case ReductionKind::kMin:
     case ReductionKind::kAnd:
-      return KernelReduction{kBits, ReductionKind::kAnd};
-    default:
-      return KernelReduction{kBits, ReductionKind::kXor};
+      return {kBits, ReductionKind::kAnd};
+    case ReductionKind::kXor:
+      break;
   }
-}
-
-std::optional<KernelReduction> OfComplex(Elements sums, Elements products, ReductionKind kind) {
-  if (kind == ReductionKind::kSum) return KernelReduction{sums, kind};
-  if (kind == ReductionKind::kProd) return KernelReduction{products, kind};
-  return std::nullopt;
+  return {kBits, ReductionKind::kXor};
 }
 
 }  // namespace
 
 std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKind kind) {
+  if (!Supports(type, kind)) return std::nullopt;
   switch (type) {
     case ElementType::kPred:
       return OfPredicates(kind);
@@ -81,28 +75,41 @@ std::optional<KernelReduction> FindKernelReduction(ElementType type, ReductionKi
     case ElementType::kF32:
       return OfSums(kSumsOfF32, kF32, kind);
     case ElementType::kF64:
-      return OfFloats(kF64, kind);
+      return KernelReduction{kF64, kind};
     case ElementType::kC64:
-      return OfComplex(kSumsOfF32, kProductsOfC64, kind);
+      return OfSums(kSumsOfF32, kProductsOfC64, kind);
     case ElementType::kC128:
-      return OfComplex(kF64, kProductsOfC128, kind);
+      return OfSums(kF64, kProductsOfC128, kind);
     case ElementType::kF8E5M2:
-      return OfFloats(kF8E5M2, kind);
+      return KernelReduction{kF8E5M2, kind};
     case ElementType::kF8E4M3:
-      return OfFloats(kF8E4M3, kind);
+      return KernelReduction{kF8E4M3, kind};
     case ElementType::kF8E4M3Fn:
-      return OfFloats(kF8E4M3Fn, kind);
+      return KernelReduction{kF8E4M3Fn, kind};
     case ElementType::kF8E4M3B11Fnuz:
-      return OfFloats(kF8E4M3B11Fnuz, kind);
+      return KernelReduction{kF8E4M3B11Fnuz, kind};
     case ElementType::kF8E5M2Fnuz:
-      return OfFloats(kF8E5M2Fnuz, kind);
+      return KernelReduction{kF8E5M2Fnuz, kind};
     case ElementType::kF8E4M3Fnuz:
-      return OfFloats(kF8E4M3Fnuz, kind);
+      return KernelReduction{kF8E4M3Fnuz, kind};
     case ElementType::kF8E3M4:
-      return OfFloats(kF8E3M4, kind);
-    default:
-      return std::nullopt;
+      return KernelReduction{kF8E3M4, kind};
+    case ElementType::kInvalid:
+    case ElementType::kTuple:
+    case ElementType::kOpaque:
+    case ElementType::kToken:
+    case ElementType::kBuffer:
+    case ElementType::kS1:
+    case ElementType::kS2:
+    case ElementType::kS4:
+    case ElementType::kU1:
+    case ElementType::kU2:
+    case ElementType::kU4:
+    case ElementType::kF4E2M1Fn:
+    case ElementType::kF8E8M0Fnu:
+      break;  // Supports() is false
   }
+  return std::nullopt;
 }
 
 bool IsInSwitch(const KernelReduction& reduction) {

@@ -7,7 +7,6 @@
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_timer.h"
-#include "xla_patch/thunks/cpu/error_text.h"
 
 namespace xla_shmem {
 namespace {
@@ -17,6 +16,46 @@ namespace {
 constexpr int kGrantDelayPolls = 64;
 
 }  // namespace
+
+bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
+                             const std::vector<char*>& in_place_at, const std::vector<size_t>& operand_bytes,
+                             std::vector<const char*>* operands, OperandCopies* copies) {
+  bool any_in_place = false;
+  for (size_t i = 0; i < operands->size(); ++i) {
+    const char* operand = (*operands)[i];
+    const size_t bytes = operand_bytes[i];
+    bool needs_copy = false;
+    for (size_t j = 0; j < results.size(); ++j) {
+      if (operand >= results[j] + result_bytes[j] || results[j] >= operand + bytes) continue;
+      const bool is_in_place =
+          operand == in_place_at[i] && operand >= results[j] && operand + bytes <= results[j] + result_bytes[j];
+      any_in_place |= is_in_place;
+      needs_copy |= !is_in_place;
+    }
+    if (!needs_copy) continue;
+    copies->push_back(std::make_unique<char[]>(bytes));
+    memcpy(copies->back().get(), operand, bytes);
+    (*operands)[i] = copies->back().get();
+  }
+  return any_in_place;
+}
+
+std::string NameExecution(CollectiveOp op, const std::string& name, size_t bytes, size_t members, int pe,
+                          const MessageKey& key) {
+  return std::string(OpName(op)) + " " + name + " (" + std::to_string(bytes) + " bytes" +
+         (members == 0 ? "" : ", " + std::to_string(members) + " PEs") + ") on PE " + std::to_string(pe) +
+         ", execution " + std::to_string(key.execution & 0xffffffff);
+}
+
+std::string NameMissing(const std::set<int>& missing) {
+  std::string text;
+  const char* before = "; not arrived at this operation: PE ";
+  for (int pe : missing) {
+    text += before + std::to_string(pe);
+    before = ", ";
+  }
+  return text;
+}
 
 CollectiveOperation::CollectiveOperation(const PeContext* context, CollectiveOp op, const MessageKey& key,
                                          std::string name, size_t members)

@@ -25,6 +25,26 @@
 
 namespace xla_shmem {
 
+using OperandCopies = std::vector<std::unique_ptr<char[]>>;
+
+// XLA may give an operand and a result the same buffer. A collective supports this if operand i begins exactly at
+// `in_place_at[i]` (null: not supported). With any other overlap, a result would overwrite the operand before it is
+// read, so the operand is copied and `operands` then points to the copy. Returns true if an operand is in place in a
+// result.
+bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vector<size_t>& result_bytes,
+                             const std::vector<char*>& in_place_at, const std::vector<size_t>& operand_bytes,
+                             std::vector<const char*>* operands, OperandCopies* copies);
+
+// Parts of the texts of errors.
+//
+// "all-reduce jit_f/psum.1 (400 bytes, 2 PEs) on PE 0, execution 3". `bytes`: of the operands. `members`: of the group;
+// 0 if it says nothing.
+std::string NameExecution(CollectiveOp op, const std::string& name, size_t bytes, size_t members, int pe,
+                          const MessageKey& key);
+
+// "; not arrived at this operation: PE 1, 3"; "" if `missing` is empty.
+std::string NameMissing(const std::set<int>& missing);
+
 class CollectiveOperation : public Operation {
  public:
   bool Poll() override;
@@ -64,7 +84,7 @@ class CollectiveOperation : public Operation {
   void GiveBackBlocks();
 
   // Copies of operands that overlap results in a way that the messages do not support.
-  std::vector<std::unique_ptr<char[]>> copies_;
+  OperandCopies copies_;
 
  private:
   struct Sending {

@@ -48,10 +48,23 @@ struct ReducePartsArguments : PartArguments {
   ElementType type = ElementType::kF32;
 };
 
+// A permute between PEs of one domain. What came from other domains is an operand.
+struct PermutePartsArguments {
+  MessageKey key;
+  std::string name;  // of the HLO instruction, for errors
+  int source = -1;   // PE of this domain that sends to the local PE, -1: none
+  int target = -1;   // PE of this domain that the local PE sends to, -1: none
+  const char* operand = nullptr;
+  const char* received = nullptr;  // from another domain; null: nothing, and without a source the result is zeros
+  char* result = nullptr;
+  size_t bytes = 0;
+};
+
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, ReduceScatterPartsArguments arguments);
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllGatherPartsArguments arguments);
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, AllToAllPartsArguments arguments);
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, ReducePartsArguments arguments);
+std::unique_ptr<Operation> MakeOperation(const PeContext* context, PermutePartsArguments arguments);
 
 }  // namespace xla_shmem
 

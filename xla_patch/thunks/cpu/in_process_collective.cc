@@ -7,7 +7,6 @@
 
 #include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/shm/futex.h"
-#include "xla_patch/thunks/cpu/error_text.h"
 
 namespace xla_shmem {
 

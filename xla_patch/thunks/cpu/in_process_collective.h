@@ -9,17 +9,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <numeric>
 #include <set>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "xla_patch/shm/operation.h"
+#include "xla_patch/thunks/cpu/collective_operation.h"
 #include "xla_patch/thunks/cpu/in_process_plan.h"
 #include "xla_patch/thunks/cpu/message_key.h"
-#include "xla_patch/thunks/cpu/operand_aliasing.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
 #include "xla_patch/thunks/cpu/ragged_numbers.h"
 #include "xla_patch/types/collective_op.h"
@@ -130,17 +128,6 @@ class InProcessCollective : public Operation {
   std::shared_ptr<InProcessMeeting> meeting_;  // from the first Poll on
   bool made_progress_ = false;
 };
-
-// Of arguments with the fields that all collectives have. `group`: PEs, alike for all members.
-template <typename Arguments>
-std::unique_ptr<Operation> MakeInProcess(const PeContext* context, CollectiveOp op, Arguments arguments,
-                                         std::vector<int> group, OperandCopies copies, PlanInProcess plan) {
-  const size_t bytes = std::accumulate(arguments.bytes.begin(), arguments.bytes.end(), size_t{0});
-  return std::make_unique<InProcessCollective>(
-      context, op, arguments.key, std::move(arguments.name), std::move(group),
-      MemberBuffers{std::move(arguments.operands), std::move(arguments.results)}, std::move(copies), bytes,
-      std::move(plan));
-}
 
 }  // namespace xla_shmem
 

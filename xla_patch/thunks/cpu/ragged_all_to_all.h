@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "xla_patch/thunks/cpu/collective_operation.h"
-#include "xla_patch/thunks/cpu/operand_aliasing.h"
 #include "xla_patch/thunks/cpu/ragged_numbers.h"
 
 namespace xla_shmem {
@@ -30,11 +29,6 @@ struct RaggedAllToAllArguments {
   int64_t output_rows = 0;  // of `output` and of the result, the same on every member
   RaggedNumbers numbers;
 };
-
-// Slices that go to each member.
-size_t SlicesOf(const RaggedAllToAllArguments& arguments);
-// Copies the operands that the result would overwrite before they are read.
-OperandCopies CopyOverlapping(RaggedAllToAllArguments* arguments);
 
 class RaggedAllToAllOperation : public CollectiveOperation {
  public:
@@ -65,6 +59,7 @@ class RaggedAllToAllOperation : public CollectiveOperation {
   size_t next_member_ = 0;                // whose rows are received next
 };
 
+// Within this process if the whole group is, else by messages.
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, RaggedAllToAllArguments arguments);
 
 }  // namespace xla_shmem

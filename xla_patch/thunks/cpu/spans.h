@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "xla_patch/shm/copy.h"
+#include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/thunks/chunks.h"
 
 namespace xla_shmem {
@@ -49,8 +51,18 @@ class Spans {
   }
 
   // Copy between the buffers and contiguous memory for the positions [begin, end).
-  void CopyTo(char* memory, size_t begin, size_t end) const;
-  void CopyFrom(const char* memory, size_t begin, size_t end) const;
+  void CopyTo(char* memory, size_t begin, size_t end) const {
+    const shm::ScopedCopyTimer timer;
+    ForEach(begin, end, [&](size_t, const char* source, size_t position, size_t bytes) {
+      shm::Copy(memory + (position - begin), source, bytes);
+    });
+  }
+  void CopyFrom(const char* memory, size_t begin, size_t end) const {
+    const shm::ScopedCopyTimer timer;
+    ForEach(begin, end, [&](size_t, char* destination, size_t position, size_t bytes) {
+      shm::Copy(destination, memory + (position - begin), bytes);
+    });
+  }
 
  private:
   struct Span {

@@ -131,9 +131,12 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
       arguments.source_has_parts = arguments.dest_has_parts = !group.one_array_each;
       arguments.keeps_own = true;
       break;
-    default:  // a broadcast: the first member sends
+    case CollectiveOp::kCollectiveBroadcast:  // the first member sends
       (is_first ? arguments.receive_from : arguments.send_to) = kNoMember;
       arguments.keeps_own = is_first;
+      break;
+    case CollectiveOp::kCollectivePermute:  // has arguments of its own
+    case CollectiveOp::kRaggedAllToAll:     // has a kernel of its own (EnqueueRagged)
       break;
   }
   return arguments;

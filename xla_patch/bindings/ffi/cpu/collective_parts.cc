@@ -5,8 +5,7 @@
 #include <string>
 
 #include "xla_patch/bindings/ffi/cpu/handler.h"
-#include "xla_patch/thunks/cpu/collective_broadcast.h"
-#include "xla_patch/thunks/cpu/permute_parts.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
@@ -76,7 +75,7 @@ Status ReadReduced(const CallFrame& frame, Arguments* arguments) {
   const Result<ReductionKind> reduction = ReductionOf(frame);
   if (!reduction.ok()) return reduction.status();
   arguments->reduction = *reduction;
-  return CheckReducible(arguments->name, {arguments->type}, *reduction, Supports);
+  return CheckReducible(arguments->name, {arguments->type}, *reduction);
 }
 
 Status ReadReduceParts(const CallFrame& frame, ReducePartsArguments* arguments) {
@@ -118,11 +117,12 @@ Status ReadPermute(const CallFrame& frame, PermutePartsArguments* permute) {
   return Status();
 }
 
-Status ReadBroadcast(const CallFrame& frame, CollectiveBroadcastArguments* broadcast) {
+Status ReadBroadcast(const CallFrame& frame, CollectiveArguments* broadcast) {
   const Result<const PeGroups*> groups = GroupsOf(frame);
   if (!groups.ok()) return groups.status();
   const Result<PartArguments> arrays = ReadEqualArrays(frame);
   if (!arrays.ok()) return arrays.status();
+  broadcast->op = CollectiveOp::kCollectiveBroadcast;
   size_t operand = 0;
   if (const std::vector<int>* group = FindGroup(**groups, frame.pe); group != nullptr) {
     broadcast->group = *group;
@@ -141,18 +141,17 @@ CpuHandler Handler(PartTarget target) noexcept {
   return MakeCpuHandler<kOp, Arguments, Read>(PartTargetName(target));
 }
 
-const CpuHandlerRegistration reduce_scatter(
-    Handler<CollectiveOp::kReduceScatter, ReduceScatterPartsArguments, ReadReduced>(PartTarget::kReduceScatter));
-const CpuHandlerRegistration all_gather(
-    Handler<CollectiveOp::kAllGather, AllGatherPartsArguments, ReadMoved>(PartTarget::kAllGather));
-const CpuHandlerRegistration all_to_all(
-    Handler<CollectiveOp::kAllToAll, AllToAllPartsArguments, ReadMoved>(PartTarget::kAllToAll));
-const CpuHandlerRegistration reduce(
-    Handler<CollectiveOp::kReduceScatter, ReducePartsArguments, ReadReduceParts>(PartTarget::kReduce));
-const CpuHandlerRegistration permute(
-    Handler<CollectiveOp::kCollectivePermute, PermutePartsArguments, ReadPermute>(PartTarget::kPermute));
-const CpuHandlerRegistration broadcast(
-    Handler<CollectiveOp::kCollectiveBroadcast, CollectiveBroadcastArguments, ReadBroadcast>(PartTarget::kBroadcast));
-
 }  // namespace
+
+std::vector<CpuHandler> PartHandlers() {
+  return {
+      Handler<CollectiveOp::kReduceScatter, ReduceScatterPartsArguments, ReadReduced>(PartTarget::kReduceScatter),
+      Handler<CollectiveOp::kAllGather, AllGatherPartsArguments, ReadMoved>(PartTarget::kAllGather),
+      Handler<CollectiveOp::kAllToAll, AllToAllPartsArguments, ReadMoved>(PartTarget::kAllToAll),
+      Handler<CollectiveOp::kReduceScatter, ReducePartsArguments, ReadReduceParts>(PartTarget::kReduce),
+      Handler<CollectiveOp::kCollectivePermute, PermutePartsArguments, ReadPermute>(PartTarget::kPermute),
+      Handler<CollectiveOp::kCollectiveBroadcast, CollectiveArguments, ReadBroadcast>(PartTarget::kBroadcast),
+  };
+}
+
 }  // namespace xla_shmem

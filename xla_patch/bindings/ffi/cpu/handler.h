@@ -1,19 +1,41 @@
-// Makes the handler of an op from the function that reads its arguments.
+// The parts of a call that the handlers of all ops read, and the handler of an op made from the function that reads its
+// arguments. Every reader returns an error for a call that this xla-shmem did not write.
 #ifndef XLA_SHMEM_BINDINGS_FFI_CPU_HANDLER_H_
 #define XLA_SHMEM_BINDINGS_FFI_CPU_HANDLER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "xla/ffi/api/ffi.h"
-#include "xla_patch/bindings/ffi/cpu/call_frame.h"
-#include "xla_patch/bindings/ffi/cpu/handlers.h"
+#include "xla_patch/bindings/ffi/call_arguments.h"
+#include "xla_patch/bindings/ffi/cpu/collectives.h"
 #include "xla_patch/bindings/ffi/cpu/loaded_call.h"
 #include "xla_patch/types/collective_op.h"
+#include "xla_patch/types/reduction_kind.h"
+#include "xla_patch/types/status.h"
 
 namespace xla_shmem {
+
+// One execution of a call on one PE.
+struct CallFrame {
+  const LoadedCall& call;
+  int pe;
+  ::xla::ffi::RemainingArgs operands;
+  ::xla::ffi::RemainingRets results;
+};
+
+Result<const PePairs*> PairsOf(const CallFrame& frame);
+Result<const PeGroups*> GroupsOf(const CallFrame& frame);
+// The group of this PE, which must be in one.
+Result<std::vector<int>> OwnGroup(const CallFrame& frame);
+Result<ReductionKind> ReductionOf(const CallFrame& frame);
+
+// Bytes of all operands together.
+size_t OperandBytes(const CallFrame& frame);
 
 template <CollectiveOp kOp>
 ::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> InstantiateCall(::xla::ffi::Dictionary attributes) {
@@ -41,8 +63,8 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
   }
 }
 
-// `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the
-// two stages as plain functions.
+// `Arguments` are those of thunks/cpu; `Read` sets the op's own fields of the arguments. XLA takes the two stages as
+// plain functions.
 template <CollectiveOp kOp, typename Arguments, Status (*Read)(const CallFrame&, Arguments*)>
 CpuHandler MakeCpuHandler(const char* target = InfoOf(kOp).target) noexcept {
   static_assert(InfoOf(kOp).Has(op_trait::kOnCpu), "the table of ops does not carry this one on CPU");
@@ -64,6 +86,9 @@ CpuHandler MakeCpuHandler(const char* target = InfoOf(kOp).target) noexcept {
             return handler->Call(frame);
           }};
 }
+
+// Of the parts of divided collectives (collective_parts.cc).
+std::vector<CpuHandler> PartHandlers();
 
 }  // namespace xla_shmem
 

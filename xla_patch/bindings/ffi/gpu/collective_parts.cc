@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "xla_patch/bindings/ffi/gpu/handler.h"
-#include "xla_patch/thunks/reduction.h"
 #include "xla_patch/types/part_target.h"
 
 namespace xla_shmem {
@@ -42,7 +41,7 @@ struct Pair {
   ElementType type;
 };
 
-Result<std::vector<Pair>> ReadPairs(const GpuCallFrame& frame, size_t results) {
+Result<std::vector<Pair>> ReadArrays(const GpuCallFrame& frame, size_t results) {
   std::vector<Pair> pairs;
   for (size_t i = 0; i < results; ++i) {
     ffi::ErrorOr<ffi::AnyBuffer> operand = frame.operands.get<ffi::AnyBuffer>(i);
@@ -85,14 +84,14 @@ Status AddParts(const GpuCallFrame& frame, const Pair& pair, size_t pieces, Part
 }
 
 template <CollectiveOp kOp>
-Result<PartsArguments> Read(const GpuCallFrame& frame) {
+Result<PartsArguments> ReadMovedOrReduced(const GpuCallFrame& frame) {
   PartsArguments arguments;
   Result<std::vector<int>> group = ReadGroup(frame, kOp);
   if (!group.ok()) return group.status();
   const Result<int64_t> pieces = ReadInt(frame.attributes, "pieces");
   if (!pieces.ok()) return pieces.status();
   if (*pieces < 1 || frame.operands.size() != frame.results.size()) return NotOurs(frame, "it has no pieces");
-  const Result<std::vector<Pair>> pairs = ReadPairs(frame, frame.results.size());
+  const Result<std::vector<Pair>> pairs = ReadArrays(frame, frame.results.size());
   if (!pairs.ok()) return pairs.status();
   arguments.parts.op = kOp;
   arguments.rest.op =
@@ -108,8 +107,7 @@ Result<PartsArguments> Read(const GpuCallFrame& frame) {
     XLA_SHMEM_RETURN_IF_ERROR(AddParts<kOp>(frame, pair, static_cast<size_t>(*pieces), &arguments));
   }
   if constexpr (IsReducing(kOp)) {
-    XLA_SHMEM_RETURN_IF_ERROR(
-        CheckReducible(frame.call.name, arguments.parts.types, arguments.parts.reduction, Supports));
+    XLA_SHMEM_RETURN_IF_ERROR(CheckReducible(frame.call.name, arguments.parts.types, arguments.parts.reduction));
   }
   return arguments;
 }
@@ -127,7 +125,7 @@ ffi::Error CallParts(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingA
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/, PartsArguments arguments) {
     return Run(transfers, std::move(arguments), stream);
   };
-  return EnqueueCall<kOp>(Read<kOp>, enqueue, stream, operands, results, attributes);
+  return EnqueueCall<kOp>(ReadMovedOrReduced<kOp>, enqueue, stream, operands, results, attributes);
 }
 
 Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
@@ -136,7 +134,7 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
   const Result<std::vector<int64_t>> received_by = ReadInts(frame.attributes, "received_by");
   if (!received_by.ok()) return received_by.status();
   if (frame.operands.size() != 2 * frame.results.size()) return NotOurs(frame, "it has too few arrays");
-  const Result<std::vector<Pair>> arrays = ReadPairs(frame, frame.results.size());
+  const Result<std::vector<Pair>> arrays = ReadArrays(frame, frame.results.size());
   if (!arrays.ok()) return arrays.status();
   gpu::PermuteArguments permute;
   permute.name = frame.call.name;

@@ -21,7 +21,7 @@ const std::vector<GpuHandler>& GpuHandlers();
 XLA_FFI_Error* GpuInstantiateHandler(XLA_FFI_CallFrame* frame);
 
 // Adds the handlers of an op to GpuHandlers(): its start, the done that all ops share, and the whole operation with and
-// without the trait by which XLA captures it. The file of each op has one such object at namespace scope.
+// without the trait by which XLA captures it. Objects at namespace scope do that.
 class GpuHandlerRegistration {
  public:
   GpuHandlerRegistration(CollectiveOp op, XLA_FFI_Error* (*start)(XLA_FFI_CallFrame*),

@@ -1,4 +1,4 @@
-#include "xla_patch/bindings/ffi/cpu/call_frame.h"
+#include "xla_patch/bindings/ffi/cpu/handler.h"
 
 #include <string>
 

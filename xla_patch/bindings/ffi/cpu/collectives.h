@@ -2,8 +2,8 @@
 //
 // They never block: if an operation cannot finish within a short poll, the handler returns an ffi::Future that the
 // progress engine completes.
-#ifndef XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
-#define XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
+#ifndef XLA_SHMEM_BINDINGS_FFI_CPU_COLLECTIVES_H_
+#define XLA_SHMEM_BINDINGS_FFI_CPU_COLLECTIVES_H_
 
 #include <vector>
 
@@ -22,15 +22,13 @@ struct CpuHandler {
   XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
 };
 
-// Every target that the pass writes for a collective on CPU.
-const std::vector<CpuHandler>& CpuHandlers();
+// Every target that the pass writes for a collective on CPU, or for a part of a divided one.
+std::vector<CpuHandler> CpuHandlers();
 
-// Adds a handler to CpuHandlers(). The file of each op has one such object at namespace scope.
-class CpuHandlerRegistration {
- public:
-  explicit CpuHandlerRegistration(const CpuHandler& handler) noexcept;
-};
+// The handler of xla_shmem.after: it does nothing, with any operands, results and attributes. `xla-shmem bench` times
+// it, because this is the cost of a custom call without a collective.
+XLA_FFI_Error* EmptyCall(XLA_FFI_CallFrame* frame);
 
 }  // namespace xla_shmem
 
-#endif  // XLA_SHMEM_BINDINGS_FFI_CPU_HANDLERS_H_
+#endif  // XLA_SHMEM_BINDINGS_FFI_CPU_COLLECTIVES_H_
