@@ -56,14 +56,14 @@ Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
     values.Set(option, *std::move(value));
   }
   options.rules.profile = values.Text("profile") == "domain" ? Profile::kDomain : Profile::kUpstream;
-  options.rules.threshold = *values.Number("threshold");
+  options.rules.threshold = values.Number("threshold").value_or(kNoThreshold);
   options.rules.ops = values.Ops("ops");
   options.rules.hierarchical = HierarchicalOf(values.Text("hierarchical"));
   options.nvlink_domain = values.Number("nvlink_domain");
   options.heap_bytes = values.Number("heap_size");
   options.deadline = TimeLimit(values.Seconds("deadline"));
   options.nvshmem_puts = values.Text("gpu_puts") == "nvshmem";
-  options.gpu_permute = *GpuPermuteNamed(values.Text("gpu_permute"));
+  options.gpu_permute = GpuPermuteNamed(values.Text("gpu_permute")).value_or(GpuPermute::kAuto);
   options.multimem = values.Text("gpu_reduce") == "multimem";
   options.nvshmem_library = values.Text("nvshmem_library");
   return options;

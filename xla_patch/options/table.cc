@@ -22,6 +22,7 @@ constexpr int64_t kMinHeapBytes = int64_t{8} << 20;
 // "'auto', 'host' or <other>"; without `other` the last word follows "or".
 std::string Either(const std::vector<OptionWord>& words, const std::string& other = "") {
   std::vector<std::string> parts;
+  parts.reserve(words.size() + 1);
   for (const OptionWord& word : words) parts.push_back("'" + std::string(word.word) + "'");
   if (!other.empty()) parts.push_back(other);
   std::string sentence;

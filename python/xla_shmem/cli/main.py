@@ -20,7 +20,7 @@ _GROUPS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "inspect": "Show every collective of compiled modules: backend, rule and reason.",
             "doctor": "Show whether the flag will work here, and the first thing to fix.",
             "postmortem": "Show which PE of a job waits for which other PE.",
-            "options": "Print the table of XLA_SHMEM_* variables.",
+            "options": "List the XLA_SHMEM_* variables: default, values and meaning.",
         },
         "Measure": {
             "bench": "Time collectives on SHMEM, on stock JAX and over MPI.",
