@@ -34,6 +34,7 @@ def cut_module(
     def ranges(k: int) -> str:
         return f"slice={{[{2 * k}:{2 * k + 2}:{stride}], [0:6]}}"
 
+    waits = f", control-predecessors={{{waits_for}}}" if waits_for else ""
     return f"""
 HloModule jit_c, {"is_scheduled=true, " if scheduled else ""}num_partitions=4
 wrapped_slice {{ p = {WHOLE} parameter(0)  ROOT s = {PART} slice(p), {ranges(order[0])} }}
@@ -49,8 +50,7 @@ ENTRY main {{
   slice.3 = {PART} slice(x), {ranges(order[3])}
   {between}
   op = ({PART}, {PART}, {PART}, {PART}) all-to-all(cut, slice.1, slice.2, slice.3), channel_id=1,
-    replica_groups={{{{0,1,2,3}}}}{f", control-predecessors={{{waits_for}}}" if waits_for else ""},
-    metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
+    replica_groups={{{{0,1,2,3}}}}{waits}, metadata={{op_name="jit(f)/all_to_all" source_file="train.py" source_line=9}}
   {behind}
   part.0 = {PART} get-tuple-element(op), index=0
   part.1 = {PART} get-tuple-element(op), index=1
@@ -135,19 +135,24 @@ def test_a_concatenation_of_other_parts_or_along_another_dimension_stays(joined:
     assert "wrapped_slice" not in run.after.text
 
 
-#: Where an instruction can stand beside the collective, as arguments of cut_module.
+#: Where an instruction can stand beside the collective: arguments of cut_module.
 PLACES = ["between", "behind", "last"]
+
+
+def with_instruction(place: str, line: str) -> str:
+    between, behind, last = (line if place == each else "" for each in PLACES)
+    return cut_module(between=between, behind=behind, last=last)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_slice_with_another_user_stays(place: str) -> None:
-    assert uncut_operands_stay(fold(cut_module(**{place: f"reader = {PART} negate(slice.2)"})))
+    assert uncut_operands_stay(fold(with_instruction(place, f"reader = {PART} negate(slice.2)")))
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_slice_that_another_instruction_waits_for_stays(place: str) -> None:
     waiting = "waiting = f32[5]{0} negate(x), control-predecessors={slice.1}"
-    assert uncut_operands_stay(fold(cut_module(**{place: waiting})))
+    assert uncut_operands_stay(fold(with_instruction(place, waiting)))
 
 
 @pytest.mark.parametrize(
