@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "xla_patch/shm/process_identity.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -153,7 +154,9 @@ Result<std::unique_ptr<Segment>> Segment::Attach(const JobKey& job, int process)
 }
 
 void Segment::NoteAttached(uint32_t processes) {
-  if (header().attached.fetch_add(1, std::memory_order_acq_rel) + 1 == processes) Unlink();
+  const uint32_t attached = header().attached.fetch_add(1, std::memory_order_acq_rel) + 1;
+  XLA_SHMEM_INVARIANT(attached, <=, processes);
+  if (attached == processes) Unlink();
 }
 
 bool Segment::OwnerAlive() const { return OwnerIsAlive(header()); }
