@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "xla_patch/shm/process_identity.h"
-#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem::shm {
 namespace {
@@ -154,9 +153,7 @@ Result<std::unique_ptr<Segment>> Segment::Attach(const JobKey& job, int process)
 }
 
 void Segment::NoteAttached(uint32_t processes) {
-  const uint32_t attached = header().attached.fetch_add(1, std::memory_order_acq_rel) + 1;
-  XLA_SHMEM_INVARIANT(attached, <=, processes);
-  if (attached == processes) Unlink();
+  if (header().attached.fetch_add(1, std::memory_order_acq_rel) + 1 == processes) Unlink();
 }
 
 bool Segment::OwnerAlive() const { return OwnerIsAlive(header()); }
