@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "xla_patch/types/invariant.h"
+
 namespace xla_shmem {
 
 Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, int pe, uint64_t executable,
@@ -48,7 +50,10 @@ void ExecutionCounter::Running::End() {
   Shard& shard = counter->ShardOf(key_);
   std::lock_guard<std::mutex> lock(shard.mutex);
   // An executable can be unloaded while a failed run of it ends.
-  if (const auto site = shard.sites.find(key_); site != shard.sites.end()) --site->second.running;
+  if (const auto site = shard.sites.find(key_); site != shard.sites.end()) {
+    XLA_SHMEM_INVARIANT(site->second.running, >, 0U);
+    --site->second.running;
+  }
 }
 
 }  // namespace xla_shmem

@@ -10,7 +10,7 @@
 // Two threads that run one program may launch their runs in another order on another rank, and would take each other's
 // data. XLA:CPU gives each thread's runs on a device one after the other if the process has one device. So two runs of
 // an operation that are under way at once are those of two threads, and the second is refused. With several devices XLA
-// runs one program at a time, so the thread that launched a run cannot be told from the run.
+// runs one program at a time, so the thread that launched a run cannot be told from the run, and nothing is refused.
 #ifndef XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 #define XLA_SHMEM_RUNTIME_EXECUTION_COUNTER_H_
 

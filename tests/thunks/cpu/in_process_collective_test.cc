@@ -49,17 +49,17 @@ TEST_CASE("Moves that overwrite each other's sources read first") {
   char* const m = memory.data();
   InProcessPlan plan;
   SUBCASE("a cycle") {
-    plan.Copy({{m, m + 1}, {m + 1, m + 2}, {m + 2, m}}, 1);
+    plan.AddMoves({{m, m + 1}, {m + 1, m + 2}, {m + 2, m}}, 1);
     RunAll(plan);
     CHECK(Letters(memory) == "cabd");
   }
   SUBCASE("a chain that begins with zeros") {
-    plan.Copy({{m + 1, m + 2}, {m, m + 1}, {nullptr, m}}, 1);
+    plan.AddMoves({{m + 1, m + 2}, {m, m + 1}, {nullptr, m}}, 1);
     RunAll(plan);
     CHECK(Letters(memory) == std::string("\0abd", 4));
   }
   SUBCASE("one to itself") {
-    plan.Copy({{m, m}, {m + 1, m + 3}}, 1);
+    plan.AddMoves({{m, m}, {m + 1, m + 3}}, 1);
     RunAll(plan);
     CHECK(Letters(memory) == "abcb");
     CHECK(plan.written() == 1);
@@ -69,11 +69,11 @@ TEST_CASE("Moves that overwrite each other's sources read first") {
 TEST_CASE("Small steps are one chunk, large ones several") {
   std::vector<char> from(1 << 20, 'f'), to(1 << 20, 't');
   InProcessPlan plan;
-  for (size_t i = 0; i < 40; ++i) plan.Copy(&from[i * 1000], &to[i * 1000], 1000);
+  for (size_t i = 0; i < 40; ++i) plan.AddMove(&from[i * 1000], &to[i * 1000], 1000);
   CHECK(plan.chunks() == 2);  // 32,000 and 8,000 bytes
-  plan.Copy({{&from[40'000], &to[40'000]}, {&from[40'000], &to[600'000]}}, 300'000);
+  plan.AddMoves({{&from[40'000], &to[40'000]}, {&from[40'000], &to[600'000]}}, 300'000);
   CHECK(plan.chunks() == 5);  // of 128 KiB, each to two places
-  plan.Copy(&from[900'000], &to[900'000], 10);
+  plan.AddMove(&from[900'000], &to[900'000], 10);
   CHECK(plan.chunks() == 6);
   RunAll(plan);
   CHECK(plan.written() == 640'010);
@@ -83,11 +83,11 @@ TEST_CASE("Small steps are one chunk, large ones several") {
 TEST_CASE("A plan without bytes has no chunks") {
   char byte = 0;
   InProcessPlan plan;
-  plan.Copy({{&byte, &byte}}, 1);
-  plan.Copy({}, 1);
-  plan.Copy(&byte, &byte, 1);
-  plan.Copy(nullptr, &byte, 0);
-  plan.Reduce(ElementType::kU8, ReductionKind::kSum, {&byte}, {&byte}, 0);
+  plan.AddMoves({{&byte, &byte}}, 1);
+  plan.AddMoves({}, 1);
+  plan.AddMove(&byte, &byte, 1);
+  plan.AddMove(nullptr, &byte, 0);
+  plan.AddReduction(ElementType::kU8, ReductionKind::kSum, {&byte}, {&byte}, 0);
   CHECK(plan.chunks() == 0);
 }
 
@@ -184,7 +184,7 @@ TEST_CASE("Giving up waits for a thread that is at work") {
   const PlanInProcess plan = [&](const std::vector<MemberBuffers>& members) {
     ++planned;
     InProcessPlan plan;
-    plan.Copy(members[0].operands[0], members[1].results[0], kBytes);
+    plan.AddMove(members[0].operands[0], members[1].results[0], kBytes);
     return plan;
   };
   CHECK_FALSE(meeting.Arrive(0, {{from.data()}, {}}, plan));

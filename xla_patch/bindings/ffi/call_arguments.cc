@@ -38,7 +38,7 @@ static_assert(ToElementType(ffi::DataType::F8E8M0FNU) == ElementType::kF8E8M0Fnu
 Status NotOurs(const std::string& fault) { return Status::Error(fault + "; it was not written by this xla-shmem"); }
 
 template <typename T>
-Result<T> Read(ffi::Dictionary attributes, const char* name) {
+Result<T> ReadAttribute(ffi::Dictionary attributes, const char* name) {
   const ffi::ErrorOr<T> read = attributes.get<T>(name);
   if (read.has_error()) return NotOurs(std::string("a call has no ") + name);
   return *read;
@@ -49,25 +49,27 @@ Result<T> Read(ffi::Dictionary attributes, const char* name) {
 ffi::Error ToError(const Status& status) { return ffi::Error::Internal("xla_shmem: " + status.message()); }
 
 Result<CallIdentity> ReadIdentity(ffi::Dictionary attributes) {
-  const Result<int64_t> operation = Read<int64_t>(attributes, "op");
+  const Result<int64_t> operation = ReadAttribute<int64_t>(attributes, "op");
   if (!operation.ok()) return operation.status();
-  const Result<std::string_view> module = Read<std::string_view>(attributes, "module");
+  const Result<std::string_view> module = ReadAttribute<std::string_view>(attributes, "module");
   if (!module.ok()) return module.status();
-  const Result<std::string_view> name = Read<std::string_view>(attributes, "name");
+  const Result<std::string_view> name = ReadAttribute<std::string_view>(attributes, "name");
   if (!name.ok()) return name.status();
   return CallIdentity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name)};
 }
 
-Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) { return Read<int64_t>(attributes, name); }
+Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) {
+  return ReadAttribute<int64_t>(attributes, name);
+}
 
 Result<std::vector<int64_t>> ReadInts(ffi::Dictionary attributes, const char* name) {
-  const Result<ffi::Span<const int64_t>> values = Read<ffi::Span<const int64_t>>(attributes, name);
+  const Result<ffi::Span<const int64_t>> values = ReadAttribute<ffi::Span<const int64_t>>(attributes, name);
   if (!values.ok()) return values.status();
   return std::vector<int64_t>(values->begin(), values->end());
 }
 
 Result<PePairs> ReadPairs(ffi::Dictionary attributes) {
-  const Result<ffi::Span<const int64_t>> pes = Read<ffi::Span<const int64_t>>(attributes, "pairs");
+  const Result<ffi::Span<const int64_t>> pes = ReadAttribute<ffi::Span<const int64_t>>(attributes, "pairs");
   if (!pes.ok()) return pes.status();
   return PePairs(pes->begin(), pes->end());
 }
@@ -82,9 +84,9 @@ Neighbours FindNeighbours(const PePairs& pairs, int pe) {
 }
 
 Result<PeGroups> ReadGroups(ffi::Dictionary attributes) {
-  const Result<ffi::Span<const int64_t>> offsets = Read<ffi::Span<const int64_t>>(attributes, "group_offsets");
+  const Result<ffi::Span<const int64_t>> offsets = ReadAttribute<ffi::Span<const int64_t>>(attributes, "group_offsets");
   if (!offsets.ok()) return offsets.status();
-  const Result<ffi::Span<const int64_t>> pes = Read<ffi::Span<const int64_t>>(attributes, "groups");
+  const Result<ffi::Span<const int64_t>> pes = ReadAttribute<ffi::Span<const int64_t>>(attributes, "groups");
   if (!pes.ok()) return pes.status();
   PeGroups groups;
   for (size_t group = 0; group + 1 < offsets->size(); ++group) {
@@ -120,7 +122,7 @@ Result<std::vector<int>> GroupOf(const PeGroups& groups, int pe, const std::stri
 }
 
 Result<ReductionKind> ReadReduction(ffi::Dictionary attributes) {
-  const Result<std::string_view> name = Read<std::string_view>(attributes, "reduction");
+  const Result<std::string_view> name = ReadAttribute<std::string_view>(attributes, "reduction");
   if (!name.ok()) return name.status();
   const std::optional<ReductionKind> found = ReductionNamed(*name);
   if (!found.has_value()) return NotOurs("a call has the unknown reduction \"" + std::string(*name) + "\"");

@@ -113,8 +113,8 @@ size_t Start(int pe, int n_pes, const nb::bytes& unique_id, size_t arena_bytes, 
   return ValueOrRuntimeError(CallWithoutGil([&] { return GpuRuntime::Get().Start(options); }));
 }
 
-std::vector<std::string> Observe(int process, const std::vector<int>& processes, const std::string& record_directory,
-                                 bool statistics, const std::string& trace_file) {
+std::vector<std::string> ObserveGpu(int process, const std::vector<int>& processes, const std::string& record_directory,
+                                    bool statistics, const std::string& trace_file) {
   return StartGpuObserver({record_directory, statistics, trace_file, /*on_gpu=*/true}, process, processes);
 }
 
@@ -155,8 +155,8 @@ void BindRuntime(nb::module_& m) {
         nb::arg("timed") = false,
         "Joins the NVSHMEM world and allocates the symmetric arena; returns its offset in NVSHMEM's heap. Collective "
         "over the world. Raises RuntimeError.");
-  m.def("gpu_observe", &Observe, nb::arg("process"), nb::arg("processes"), nb::kw_only(), nb::arg("record_directory"),
-        nb::arg("statistics"), nb::arg("trace_file"),
+  m.def("gpu_observe", &ObserveGpu, nb::arg("process"), nb::arg("processes"), nb::kw_only(),
+        nb::arg("record_directory"), nb::arg("statistics"), nb::arg("trace_file"),
         "Starts to record the collectives of this process's GPU. Returns a sentence for each part that does not work.");
   m.def(
       "gpu_report", [] { CallWithoutGil([] { ReportGpuObserver(); }); },

@@ -1,5 +1,7 @@
 #include "xla_patch/thunks/cpu/channel.h"
 
+#include "xla_patch/types/invariant.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -10,10 +12,14 @@ void Store(void* word, uint64_t value) { __atomic_store_n(static_cast<uint64_t*>
 
 bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey& key, char* block,
                           const Geometry& geometry, size_t consumed) {
+  XLA_SHMEM_INVARIANT(block_, ==, nullptr);
+  XLA_SHMEM_INVARIANT(geometry.num_slots, >, 0U);
   Store(block, 0);
   GrantRecord grant{};
   grant.key = key;
   grant.block_offset = static_cast<uint64_t>(block - context.heap->base(context.pe));
+  XLA_SHMEM_INVARIANT(grant.block_offset + kSignalLine + geometry.slot_bytes * geometry.num_slots, <=,
+                      context.heap->bytes());
   grant.slot_bytes = static_cast<uint32_t>(geometry.slot_bytes);
   grant.num_slots = geometry.num_slots;
   grant.credit = consumed / geometry.slot_bytes;
@@ -28,14 +34,17 @@ bool ReceiveChannel::Open(const PeContext& context, int sender, const MessageKey
 uint64_t ReceiveChannel::Arrived() const { return Load(block_); }
 
 const char* ReceiveChannel::Slot(uint64_t chunk) const {
+  XLA_SHMEM_INVARIANT(chunk, <, Arrived());
   return block_ + kSignalLine + chunk % geometry_.num_slots * geometry_.slot_bytes;
 }
 
 void ReceiveChannel::Credit(const PeContext& context, uint64_t chunk) {
+  XLA_SHMEM_INVARIANT(chunk, <=, Arrived());
   context.grant_board->Credit(sender_, record_, chunk);
 }
 
 void ReceiveChannel::Close(const PeContext& context) {
+  XLA_SHMEM_INVARIANT(block_, !=, nullptr);
   context.grant_board->Withdraw(sender_, record_);
   block_ = nullptr;
 }
@@ -58,6 +67,11 @@ char* SendChannel::FreeSlot() const {
 }
 
 void SendChannel::Signal(const PeContext& context) {
+  XLA_SHMEM_INVARIANT(block_, !=, nullptr);
+  if (sent_ >= geometry_.num_slots) {
+    // The receiver has given back the chunk that was in this slot before.
+    XLA_SHMEM_INVARIANT(sent_ - geometry_.num_slots, <, Load(credit_));
+  }
   Store(block_, ++sent_);
   Ring(context.heap->BellOf(receiver_));
 }

@@ -7,6 +7,7 @@
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 namespace {
@@ -66,12 +67,16 @@ size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
 }
 
 void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, bool overwritten) {
+  XLA_SHMEM_INVARIANT(pe, !=, context_->pe);
+  XLA_SHMEM_INVARIANT(pe, <, context_->heap->n_pes());
   if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
   if (sends_.empty()) sends_.reserve(members_);
   sends_.push_back({MessageSender(pe, key, std::move(memory), overwritten), source});
 }
 
 void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int overwritten_send) {
+  XLA_SHMEM_INVARIANT(pe, !=, context_->pe);
+  XLA_SHMEM_INVARIANT(overwritten_send, <, static_cast<int>(sends_.size()));
   bytes_ = std::max(bytes_, memory.total());
   if (receives_.empty()) receives_.reserve(members_);
   receives_.push_back({MessageReceiver(pe, key, std::move(memory)), overwritten_send});
@@ -85,6 +90,7 @@ void CollectiveOperation::ReduceFrom(const std::vector<int>& group, const Messag
   for (int pe : group) {
     if (pe != context_->pe) reducer_->contributions().push_back({MessageReceiver(pe, key, reducer_->result())});
   }
+  XLA_SHMEM_INVARIANT(reducer_->contributions().size() + 1, ==, group.size());
 }
 
 void CollectiveOperation::CopyLocally(const char* from, char* to, size_t bytes, bool overwrites_sends) {
@@ -204,6 +210,7 @@ void CollectiveOperation::OpenGrants() {
   if (reducer_.has_value()) {
     for (auto& contribution : reducer_->contributions()) grant(contribution.message);
   }
+  XLA_SHMEM_INVARIANT(block, ==, set.blocks.size());  // each block has one message, and each message its own
   blocks_.push_back(std::move(set));
 }
 

@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "xla_patch/thunks/cpu/in_process_collective.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 namespace {
-
-[[noreturn]] void HasArgumentsOfItsOwn(CollectiveOp op) {
-  throw std::logic_error(std::string(OpName(op)) + " has arguments of its own (ragged_all_to_all.h)");
-}
 
 size_t PaddedBytes(const std::vector<size_t>& bytes) {
   size_t total = 0;
@@ -70,7 +66,7 @@ void PlanAllReduce(const CollectiveArguments& arguments, const Members& members,
       terms.push_back(member.operands[i]);
       sums.push_back(member.results[i]);
     }
-    plan->Reduce(arguments.types[i], arguments.reduction, terms, sums, arguments.bytes[i]);
+    plan->AddReduction(arguments.types[i], arguments.reduction, terms, sums, arguments.bytes[i]);
   }
 }
 
@@ -84,7 +80,7 @@ void PlanPermute(const CollectiveArguments& arguments, const Members& members, I
       moves[IndexOf(pairs[pair + 1], arguments.group)].from =
           members[IndexOf(pairs[pair], arguments.group)].operands[i];
     }
-    plan->Copy(moves, arguments.bytes[i]);
+    plan->AddMoves(moves, arguments.bytes[i]);
   }
 }
 
@@ -96,7 +92,7 @@ void PlanAllGather(const CollectiveArguments& arguments, const Members& members,
       for (const MemberBuffers& member : members) {
         moves.push_back({members[part].operands[i], member.results[i] + part * arguments.bytes[i]});
       }
-      plan->Copy(moves, arguments.bytes[i]);
+      plan->AddMoves(moves, arguments.bytes[i]);
     }
   }
 }
@@ -107,7 +103,8 @@ void PlanReduceScatter(const CollectiveArguments& arguments, const Members& memb
     for (size_t part = 0; part < members.size(); ++part) {
       terms.clear();
       for (const MemberBuffers& member : members) terms.push_back(member.operands[i] + part * arguments.bytes[i]);
-      plan->Reduce(arguments.types[i], arguments.reduction, terms, {members[part].results[i]}, arguments.bytes[i]);
+      plan->AddReduction(arguments.types[i], arguments.reduction, terms, {members[part].results[i]},
+                         arguments.bytes[i]);
     }
   }
 }
@@ -121,7 +118,7 @@ void PlanAllToAll(const CollectiveArguments& arguments, const Members& members, 
         const size_t to_one = one * buffers + i, to_other = other * buffers + i;
         moves = {{members[one].operands[to_other], members[other].results[to_one]}};
         if (one != other) moves.push_back({members[other].operands[to_one], members[one].results[to_other]});
-        plan->Copy(moves, arguments.bytes[i]);
+        plan->AddMoves(moves, arguments.bytes[i]);
       }
     }
   }
@@ -132,7 +129,7 @@ void PlanBroadcast(const CollectiveArguments& arguments, const Members& members,
     std::vector<InProcessPlan::Move> moves;
     moves.reserve(members.size());
     for (const MemberBuffers& member : members) moves.push_back({members[0].operands[i], member.results[i]});
-    plan->Copy(moves, arguments.bytes[i]);
+    plan->AddMoves(moves, arguments.bytes[i]);
   }
 }
 
@@ -158,8 +155,8 @@ InProcessPlan Plan(const CollectiveArguments& arguments, const Members& members)
     case CollectiveOp::kCollectiveBroadcast:
       PlanBroadcast(arguments, members, &plan);
       break;
-    case CollectiveOp::kRaggedAllToAll:
-      HasArgumentsOfItsOwn(arguments.op);
+    case CollectiveOp::kRaggedAllToAll:  // has arguments of its own
+      XLA_SHMEM_INVARIANT(arguments.op, !=, CollectiveOp::kRaggedAllToAll);
   }
   return plan;
 }
@@ -231,8 +228,8 @@ MessageCollective::MessageCollective(const PeContext* context, CollectiveArgumen
     case CollectiveOp::kCollectiveBroadcast:
       Broadcast(arguments);
       break;
-    case CollectiveOp::kRaggedAllToAll:
-      HasArgumentsOfItsOwn(arguments.op);
+    case CollectiveOp::kRaggedAllToAll:  // has arguments of its own
+      XLA_SHMEM_INVARIANT(arguments.op, !=, CollectiveOp::kRaggedAllToAll);
   }
 }
 

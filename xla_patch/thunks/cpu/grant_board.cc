@@ -1,5 +1,7 @@
 #include "xla_patch/thunks/cpu/grant_board.h"
 
+#include "xla_patch/types/invariant.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -36,6 +38,7 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant) {
     if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire))
       continue;
     GrantRecord* remote = &Row(sender, pe_)[record];
+    XLA_SHMEM_INVARIANT(Load(remote->state), ==, uint64_t{0});
     Store(remote->key.operation, grant.key.operation);
     Store(remote->key.execution, grant.key.execution);
     Store(remote->block_offset, grant.block_offset);
@@ -51,11 +54,13 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant) {
 }
 
 void GrantBoard::Withdraw(int sender, int record) {
+  XLA_SHMEM_INVARIANT(used_[static_cast<size_t>(sender) * kRecords + record].load(std::memory_order_relaxed), ==, true);
   Store(Row(sender, pe_)[record].state, uint64_t{0});
   used_[static_cast<size_t>(sender) * kRecords + record].store(false, std::memory_order_release);
 }
 
 void GrantBoard::Credit(int sender, int record, uint64_t consumed) {
+  XLA_SHMEM_INVARIANT(Load(Row(sender, pe_)[record].credit), <, consumed);
   Store(Row(sender, pe_)[record].credit, consumed);
   Ring(heap_->BellOf(sender));
 }

@@ -7,6 +7,7 @@
 
 #include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/shm/futex.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 
@@ -14,6 +15,8 @@ InProcessMeeting::InProcessMeeting(size_t members, size_t cached_bytes)
     : cached_bytes_(cached_bytes), members_(members), has_arrived_(members) {}
 
 bool InProcessMeeting::Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan) {
+  XLA_SHMEM_INVARIANT(index, <, members_.size());
+  XLA_SHMEM_INVARIANT(HasArrived(index), ==, false);
   members_[index] = std::move(buffers);
   has_arrived_[index].store(true, std::memory_order_relaxed);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 != members_.size()) return false;
@@ -57,6 +60,7 @@ std::shared_ptr<InProcessMeeting> InProcessMeetings::Join(const MessageKey& key,
   Joined& joined = shard.meetings[own];
   if (joined.meeting == nullptr) joined.meeting = std::make_shared<InProcessMeeting>(group.size(), cached_bytes);
   std::shared_ptr<InProcessMeeting> meeting = joined.meeting;
+  XLA_SHMEM_INVARIANT(meeting->members(), ==, group.size());  // alike for all members
   if (++joined.members == group.size()) shard.meetings.erase(own);
   return meeting;
 }

@@ -42,6 +42,7 @@ class InProcessMeeting {
   // Member `index` has come. Its buffers stay valid until done() or Stop. The last one to come plans the work; true if
   // there is none, so that done() turned true.
   bool Arrive(size_t index, MemberBuffers buffers, const PlanInProcess& plan);
+  size_t members() const { return members_.size(); }
   bool HasArrived(size_t index) const { return has_arrived_[index].load(std::memory_order_relaxed); }
   // Runs chunks until none is left that nobody has taken. True if it ran one; nothing before all have come.
   // `*is_last`: it ran the last chunk, so that done() turned true.

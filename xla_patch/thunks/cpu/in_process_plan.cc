@@ -6,6 +6,7 @@
 
 #include "xla_patch/shm/copy.h"
 #include "xla_patch/thunks/reduction.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 namespace {
@@ -19,7 +20,7 @@ constexpr size_t kTogetherBytes = 32 << 10;
 
 }  // namespace
 
-void InProcessPlan::Copy(const std::vector<Move>& moves, size_t bytes) {
+void InProcessPlan::AddMoves(const std::vector<Move>& moves, size_t bytes) {
   Step step{};
   step.moves.begin = moves_.size();
   for (const Move& move : moves) {
@@ -36,7 +37,7 @@ void InProcessPlan::Copy(const std::vector<Move>& moves, size_t bytes) {
   Add(step, step.reads_before_writing ? kCachedBytes : source_bytes, step.moves.size());
 }
 
-void InProcessPlan::Copy(const char* from, char* to, size_t bytes) {
+void InProcessPlan::AddMove(const char* from, char* to, size_t bytes) {
   if (from == to || bytes == 0) return;
   Step step{};
   step.bytes = bytes;
@@ -45,8 +46,8 @@ void InProcessPlan::Copy(const char* from, char* to, size_t bytes) {
   Add(step, kCopiedBytes, 1);
 }
 
-void InProcessPlan::Reduce(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
-                           const std::vector<char*>& results, size_t bytes) {
+void InProcessPlan::AddReduction(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
+                                 const std::vector<char*>& results, size_t bytes) {
   if (bytes == 0) return;
   Step step{};
   step.bytes = bytes;
@@ -75,6 +76,7 @@ void InProcessPlan::Add(const Step& step, size_t chunk_bytes, size_t writes) {
 }
 
 void InProcessPlan::Run(size_t chunk, bool is_streaming, Scratch* scratch) const {
+  XLA_SHMEM_INVARIANT(chunk, <, chunks_.size());
   const auto& [steps, begin, end] = chunks_[chunk];
   RunStep(steps_[steps.begin], begin, end - begin, is_streaming, scratch);
   for (size_t i = steps.begin + 1; i < steps.end; ++i) {
@@ -113,7 +115,7 @@ void InProcessPlan::RunReduction(const Step& step, size_t begin, size_t bytes, b
   terms.clear();
   for (size_t i = step.terms.begin; i < step.terms.end; ++i) terms.push_back(terms_[i] + begin);
   char* const first = results_[step.results.begin] + begin;
-  xla_shmem::Reduce(step.type, step.kind, terms.data(), terms.size(), bytes / ElementBytes(step.type), first);
+  Reduce(step.type, step.kind, terms.data(), terms.size(), bytes / ElementBytes(step.type), first);
   const auto copy = is_streaming ? shm::CopyStreaming : shm::Copy;
   for (size_t i = step.results.begin + 1; i < step.results.end; ++i) copy(results_[i] + begin, first, bytes);
 }

@@ -20,12 +20,12 @@ class InProcessPlan {
 
   // Copies `bytes` by each move, as if all were read before any is written. Targets are disjoint. A target may be the
   // source of any move, exactly; it has no other overlap with one. Moves from one source read it once.
-  void Copy(const std::vector<Move>& moves, size_t bytes);
-  void Copy(const char* from, char* to, size_t bytes);
+  void AddMoves(const std::vector<Move>& moves, size_t bytes);
+  void AddMove(const char* from, char* to, size_t bytes);
   // Reduces the terms in their order, and writes the same bits to all results. A result may be a term, exactly; there
   // is no other overlap.
-  void Reduce(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
-              const std::vector<char*>& results, size_t bytes);
+  void AddReduction(ElementType type, ReductionKind kind, const std::vector<const char*>& terms,
+                    const std::vector<char*>& results, size_t bytes);
 
   size_t chunks() const { return chunks_.size(); }
   // Bytes that all chunks together write.

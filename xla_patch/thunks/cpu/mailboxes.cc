@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "xla_patch/thunks/chunks.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 
@@ -55,6 +56,11 @@ Mailbox Mailboxes::Claim(int receiver, const MessageKey& key) {
 void Mailboxes::Post(int receiver, const Mailbox& mailbox, const MessageKey& key, size_t bytes, size_t ready,
                      MailboxProtocol protocol) {
   MailboxEntry& entry = *mailbox.entry;
+  XLA_SHMEM_INVARIANT(entry.state.load(std::memory_order_relaxed), ==, uint64_t{0});
+  XLA_SHMEM_INVARIANT(ready, <=, bytes);
+  if (protocol == MailboxProtocol::kEager) {
+    XLA_SHMEM_INVARIANT(bytes, <=, eager_bytes_);
+  }
   // Release, so that a reader that sees any new field no longer sees the old `state`.
   entry.operation.store(key.operation, std::memory_order_release);
   entry.execution.store(key.execution, std::memory_order_release);

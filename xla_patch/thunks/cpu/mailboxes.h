@@ -19,6 +19,7 @@
 #include "xla_patch/shm/cross_memory_reader.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/thunks/cpu/message_key.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 
@@ -72,7 +73,10 @@ class Mailboxes {
   // Receiver. Find returns the mailbox with the message of this key and size; its `entry` is null if there is none.
   // Release frees it after an eager message.
   Mailbox Find(int sender, const MessageKey& key, size_t bytes, MailboxProtocol* protocol) const;
-  void Release(const Mailbox& mailbox) { mailbox.entry->state.store(0, std::memory_order_release); }
+  void Release(const Mailbox& mailbox) {
+    XLA_SHMEM_INVARIANT(mailbox.entry->state.load(std::memory_order_relaxed), ==, mailbox.state);
+    mailbox.entry->state.store(0, std::memory_order_release);
+  }
 
   // Whether `receiver` has advertised that it reads the memory of this PE, and the advertisement of this PE to
   // `sender`.

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "xla_patch/thunks/cpu/message_sender.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 namespace {
@@ -55,6 +56,8 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
   const size_t arrived = Arrived();
   if (arrived <= consumed_) return nothing;
   switch (protocol_) {
+    case Protocol::kUndecided:
+      break;
     case Protocol::kEager:
       return {mailbox_.data + consumed_, consumed_, total()};
     case Protocol::kCrossMemoryRead: {
@@ -66,16 +69,19 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
       Ring(context.heap->BellOf(sender_));
       return bounced_;
     }
-    default: {
+    case Protocol::kSlots: {
       const uint64_t chunk = consumed_ / channel_.slot_bytes();
       const size_t begin = chunk * channel_.slot_bytes();
       const size_t end = std::min(begin + channel_.slot_bytes(), total());
       return {channel_.Slot(chunk) + (consumed_ - begin), consumed_, end};
     }
   }
+  return nothing;
 }
 
 void MessageReceiver::Consume(const PeContext& context, size_t end) {
+  XLA_SHMEM_INVARIANT(consumed_, <=, end);
+  XLA_SHMEM_INVARIANT(end, <=, total());
   consumed_ = end;
   if (protocol_ == Protocol::kSlots) {
     const size_t slot = channel_.slot_bytes();
@@ -87,6 +93,7 @@ void MessageReceiver::Consume(const PeContext& context, size_t end) {
 }
 
 bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
+  XLA_SHMEM_INVARIANT(limit, <=, total());
   bool made_progress = false;
   while (consumed_ < limit) {
     if (protocol_ == Protocol::kUndecided && !DetermineProtocol(context)) break;
@@ -114,8 +121,9 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
   size_t count = 0;
   auto outcome = CrossMemoryReader::Outcome::kDone;
   auto read = [&] {
-    if (outcome == CrossMemoryReader::Outcome::kDone)
+    if (outcome == CrossMemoryReader::Outcome::kDone) {
       outcome = context.cross_memory_reader->Read(sender_, pieces.data(), count);
+    }
     count = 0;
   };
   MailboxEntry& entry = *mailbox_.entry;
@@ -126,6 +134,7 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
   }
   memory_.ForEach(consumed_, end, [&](size_t span, char* memory, size_t position, size_t bytes) {
     char* const local = bounce == nullptr ? memory : bounce + (position - consumed_);
+    XLA_SHMEM_INVARIANT(count, <, pieces.size());
     pieces[count++] = {addresses[span] + (memory - memory_.memory(span)), local, bytes};
     if (count == pieces.size()) read();
   });
@@ -136,6 +145,7 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
 }
 
 void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
+  XLA_SHMEM_INVARIANT(refused_, ==, false);  // the message comes through slots from then on
   context.mailboxes->AdvertiseDirectReads(sender_, false);
   mailbox_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
@@ -151,6 +161,8 @@ bool MessageReceiver::NeedsGrant(const PeContext& context) const {
 }
 
 void MessageReceiver::Grant(const PeContext& context, char* block, const Geometry& geometry) {
+  XLA_SHMEM_INVARIANT(block_, ==, nullptr);
+  XLA_SHMEM_INVARIANT(block, !=, nullptr);
   block_ = block;
   geometry_ = geometry;
   // If no record is free: later, in DetermineProtocol.

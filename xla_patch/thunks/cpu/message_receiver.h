@@ -42,7 +42,6 @@ class MessageReceiver {
   bool MayNeedGrant() const { return protocol_ == Protocol::kUndecided && block_ == nullptr && !done(); }
   // Grants the message this block, which the caller keeps.
   void Grant(const PeContext& context, char* block, const Geometry& geometry);
-  bool granted() const { return block_ != nullptr; }
   // Withdraws a published grant. Called after the last message, or when the job has failed.
   void Close(const PeContext& context);
 

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include "xla_patch/types/invariant.h"
+
 namespace xla_shmem {
 
 bool MessageSender::Advance(const PeContext& context, size_t ready) {
+  XLA_SHMEM_INVARIANT(ready, <=, total());
+  XLA_SHMEM_INVARIANT(taken_, <=, total());
   if (done()) return false;
   switch (protocol_) {
     case Protocol::kUndecided:
@@ -68,6 +72,9 @@ bool MessageSender::AdvanceCrossMemoryRead(const PeContext& context, size_t read
     }
     return true;
   }
+  // The receiver counts up, and reads no more than is ready.
+  XLA_SHMEM_INVARIANT(taken_, <=, taken);
+  XLA_SHMEM_INVARIANT(taken, <=, entry.ready.load(std::memory_order_relaxed));
   bool made_progress = taken != taken_;
   taken_ = taken;
   if (ready > entry.ready.load(std::memory_order_relaxed)) {
@@ -98,8 +105,9 @@ bool MessageSender::WaitsForReceiver(const PeContext& context) const {
   if (done()) return false;
   switch (protocol_) {
     case Protocol::kUndecided: {
-      if (total() <= context.mailboxes->eager_bytes() && context.mailboxes->HasFreeMailbox(receiver_, key_))
+      if (total() <= context.mailboxes->eager_bytes() && context.mailboxes->HasFreeMailbox(receiver_, key_)) {
         return false;
+      }
       SendChannel probe;
       return !probe.Open(context, receiver_, key_);
     }

@@ -68,7 +68,7 @@ void PlanResult(const Form& form, const std::vector<MemberBuffers>& members, siz
   WrittenRows written;
   const auto copy = [&](const char* from, int64_t first, int64_t end) {
     written.Add(first, first + end, [&](int64_t begin, int64_t stop) {
-      plan->Copy(row(from, begin - first), row(result, begin), static_cast<size_t>(stop - begin) * form.row_bytes);
+      plan->AddMove(row(from, begin - first), row(result, begin), static_cast<size_t>(stop - begin) * form.row_bytes);
     });
   };
   // The last first, because it holds where slices overlap.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
 
@@ -25,6 +26,8 @@ bool Reducer::Advance(const PeContext& context, size_t limit) {
 }
 
 void Reducer::ReduceTo(size_t end) {
+  XLA_SHMEM_INVARIANT(reduced_, <, end);
+  XLA_SHMEM_INVARIANT(end, <=, total());
   const shm::ScopedCopyTimer timer;
   inputs_.resize(contributions_.size() + 1);
   result_.ForEach(reduced_, end, [&](size_t buffer, char* result, size_t position, size_t bytes) {
@@ -33,6 +36,8 @@ void Reducer::ReduceTo(size_t end) {
         inputs_[i] = own_.memory(buffer) + (result - result_.memory(buffer));
       } else {
         const MessageReceiver::View& view = contributions_[i < own_index_ ? i : i - 1].view;
+        XLA_SHMEM_INVARIANT(view.begin, <=, position);
+        XLA_SHMEM_INVARIANT(position + bytes, <=, view.end);
         inputs_[i] = view.data + (position - view.begin);
       }
     }

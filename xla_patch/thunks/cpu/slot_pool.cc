@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "xla_patch/types/invariant.h"
+
 namespace xla_shmem {
 namespace {
 
@@ -33,16 +35,26 @@ char* SlotPool::Take(size_t bytes) {
   const int size_class = ClassOf(bytes);
   std::lock_guard<std::mutex> lock(mutex_);
   size_t offset;
-  if (TakeFree(size_class, &offset)) return arena_ + offset;
-  if (!std::exchange(returned_since_join_, false)) return nullptr;
-  JoinBuddies();
-  return TakeFree(size_class, &offset) ? arena_ + offset : nullptr;
+  if (!TakeFree(size_class, &offset)) {
+    if (!std::exchange(returned_since_join_, false)) return nullptr;
+    JoinBuddies();
+    if (!TakeFree(size_class, &offset)) return nullptr;
+  }
+  in_use_ += BlockBytes(size_class);
+  XLA_SHMEM_INVARIANT(in_use_, <=, bytes_);
+  XLA_SHMEM_INVARIANT(offset + BlockBytes(size_class), <=, bytes_);
+  return arena_ + offset;
 }
 
 void SlotPool::Return(char* block, size_t bytes) {
   const int size_class = ClassOf(bytes);
+  const auto offset = static_cast<size_t>(block - arena_);
+  XLA_SHMEM_INVARIANT(offset, <, bytes_);  // of this arena, and of this size
+  XLA_SHMEM_INVARIANT(offset % BlockBytes(size_class), ==, size_t{0});
   std::lock_guard<std::mutex> lock(mutex_);
-  free_[size_class].push_back(static_cast<size_t>(block - arena_));
+  XLA_SHMEM_INVARIANT(BlockBytes(size_class), <=, in_use_);
+  in_use_ -= BlockBytes(size_class);
+  free_[size_class].push_back(offset);
   returned_since_join_ = true;
 }
 

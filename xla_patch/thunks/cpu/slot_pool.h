@@ -33,6 +33,7 @@ class SlotPool {
   char* const arena_;
   const size_t bytes_;
   std::array<std::vector<size_t>, kClasses> free_;  // offsets, each a multiple of its block's size
+  size_t in_use_ = 0;                               // bytes of blocks that are taken
   bool returned_since_join_ = false;
 };
 
