@@ -29,9 +29,7 @@ std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology
                                       int32_t DeviceLocation::* field) {
   const auto differ = [&](int64_t a, int64_t b) { return topology.Find(a)->*field != topology.Find(b)->*field; };
   for (const auto& [source, target] : spec.pairs) {
-    if (differ(source, target)) {
-      return {source, target};
-    }
+    if (differ(source, target)) return {source, target};
   }
   for (int64_t group = 0; group < spec.groups.size(); ++group) {
     const int64_t first = spec.groups.offsets[group];
@@ -47,17 +45,11 @@ std::pair<int64_t, int64_t> FindSplit(const CollectiveSpec& spec, const Topology
 // The first device that the topology lacks, or -1.
 int64_t FindUnknownDevice(const CollectiveSpec& spec, const Topology& topology) {
   for (const int64_t device : spec.groups.devices) {
-    if (topology.Find(device) == nullptr) {
-      return device;
-    }
+    if (topology.Find(device) == nullptr) return device;
   }
   for (const auto& [source, target] : spec.pairs) {
-    if (topology.Find(source) == nullptr) {
-      return source;
-    }
-    if (topology.Find(target) == nullptr) {
-      return target;
-    }
+    if (topology.Find(source) == nullptr) return source;
+    if (topology.Find(target) == nullptr) return target;
   }
   return -1;
 }
@@ -148,9 +140,7 @@ std::optional<ConsideredOp> FindConsidered(const CollectiveSpec& spec, const Opt
 }
 
 std::optional<SizeLimit> LimitOf(const ConsideredOp& considered, const Options& options) {
-  if (considered.limit.has_value()) {
-    return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
-  }
+  if (considered.limit.has_value()) return SizeLimit{*considered.limit, "XLA_SHMEM_OPS limit"};
   if (considered.op == CollectiveOp::kAllReduce && options.profile != Profile::kTuned &&
       options.threshold != kNoThreshold && !DecidesByModel(options)) {
     return SizeLimit{options.threshold, "threshold"};
@@ -194,9 +184,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
     return op + (!options.ops.empty() ? " is listed in XLA_SHMEM_OPS"
                                       : (all ? ", like any op" : " is one of the published two"));
   });
-  if (spec.unsupported_participants.has_value()) {
-    return stay("unresolved-groups", *spec.unsupported_participants);
-  }
+  if (spec.unsupported_participants.has_value()) return stay("unresolved-groups", *spec.unsupported_participants);
   Note(trace, "unresolved-groups", Verdict::kPassed, [&] { return DescribeGroups(spec); });
   const int64_t unknown = FindUnknownDevice(spec, topology);
   if (unknown >= 0) {
@@ -217,9 +205,7 @@ Decision Decide(const CollectiveSpec& spec, const Topology& topology, const Opti
     decision.crosses_domains = !is_too_large;
     return decision;
   }
-  if (is_too_large) {
-    return stay("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
-  }
+  if (is_too_large) return stay("size", op + " of " + CompareBytes(spec.bytes, "≥", *limit));
   std::string size = op + " of " +
                      (limit.has_value() ? CompareBytes(spec.bytes, "<", *limit)
                                         : FormatBytes(spec.bytes) +

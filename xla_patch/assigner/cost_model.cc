@@ -74,36 +74,26 @@ const char* GpuGenerationName(GpuGeneration gpu) {
 
 std::optional<GpuGeneration> GpuGenerationNamed(std::string_view name) {
   for (const GpuGeneration gpu : {GpuGeneration::kUnknown, GpuGeneration::kHopper, GpuGeneration::kBlackwell}) {
-    if (name == GpuGenerationName(gpu)) {
-      return gpu;
-    }
+    if (name == GpuGenerationName(gpu)) return gpu;
   }
   return std::nullopt;
 }
 
 GpuGeneration GpuGenerationOf(int compute_capability_major) {
-  if (compute_capability_major >= 10) {
-    return GpuGeneration::kBlackwell;
-  }
+  if (compute_capability_major >= 10) return GpuGeneration::kBlackwell;
   return compute_capability_major == 9 ? GpuGeneration::kHopper : GpuGeneration::kUnknown;
 }
 
 int64_t NcclSendChannels(int64_t bytes, int64_t num_devices, int64_t most) {
   int64_t used = most;
-  while (used * num_devices > kNcclChannels && used > 1) {
-    used /= 2;
-  }
-  while (bytes > used * kNcclChannelBytes && used <= most / 2) {
-    used *= 2;
-  }
+  while (used * num_devices > kNcclChannels && used > 1) used /= 2;
+  while (bytes > used * kNcclChannelBytes && used <= most / 2) used *= 2;
   return used;
 }
 
 std::optional<ExpectedTimes> ExpectTimes(CollectiveOp op, int64_t bytes, int64_t group_size, const GpuLinks& links,
                                          const NcclSend& send) {
-  if (group_size < 2) {
-    return std::nullopt;
-  }
+  if (group_size < 2) return std::nullopt;
   const double peers = static_cast<double>(group_size - 1);
   const double size = static_cast<double>(bytes);
   const double nccl_speed = kNcclLinkShare * links.nvlink_gb_per_s;
@@ -135,9 +125,7 @@ std::optional<ExpectedTimes> ExpectTimes(CollectiveOp op, int64_t bytes, int64_t
 
 std::optional<ExpectedTimes> ExpectTimes(CollectiveOp op, int64_t bytes, int64_t group_size, int64_t num_devices,
                                          GpuGeneration gpu) {
-  if (gpu == GpuGeneration::kUnknown) {
-    return std::nullopt;
-  }
+  if (gpu == GpuGeneration::kUnknown) return std::nullopt;
   return ExpectTimes(op, bytes, group_size, gpu == GpuGeneration::kHopper ? kHopperLinks : kBlackwellLinks,
                      {NcclSendChannels(bytes, num_devices, kNcclChannels), kNcclChannelGbPerS});
 }

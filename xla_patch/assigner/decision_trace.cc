@@ -79,9 +79,7 @@ void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
         std::find_if(trace->begin(), trace->end(), [&](const RuleStep& step) { return step.rule == rule.name; });
     const bool has_answer = (rule.name != kModelRule || options.gpu != GpuGeneration::kUnknown) &&
                             ((rule.name != kNoThunkRule && rule.name != kHierarchicalRule) || asked != trace->end());
-    if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) {
-      continue;
-    }
+    if ((rule.profiles & BitOf(options.profile)) == 0 || !has_answer) continue;
     complete.push_back(asked == trace->end() ? RuleStep{std::string(rule.name), "", "", Verdict::kNotAsked}
                                              : std::move(*asked));
     complete.back().question = rule.question;
@@ -90,9 +88,7 @@ void CompleteDecisionTrace(const Options& options, DecisionTrace* trace) {
 }
 
 std::string FormatBytes(int64_t bytes) {
-  if (bytes < 1024) {
-    return std::to_string(bytes) + " B";
-  }
+  if (bytes < 1024) return std::to_string(bytes) + " B";
   static constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = static_cast<double>(bytes) / 1024;
   int unit = 0;
@@ -106,9 +102,7 @@ std::string FormatBytes(int64_t bytes) {
 }
 
 std::string FormatTime(double us) {
-  if (std::isinf(us)) {
-    return "not run";
-  }
+  if (std::isinf(us)) return "not run";
   const bool in_ms = us >= 9999.5;
   const double value = in_ms ? us / 1000 : us;
   char text[32];

@@ -28,9 +28,7 @@ using DecisionTrace = std::vector<RuleStep>;
 // Adds a rule to `trace`. If `trace` is null, `evidence` is not called and nothing is allocated.
 template <typename Evidence>
 void Note(DecisionTrace* trace, const char* rule, Verdict verdict, Evidence evidence) {
-  if (trace != nullptr) {
-    trace->push_back({rule, "", evidence(), verdict});
-  }
+  if (trace != nullptr) trace->push_back({rule, "", evidence(), verdict});
 }
 
 // Puts the rules of the options in the order in which they are asked, adds their questions, and adds the rules that

@@ -35,9 +35,7 @@ Unsupported UnsupportedOnGpu(const CollectiveSpec& spec, const Hierarchy& hierar
     case Division::kReduceScatter:
       return order.has_value() ? std::nullopt : Unsupported(kUnorderedDomains);
     case Division::kAllToAll:
-      if (spec.element_types.size() > 1) {
-        return "it has an array of its own for each member";
-      }
+      if (spec.element_types.size() > 1) return "it has an array of its own for each member";
       return order == GroupOrder::kByDomain ? std::nullopt : Unsupported(kUnorderedDomains);
     case Division::kBroadcast:
       return hierarchy.local_size < 2 ? Unsupported(kAloneInDomain) : std::nullopt;
@@ -129,9 +127,7 @@ HierarchicalDecision DecideHierarchical(const CollectiveSpec& spec, const Topolo
   const HierarchicalTimes times = ExpectHierarchicalTimes(spec, *hierarchy);
   std::string reason =
       shape + ": expected " + FormatTime(times.divided_us) + " divided, " + FormatTime(times.whole_us) + " whole";
-  if (is_tuned) {
-    reason += std::string("; the tuning table has no ") + OpName(spec.op) + " over several NVLink domains";
-  }
+  if (is_tuned) reason += std::string("; the tuning table has no ") + OpName(spec.op) + " over several NVLink domains";
   if (times.divided_us >= times.whole_us) return whole(std::move(reason));
   return {*std::move(hierarchy), std::move(reason)};
 }

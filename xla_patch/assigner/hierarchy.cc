@@ -96,9 +96,7 @@ Result<Hierarchy> DivideGroups(const CollectiveSpec& spec, const Topology& topol
       Append(devices, &hierarchy.across);
     }
   }
-  if (hierarchy.local_size < 2) {
-    return Status::Error(kAloneInDomain);
-  }
+  if (hierarchy.local_size < 2) return Status::Error(kAloneInDomain);
   return hierarchy;
 }
 
@@ -155,13 +153,9 @@ std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy) {
 
 Result<Hierarchy> DivideByDomain(const CollectiveSpec& spec, const Topology& topology) {
   const Result<Division> division = DivisionOf(spec.op);
-  if (!division.ok()) {
-    return division.status();
-  }
+  if (!division.ok()) return division.status();
   Result<Hierarchy> hierarchy = DivideAs(*division, spec, topology);
-  if (hierarchy.ok()) {
-    hierarchy->division = *division;
-  }
+  if (hierarchy.ok()) hierarchy->division = *division;
   return hierarchy;
 }
 

@@ -28,9 +28,7 @@ bool DecidesByModel(const Options& options) {
 
 Decision DecideByModel(const CollectiveSpec& spec, const Options& options, Decision placed, DecisionTrace* trace) {
   const std::optional<ExpectedTimes> times = Expect(spec, options);
-  if (!times.has_value()) {
-    return placed;
-  }
+  if (!times.has_value()) return placed;
   const bool is_faster = times->nvshmem_us < times->nccl_us;
   Decision decision = {is_faster ? Backend::kNvshmem : Backend::kDefault, "model",
                        std::move(placed.reason) + "; " + Describe(spec, options, *times)};
@@ -41,9 +39,7 @@ Decision DecideByModel(const CollectiveSpec& spec, const Options& options, Decis
 std::optional<std::string> ExpectDefaultFaster(const CollectiveSpec& spec, const Options& options,
                                                DecisionTrace* trace) {
   const std::optional<ExpectedTimes> times = Expect(spec, options);
-  if (!times.has_value()) {
-    return std::nullopt;
-  }
+  if (!times.has_value()) return std::nullopt;
   std::string both = Describe(spec, options, *times);
   Note(trace, "model", Verdict::kPassed, [&] { return both; });
   return times->nccl_us < times->nvshmem_us ? std::make_optional("NCCL may be faster: " + both) : std::nullopt;

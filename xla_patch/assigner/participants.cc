@@ -29,16 +29,10 @@ struct Split {
 };
 
 Result<Split> ImpliedSplit(const IdGroups& groups, GroupMode mode, int64_t num_devices) {
-  if (mode == GroupMode::kCrossReplica) {
-    return Split{num_devices, 1};
-  }
-  if (mode != GroupMode::kCrossReplicaAndPartition) {
-    return Split{1, num_devices};
-  }
+  if (mode == GroupMode::kCrossReplica) return Split{num_devices, 1};
+  if (mode != GroupMode::kCrossReplicaAndPartition) return Split{1, num_devices};
   int64_t replicas = 1;
-  for (const int64_t id : groups.ids) {
-    replicas = std::max(replicas, id < num_devices ? id + 1 : num_devices);
-  }
+  for (const int64_t id : groups.ids) replicas = std::max(replicas, id < num_devices ? id + 1 : num_devices);
   if (num_devices % replicas != 0) {
     return Status::Error("replica groups: " + std::to_string(num_devices) + " devices do not split into " +
                          std::to_string(replicas) + " replicas");
@@ -57,12 +51,8 @@ Result<GroupMode> GetGroupMode(bool has_channel_id, bool can_be_global, bool use
   if (use_global_device_ids && !has_channel_id) {
     return Status::Error("replica groups: use_global_device_ids without a channel_id");
   }
-  if (!has_channel_id) {
-    return GroupMode::kCrossReplica;
-  }
-  if (!can_be_global) {
-    return GroupMode::kCrossPartition;
-  }
+  if (!has_channel_id) return GroupMode::kCrossReplica;
+  if (!can_be_global) return GroupMode::kCrossPartition;
   return use_global_device_ids ? GroupMode::kFlattenedId : GroupMode::kCrossReplicaAndPartition;
 }
 
@@ -82,9 +72,7 @@ Result<DeviceGroups> ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssi
   Split split = {assignment.replica_count(), assignment.partition_count()};
   if (assignment.is_logical()) {
     const Result<Split> implied = ImpliedSplit(ids, mode, num_devices);
-    if (!implied.ok()) {
-      return implied.status();
-    }
+    if (!implied.ok()) return implied.status();
     split = *implied;
   }
   IdSpace space = {"replica", split.replicas};
@@ -94,9 +82,7 @@ Result<DeviceGroups> ExpandGroups(IdGroups ids, GroupMode mode, const DeviceAssi
     space = {"device", num_devices};
   }
   if (ids.ids.empty()) {
-    for (int64_t id = 0; id < space.count; ++id) {
-      ids.ids.push_back(id);
-    }
+    for (int64_t id = 0; id < space.count; ++id) ids.ids.push_back(id);
     ids.offsets.push_back(space.count);
   }
   XLA_SHMEM_RETURN_IF_ERROR(CheckIds(ids, space));
@@ -166,15 +152,11 @@ Result<std::vector<std::pair<int64_t, int64_t>>> ResolvePairs(const std::vector<
   std::vector<std::pair<int64_t, int64_t>> devices;
   devices.reserve(pairs.size() * slices);
   const auto device = [&](int64_t id, int64_t slice) {
-    if (assignment.is_unknown()) {
-      return id;
-    }
+    if (assignment.is_unknown()) return id;
     return assignment.devices()[by_partition ? slice * split.partitions + id : id * split.partitions + slice];
   };
   for (int64_t slice = 0; slice < slices; ++slice) {
-    for (const auto& [source, target] : pairs) {
-      devices.emplace_back(device(source, slice), device(target, slice));
-    }
+    for (const auto& [source, target] : pairs) devices.emplace_back(device(source, slice), device(target, slice));
   }
   return devices;
 }

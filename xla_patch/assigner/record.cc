@@ -21,9 +21,7 @@ CollectiveRecord DescribeSpec(const CollectiveSpec& spec) {
   const GroupCount groups = CountGroups(spec);
   record.num_groups = groups.number;
   record.group_size = groups.largest;
-  if (IsReducing(spec.op)) {
-    record.reduction = ReductionName(spec.reduction);
-  }
+  if (IsReducing(spec.op)) record.reduction = ReductionName(spec.reduction);
   return record;
 }
 
@@ -49,9 +47,7 @@ std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topol
     }
     Note(trace, is_by_form ? "form" : "transport", is_vetoed ? Verdict::kDefault : Verdict::kPassed,
          [&] { return is_vetoed ? record->veto : "it carries " + record->op + " of " + record->dtype; });
-    if (!form.has_value()) {
-      Note(trace, "form", Verdict::kPassed, [] { return std::string("it can be replaced"); });
-    }
+    if (!form.has_value()) Note(trace, "form", Verdict::kPassed, [] { return std::string("it can be replaced"); });
   }
   HierarchicalDecision divided;
   record->num_domains = 0;
@@ -70,9 +66,7 @@ std::optional<Hierarchy> DecideAndRecord(const CollectiveSpec& spec, const Topol
       (record->veto.empty() ? record->reason : record->veto) += "; not divided: " + divided.reason;
     }
   }
-  if (trace != nullptr) {
-    CompleteDecisionTrace(options, trace);
-  }
+  if (trace != nullptr) CompleteDecisionTrace(options, trace);
   return std::move(divided.hierarchy);
 }
 
@@ -84,24 +78,14 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
       {attribute::kReason, record.reason},
       {attribute::kGroups, std::to_string(record.num_groups) + "x" + std::to_string(record.group_size)},
   };
-  if (!record.veto.empty()) {
-    attributes[attribute::kVeto] = record.veto;
-  }
-  if (!record.model.empty()) {
-    attributes[attribute::kModel] = record.model;
-  }
+  if (!record.veto.empty()) attributes[attribute::kVeto] = record.veto;
+  if (!record.model.empty()) attributes[attribute::kModel] = record.model;
   if (record.op == OpName(CollectiveOp::kCollectivePermute)) {
     attributes[attribute::kPairs] = std::to_string(record.num_pairs);
   }
-  if (!record.reduction.empty()) {
-    attributes[attribute::kReduction] = record.reduction;
-  }
-  if (!record.part_of.empty()) {
-    attributes[attribute::kPartOf] = record.part_of;
-  }
-  if (record.num_domains > 0) {
-    attributes[attribute::kDomains] = std::to_string(record.num_domains);
-  }
+  if (!record.reduction.empty()) attributes[attribute::kReduction] = record.reduction;
+  if (!record.part_of.empty()) attributes[attribute::kPartOf] = record.part_of;
+  if (record.num_domains > 0) attributes[attribute::kDomains] = std::to_string(record.num_domains);
   if (!record.source_file.empty()) {
     attributes[attribute::kSource] = record.source_file + ":" + std::to_string(record.source_line);
   }
@@ -110,9 +94,7 @@ Attributes RecordToAttributes(const CollectiveRecord& record) {
 
 void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) {
   const auto read = [&](const char* key, std::string* field) {
-    if (const auto found = attributes.find(key); found != attributes.end()) {
-      *field = found->second;
-    }
+    if (const auto found = attributes.find(key); found != attributes.end()) *field = found->second;
   };
   read(attribute::kBackend, &record->backend);
   read(attribute::kLowered, &record->lowered);
@@ -131,14 +113,10 @@ void AttributesToRecord(const Attributes& attributes, CollectiveRecord* record) 
   }
   std::string pairs;
   read(attribute::kPairs, &pairs);
-  if (!pairs.empty()) {
-    record->num_pairs = ParseNumber(pairs);
-  }
+  if (!pairs.empty()) record->num_pairs = ParseNumber(pairs);
   std::string domains;
   read(attribute::kDomains, &domains);
-  if (!domains.empty()) {
-    record->num_domains = ParseNumber(domains);
-  }
+  if (!domains.empty()) record->num_domains = ParseNumber(domains);
   std::string source;
   read(attribute::kSource, &source);
   if (const size_t colon = source.rfind(':'); colon != std::string::npos) {

@@ -14,13 +14,9 @@ const ReductionNode* Scalar(const std::vector<ReductionNode>& nodes, size_t inde
 // other conversion.
 const ReductionNode* SkipConvert(const std::vector<ReductionNode>& nodes, Direction direction,
                                  const ReductionNode* node) {
-  if (node == nullptr || node->opcode != "convert") {
-    return node;
-  }
+  if (node == nullptr || node->opcode != "convert") return node;
   const ReductionNode* from = node->operands.size() == 1 ? Scalar(nodes, node->operands[0]) : nullptr;
-  if (from == nullptr) {
-    return nullptr;
-  }
+  if (from == nullptr) return nullptr;
   const ElementType narrow = direction == Direction::kWiden ? from->element_type : node->element_type;
   const ElementType wide = direction == Direction::kWiden ? node->element_type : from->element_type;
   const bool is_detour = wide == ElementType::kF32 && (narrow == ElementType::kBf16 || narrow == ElementType::kF16);
@@ -28,43 +24,25 @@ const ReductionNode* SkipConvert(const std::vector<ReductionNode>& nodes, Direct
 }
 
 std::optional<ReductionKind> ReductionOf(const std::string& opcode) {
-  if (opcode == "add") {
-    return ReductionKind::kSum;
-  }
-  if (opcode == "multiply") {
-    return ReductionKind::kProd;
-  }
-  if (opcode == "minimum") {
-    return ReductionKind::kMin;
-  }
-  if (opcode == "maximum") {
-    return ReductionKind::kMax;
-  }
-  if (opcode == "and") {
-    return ReductionKind::kAnd;
-  }
-  if (opcode == "or") {
-    return ReductionKind::kOr;
-  }
+  if (opcode == "add") return ReductionKind::kSum;
+  if (opcode == "multiply") return ReductionKind::kProd;
+  if (opcode == "minimum") return ReductionKind::kMin;
+  if (opcode == "maximum") return ReductionKind::kMax;
+  if (opcode == "and") return ReductionKind::kAnd;
+  if (opcode == "or") return ReductionKind::kOr;
   return opcode == "xor" ? std::optional(ReductionKind::kXor) : std::nullopt;
 }
 
 }  // namespace
 
 std::optional<ReductionKind> MatchReduction(const std::vector<ReductionNode>& nodes, size_t root_index) {
-  if (nodes.size() > kMaxReductionNodes) {
-    return std::nullopt;
-  }
+  if (nodes.size() > kMaxReductionNodes) return std::nullopt;
   const ReductionNode* root = SkipConvert(nodes, Direction::kNarrow, Scalar(nodes, root_index));
-  if (root == nullptr || root->operands.size() != 2) {
-    return std::nullopt;
-  }
+  if (root == nullptr || root->operands.size() != 2) return std::nullopt;
   int64_t parameters[2];
   for (int i = 0; i < 2; ++i) {
     const ReductionNode* operand = SkipConvert(nodes, Direction::kWiden, Scalar(nodes, root->operands[i]));
-    if (operand == nullptr || operand->opcode != "parameter") {
-      return std::nullopt;
-    }
+    if (operand == nullptr || operand->opcode != "parameter") return std::nullopt;
     parameters[i] = operand->parameter_number;
   }
   return parameters[0] + parameters[1] == 1 && parameters[0] * parameters[1] == 0 ? ReductionOf(root->opcode)

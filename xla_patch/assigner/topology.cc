@@ -68,9 +68,7 @@ const DeviceLocation* Topology::Find(int64_t device_id) const {
 std::vector<int64_t> Topology::device_ids() const {
   std::vector<int64_t> ids;
   ids.reserve(devices_.size());
-  for (const DeviceLocation& device : devices_) {
-    ids.push_back(device.device_id);
-  }
+  for (const DeviceLocation& device : devices_) ids.push_back(device.device_id);
   return ids;
 }
 
@@ -80,9 +78,7 @@ ModulePlacement PlaceModule(const std::vector<int64_t>& device_ids, const Topolo
   std::set<int32_t> domains;
   for (const int64_t id : device_ids) {
     const DeviceLocation* device = topology.Find(id);
-    if (device == nullptr) {
-      return placement;
-    }
+    if (device == nullptr) return placement;
     domains.insert(device->nvlink_domain);
   }
   placement.num_nvlink_domains = static_cast<int64_t>(domains.size());

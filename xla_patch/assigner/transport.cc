@@ -15,22 +15,16 @@ std::string DescribeDevice(int64_t device_id, const Topology& topology) {
 }
 
 Unsupported UnsupportedElementTypes(const CollectiveSpec& spec) {
-  if (spec.element_types.empty()) {
-    return std::string(OpName(spec.op)) + " without a result";
-  }
+  if (spec.element_types.empty()) return std::string(OpName(spec.op)) + " without a result";
   for (const ElementType type : spec.element_types) {
     const int32_t bits = ElementBits(type);
-    if (bits == 0 || bits % 8 != 0) {
-      return ElementTypeName(type) + " has no whole-byte elements";
-    }
+    if (bits == 0 || bits % 8 != 0) return ElementTypeName(type) + " has no whole-byte elements";
   }
   return std::nullopt;
 }
 
 Unsupported UnsupportedReduction(const CollectiveSpec& spec) {
-  if (!spec.reduction.has_value()) {
-    return "the reduction is not a plain sum, prod, min, max, and, or or xor";
-  }
+  if (!spec.reduction.has_value()) return "the reduction is not a plain sum, prod, min, max, and, or or xor";
   for (const ElementType type : spec.element_types) {
     if (!Supports(type, ReductionKind::kSum)) {  // every type that has a reduction has this one
       return "no SHMEM " + std::string(OpName(spec.op)) + " for " + ElementTypeName(type);
@@ -46,12 +40,8 @@ Unsupported UnsupportedPairs(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> sources;
   std::unordered_set<int64_t> targets;
   for (const auto& [source, target] : spec.pairs) {
-    if (!sources.insert(source).second) {
-      return "device " + std::to_string(source) + " is the source of two pairs";
-    }
-    if (!targets.insert(target).second) {
-      return "device " + std::to_string(target) + " is the target of two pairs";
-    }
+    if (!sources.insert(source).second) return "device " + std::to_string(source) + " is the source of two pairs";
+    if (!targets.insert(target).second) return "device " + std::to_string(target) + " is the target of two pairs";
   }
   return std::nullopt;
 }
@@ -77,9 +67,7 @@ Unsupported UnsupportedArrays(const CollectiveSpec& spec, int64_t limit) {
 Unsupported UnsupportedGroups(const CollectiveSpec& spec) {
   std::unordered_set<int64_t> seen;
   for (const int64_t device : spec.groups.devices) {
-    if (!seen.insert(device).second) {
-      return "device " + std::to_string(device) + " occurs twice in the replica groups";
-    }
+    if (!seen.insert(device).second) return "device " + std::to_string(device) + " occurs twice in the replica groups";
   }
   return std::nullopt;
 }
@@ -89,9 +77,7 @@ Transport Carrying(uint32_t platform, std::optional<std::unordered_map<int64_t, 
   Transport transport;
   transport.available = true;
   for (const CollectiveOpInfo& info : kCollectiveOps) {
-    if (info.Has(platform)) {
-      transport.carried.push_back(info.op);
-    }
+    if (info.Has(platform)) transport.carried.push_back(info.op);
   }
   transport.reach = std::move(reach);
   return transport;
@@ -129,53 +115,33 @@ Unsupported UnsupportedKind(const CollectiveSpec& spec, const Transport& transpo
   if (!transport.available) {
     return transport.unavailable_reason.empty() ? "no SHMEM transport" : transport.unavailable_reason;
   }
-  if (!Carries(transport, spec.op)) {
-    return std::string("no SHMEM ") + OpName(spec.op);
-  }
+  if (!Carries(transport, spec.op)) return std::string("no SHMEM ") + OpName(spec.op);
   Unsupported unsupported = UnsupportedElementTypes(spec);
-  if (!unsupported.has_value() && IsReducing(spec.op)) {
-    unsupported = UnsupportedReduction(spec);
-  }
+  if (!unsupported.has_value() && IsReducing(spec.op)) unsupported = UnsupportedReduction(spec);
   return unsupported;
 }
 
 Unsupported UnsupportedWithinReach(const CollectiveSpec& spec, const Transport& transport) {
   Unsupported unsupported = UnsupportedKind(spec, transport);
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedGroupSize(spec, transport.max_group);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedArrays(spec, transport.max_all_to_all_arrays);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedPairs(spec);
-  }
-  if (!unsupported.has_value()) {
-    unsupported = UnsupportedGroups(spec);
-  }
+  if (!unsupported.has_value()) unsupported = UnsupportedGroupSize(spec, transport.max_group);
+  if (!unsupported.has_value()) unsupported = UnsupportedArrays(spec, transport.max_all_to_all_arrays);
+  if (!unsupported.has_value()) unsupported = UnsupportedPairs(spec);
+  if (!unsupported.has_value()) unsupported = UnsupportedGroups(spec);
   return unsupported;
 }
 
 Unsupported UnsupportedReach(const CollectiveSpec& spec, const Topology& topology, const Transport& transport) {
-  if (!transport.reach.has_value()) {
-    return std::nullopt;
-  }
+  if (!transport.reach.has_value()) return std::nullopt;
   const auto& reach = *transport.reach;
   const auto apart = [&](int64_t a, int64_t b) -> Unsupported {
     const auto domain_a = reach.find(a);
     const auto domain_b = reach.find(b);
-    if (domain_a != reach.end() && domain_b != reach.end() && domain_a->second == domain_b->second) {
-      return std::nullopt;
-    }
+    if (domain_a != reach.end() && domain_b != reach.end() && domain_a->second == domain_b->second) return std::nullopt;
     return DescribeDevice(b, topology) + " is out of reach of " + DescribeDevice(a, topology);
   };
   for (const auto& [source, target] : spec.pairs) {
-    if (source == target) {
-      continue;
-    }
-    if (Unsupported unsupported = apart(source, target); unsupported.has_value()) {
-      return unsupported;
-    }
+    if (source == target) continue;
+    if (Unsupported unsupported = apart(source, target); unsupported.has_value()) return unsupported;
   }
   for (int64_t group = 0; group < spec.groups.size(); ++group) {
     const int64_t first = spec.groups.offsets[group];

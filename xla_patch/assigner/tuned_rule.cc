@@ -30,18 +30,12 @@ std::string DescribeSource(const CollectiveSpec& spec, const Wanted& wanted, con
     text += " for " + ElementTypeName(wanted.element_type);
   }
   text += ", groups of " + NumberFor(estimate.group_size, wanted.group_size);
-  if (wanted.domains > 1) {
-    text += ", " + NumberFor(estimate.domains, wanted.domains) + " NVLink domains";
-  }
+  if (wanted.domains > 1) text += ", " + NumberFor(estimate.domains, wanted.domains) + " NVLink domains";
   if (estimate.smaller != estimate.larger) {
     return text + ", between " + FormatBytes(estimate.smaller) + " and " + FormatBytes(estimate.larger);
   }
-  if (spec.bytes < estimate.smaller) {
-    return text + ", at " + FormatBytes(estimate.smaller) + ", the smallest size";
-  }
-  if (spec.bytes > estimate.larger) {
-    return text + ", at " + FormatBytes(estimate.larger) + ", the largest size";
-  }
+  if (spec.bytes < estimate.smaller) return text + ", at " + FormatBytes(estimate.smaller) + ", the smallest size";
+  if (spec.bytes > estimate.larger) return text + ", at " + FormatBytes(estimate.larger) + ", the largest size";
   return text;
 }
 
@@ -53,9 +47,7 @@ std::optional<MeasuredComparison> CompareMeasured(const CollectiveSpec& spec, in
                          CountGroups(spec).largest, domains};
   const std::optional<Estimate> estimate =
       table.Find(spec.op, wanted.element_type, wanted.group_size, spec.bytes, domains);
-  if (!estimate.has_value()) {
-    return std::nullopt;
-  }
+  if (!estimate.has_value()) return std::nullopt;
   const Backend ours = domains > 1 ? Backend::kHierarchical : Backend::kNvshmem;
   MeasuredComparison found = {Compare(estimate->nvshmem, estimate->on_default),
                               std::string(OpName(spec.op)) + " of " + FormatBytes(spec.bytes) + ": " +

@@ -68,22 +68,16 @@ BackendTime Interpolate(const BackendTime& from, const BackendTime& to, double t
 }  // namespace
 
 Faster Compare(const BackendTime& nvshmem, const BackendTime& on_default) {
-  if (Holds(nvshmem, on_default.us) || Holds(on_default, nvshmem.us)) {
-    return Faster::kNeither;
-  }
+  if (Holds(nvshmem, on_default.us) || Holds(on_default, nvshmem.us)) return Faster::kNeither;
   return nvshmem.us < on_default.us ? Faster::kNvshmem : Faster::kDefault;
 }
 
 Result<TuningTable> TuningTable::Create(std::vector<TuningRow> rows) {
-  for (const TuningRow& row : rows) {
-    XLA_SHMEM_RETURN_IF_ERROR(CheckRow(row));
-  }
+  for (const TuningRow& row : rows) XLA_SHMEM_RETURN_IF_ERROR(CheckRow(row));
   std::sort(rows.begin(), rows.end(), Before);
   const auto repeated =
       std::adjacent_find(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return !Before(a, b); });
-  if (repeated != rows.end()) {
-    return Status::Error(Describe(*repeated) + " occurs twice");
-  }
+  if (repeated != rows.end()) return Status::Error(Describe(*repeated) + " occurs twice");
   TuningTable table;
   table.rows_ = std::move(rows);
   return table;
@@ -103,14 +97,10 @@ std::optional<Estimate> TuningTable::Find(CollectiveOp op, ElementType element_t
       nearest = &row;
     }
   }
-  if (nearest == nullptr) {
-    return std::nullopt;
-  }
+  if (nearest == nullptr) return std::nullopt;
   const TuningRow* const end = rows_.data() + rows_.size();
   const TuningRow* upper = nearest;
-  while (upper->bytes < bytes && upper + 1 != end && CurveOf(upper[1]) == CurveOf(*nearest)) {
-    ++upper;
-  }
+  while (upper->bytes < bytes && upper + 1 != end && CurveOf(upper[1]) == CurveOf(*nearest)) ++upper;
   Estimate estimate{upper->nvshmem, upper->on_default, upper->element_type, upper->group_size,
                     upper->domains, upper->bytes,      upper->bytes};
   if (upper != nearest && bytes < upper->bytes) {

@@ -40,9 +40,7 @@ std::string Misfit(const CollectiveSpec& spec, size_t number, bool is_one_array)
 
 // XLA:CPU reads `and` and `or` of predicates as minimum and maximum.
 bool IsReducedByXlaCpu(ReductionKind reduction, ElementType type) {
-  if (reduction == ReductionKind::kAnd || reduction == ReductionKind::kOr) {
-    return type == ElementType::kPred;
-  }
+  if (reduction == ReductionKind::kAnd || reduction == ReductionKind::kOr) return type == ElementType::kPred;
   return reduction != ReductionKind::kXor;
 }
 
@@ -54,35 +52,23 @@ Unsupported UnsupportedBuffers(const CollectiveSpec& spec, size_t num_operands, 
     return std::to_string(num_operands) + " operands for " + std::to_string(num_results) + " results";
   }
   const int64_t members = spec.groups.common_size();
-  if (InfoOf(spec.op).Has(op_trait::kEqualGroups) && members == 0) {
-    return "its replica groups differ in size";
-  }
+  if (InfoOf(spec.op).Has(op_trait::kEqualGroups) && members == 0) return "its replica groups differ in size";
   const bool is_one_array = num_operands == 1;
   if (InfoOf(spec.op).shapes == ShapeRule::kExchanged && !is_one_array &&
       static_cast<int64_t>(num_operands) != members) {
     return std::to_string(num_operands) + " operands for groups of " + std::to_string(members);
   }
   for (size_t i = 0; i < buffers.size(); ++i) {
-    if (buffers[i].is_dynamic) {
-      return "it has dynamic dimensions";
-    }
-    if (buffers[i].is_on_host) {
-      return "it works on host memory";
-    }
-    if (!buffers[i].fits) {
-      return Misfit(spec, i, is_one_array);
-    }
+    if (buffers[i].is_dynamic) return "it has dynamic dimensions";
+    if (buffers[i].is_on_host) return "it works on host memory";
+    if (!buffers[i].fits) return Misfit(spec, i, is_one_array);
   }
   return std::nullopt;
 }
 
 Unsupported UnsupportedByXlaCpu(const CollectiveSpec& spec) {
-  if (InfoOf(spec.op).Has(op_trait::kNotInXlaCpu)) {
-    return std::string("XLA:CPU has no thunk for ") + OpName(spec.op);
-  }
-  if (!spec.reduction.has_value()) {
-    return std::nullopt;
-  }
+  if (InfoOf(spec.op).Has(op_trait::kNotInXlaCpu)) return std::string("XLA:CPU has no thunk for ") + OpName(spec.op);
+  if (!spec.reduction.has_value()) return std::nullopt;
   for (const ElementType type : spec.element_types) {
     if (!IsReducedByXlaCpu(*spec.reduction, type)) {
       return "XLA:CPU has no reduction \"" + std::string(ReductionName(spec.reduction)) + "\" for " +

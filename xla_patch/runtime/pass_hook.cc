@@ -49,9 +49,7 @@ void PassHook::Reset() {
 
 Result<PassResult> PassHook::Run(std::string_view module) {
   const Result<std::shared_ptr<const PassOptions>> options = Options();
-  if (!options.ok()) {
-    return options.status();
-  }
+  if (!options.ok()) return options.status();
   Result<PassResult> result = RunPass(module, **options);
   if (!result.ok()) {
     // The same module has the same bytes on all ranks, so all of them leave it on the default backend.
@@ -66,9 +64,7 @@ Result<PassResult> PassHook::Run(std::string_view module) {
     const std::lock_guard<std::mutex> lock(mutex_);
     observer = observer_;
   }
-  if (observer && !result->records.empty()) {
-    observer(module, result->records);
-  }
+  if (observer && !result->records.empty()) observer(module, result->records);
   return result;
 }
 
@@ -76,19 +72,13 @@ Result<std::shared_ptr<const PassOptions>> PassHook::Options() {
   Connect connect;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (options_ != nullptr) {
-      return options_;
-    }
+    if (options_ != nullptr) return options_;
     connect = connect_;
   }
-  if (!connect) {
-    return Status::Error("the compiler pass has not been told about the job's devices");
-  }
+  if (!connect) return Status::Error("the compiler pass has not been told about the job's devices");
   XLA_SHMEM_RETURN_IF_ERROR(connect());
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (options_ == nullptr) {
-    return Status::Error("the job's devices are still not known");
-  }
+  if (options_ == nullptr) return Status::Error("the job's devices are still not known");
   return options_;
 }
 

@@ -130,9 +130,7 @@ Result<std::unique_ptr<Segment>> Segment::Attach(const JobKey& job, int process)
     return refuse("it belongs to user " + std::to_string(status.st_uid) + ", and this process runs as user " +
                   std::to_string(geteuid()));
   }
-  if ((status.st_mode & 0777) != 0600) {
-    return refuse("its mode is not 0600, so others could write into it");
-  }
+  if ((status.st_mode & 0777) != 0600) return refuse("its mode is not 0600, so others could write into it");
   const size_t bytes = static_cast<size_t>(status.st_size);
   if (!S_ISREG(status.st_mode)) return refuse("it is not a shared-memory object");
   if (bytes <= kPageBytes) return refuse("it is only " + std::to_string(bytes) + " bytes long");

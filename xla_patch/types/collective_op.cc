@@ -7,9 +7,7 @@ namespace {
 
 constexpr bool IsInOrder() {
   for (size_t i = 0; i < std::size(kCollectiveOps); ++i) {
-    if (kCollectiveOps[i].op != static_cast<CollectiveOp>(i)) {
-      return false;
-    }
+    if (kCollectiveOps[i].op != static_cast<CollectiveOp>(i)) return false;
   }
   return true;
 }
@@ -19,9 +17,7 @@ static_assert(IsInOrder(), "InfoOf finds a row by the op's number");
 
 std::optional<CollectiveOp> OpNamed(std::string_view name) {
   for (const CollectiveOpInfo& info : kCollectiveOps) {
-    if (name == info.name) {
-      return info.op;
-    }
+    if (name == info.name) return info.op;
   }
   return std::nullopt;
 }

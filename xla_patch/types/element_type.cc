@@ -50,9 +50,7 @@ constexpr ElementTypeInfo kElementTypes[] = {
 
 const ElementTypeInfo* Find(ElementType type) {
   for (const ElementTypeInfo& info : kElementTypes) {
-    if (info.type == type) {
-      return &info;
-    }
+    if (info.type == type) return &info;
   }
   return nullptr;
 }
@@ -66,9 +64,7 @@ std::string ElementTypeName(ElementType type) {
 
 std::optional<ElementType> ElementTypeNamed(std::string_view name) {
   for (const ElementTypeInfo& info : kElementTypes) {
-    if (name == info.name) {
-      return info.type;
-    }
+    if (name == info.name) return info.type;
   }
   return std::nullopt;
 }
@@ -76,9 +72,7 @@ std::optional<ElementType> ElementTypeNamed(std::string_view name) {
 std::string ElementTypeNames(const std::vector<ElementType>& types) {
   std::string names;
   for (auto type = types.begin(); type != types.end(); ++type) {
-    if (std::find(types.begin(), type, *type) == type) {
-      names += (names.empty() ? "" : ",") + ElementTypeName(*type);
-    }
+    if (std::find(types.begin(), type, *type) == type) names += (names.empty() ? "" : ",") + ElementTypeName(*type);
   }
   return names;
 }

@@ -3,9 +3,7 @@
 namespace xla_shmem {
 
 const char* ReductionName(std::optional<ReductionKind> kind) {
-  if (!kind.has_value()) {
-    return "none";
-  }
+  if (!kind.has_value()) return "none";
   switch (*kind) {
     case ReductionKind::kSum:
       return "sum";
@@ -27,9 +25,7 @@ const char* ReductionName(std::optional<ReductionKind> kind) {
 
 std::optional<ReductionKind> ReductionNamed(std::string_view name) {
   for (const ReductionKind kind : kReductionKinds) {
-    if (name == ReductionName(kind)) {
-      return kind;
-    }
+    if (name == ReductionName(kind)) return kind;
   }
   return std::nullopt;
 }

@@ -14,9 +14,7 @@ uint64_t Fold(uint64_t a, uint64_t b) {
 // Byte order is spelled out so that all machines agree; compilers turn it into one load.
 uint64_t Load(const char* bytes, size_t size) {
   uint64_t value = 0;
-  for (size_t i = 0; i < size; ++i) {
-    value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
-  }
+  for (size_t i = 0; i < size; ++i) value |= uint64_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
   return value;
 }
 
@@ -27,12 +25,8 @@ uint64_t HashInt(uint64_t hash, uint64_t value) { return Fold(hash ^ 0xa0761d647
 uint64_t HashBytes(uint64_t hash, std::string_view bytes) {
   hash = HashInt(hash, bytes.size());
   size_t position = 0;
-  for (; position + 8 <= bytes.size(); position += 8) {
-    hash = HashInt(hash, Load(bytes.data() + position, 8));
-  }
-  if (position < bytes.size()) {
-    hash = HashInt(hash, Load(bytes.data() + position, bytes.size() - position));
-  }
+  for (; position + 8 <= bytes.size(); position += 8) hash = HashInt(hash, Load(bytes.data() + position, 8));
+  if (position < bytes.size()) hash = HashInt(hash, Load(bytes.data() + position, bytes.size() - position));
   return hash;
 }
 

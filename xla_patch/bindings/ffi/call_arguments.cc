@@ -115,9 +115,7 @@ const std::vector<int>* FindGroup(const PeGroups& groups, int pe) {
 
 Result<std::vector<int>> GroupOf(const PeGroups& groups, int pe, const std::string& name) {
   const std::vector<int>* found = FindGroup(groups, pe);
-  if (found == nullptr) {
-    return Status::Error(name + ": PE " + std::to_string(pe) + " is in none of its replica groups");
-  }
+  if (found == nullptr) return Status::Error(name + ": PE " + std::to_string(pe) + " is in none of its replica groups");
   return *found;
 }
 

@@ -9,12 +9,8 @@ namespace {
 template <typename T>
 const T* Find(const Api* api, ExtensionType type, size_t size) {
   for (const Extension* extension = api->extension_start; extension != nullptr; extension = extension->next) {
-    if (extension->struct_size < XLA_SHMEM_PJRT_SIZE(Extension, next)) {
-      return nullptr;  // what follows cannot be found
-    }
-    if (extension->type == type) {
-      return extension->struct_size < size ? nullptr : reinterpret_cast<const T*>(extension);
-    }
+    if (extension->struct_size < XLA_SHMEM_PJRT_SIZE(Extension, next)) return nullptr;  // what follows cannot be found
+    if (extension->type == type) return extension->struct_size < size ? nullptr : reinterpret_cast<const T*>(extension);
   }
   return nullptr;
 }
@@ -38,9 +34,7 @@ Status Plugin::Open(const void* api) {
   if (transform_ == nullptr || transform_->register_transform == nullptr || transform_->clear_transform == nullptr) {
     return lacks("XlaTransform");
   }
-  if (custom_call_ == nullptr || custom_call_->register_custom_call == nullptr) {
-    return lacks("custom-call");
-  }
+  if (custom_call_ == nullptr || custom_call_->register_custom_call == nullptr) return lacks("custom-call");
   return Status();
 }
 
@@ -73,9 +67,7 @@ Status Plugin::RegisterHandler(const std::string& target, const HandlerStages& s
 }
 
 Status Plugin::ToStatus(Error* error, const std::string& what) const {
-  if (error == nullptr) {
-    return Status();
-  }
+  if (error == nullptr) return Status();
   ErrorMessageArgs message{XLA_SHMEM_PJRT_SIZE(ErrorMessageArgs, message_size), nullptr, error, nullptr, 0};
   api_->error_message(&message);
   std::string text = what + ": the GPU plugin says: " + std::string(message.message, message.message_size);

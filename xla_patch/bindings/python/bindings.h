@@ -41,9 +41,7 @@ void BindGpuTransfers(nanobind::module_& m);
 
 // An error becomes Python's RuntimeError with its message.
 inline void RuntimeErrorUnlessOk(const Status& status) {
-  if (!status.ok()) {
-    throw std::runtime_error(status.message());
-  }
+  if (!status.ok()) throw std::runtime_error(status.message());
 }
 
 template <typename T>
@@ -55,9 +53,7 @@ T ValueOrRuntimeError(Result<T> result) {
 // The value; ValueError with the message if there is none.
 template <typename T>
 T ValueOrThrow(Result<T> result) {
-  if (!result.ok()) {
-    throw nanobind::value_error(result.message().c_str());
-  }
+  if (!result.ok()) throw nanobind::value_error(result.message().c_str());
   return *std::move(result);
 }
 

@@ -35,9 +35,7 @@ const char* KindName(hlo::WorkKind kind) {
 
 nb::dict ToDict(const ScheduledInstruction& instruction) {
   nb::list called;
-  for (const std::string_view computation : instruction.called) {
-    called.append(Text(computation));
-  }
+  for (const std::string_view computation : instruction.called) called.append(Text(computation));
   nb::dict dict;
   dict["name"] = Text(instruction.name);
   dict["opcode"] = Text(instruction.opcode);
@@ -53,9 +51,7 @@ nb::dict ToDict(const ScheduledInstruction& instruction) {
 
 nb::dict ToDict(const ComputationSchedule& schedule) {
   nb::list instructions;
-  for (const ScheduledInstruction& instruction : schedule.instructions) {
-    instructions.append(ToDict(instruction));
-  }
+  for (const ScheduledInstruction& instruction : schedule.instructions) instructions.append(ToDict(instruction));
   nb::dict dict;
   dict["name"] = Text(schedule.name);
   dict["executions"] = KnownCount(schedule.executions);

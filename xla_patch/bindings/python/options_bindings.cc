@@ -21,17 +21,13 @@ nb::str Str(std::string_view text) { return nb::str(text.data(), text.size()); }
 
 nb::tuple Words(const Option& option) {
   nb::list words;
-  for (const OptionWord& word : option.words) {
-    words.append(Str(word.word));
-  }
+  for (const OptionWord& word : option.words) words.append(Str(word.word));
   return nb::tuple(words);
 }
 
 // Whether a word, or no text at all, stands for no value.
 bool CanBeNone(const Option& option) {
-  if (option.type == OptionType::kChoice) {
-    return false;
-  }
+  if (option.type == OptionType::kChoice) return false;
   const auto has_no_value = [](const OptionWord& word) { return !word.value.has_value(); };
   return option.default_text.empty() || std::any_of(option.words.begin(), option.words.end(), has_no_value);
 }
@@ -40,20 +36,12 @@ std::string StringOf(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size
 
 nb::object ReadValue(const Option& option, const nb::bytes& text) {
   const OptionValue value = ValueOrThrow(ReadOption(option, StringOf(text)));
-  if (const auto* number = std::get_if<int64_t>(&value)) {
-    return nb::int_(*number);
-  }
-  if (const auto* seconds = std::get_if<double>(&value)) {
-    return nb::float_(*seconds);
-  }
-  if (const auto* string = std::get_if<std::string>(&value)) {
-    return nb::bytes(string->data(), string->size());
-  }
+  if (const auto* number = std::get_if<int64_t>(&value)) return nb::int_(*number);
+  if (const auto* seconds = std::get_if<double>(&value)) return nb::float_(*seconds);
+  if (const auto* string = std::get_if<std::string>(&value)) return nb::bytes(string->data(), string->size());
   if (const auto* ops = std::get_if<std::vector<ConsideredOp>>(&value)) {
     nb::list list;
-    for (const ConsideredOp& considered : *ops) {
-      list.append(nb::make_tuple(OpName(considered.op), considered.limit));
-    }
+    for (const ConsideredOp& considered : *ops) list.append(nb::make_tuple(OpName(considered.op), considered.limit));
     return nb::tuple(list);
   }
   return nb::none();
@@ -61,9 +49,7 @@ nb::object ReadValue(const Option& option, const nb::bytes& text) {
 
 nb::list TableRows() {
   nb::list rows;
-  for (const Option& option : OptionTable()) {
-    rows.append(nb::cast(&option, nb::rv_policy::reference));
-  }
+  for (const Option& option : OptionTable()) rows.append(nb::cast(&option, nb::rv_policy::reference));
   return rows;
 }
 

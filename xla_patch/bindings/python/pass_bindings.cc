@@ -26,41 +26,23 @@ using DeviceTuple = std::tuple<int64_t, int32_t, int32_t, int32_t, int32_t>;
 using Reach = std::unordered_map<int64_t, int32_t>;
 
 Profile ParseProfile(const std::string& name) {
-  if (name == "upstream") {
-    return Profile::kUpstream;
-  }
-  if (name == "domain") {
-    return Profile::kDomain;
-  }
-  if (name == "tuned") {
-    return Profile::kTuned;
-  }
+  if (name == "upstream") return Profile::kUpstream;
+  if (name == "domain") return Profile::kDomain;
+  if (name == "tuned") return Profile::kTuned;
   throw nb::value_error(("unknown profile \"" + name + "\": use \"upstream\", \"domain\" or \"tuned\"").c_str());
 }
 
 Hierarchical ParseHierarchical(const std::string& name) {
-  if (name == "auto") {
-    return Hierarchical::kAuto;
-  }
-  if (name == "on") {
-    return Hierarchical::kOn;
-  }
-  if (name == "off") {
-    return Hierarchical::kOff;
-  }
+  if (name == "auto") return Hierarchical::kAuto;
+  if (name == "on") return Hierarchical::kOn;
+  if (name == "off") return Hierarchical::kOff;
   throw nb::value_error(("unknown choice \"" + name + "\": use \"auto\", \"on\" or \"off\"").c_str());
 }
 
 Lowering ParseLowering(const std::string& name) {
-  if (name == "none") {
-    return Lowering::kNone;
-  }
-  if (name == "cpu") {
-    return Lowering::kCpu;
-  }
-  if (name == "gpu") {
-    return Lowering::kGpu;
-  }
+  if (name == "none") return Lowering::kNone;
+  if (name == "cpu") return Lowering::kCpu;
+  if (name == "gpu") return Lowering::kGpu;
   throw nb::value_error(("unknown lowering \"" + name + "\": use \"none\", \"cpu\" or \"gpu\"").c_str());
 }
 
@@ -164,9 +146,7 @@ void BindRunPass(nb::module_& m) {
       .def_prop_ro(
           "module",
           [](const PassResult& self) -> nb::object {
-            if (!self.changed) {
-              return nb::none();
-            }
+            if (!self.changed) return nb::none();
             return nb::bytes(self.module.data(), self.module.size());
           },
           "The rewritten HloModuleProto, or None if nothing changes.")
@@ -202,9 +182,7 @@ GpuGeneration ParseGpu(const std::string& name) {
 
 CollectiveOp ParseOp(const std::string& name) {
   const std::optional<CollectiveOp> op = OpNamed(name);
-  if (!op.has_value()) {
-    throw nb::value_error(("unknown op \"" + name + "\"").c_str());
-  }
+  if (!op.has_value()) throw nb::value_error(("unknown op \"" + name + "\"").c_str());
   return *op;
 }
 
@@ -257,9 +235,7 @@ nb::dict RecordDict(const CollectiveRecord& record) {
 
 nb::list RecordList(const std::vector<CollectiveRecord>& records) {
   nb::list list;
-  for (const CollectiveRecord& record : records) {
-    list.append(RecordDict(record));
-  }
+  for (const CollectiveRecord& record : records) list.append(RecordDict(record));
   return list;
 }
 

@@ -57,9 +57,7 @@ nb::object Run(PassHook& hook, const nb::bytes& module) {
     nb::gil_scoped_release release;
     return hook.Run(View(module));
   }();
-  if (!result.ok()) {
-    throw std::runtime_error("xla_shmem: " + result.message());
-  }
+  if (!result.ok()) throw std::runtime_error("xla_shmem: " + result.message());
   return result->changed ? nb::bytes(result->module.data(), result->module.size()) : nb::object(nb::none());
 }
 

@@ -30,9 +30,7 @@ using RowTuple = std::tuple<std::string, std::string, int64_t, int64_t, TimeTupl
 
 ElementType ParseDtype(const std::string& name) {
   const std::optional<ElementType> type = ElementTypeNamed(name);
-  if (!type.has_value()) {
-    throw nb::value_error(("unknown dtype \"" + name + "\"").c_str());
-  }
+  if (!type.has_value()) throw nb::value_error(("unknown dtype \"" + name + "\"").c_str());
   return *type;
 }
 
@@ -52,9 +50,7 @@ TuningTable MakeTable(const std::vector<RowTuple>& tuples) {
 std::optional<std::string> FasterOf(const TuningTable& table, const std::string& op, const std::string& dtype,
                                     int64_t group_size, int64_t bytes, int64_t domains) {
   const std::optional<Estimate> estimate = table.Find(ParseOp(op), ParseDtype(dtype), group_size, bytes, domains);
-  if (!estimate.has_value()) {
-    return std::nullopt;
-  }
+  if (!estimate.has_value()) return std::nullopt;
   switch (Compare(estimate->nvshmem, estimate->on_default)) {
     case Faster::kNvshmem:
       return BackendName(domains > 1 ? Backend::kHierarchical : Backend::kNvshmem);
@@ -69,9 +65,7 @@ std::optional<std::string> FasterOf(const TuningTable& table, const std::string&
 std::optional<std::pair<double, double>> ExpectedTimesOf(const std::string& op, int64_t bytes, int64_t group_size,
                                                          int64_t num_devices, const std::string& gpu) {
   const std::optional<ExpectedTimes> times = ExpectTimes(ParseOp(op), bytes, group_size, num_devices, ParseGpu(gpu));
-  if (!times.has_value()) {
-    return std::nullopt;
-  }
+  if (!times.has_value()) return std::nullopt;
   return std::make_pair(times->nvshmem_us, times->nccl_us);
 }
 
@@ -83,9 +77,7 @@ std::optional<std::pair<TimeAndShare, TimeAndShare>> TransferTimes(const std::st
                                                                    double channel_gb_per_s) {
   const std::optional<ExpectedTimes> times = ExpectTimes(
       ParseOp(op), bytes, group_size, GpuLinks{nvlink_gb_per_s, memory_gb_per_s}, NcclSend{channels, channel_gb_per_s});
-  if (!times.has_value()) {
-    return std::nullopt;
-  }
+  if (!times.has_value()) return std::nullopt;
   return std::pair(TimeAndShare(times->nvshmem_us, times->nvshmem_share),
                    TimeAndShare(times->nccl_us, times->nccl_share));
 }
@@ -104,9 +96,7 @@ CollectiveSpec SpecInOneDomain(CollectiveOp op, int64_t bytes, int64_t group_siz
       spec.groups.devices.push_back(i);
     }
   }
-  if (!UsesPairs(op)) {
-    spec.groups.offsets.push_back(group_size);
-  }
+  if (!UsesPairs(op)) spec.groups.offsets.push_back(group_size);
   return spec;
 }
 
@@ -115,9 +105,7 @@ std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t 
                                   const TuningTable* tuning, const std::string& gpu) {
   std::vector<DeviceLocation> devices;
   devices.reserve(num_devices);
-  for (int32_t i = 0; i < static_cast<int32_t>(num_devices); ++i) {
-    devices.push_back({i, i, 0, 0, i});
-  }
+  for (int32_t i = 0; i < static_cast<int32_t>(num_devices); ++i) devices.push_back({i, i, 0, 0, i});
   const Topology topology = ValueOrThrow(Topology::Create(std::move(devices)));
   const Options options = MakePassOptions(topology, {}, profile, threshold, ops, tuning, "none", gpu, "off").assign;
   const CollectiveSpec spec = SpecInOneDomain(ParseOp(op), bytes, group_size, topology);
@@ -126,9 +114,7 @@ std::optional<double> PlannedTime(const std::string& op, int64_t bytes, int64_t 
     return on_nvshmem ? measured->nvshmem.us : measured->on_default.us;
   }
   const std::optional<ExpectedTimes> times = ExpectTimes(spec.op, bytes, group_size, num_devices, options.gpu);
-  if (!times.has_value()) {
-    return std::nullopt;
-  }
+  if (!times.has_value()) return std::nullopt;
   return on_nvshmem ? times->nvshmem_us : times->nccl_us;
 }
 

@@ -19,9 +19,7 @@ std::vector<int64_t> ContractedDimensions(std::string_view dot_numbers) {
   std::vector<int64_t> contracted;
   FieldReader reader(dot_numbers);
   for (Field field; reader.Next(&field);) {
-    if (field.number == DotDimensionNumbersField::kLhsContractingDimensions) {
-      AppendRepeatedInts(field, &contracted);
-    }
+    if (field.number == DotDimensionNumbersField::kLhsContractingDimensions) AppendRepeatedInts(field, &contracted);
   }
   return contracted;
 }
@@ -52,9 +50,7 @@ int64_t ConvolutionFlops(int64_t result_elements, const Shape& kernel, std::stri
 
 int64_t AttentionFlops(const FusedAttention& attention, int64_t head, bool is_backward) {
   int64_t flops = Product(is_backward ? 10 : 4, head);
-  for (const int64_t dimension : attention.scores) {
-    flops = Product(flops, dimension);
-  }
+  for (const int64_t dimension : attention.scores) flops = Product(flops, dimension);
   return attention.is_causal && flops > 0 ? flops / 2 : flops;
 }
 
@@ -62,9 +58,7 @@ int64_t WindowElements(std::string_view window) {
   int64_t elements = 1;
   FieldReader reader(window);
   for (Field field; reader.Next(&field);) {
-    if (field.number != WindowField::kDimensions) {
-      continue;
-    }
+    if (field.number != WindowField::kDimensions) continue;
     int64_t size = 0;
     FieldReader dimension(field.bytes);
     for (Field inner; dimension.Next(&inner);) {

@@ -18,9 +18,7 @@ class Timeline {
     const std::vector<bool> runs = FindRunning();
     std::vector<ComputationSchedule> schedules;
     for (size_t i = 0; i < module_.computations.size(); ++i) {
-      if (runs[i]) {
-        schedules.push_back(ReadComputation(module_.computations[i]));
-      }
+      if (runs[i]) schedules.push_back(ReadComputation(module_.computations[i]));
     }
     return schedules;
   }
@@ -34,9 +32,7 @@ class Timeline {
       const hlo::Computation& computation = module_.computations[i];
       for (size_t at = computation.first; runs[i] && at < computation.last; ++at) {
         if (work_[at].kind == WorkKind::kControl) {
-          for (const int64_t callee : work_[at].callees) {
-            runs[module_.computation_of_id.at(callee)] = true;
-          }
+          for (const int64_t callee : work_[at].callees) runs[module_.computation_of_id.at(callee)] = true;
         }
       }
     }
@@ -108,13 +104,9 @@ class Timeline {
 
 Result<std::vector<ComputationSchedule>> ReadTimeline(std::string_view bytes) {
   const Result<hlo::Module> module = hlo::ReadModule(bytes);
-  if (!module.ok()) {
-    return module.status();
-  }
+  if (!module.ok()) return module.status();
   const Result<std::vector<hlo::Work>> work = hlo::CountWork(*module);
-  if (!work.ok()) {
-    return work.status();
-  }
+  if (!work.ok()) return work.status();
   return Timeline(*module, *work).Read();
 }
 

@@ -17,34 +17,18 @@ class Traffic {
   int64_t Run(size_t i) const {
     const std::string_view opcode = work_[i].opcode;
     const OpClass op_class = module_.instructions[i].opcode.op_class;
-    if (work_[i].kind == WorkKind::kFree || work_[i].kind == WorkKind::kControl || opcode == "copy-done") {
-      return 0;
-    }
-    if (work_[i].kind == WorkKind::kCollective) {
-      return CollectiveBytes(i);
-    }
+    if (work_[i].kind == WorkKind::kFree || work_[i].kind == WorkKind::kControl || opcode == "copy-done") return 0;
+    if (work_[i].kind == WorkKind::kCollective) return CollectiveBytes(i);
     if (op_class == OpClass::kAsyncStart) {
       const int64_t root = work_[i].callee_root;
       return root < 0 ? OperandSizes(i) : work_[root].bytes;
     }
-    if (op_class == OpClass::kAsyncDone) {
-      return 0;
-    }
-    if (op_class == OpClass::kFusion) {
-      return FusionBytes(i);
-    }
-    if (opcode == "copy-start") {
-      return Product(2, OperandSize(i, 0));
-    }
-    if (opcode == "slice" || opcode == "dynamic-slice") {
-      return Product(2, work_[i].result_bytes);
-    }
-    if (opcode == "gather") {
-      return Sum(Product(2, work_[i].result_bytes), OperandSize(i, 1));
-    }
-    if (opcode == "dynamic-update-slice") {
-      return Product(2, OperandSize(i, 1));
-    }
+    if (op_class == OpClass::kAsyncDone) return 0;
+    if (op_class == OpClass::kFusion) return FusionBytes(i);
+    if (opcode == "copy-start") return Product(2, OperandSize(i, 0));
+    if (opcode == "slice" || opcode == "dynamic-slice") return Product(2, work_[i].result_bytes);
+    if (opcode == "gather") return Sum(Product(2, work_[i].result_bytes), OperandSize(i, 1));
+    if (opcode == "dynamic-update-slice") return Product(2, OperandSize(i, 1));
     if (opcode == "scatter" && work_[i].operands.size() == 3) {  // destination, indices, updates
       return Sum(Product(3, OperandSize(i, 2)), OperandSize(i, 1));
     }
@@ -61,9 +45,7 @@ class Traffic {
   }
   int64_t OperandSizes(size_t i) const {
     int64_t sizes = 0;
-    for (size_t place = 0; place < work_[i].operands.size(); ++place) {
-      sizes = Sum(sizes, OperandSize(i, place));
-    }
+    for (size_t place = 0; place < work_[i].operands.size(); ++place) sizes = Sum(sizes, OperandSize(i, place));
     return sizes;
   }
 
@@ -80,9 +62,7 @@ class Traffic {
   int64_t FusionBytes(size_t i) const {
     const int64_t callee = work_[i].callee;
     const int64_t root = work_[i].callee_root;
-    if (callee < 0 || root < 0) {
-      return Sum(OperandSizes(i), work_[i].result_bytes);
-    }
+    if (callee < 0 || root < 0) return Sum(OperandSizes(i), work_[i].result_bytes);
     const Computation& fused = module_.computations[callee];
     const size_t count = fused.last - fused.first;
     std::vector<int64_t> read(count, 0);     // of parameters
@@ -104,39 +84,27 @@ class Traffic {
       }
     }
     int64_t bytes = ResultBytes(static_cast<size_t>(root));
-    for (const int64_t one : read) {
-      bytes = Sum(bytes, one);
-    }
+    for (const int64_t one : read) bytes = Sum(bytes, one);
     return bytes;
   }
 
   // Bytes that an instruction reads of its first operand.
   int64_t PartRead(size_t i, int64_t whole) const {
     const std::string_view opcode = work_[i].opcode;
-    if (opcode == "slice" || opcode == "dynamic-slice" || opcode == "gather") {
-      return work_[i].result_bytes;
-    }
+    if (opcode == "slice" || opcode == "dynamic-slice" || opcode == "gather") return work_[i].result_bytes;
     return opcode == "dynamic-update-slice" ? 0 : whole;
   }
 
   // Bytes that a fusion with this root writes.
   int64_t ResultBytes(size_t root) const {
-    if (work_[root].opcode != "tuple") {
-      return WrittenBytes(static_cast<int64_t>(root));
-    }
+    if (work_[root].opcode != "tuple") return WrittenBytes(static_cast<int64_t>(root));
     int64_t bytes = 0;
-    for (const int64_t element : work_[root].operands) {
-      bytes = Sum(bytes, WrittenBytes(element));
-    }
+    for (const int64_t element : work_[root].operands) bytes = Sum(bytes, WrittenBytes(element));
     return bytes;
   }
   int64_t WrittenBytes(int64_t i) const {
-    while (i >= 0 && work_[i].opcode == "bitcast" && Operand(i, 0) < i) {
-      i = Operand(i, 0);
-    }
-    if (i < 0) {
-      return 0;
-    }
+    while (i >= 0 && work_[i].opcode == "bitcast" && Operand(i, 0) < i) i = Operand(i, 0);
+    if (i < 0) return 0;
     return work_[i].opcode == "dynamic-update-slice" ? OperandSize(i, 1) : work_[i].result_bytes;
   }
 

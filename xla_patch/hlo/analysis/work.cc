@@ -113,17 +113,13 @@ class Counter {
           break;
       }
     }
-    if (!DecodeOperands(instruction, &work.operands)) {
-      return Status::Error("operand_ids are malformed");
-    }
+    if (!DecodeOperands(instruction, &work.operands)) return Status::Error("operand_ids are malformed");
     for (int64_t& operand : work.operands) {
       const Instruction* found = index.Find(operand);
       operand = found == nullptr ? -1 : found - module_.instructions.data();
     }
     Result<Shape> shape = ParseShape(instruction.shape);
-    if (!shape.ok()) {
-      return shape.status();
-    }
+    if (!shape.ok()) return shape.status();
     shapes_[i] = *std::move(shape);
     work.elements = CountElements(shapes_[i]);
     work.result_bytes = ShapeBytes(shapes_[i]);
@@ -156,15 +152,11 @@ class Counter {
   void FindCallee(Work* work) const {
     const auto found =
         work->callees.empty() ? module_.computation_of_id.end() : module_.computation_of_id.find(work->callees[0]);
-    if (found == module_.computation_of_id.end()) {
-      return;
-    }
+    if (found == module_.computation_of_id.end()) return;
     const Computation& computation = module_.computations[found->second];
     work->callee = static_cast<int64_t>(found->second);
     for (size_t root = computation.last; work->callee_root < 0 && root-- > computation.first;) {
-      if (module_.instructions[root].id == computation.root_id) {
-        work->callee_root = static_cast<int64_t>(root);
-      }
+      if (module_.instructions[root].id == computation.root_id) work->callee_root = static_cast<int64_t>(root);
     }
   }
   int64_t CalleeFlops(size_t i) const { return work_[i].callee < 0 ? -1 : computation_flops_[work_[i].callee]; }
@@ -192,30 +184,18 @@ class Counter {
       case OpClass::kCustomCall:
         break;
     }
-    if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) {
-      return WorkKind::kCollective;
-    }
-    if (work_[i].opcode == "call") {
-      return WorkKind::kControl;
-    }
+    if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) return WorkKind::kCollective;
+    if (work_[i].opcode == "call") return WorkKind::kControl;
     return Is(kFree, work_[i].opcode) ? WorkKind::kFree : WorkKind::kCompute;
   }
 
   int64_t Flops(size_t i) const {
     const std::string_view opcode = work_[i].opcode;
     const OpClass op_class = module_.instructions[i].opcode.op_class;
-    if (op_class == OpClass::kFusion || op_class == OpClass::kAsyncStart) {
-      return CalleeFlops(i);
-    }
-    if (work_[i].kind != WorkKind::kCompute || op_class == OpClass::kAsyncDone || Is(kMoves, opcode)) {
-      return 0;
-    }
-    if (op_class == OpClass::kCustomCall) {
-      return CustomCallFlops(i);
-    }
-    if (Is(kUncounted, opcode)) {
-      return -1;
-    }
+    if (op_class == OpClass::kFusion || op_class == OpClass::kAsyncStart) return CalleeFlops(i);
+    if (work_[i].kind != WorkKind::kCompute || op_class == OpClass::kAsyncDone || Is(kMoves, opcode)) return 0;
+    if (op_class == OpClass::kCustomCall) return CustomCallFlops(i);
+    if (Is(kUncounted, opcode)) return -1;
     if (opcode == "dot" || opcode == "scaled-dot") {
       return DotFlopsOf(i, ContractedDimensions(ReadDetails(i).dot_numbers));
     }
@@ -230,17 +210,13 @@ class Counter {
       return Product(Product(work_[i].elements, std::max<int64_t>(WindowElements(ReadDetails(i).window) - 1, 0)),
                      CalleeFlops(i));
     }
-    if (opcode == "scatter") {
-      return Product(OperandElements(i, work_[i].operands.size() - 1), CalleeFlops(i));
-    }
+    if (opcode == "scatter") return Product(OperandElements(i, work_[i].operands.size() - 1), CalleeFlops(i));
     return opcode == "map" ? Product(work_[i].elements, CalleeFlops(i)) : work_[i].elements;
   }
 
   // Operations that an instruction adds to its computation if the computation runs as one instruction.
   int64_t FlopsInside(size_t i) const {
-    if (work_[i].kind != WorkKind::kControl) {
-      return work_[i].flops;
-    }
+    if (work_[i].kind != WorkKind::kControl) return work_[i].flops;
     return work_[i].opcode == "call" ? CalleeFlops(i) : -1;
   }
 
@@ -254,14 +230,10 @@ class Counter {
     if (IsFusedAttention(target)) {
       const auto attention = ReadFusedAttention(BackendConfigOf(module_.payloads, module_.instructions[i].body));
       const int64_t query = Operand(i, 0);
-      if (!attention.has_value() || query < 0 || shapes_[query].dimensions.empty()) {
-        return -1;
-      }
+      if (!attention.has_value() || query < 0 || shapes_[query].dimensions.empty()) return -1;
       return AttentionFlops(*attention, shapes_[query].dimensions.back(), target.find(kBackward) != target.npos);
     }
-    if (target != "__cublas$gemm" && target.substr(0, kLtMatmul.size()) != kLtMatmul) {
-      return -1;
-    }
+    if (target != "__cublas$gemm" && target.substr(0, kLtMatmul.size()) != kLtMatmul) return -1;
     const auto contracted = ReadContractedDimensions(BackendConfigOf(module_.payloads, module_.instructions[i].body));
     return contracted.has_value() ? DotFlopsOf(i, *contracted) : -1;
   }

@@ -19,9 +19,7 @@ struct StartUsers {
 };
 
 bool IsDoneOf(const Opcode& done, const Opcode& start) {
-  if (start.op_class == OpClass::kAsyncStart) {
-    return done.op_class == OpClass::kAsyncDone;
-  }
+  if (start.op_class == OpClass::kAsyncStart) return done.op_class == OpClass::kAsyncDone;
   return done.op_class == OpClass::kCollectiveDone && done.collective == start.collective;
 }
 
@@ -42,25 +40,17 @@ bool TakesNoTime(const Instruction& instruction) {
 class Sequence {
  public:
   explicit Sequence(std::vector<int64_t> ids) : ids_(std::move(ids)) {
-    for (size_t i = 0; i < ids_.size(); ++i) {
-      position_[ids_[i]] = i;
-    }
+    for (size_t i = 0; i < ids_.size(); ++i) position_[ids_[i]] = i;
   }
 
   // True too if the schedule does not list the start.
   bool HasWorkBetween(const InstructionIndex& index, int64_t start_id, int64_t done_id) const {
     const auto start = position_.find(start_id);
-    if (start == position_.end()) {
-      return true;
-    }
+    if (start == position_.end()) return true;
     for (size_t i = start->second + 1; i < ids_.size(); ++i) {
-      if (ids_[i] == done_id) {
-        return false;
-      }
+      if (ids_[i] == done_id) return false;
       const Instruction* instruction = index.Find(ids_[i]);
-      if (instruction == nullptr || !TakesNoTime(*instruction)) {
-        return true;
-      }
+      if (instruction == nullptr || !TakesNoTime(*instruction)) return true;
     }
     return true;
   }
@@ -96,9 +86,7 @@ bool IsPureWrapper(const Module& module, const Collective& collective) {
   const InstructionIndex index(module, computation);
   for (size_t i = 0; i < operands.size(); ++i) {
     const Instruction* operand = index.Find(operands[i]);
-    if (operand == nullptr || ParameterNumber(*operand) != static_cast<int64_t>(i)) {
-      return false;
-    }
+    if (operand == nullptr || ParameterNumber(*operand) != static_cast<int64_t>(i)) return false;
   }
   return true;
 }
@@ -122,23 +110,15 @@ bool ReadInPlace(const std::vector<Aliasing>& aliasing, bool is_tuple, int64_t o
 void LinkDones(const Module& module, const Computation& computation, const InstructionIndex& index,
                const Schedule& schedule, const std::vector<Collective*>& collectives) {
   std::unordered_map<size_t, StartUsers> users;
-  for (const Collective* collective : collectives) {
-    users[collective->instruction];
-  }
+  for (const Collective* collective : collectives) users[collective->instruction];
   std::vector<int64_t> operands;
   for (size_t i = computation.first; i < computation.last; ++i) {
-    if (!DecodeOperands(module.instructions[i], &operands)) {
-      continue;
-    }
+    if (!DecodeOperands(module.instructions[i], &operands)) continue;
     for (const int64_t id : operands) {
       const Instruction* operand = index.Find(id);
-      if (operand == nullptr) {
-        continue;
-      }
+      if (operand == nullptr) continue;
       const auto start = users.find(operand - module.instructions.data());
-      if (start == users.end()) {
-        continue;
-      }
+      if (start == users.end()) continue;
       if (IsDoneOf(module.instructions[i].opcode, operand->opcode) && operands.size() == 1) {
         start->second.done = static_cast<int64_t>(i);
         ++start->second.dones;
@@ -162,9 +142,7 @@ void LinkDones(const Module& module, const Computation& computation, const Instr
 
 Status Unwrap(const Module& module, Collective* collective) {
   Result<CollectiveFields> decoded = DecodeCollective(module, module.instructions[collective->instruction].body);
-  if (!decoded.ok()) {
-    return decoded.status();
-  }
+  if (!decoded.ok()) return decoded.status();
   CollectiveFields& start = *decoded;
   Unsupported unsupported;
   std::vector<bool> in_place(start.operand_ids.size(), false);

@@ -8,9 +8,7 @@ namespace {
 
 // FrontendAttributes.map is field 1; an entry has key 1 and value 2.
 bool ReadOwnEntry(const Field& entry, std::string_view* key, std::string_view* value) {
-  if (entry.number != FrontendAttributesField::kMap || entry.type != WireType::kBytes) {
-    return false;
-  }
+  if (entry.number != FrontendAttributesField::kMap || entry.type != WireType::kBytes) return false;
   FieldReader reader(entry.bytes);
   for (Field field; reader.Next(&field);) {
     if (field.number == MapEntryField::kKey) {
@@ -28,9 +26,7 @@ std::vector<std::string_view> AttributeFields(std::string_view instruction) {
   std::vector<std::string_view> protos;
   FieldReader reader(instruction);
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kFrontendAttributes) {
-      protos.push_back(field.bytes);
-    }
+    if (field.number == InstructionField::kFrontendAttributes) protos.push_back(field.bytes);
   }
   return protos;
 }
@@ -42,9 +38,7 @@ bool AreWellFormed(std::string_view proto) {
     Field ignored;
     while (inner.Next(&ignored)) {
     }
-    if (entry.number == FrontendAttributesField::kMap && (entry.type != WireType::kBytes || !inner.ok())) {
-      return false;
-    }
+    if (entry.number == FrontendAttributesField::kMap && (entry.type != WireType::kBytes || !inner.ok())) return false;
   }
   return reader.ok();
 }
@@ -56,9 +50,7 @@ Attributes ReadOwnAttributes(const std::vector<std::string_view>& protos) {
     for (Field entry; reader.Next(&entry);) {
       std::string_view key;
       std::string_view value;
-      if (ReadOwnEntry(entry, &key, &value)) {
-        attributes[std::string(key)] = std::string(value);
-      }
+      if (ReadOwnEntry(entry, &key, &value)) attributes[std::string(key)] = std::string(value);
     }
   }
   return attributes;
@@ -71,9 +63,7 @@ std::string MergeAttributes(const std::vector<std::string_view>& protos, const A
     for (Field entry; reader.Next(&entry);) {
       std::string_view key;
       std::string_view value;
-      if (!ReadOwnEntry(entry, &key, &value)) {
-        merged.append(entry.whole);
-      }
+      if (!ReadOwnEntry(entry, &key, &value)) merged.append(entry.whole);
     }
   }
   std::string entry;

@@ -25,9 +25,7 @@ class JsonCursor {
 
   // The characters between the quotes, escapes left as they are.
   bool String(std::string_view* content) {
-    if (!Accept('"')) {
-      return false;
-    }
+    if (!Accept('"')) return false;
     const size_t start = position_;
     for (; position_ < text_.size(); ++position_) {
       if (text_[position_] == '\\') {
@@ -50,34 +48,26 @@ class JsonCursor {
       const char c = text_[position_];
       if (c == '"') {
         std::string_view ignored;
-        if (!String(&ignored)) {
-          return false;
-        }
+        if (!String(&ignored)) return false;
         continue;
       }
       if (c == '{' || c == '[') {
         ++depth;
       } else if (c == '}' || c == ']' || c == ',') {
-        if (depth == 0) {
-          break;
-        }
+        if (depth == 0) break;
         depth -= c == ',' ? 0 : 1;
       }
       ++position_;
     }
     *value = text_.substr(start, position_ - start);
-    while (!value->empty() && IsSpace(value->back())) {
-      value->remove_suffix(1);
-    }
+    while (!value->empty() && IsSpace(value->back())) value->remove_suffix(1);
     return depth == 0 && !value->empty();
   }
 
  private:
   static bool IsSpace(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
   void SkipSpace() {
-    while (position_ < text_.size() && IsSpace(text_[position_])) {
-      ++position_;
-    }
+    while (position_ < text_.size() && IsSpace(text_[position_])) ++position_;
   }
 
   std::string_view text_;
@@ -87,16 +77,12 @@ class JsonCursor {
 // The value of a member of the outermost object; the last one if a key is repeated, as JSON parsers do.
 bool FindMember(std::string_view json, std::string_view name, std::string_view* found) {
   JsonCursor cursor(json);
-  if (!cursor.Accept('{')) {
-    return false;
-  }
+  if (!cursor.Accept('{')) return false;
   bool has_member = false;
   while (!cursor.Accept('}')) {
     std::string_view key;
     std::string_view value;
-    if (!cursor.String(&key) || !cursor.Accept(':') || !cursor.Value(&value)) {
-      return false;
-    }
+    if (!cursor.String(&key) || !cursor.Accept(':') || !cursor.Value(&value)) return false;
     if (key == name) {
       *found = value;
       has_member = true;
@@ -108,9 +94,7 @@ bool FindMember(std::string_view json, std::string_view name, std::string_view* 
 
 // An int64 as proto3's JSON writes it, in quotes, or as a number.
 std::optional<int64_t> ParseInt(std::string_view text) {
-  if (text.size() > 2 && text.front() == '"') {
-    text = text.substr(1, text.size() - 2);
-  }
+  if (text.size() > 2 && text.front() == '"') text = text.substr(1, text.size() - 2);
   int64_t value = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool is_number = problem == std::errc() && end == text.data() + text.size();
@@ -120,15 +104,11 @@ std::optional<int64_t> ParseInt(std::string_view text) {
 std::optional<std::vector<int64_t>> ParseInts(std::string_view list) {
   std::vector<int64_t> values;
   JsonCursor cursor(list);
-  if (!cursor.Accept('[')) {
-    return std::nullopt;
-  }
+  if (!cursor.Accept('[')) return std::nullopt;
   while (!cursor.Accept(']')) {
     std::string_view text;
     const std::optional<int64_t> value = cursor.Value(&text) ? ParseInt(text) : std::nullopt;
-    if (!value.has_value()) {
-      return std::nullopt;
-    }
+    if (!value.has_value()) return std::nullopt;
     values.push_back(*value);
     cursor.Accept(',');
   }
@@ -166,22 +146,16 @@ std::string_view BackendConfigOf(const std::vector<std::string_view>& payloads, 
 
 std::optional<Backend> ReadStockBackend(std::string_view json) {
   std::string_view config;
-  if (!FindMember(json, "collective_backend_config", &config) || config.front() != '{') {
-    return std::nullopt;
-  }
+  if (!FindMember(json, "collective_backend_config", &config) || config.front() != '{') return std::nullopt;
   std::string_view backend;
-  if (!FindMember(config, "backend", &backend)) {
-    return Backend::kDefault;  // proto3 JSON leaves the default value out
-  }
+  if (!FindMember(config, "backend", &backend)) return Backend::kDefault;  // proto3 JSON leaves the default value out
   // CollectiveBackendConfig.CollectiveBackend: DEFAULT = 0, NVSHMEM = 1.
   return backend == "\"NVSHMEM\"" || backend == "1" ? Backend::kNvshmem : Backend::kDefault;
 }
 
 std::optional<int64_t> ReadTripCount(std::string_view json) {
   std::string_view count;
-  if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) {
-    return std::nullopt;
-  }
+  if (!FindMember(json, "known_trip_count", &json) || !FindMember(json, "n", &count)) return std::nullopt;
   const std::optional<int64_t> trips = ParseInt(count);
   return trips.value_or(-1) >= 0 ? trips : std::nullopt;
 }

@@ -88,9 +88,7 @@ bool DecodeRepeated(const Field& field, CollectiveFields* fields) {
 std::string EncodeAliasing(const Aliasing& aliasing) {
   std::string proto;
   WritePackedInts(OutputOperandAliasingField::kOutputShapeIndex, aliasing.output_index, &proto);
-  if (aliasing.operand != 0) {
-    WriteIntField(OutputOperandAliasingField::kOperandIndex, aliasing.operand, &proto);
-  }
+  if (aliasing.operand != 0) WriteIntField(OutputOperandAliasingField::kOperandIndex, aliasing.operand, &proto);
   WritePackedInts(OutputOperandAliasingField::kOperandShapeIndex, aliasing.operand_index, &proto);
   return proto;
 }
@@ -107,9 +105,7 @@ bool DecodeAliasing(std::string_view proto, Aliasing* aliasing) {
     } else if (field.number == OutputOperandAliasingField::kOperandShapeIndex) {
       well_formed = AppendRepeatedInts(field, &aliasing->operand_index);
     }
-    if (!well_formed) {
-      return false;
-    }
+    if (!well_formed) return false;
   }
   return reader.ok();
 }
@@ -153,12 +149,8 @@ Result<CollectiveFields> DecodeCollective(const Module& module, std::string_view
       return Status::Error("field " + std::to_string(field.number) + " is malformed");
     }
   }
-  if (fields.backend_config.empty()) {
-    fields.backend_config = payload;
-  }
-  if (!reader.ok()) {
-    return Status::Error(reader.error());
-  }
+  if (fields.backend_config.empty()) fields.backend_config = payload;
+  if (!reader.ok()) return Status::Error(reader.error());
   return fields;
 }
 

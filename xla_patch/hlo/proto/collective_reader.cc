@@ -65,9 +65,7 @@ bool Fits(const Collective& collective, const Shape& operand, const Shape& resul
 std::string_view NameOf(const Instruction& instruction) {
   std::string_view name;
   FieldReader reader(instruction.body);
-  for (Field field; reader.Next(&field);) {
-    name = field.number == InstructionField::kName ? field.bytes : name;
-  }
+  for (Field field; reader.Next(&field);) name = field.number == InstructionField::kName ? field.bytes : name;
   return name;
 }
 
@@ -78,14 +76,10 @@ class Finder {
 
   Result<std::vector<Collective>> Run() {
     for (size_t i = 0; i < module_.computations.size(); ++i) {
-      if (module_.computations[i].is_reachable) {
-        Collect(i);
-      }
+      if (module_.computations[i].is_reachable) Collect(i);
     }
     std::map<size_t, std::vector<Collective*>> by_computation;
-    for (Collective& collective : found_) {
-      by_computation[collective.computation].push_back(&collective);
-    }
+    for (Collective& collective : found_) by_computation[collective.computation].push_back(&collective);
     const Schedule schedule(found_.empty() ? std::string_view() : module_.schedule);
     for (const auto& [computation, issued] : by_computation) {
       XLA_SHMEM_RETURN_IF_ERROR(DescribeAll(module_.computations[computation], schedule, issued));
@@ -134,9 +128,7 @@ class Finder {
         pairs.push_back(collective);
       }
     }
-    if (!pairs.empty()) {
-      LinkDones(module_, computation, index, schedule, pairs);
-    }
+    if (!pairs.empty()) LinkDones(module_, computation, index, schedule, pairs);
     for (Collective* collective : issued) {
       if (const Status described = Describe(index, collective); !described.ok()) {
         return Status::Error("not a well-formed HloModuleProto: " +
@@ -153,9 +145,7 @@ class Finder {
     spec.op = op.opcode.collective;
     CollectiveFields done;
     XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->op, &fields));
-    if (collective->done >= 0) {
-      XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->done, &done));
-    }
+    if (collective->done >= 0) XLA_SHMEM_RETURN_IF_ERROR(Decode(collective->done, &done));
     XLA_SHMEM_RETURN_IF_ERROR(ReadResult(op, collective));
     if (collective->form == CollectiveForm::kWrapped) {
       XLA_SHMEM_RETURN_IF_ERROR(Unwrap(module_, collective));
@@ -176,18 +166,12 @@ class Finder {
     collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
     spec.name = std::string(fields.name);
     spec.bytes = ShapeBytes(collective->result);
-    for (const Shape* leaf : collective->result.Leaves()) {
-      spec.element_types.push_back(leaf->element_type);
-    }
-    if (collective->form == CollectiveForm::kLowered) {
-      return Status();  // the rest is in its attributes
-    }
+    for (const Shape* leaf : collective->result.Leaves()) spec.element_types.push_back(leaf->element_type);
+    if (collective->form == CollectiveForm::kLowered) return Status();  // the rest is in its attributes
     if (Status resolved = ResolveParticipants(fields, &spec); !resolved.ok()) {
       spec.unsupported_participants = resolved.message();
     }
-    if (fields.callees.size() == 1) {
-      spec.reduction = CachedReduction(fields.callees[0]);
-    }
+    if (fields.callees.size() == 1) spec.reduction = CachedReduction(fields.callees[0]);
     if (!collective->unsupported_form.has_value()) {
       collective->unsupported_form =
           done.has_two_shapes ? "its shape is given twice" : FindUnsupportedForm(index, *collective);
@@ -198,9 +182,7 @@ class Finder {
 
   Status Decode(size_t instruction, CollectiveFields* fields) const {
     Result<CollectiveFields> decoded = DecodeCollective(module_, module_.instructions[instruction].body);
-    if (!decoded.ok()) {
-      return decoded.status();
-    }
+    if (!decoded.ok()) return decoded.status();
     *fields = *std::move(decoded);
     return Status();
   }
@@ -208,9 +190,7 @@ class Finder {
   // The shape of a start also holds operands and context: the result is that of its done.
   Status ReadResult(const Instruction& op, Collective* collective) const {
     Result<Shape> own = ParseShape(op.shape);
-    if (!own.ok()) {
-      return own.status();
-    }
+    if (!own.ok()) return own.status();
     const bool is_start = collective->form == CollectiveForm::kStartDone;
     const bool holds_operands = is_start && op.opcode.collective != CollectiveOp::kAllReduce;
     if (collective->done < 0) {
@@ -218,9 +198,7 @@ class Finder {
       return Status();
     }
     Result<Shape> result = ParseShape(module_.instructions[collective->done].shape);
-    if (!result.ok()) {
-      return result.status();
-    }
+    if (!result.ok()) return result.status();
     collective->result = *std::move(result);
     if (!holds_operands && !SameLeaves(*own, collective->result)) {
       collective->unsupported_form = "its start and done differ in shape";
@@ -232,24 +210,18 @@ class Finder {
     if (UsesPairs(spec->op)) {
       Result<std::vector<std::pair<int64_t, int64_t>>> pairs =
           ResolvePairs(fields.pairs, fields.has_channel_id, assignment_);
-      if (!pairs.ok()) {
-        return pairs.status();
-      }
+      if (!pairs.ok()) return pairs.status();
       spec->pairs = *std::move(pairs);
       return Status();
     }
     const Result<GroupMode> mode =
         GetGroupMode(fields.has_channel_id, CanBeGlobal(spec->op), fields.use_global_device_ids);
-    if (!mode.ok()) {
-      return mode.status();
-    }
+    if (!mode.ok()) return mode.status();
     if (id_budget_ < assignment_.num_devices()) {
       return Status::Error("replica groups: the module lists more participants than can be examined");
     }
     Result<DeviceGroups> groups = ResolveGroups(fields.groups, *mode, assignment_);
-    if (!groups.ok()) {
-      return groups.status();
-    }
+    if (!groups.ok()) return groups.status();
     spec->groups = *std::move(groups);
     id_budget_ -= static_cast<int64_t>(spec->groups.devices.size());
     return Status();
@@ -257,20 +229,14 @@ class Finder {
 
   std::optional<ReductionKind> CachedReduction(int64_t computation_id) {
     const auto [entry, is_new] = reductions_.emplace(computation_id, std::nullopt);
-    if (is_new) {
-      entry->second = MatchReduction(module_, computation_id);
-    }
+    if (is_new) entry->second = MatchReduction(module_, computation_id);
     return entry->second;
   }
 
   Unsupported FindUnsupportedForm(const InstructionIndex& index, const Collective& collective) const {
     const CollectiveFields& fields = collective.fields;
-    if (fields.has_two_shapes) {
-      return "its shape is given twice";
-    }
-    if (fields.has_slices) {
-      return kPermutesSlices;
-    }
+    if (fields.has_two_shapes) return "its shape is given twice";
+    if (fields.has_slices) return kPermutesSlices;
     if (module_.computations[collective.op_computation].has_many_callers) {
       return "its computation is called from more than one place, so it could run twice at once";
     }
@@ -282,9 +248,7 @@ class Finder {
       const Shape& result = *leaves[has_one_result ? 0 : i];
       const Instruction* operand = index.Find(fields.operand_ids[i]);
       const Result<Shape> shape = operand == nullptr ? Status::Error("no such operand") : ParseShape(operand->shape);
-      if (!shape.ok()) {
-        return "operand " + std::to_string(i) + " cannot be read";
-      }
+      if (!shape.ok()) return "operand " + std::to_string(i) + " cannot be read";
       buffers.push_back({result.is_dynamic || shape->is_dynamic,
                          result.memory_space == kHostMemorySpace || shape->memory_space == kHostMemorySpace,
                          Fits(collective, *shape, result, i)});

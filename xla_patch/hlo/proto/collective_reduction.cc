@@ -34,13 +34,9 @@ ReductionNode DecodeNode(const Instruction& instruction, std::vector<int64_t>* o
 
 std::optional<ReductionKind> MatchReduction(const Module& module, int64_t computation_id) {
   const auto found = module.computation_of_id.find(computation_id);
-  if (found == module.computation_of_id.end()) {
-    return std::nullopt;
-  }
+  if (found == module.computation_of_id.end()) return std::nullopt;
   const Computation& computation = module.computations[found->second];
-  if (computation.last - computation.first > kMaxReductionNodes) {
-    return std::nullopt;
-  }
+  if (computation.last - computation.first > kMaxReductionNodes) return std::nullopt;
   const InstructionIndex index(module, computation);
   // Past the end for an id that is none.
   const auto position = [&](int64_t id) {

@@ -26,21 +26,15 @@ Result<DeviceAssignment> ParseDeviceAssignment(std::string_view proto) {
           return Status::Error("device assignment: bad list of device ids");
         }
       }
-      if (!inner.ok()) {
-        return Status::Error("device assignment: " + inner.error());
-      }
+      if (!inner.ok()) return Status::Error("device assignment: " + inner.error());
     }
   }
-  if (!reader.ok()) {
-    return Status::Error("device assignment: " + reader.error());
-  }
+  if (!reader.ok()) return Status::Error("device assignment: " + reader.error());
   return DeviceAssignment::Create(replicas, partitions, by_partition);
 }
 
 Result<DeviceAssignment> ReadAssignment(const Module& module, const Topology& topology) {
-  if (!module.device_assignment.empty()) {
-    return ParseDeviceAssignment(module.device_assignment);
-  }
+  if (!module.device_assignment.empty()) return ParseDeviceAssignment(module.device_assignment);
   return DeviceAssignment::Logical(topology.device_ids());
 }
 

@@ -17,9 +17,7 @@ IdGroups SplitEvenly(std::vector<int64_t> ids, int64_t group_size) {
   IdGroups groups;
   groups.ids = std::move(ids);
   const auto total = static_cast<int64_t>(groups.ids.size());
-  for (int64_t end = group_size; end <= total; end += group_size) {
-    groups.offsets.push_back(end);
-  }
+  for (int64_t end = group_size; end <= total; end += group_size) groups.offsets.push_back(end);
   return groups;
 }
 
@@ -29,17 +27,11 @@ Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, co
                                             int64_t max_ids) {
   // Dimensions of size 1 are legal and add nothing, so the number of dimensions needs its own bound.
   constexpr size_t kMaxDims = 64;
-  if (dims.size() > kMaxDims) {
-    return MalformedGroups("iota of " + std::to_string(dims.size()) + " dimensions");
-  }
+  if (dims.size() > kMaxDims) return MalformedGroups("iota of " + std::to_string(dims.size()) + " dimensions");
   int64_t total = 1;
   for (const int64_t dim : dims) {
-    if (dim <= 0) {
-      return MalformedGroups("iota dimension " + std::to_string(dim));
-    }
-    if (dim > max_ids / total) {
-      return MalformedGroups("iota of more than " + std::to_string(max_ids) + " ids");
-    }
+    if (dim <= 0) return MalformedGroups("iota dimension " + std::to_string(dim));
+    if (dim > max_ids / total) return MalformedGroups("iota of more than " + std::to_string(max_ids) + " ids");
     total *= dim;
   }
   const size_t rank = dims.size();
@@ -49,9 +41,7 @@ Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, co
   }
   // strides[i]: step in the original for the i-th dimension of the transposed array.
   std::vector<int64_t> stride_of(rank, 1);
-  for (size_t i = rank; i-- > 1;) {
-    stride_of[i - 1] = stride_of[i] * dims[i];
-  }
+  for (size_t i = rank; i-- > 1;) stride_of[i - 1] = stride_of[i] * dims[i];
   std::vector<int64_t> sizes(rank);
   std::vector<int64_t> strides(rank);
   std::vector<bool> used(rank, false);
@@ -72,9 +62,7 @@ Result<std::vector<int64_t>> TransposedIota(const std::vector<int64_t>& dims, co
     values.push_back(value);
     for (size_t i = rank; i-- > 0;) {
       value += strides[i];
-      if (++position[i] < sizes[i]) {
-        break;
-      }
+      if (++position[i] < sizes[i]) break;
       value -= strides[i] * sizes[i];
       position[i] = 0;
     }
@@ -89,16 +77,10 @@ Status AppendReplicaGroup(std::string_view proto, int64_t max_ids, IdGroups* gro
       return MalformedGroups("bad list of ids");
     }
   }
-  if (!reader.ok()) {
-    return MalformedGroups(reader.error());
-  }
+  if (!reader.ok()) return MalformedGroups(reader.error());
   const auto total = static_cast<int64_t>(groups->ids.size());
-  if (total == groups->offsets.back()) {
-    return MalformedGroups("an empty group");
-  }
-  if (total > max_ids) {
-    return MalformedGroups("more than " + std::to_string(max_ids) + " ids");
-  }
+  if (total == groups->offsets.back()) return MalformedGroups("an empty group");
+  if (total > max_ids) return MalformedGroups("more than " + std::to_string(max_ids) + " ids");
   groups->offsets.push_back(total);
   return Status();
 }
@@ -120,21 +102,15 @@ Result<IdGroups> ReadIotaList(std::string_view proto, int64_t max_ids) {
     } else if (field.number == IotaReplicaGroupListField::kIotaTransposePerm) {
       well_formed = AppendRepeatedInts(field, &perm);
     }
-    if (!well_formed) {
-      return MalformedGroups("bad iota");
-    }
+    if (!well_formed) return MalformedGroups("bad iota");
   }
-  if (!reader.ok()) {
-    return MalformedGroups(reader.error());
-  }
+  if (!reader.ok()) return MalformedGroups(reader.error());
   const std::string text = "iota [" + std::to_string(num_groups) + "," + std::to_string(group_size) + "]";
   if (num_groups <= 0 || group_size <= 0 || num_groups > max_ids / group_size) {
     return MalformedGroups(text + " is empty or more than " + std::to_string(max_ids) + " ids");
   }
   Result<std::vector<int64_t>> ids = TransposedIota(dims, perm, max_ids);
-  if (!ids.ok()) {
-    return ids.status();
-  }
+  if (!ids.ok()) return ids.status();
   if (static_cast<int64_t>(ids->size()) != num_groups * group_size) {
     return MalformedGroups(text + " over " + std::to_string(ids->size()) + " ids");
   }
@@ -152,9 +128,7 @@ Result<IdGroups> ReadDeviceList(std::string_view proto, int64_t max_ids) {
       return ReadIotaList(field.bytes, max_ids);
     }
   }
-  if (!reader.ok()) {
-    return MalformedGroups(reader.error());
-  }
+  if (!reader.ok()) return MalformedGroups(reader.error());
   return groups;
 }
 
@@ -181,9 +155,7 @@ bool ReadMeshAxis(std::string_view proto, Mesh* mesh) {
   int64_t size = 0;
   FieldReader reader(proto);
   for (Field field; reader.Next(&field);) {
-    if (field.number == MeshAxisField::kSize) {
-      size = field.AsInt();
-    }
+    if (field.number == MeshAxisField::kSize) size = field.AsInt();
   }
   mesh->axis_sizes.push_back(size);
   return reader.ok();
@@ -214,9 +186,7 @@ bool ReadMesh(std::string_view proto, Mesh* mesh) {
     } else if (field.number == MeshField::kIotaTransform) {
       well_formed = ReadTransform(field.bytes, mesh);
     }
-    if (!well_formed) {
-      return false;
-    }
+    if (!well_formed) return false;
   }
   return reader.ok();
 }
@@ -237,9 +207,7 @@ bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
           ref->size = sub.AsInt();
         }
       }
-      if (!inner.ok()) {
-        return false;
-      }
+      if (!inner.ok()) return false;
     }
   }
   return reader.ok();
@@ -247,9 +215,7 @@ bool ReadAxisRef(std::string_view proto, AxisRef* ref) {
 
 // Devices in mesh order.
 Result<std::vector<int64_t>> MeshDevices(const Mesh& mesh, int64_t max_ids) {
-  if (mesh.axis_sizes.size() > kMaxAxes) {
-    return MalformedMeshGroups(std::to_string(mesh.axis_sizes.size()) + " axes");
-  }
+  if (mesh.axis_sizes.size() > kMaxAxes) return MalformedMeshGroups(std::to_string(mesh.axis_sizes.size()) + " axes");
   int64_t total = 1;
   for (const int64_t size : mesh.axis_sizes) {
     if (size <= 0 || size > max_ids / total) {
@@ -258,9 +224,7 @@ Result<std::vector<int64_t>> MeshDevices(const Mesh& mesh, int64_t max_ids) {
     }
     total *= size;
   }
-  if (mesh.device_ids.empty() && mesh.axis_sizes.empty()) {
-    return MalformedMeshGroups("an empty mesh");
-  }
+  if (mesh.device_ids.empty() && mesh.axis_sizes.empty()) return MalformedMeshGroups("an empty mesh");
   Result<std::vector<int64_t>> devices =
       mesh.device_ids.empty()
           ? TransposedIota(mesh.has_transform ? mesh.reshape_dims : mesh.axis_sizes, mesh.transpose_perm, max_ids)
@@ -278,9 +242,7 @@ Status SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& ref
                  std::vector<int64_t>* dimension_of) {
   std::vector<size_t> order;
   for (size_t i = 0; i < refs.size(); ++i) {
-    if (refs[i].axis == axis) {
-      order.push_back(i);
-    }
+    if (refs[i].axis == axis) order.push_back(i);
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return refs[a].pre_size < refs[b].pre_size; });
   const int64_t full = mesh.axis_sizes[axis];
@@ -293,16 +255,12 @@ Status SplitAxis(const Mesh& mesh, int64_t axis, const std::vector<AxisRef>& ref
                                  " does not divide axis " + std::to_string(axis) + " of size " + std::to_string(full) +
                                  ", or overlaps another");
     }
-    if (pre_size != left) {
-      dims->push_back(pre_size / left);
-    }
+    if (pre_size != left) dims->push_back(pre_size / left);
     (*dimension_of)[i] = static_cast<int64_t>(dims->size());
     dims->push_back(size);
     left = pre_size * size;
   }
-  if (left != full) {
-    dims->push_back(full / left);
-  }
+  if (left != full) dims->push_back(full / left);
   return Status();
 }
 
@@ -321,16 +279,10 @@ Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
       well_formed = ReadAxisRef(field.bytes, &refs.back()) && well_formed;
     }
   }
-  if (!reader.ok() || !well_formed) {
-    return MalformedMeshGroups("malformed");
-  }
+  if (!reader.ok() || !well_formed) return MalformedMeshGroups("malformed");
   const Result<std::vector<int64_t>> devices = MeshDevices(mesh, max_ids);
-  if (!devices.ok()) {
-    return devices.status();
-  }
-  if (refs.size() > kMaxAxes) {
-    return MalformedMeshGroups(std::to_string(refs.size()) + " axis references");
-  }
+  if (!devices.ok()) return devices.status();
+  if (refs.size() > kMaxAxes) return MalformedMeshGroups(std::to_string(refs.size()) + " axis references");
   const auto num_axes = static_cast<int64_t>(mesh.axis_sizes.size());
   for (const AxisRef& ref : refs) {
     if (ref.axis < 0 || ref.axis >= num_axes) {
@@ -345,9 +297,7 @@ Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
   // The grouped dimensions go last, in the order the axes are listed: that is the order inside a group.
   std::vector<int64_t> perm;
   for (int64_t i = 0; i < static_cast<int64_t>(dims.size()); ++i) {
-    if (std::find(dimension_of.begin(), dimension_of.end(), i) == dimension_of.end()) {
-      perm.push_back(i);
-    }
+    if (std::find(dimension_of.begin(), dimension_of.end(), i) == dimension_of.end()) perm.push_back(i);
   }
   int64_t group_size = 1;
   for (const int64_t dimension : dimension_of) {
@@ -355,9 +305,7 @@ Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
     group_size *= dims[dimension];
   }
   const Result<std::vector<int64_t>> positions = TransposedIota(dims, perm, max_ids);
-  if (!positions.ok()) {
-    return positions.status();
-  }
+  if (!positions.ok()) return positions.status();
   IdGroups groups;
   for (const int64_t position : *positions) {
     groups.ids.push_back((*devices)[position]);
@@ -369,12 +317,8 @@ Result<IdGroups> ReadMeshAxesList(std::string_view proto, int64_t max_ids) {
 }
 
 Result<IdGroups> ReadGroups(const GroupFields& fields, int64_t max_ids) {
-  if (fields.list_field == InstructionField::kIotaCollectiveDeviceList) {
-    return ReadIotaList(fields.list, max_ids);
-  }
-  if (fields.list_field == InstructionField::kMeshAxesReplicaGroupList) {
-    return ReadMeshAxesList(fields.list, max_ids);
-  }
+  if (fields.list_field == InstructionField::kIotaCollectiveDeviceList) return ReadIotaList(fields.list, max_ids);
+  if (fields.list_field == InstructionField::kMeshAxesReplicaGroupList) return ReadMeshAxesList(fields.list, max_ids);
   // XLA prefers the legacy list over collective_device_list as well.
   if (fields.replica_groups.empty() && fields.list_field == InstructionField::kCollectiveDeviceList) {
     return ReadDeviceList(fields.list, max_ids);
@@ -390,9 +334,7 @@ Result<IdGroups> ReadGroups(const GroupFields& fields, int64_t max_ids) {
 
 Result<DeviceGroups> ResolveGroups(const GroupFields& fields, GroupMode mode, const DeviceAssignment& assignment) {
   Result<IdGroups> ids = ReadGroups(fields, MaxGroupIds(assignment));
-  if (!ids.ok()) {
-    return ids.status();
-  }
+  if (!ids.ok()) return ids.status();
   return ExpandGroups(*std::move(ids), mode, assignment);
 }
 

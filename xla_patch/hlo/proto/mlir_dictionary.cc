@@ -49,9 +49,7 @@ bool ReadInts(std::string_view dictionary, std::string_view key, std::vector<int
   for (size_t at = 0; at < dictionary.size(); ++at) {
     is_quoted = is_quoted != (dictionary[at] == '"');
     const bool is_key_start = at > 0 && (dictionary[at - 1] == '{' || dictionary[at - 1] == ' ');
-    if (is_quoted || !is_key_start || dictionary.substr(at, start.size()) != start) {
-      continue;
-    }
+    if (is_quoted || !is_key_start || dictionary.substr(at, start.size()) != start) continue;
     values->clear();
     const char* next = dictionary.data() + at + start.size();
     const char* const end = dictionary.data() + dictionary.size();
@@ -60,9 +58,7 @@ bool ReadInts(std::string_view dictionary, std::string_view key, std::vector<int
       next += *next == ':' || *next == ',' ? 2 : 0;  // ": " before the first, ", " before the others
       const auto [after, problem] =
           next < end ? std::from_chars(next, end, value) : std::from_chars_result{next, std::errc::invalid_argument};
-      if (problem != std::errc()) {
-        return false;
-      }
+      if (problem != std::errc()) return false;
       values->push_back(value);
       next = after;
     }

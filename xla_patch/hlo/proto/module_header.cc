@@ -24,16 +24,12 @@ bool NamesCollectiveConfig(std::string_view bytes) {
 bool IsGpuForm(std::string_view computation) {
   FieldReader instructions(computation);
   for (Field instruction; instructions.Next(&instruction);) {
-    if (instruction.number != ComputationField::kInstructions || instruction.type != WireType::kBytes) {
-      continue;
-    }
+    if (instruction.number != ComputationField::kInstructions || instruction.type != WireType::kBytes) continue;
     FieldReader reader(instruction.bytes);
     for (Field field; reader.Next(&field);) {
       if (field.number == InstructionField::kOpcode) {
         const OpClass op_class = ClassifyOpcode(field.bytes).op_class;
-        if (op_class == OpClass::kCollectiveStart || op_class == OpClass::kAsyncStart) {
-          return true;
-        }
+        if (op_class == OpClass::kCollectiveStart || op_class == OpClass::kAsyncStart) return true;
       } else if (field.number == InstructionField::kBackendConfig && NamesCollectiveConfig(field.bytes)) {
         return true;
       }
@@ -51,24 +47,16 @@ Result<std::string_view> UnwrapModule(std::string_view bytes) {
     std::string_view inner;
     FieldReader reader(bytes);
     for (Field field; reader.Next(&field);) {
-      if (field.type != WireType::kBytes) {
-        continue;
-      }
+      if (field.type != WireType::kBytes) continue;
       is_module = is_module || field.number == ModuleField::kHostProgramShape;
       if (field.number == HloProtoField::kHloModule && !is_wrapper) {
         is_wrapper = true;
         inner = field.bytes;
       }
     }
-    if (!reader.ok()) {
-      return Status::Error("is not an HLO proto, or is truncated: " + reader.error());
-    }
-    if (is_module) {
-      return bytes;
-    }
-    if (!is_wrapper) {
-      break;
-    }
+    if (!reader.ok()) return Status::Error("is not an HLO proto, or is truncated: " + reader.error());
+    if (is_module) return bytes;
+    if (!is_wrapper) break;
     bytes = inner;
   }
   return Status::Error("is not an HLO module");
@@ -96,14 +84,10 @@ Result<ModuleHeader> ReadModuleHeader(std::string_view module) {
         break;
     }
   }
-  if (!reader.ok()) {
-    return Status::Error("is not an HLO proto, or is truncated: " + reader.error());
-  }
+  if (!reader.ok()) return Status::Error("is not an HLO proto, or is truncated: " + reader.error());
   if (!assignment.empty()) {
     Result<DeviceAssignment> parsed = ParseDeviceAssignment(assignment);
-    if (!parsed.ok()) {
-      return parsed.status();
-    }
+    if (!parsed.ok()) return parsed.status();
     header.assignment = *std::move(parsed);
   }
   return header;
@@ -120,9 +104,7 @@ Result<std::string> WithDefaultAssignment(std::string_view module, int64_t repli
   for (int64_t partition = 0; partition < partitions; ++partition) {
     std::vector<int64_t> devices;
     devices.reserve(replicas);
-    for (int64_t replica = 0; replica < replicas; ++replica) {
-      devices.push_back(replica * partitions + partition);
-    }
+    for (int64_t replica = 0; replica < replicas; ++replica) devices.push_back(replica * partitions + partition);
     std::string computation;
     WritePackedInts(ComputationDeviceField::kReplicaDeviceIds, devices, &computation);
     WriteBytesField(DeviceAssignmentField::kComputationDevices, computation, &assignment);

@@ -104,12 +104,8 @@ class Scanner {
           break;
       }
     }
-    if (!reader.ok()) {
-      return MalformedModule("module", reader.error());
-    }
-    if (module_->computations.empty()) {
-      return MalformedModule("module", "no computations");
-    }
+    if (!reader.ok()) return MalformedModule("module", reader.error());
+    if (module_->computations.empty()) return MalformedModule("module", "no computations");
     hash = HashBytes(hash, module_->name);
     module_->structure_hash = HashBytes(hash, module_->device_assignment);
     return FollowCalls();
@@ -117,9 +113,7 @@ class Scanner {
 
  private:
   Status ScanComputation(const Field& field, uint64_t* hash) {
-    if (field.type != WireType::kBytes) {
-      return Status::Error("wrong wire type");
-    }
+    if (field.type != WireType::kBytes) return Status::Error("wrong wire type");
     Computation computation;
     computation.whole = field.whole;
     computation.body = field.bytes;
@@ -147,9 +141,7 @@ class Scanner {
           break;
       }
     }
-    if (!reader.ok()) {
-      return Status::Error(reader.error());
-    }
+    if (!reader.ok()) return Status::Error(reader.error());
     computation.last = module_->instructions.size();
     *hash = HashInt(HashInt(*hash, computation.id), computation.root_id);
     module_->computations.push_back(computation);
@@ -157,9 +149,7 @@ class Scanner {
   }
 
   Status ScanInstruction(const Field& field, size_t computation, uint64_t* hash) {
-    if (field.type != WireType::kBytes) {
-      return Status::Error("wrong wire type");
-    }
+    if (field.type != WireType::kBytes) return Status::Error("wrong wire type");
     module_->instructions.emplace_back();
     Instruction& instruction = module_->instructions.back();
     instruction.whole = field.whole;
@@ -190,9 +180,7 @@ class Scanner {
           instruction.packed_operands = inner.bytes;
           break;
         case InstructionField::kCalledComputationIds:
-          if (!AppendRepeatedInts(inner, &callees_)) {
-            return Status::Error("bad called_computation_ids");
-          }
+          if (!AppendRepeatedInts(inner, &callees_)) return Status::Error("bad called_computation_ids");
           break;
         case InstructionField::kBackendConfig:
           backend_config = inner.bytes;
@@ -203,16 +191,10 @@ class Scanner {
         default:
           break;
       }
-      if (IsStructure(inner.number)) {
-        *hash = HashBytes(*hash, inner.whole);
-      }
+      if (IsStructure(inner.number)) *hash = HashBytes(*hash, inner.whole);
     }
-    if (!reader.ok()) {
-      return Status::Error("instruction: " + reader.error());
-    }
-    if (is_typed_ffi) {
-      *hash = HashAttributes(*hash, backend_config);
-    }
+    if (!reader.ok()) return Status::Error("instruction: " + reader.error());
+    if (is_typed_ffi) *hash = HashAttributes(*hash, backend_config);
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall &&
                              target.substr(0, 10) == "xla_shmem." && target != kAfterTarget;
@@ -222,9 +204,7 @@ class Scanner {
 
   // The edges to `callees_`, from the instruction read last.
   void AddCalls(size_t computation, OpClass op_class) {
-    if (op_class == OpClass::kAsyncUpdate || op_class == OpClass::kAsyncDone) {
-      return;
-    }
+    if (op_class == OpClass::kAsyncUpdate || op_class == OpClass::kAsyncDone) return;
     for (size_t place = 0; place < callees_.size(); ++place) {
       calls_.push_back({computation, module_->instructions.size() - 1, callees_[place], place});
     }
@@ -252,9 +232,7 @@ class Scanner {
                                "computation " + std::to_string(call->callee_id) + " is called before it is defined");
       }
       const Computation& caller = module_->computations[call->caller];
-      if (!caller.is_reachable) {
-        continue;
-      }
+      if (!caller.is_reachable) continue;
       Computation& callee = module_->computations[found->second];
       const OpClass op_class = module_->instructions[call->instruction].opcode.op_class;
       callee.is_reachable = true;
@@ -275,12 +253,8 @@ class Scanner {
   // How often a call's callee runs in one execution of the caller; -1 if unknown.
   int64_t Turns(const CallEdge& call) const {
     const Instruction& instruction = module_->instructions[call.instruction];
-    if (instruction.opcode.op_class == OpClass::kConditional) {
-      return -1;
-    }
-    if (instruction.opcode.op_class != OpClass::kWhile) {
-      return 1;
-    }
+    if (instruction.opcode.op_class == OpClass::kConditional) return -1;
+    if (instruction.opcode.op_class != OpClass::kWhile) return 1;
     const int64_t trips = ReadTripCount(BackendConfigOf(module_->payloads, instruction.body)).value_or(-1);
     // HloWhileInstruction lists its body, then its condition, which runs once more.
     return call.place == 0 ? trips : Sum(trips, 1);
@@ -304,9 +278,7 @@ Result<Module> ReadModule(std::string_view bytes) {
 }
 
 InstructionIndex::InstructionIndex(const Module& module, const Computation& computation) : module_(module) {
-  if (computation.first == computation.last) {
-    return;
-  }
+  if (computation.first == computation.last) return;
   int64_t highest = std::numeric_limits<int64_t>::min();
   lowest_ = std::numeric_limits<int64_t>::max();
   for (size_t i = computation.first; i < computation.last; ++i) {
@@ -315,9 +287,7 @@ InstructionIndex::InstructionIndex(const Module& module, const Computation& comp
   }
   const uint64_t spread = static_cast<uint64_t>(highest) - static_cast<uint64_t>(lowest_);
   const bool is_dense = spread < 8 * (computation.last - computation.first) + 64;
-  if (is_dense) {
-    dense_.assign(spread + 1, -1);
-  }
+  if (is_dense) dense_.assign(spread + 1, -1);
   for (size_t i = computation.first; i < computation.last; ++i) {
     const int64_t id = module.instructions[i].id;
     if (is_dense) {
@@ -343,9 +313,7 @@ bool DecodeOperands(const Instruction& instruction, std::vector<int64_t>* operan
   operand_ids->clear();
   FieldReader reader(instruction.has_loose_operands ? instruction.body : std::string_view());
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) {
-      return false;
-    }
+    if (field.number == InstructionField::kOperandIds && !AppendRepeatedInts(field, operand_ids)) return false;
   }
   if (!instruction.has_loose_operands) {
     Field packed;

@@ -18,9 +18,7 @@ constexpr OpcodeEntry kOpcodes[] = {
 
 // Most instructions are arithmetic: their first two characters already differ from all names above.
 constexpr bool MayMatter(std::string_view opcode) {
-  if (opcode.size() < 5) {
-    return false;
-  }
+  if (opcode.size() < 5) return false;
   switch (opcode[0]) {
     case 'a':
       return opcode[1] == 'l' || opcode[1] == 's';
@@ -39,9 +37,7 @@ constexpr bool MayMatter(std::string_view opcode) {
 
 constexpr bool AllCollectivesMayMatter() {
   for (const CollectiveOpInfo& info : kCollectiveOps) {
-    if (!MayMatter(info.name)) {
-      return false;
-    }
+    if (!MayMatter(info.name)) return false;
   }
   return true;
 }
@@ -49,34 +45,24 @@ static_assert(AllCollectivesMayMatter(), "MayMatter drops a collective");
 
 OpClass ClassifyCollective(const CollectiveOpInfo& info, std::string_view opcode) {
   const std::string_view name = info.name;
-  if (opcode.substr(0, name.size()) != name) {
-    return OpClass::kOther;
-  }
+  if (opcode.substr(0, name.size()) != name) return OpClass::kOther;
   const std::string_view rest = opcode.substr(name.size());
-  if (rest.empty()) {
-    return OpClass::kCollective;
-  }
-  if (!info.Has(op_trait::kStartAndDone)) {
-    return OpClass::kOther;
-  }
+  if (rest.empty()) return OpClass::kCollective;
+  if (!info.Has(op_trait::kStartAndDone)) return OpClass::kOther;
   return rest == "-start" ? OpClass::kCollectiveStart : rest == "-done" ? OpClass::kCollectiveDone : OpClass::kOther;
 }
 
 }  // namespace
 
 Opcode ClassifyOpcode(std::string_view opcode) {
-  if (!MayMatter(opcode)) {
-    return Opcode();
-  }
+  if (!MayMatter(opcode)) return Opcode();
   for (const CollectiveOpInfo& info : kCollectiveOps) {
     if (const OpClass op_class = ClassifyCollective(info, opcode); op_class != OpClass::kOther) {
       return {op_class, info.op};
     }
   }
   for (const OpcodeEntry& entry : kOpcodes) {
-    if (entry.name == opcode) {
-      return {entry.op_class, CollectiveOp::kAllReduce};
-    }
+    if (entry.name == opcode) return {entry.op_class, CollectiveOp::kAllReduce};
   }
   return Opcode();
 }

@@ -59,14 +59,10 @@ bool IsPart(const Collective& collective) {
 
 bool ReadRecord(const Module& module, const Collective& collective, CollectiveRecord* record) {
   const bool is_lowered = collective.form == CollectiveForm::kLowered;
-  if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) {
-    return false;
-  }
+  if (is_lowered && EndsWith(collective.fields.custom_call_target, "_done")) return false;
   *record = DescribeCollective(module, collective);
   const Attributes attributes = ReadOwnAttributes(collective.fields.frontend_attributes);
-  if (is_lowered && attributes.count(attribute::kOp) == 0) {
-    return false;
-  }
+  if (is_lowered && attributes.count(attribute::kOp) == 0) return false;
   if (attributes.empty()) {
     ReadStock(module, collective, record);
   } else {

@@ -30,9 +30,7 @@ std::vector<int64_t> ReadIds(std::string_view sequence) {
   std::vector<int64_t> ids;
   FieldReader reader(sequence);
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionSequenceField::kInstructionIds && !AppendRepeatedInts(field, &ids)) {
-      return {};
-    }
+    if (field.number == InstructionSequenceField::kInstructionIds && !AppendRepeatedInts(field, &ids)) return {};
   }
   return ids;
 }
@@ -71,9 +69,7 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
       if (const auto before = added.find(id); before != added.end()) {
         ids.insert(ids.end(), before->second.begin(), before->second.end());
       }
-      if (removed.count(id) == 0) {
-        ids.push_back(id);
-      }
+      if (removed.count(id) == 0) ids.push_back(id);
     }
     std::string sequence;
     WritePackedInts(InstructionSequenceField::kInstructionIds, ids, &sequence);

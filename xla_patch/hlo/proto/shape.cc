@@ -55,9 +55,7 @@ Status ParseLayout(std::string_view proto, Shape* shape) {
 }
 
 Status ParseNested(std::string_view proto, int depth, Shape* shape) {
-  if (depth > kMaxNesting) {
-    return Status::Error("shape nested more than " + std::to_string(kMaxNesting) + " deep");
-  }
+  if (depth > kMaxNesting) return Status::Error("shape nested more than " + std::to_string(kMaxNesting) + " deep");
   shape->proto = proto;
   FieldReader reader(proto);
   bool well_formed = true;
@@ -75,9 +73,7 @@ Status ParseNested(std::string_view proto, int depth, Shape* shape) {
         break;
       case ShapeField::kTupleShapes:
         shape->elements.emplace_back();
-        if (field.type != WireType::kBytes) {
-          return Status::Error("shape: wrong wire type");
-        }
+        if (field.type != WireType::kBytes) return Status::Error("shape: wrong wire type");
         XLA_SHMEM_RETURN_IF_ERROR(ParseNested(field.bytes, depth + 1, &shape->elements.back()));
         break;
       case ShapeField::kLayout:
@@ -87,9 +83,7 @@ Status ParseNested(std::string_view proto, int depth, Shape* shape) {
         break;
     }
   }
-  for (const int64_t is_dynamic : dynamic) {
-    shape->is_dynamic = shape->is_dynamic || is_dynamic != 0;
-  }
+  for (const int64_t is_dynamic : dynamic) shape->is_dynamic = shape->is_dynamic || is_dynamic != 0;
   if (!reader.ok() || !well_formed) {
     return Status::Error("shape: " + (reader.ok() ? std::string("bad packed list") : reader.error()));
   }
@@ -126,14 +120,10 @@ bool IsMajorMost(const Shape& shape, int64_t dimension) {
 bool Shape::IsTuple() const { return element_type == ElementType::kTuple; }
 
 std::vector<const Shape*> Shape::Leaves() const {
-  if (!IsTuple()) {
-    return {this};
-  }
+  if (!IsTuple()) return {this};
   std::vector<const Shape*> leaves;
   leaves.reserve(elements.size());
-  for (const Shape& element : elements) {
-    leaves.push_back(&element);
-  }
+  for (const Shape& element : elements) leaves.push_back(&element);
   return leaves;
 }
 
@@ -147,23 +137,17 @@ int64_t ShapeBytes(const Shape& shape) {
   int64_t total = 0;
   if (shape.IsTuple()) {
     for (const Shape& element : shape.elements) {
-      if (__builtin_add_overflow(total, ShapeBytes(element), &total)) {
-        return kMax;
-      }
+      if (__builtin_add_overflow(total, ShapeBytes(element), &total)) return kMax;
     }
     return total;
   }
   int64_t count = 1;
   for (const int64_t dimension : shape.dimensions) {
-    if (dimension <= 0) {
-      return 0;
-    }
+    if (dimension <= 0) return 0;
     count = SaturatingProduct(count, dimension);
   }
   const int64_t packed_bits = shape.element_size_in_bits;
-  if (packed_bits <= 0) {
-    return SaturatingProduct(count, static_cast<int64_t>(ElementBytes(shape.element_type)));
-  }
+  if (packed_bits <= 0) return SaturatingProduct(count, static_cast<int64_t>(ElementBytes(shape.element_type)));
   // Eight elements make packed_bits bytes; a last few that do not fill eight are rounded up to whole bytes.
   const int64_t whole = SaturatingProduct(count / 8, packed_bits);
   const int64_t rest = SaturatingProduct(count % 8, packed_bits);
@@ -193,17 +177,13 @@ bool IsMadeOfParts(const Shape& whole, const Shape& part, int64_t dimension, int
   if (__builtin_mul_overflow(dimensions[dimension], parts, &dimensions[dimension]) || dimensions != whole.dimensions) {
     return false;
   }
-  if (parts == 1) {
-    return PhysicalOrder(whole, -1) == PhysicalOrder(part, -1);
-  }
+  if (parts == 1) return PhysicalOrder(whole, -1) == PhysicalOrder(part, -1);
   return IsMajorMost(whole, dimension) && IsMajorMost(part, dimension) &&
          PhysicalOrder(whole, dimension) == PhysicalOrder(part, dimension);
 }
 
 bool IsMadeOfEqualParts(const Shape& whole, int64_t dimension, int64_t parts) {
-  if (parts < 1 || !HasDimension(whole, dimension)) {
-    return false;
-  }
+  if (parts < 1 || !HasDimension(whole, dimension)) return false;
   Shape part = whole;
   part.dimensions[dimension] /= parts;
   return IsMadeOfParts(whole, part, dimension, parts);

@@ -16,9 +16,7 @@ T At(const std::vector<T>& list, int64_t number) {
 int64_t ReadInt(std::string_view proto, uint32_t number) {
   int64_t value = 0;
   FieldReader reader(proto);
-  for (Field field; reader.Next(&field);) {
-    value = field.number == number ? field.AsInt() : value;
-  }
+  for (Field field; reader.Next(&field);) value = field.number == number ? field.AsInt() : value;
   return value;
 }
 

@@ -16,9 +16,7 @@ Result<std::set<int64_t>> ReadAliasedNumbers(std::string_view proto) {
   std::set<int64_t> numbers;
   FieldReader reader(proto);
   for (Field entry; reader.Next(&entry);) {
-    if (entry.number != InputOutputAliasField::kEntries) {
-      continue;
-    }
+    if (entry.number != InputOutputAliasField::kEntries) continue;
     int64_t number = 0;
     std::vector<int64_t> index;
     FieldReader fields(entry.bytes);
@@ -29,9 +27,7 @@ Result<std::set<int64_t>> ReadAliasedNumbers(std::string_view proto) {
         return Status::Error("its aliasing of parameters cannot be read");
       }
     }
-    if (!index.empty()) {
-      return Status::Error("a result shares the buffer of a part of a tuple parameter");
-    }
+    if (!index.empty()) return Status::Error("a result shares the buffer of a part of a tuple parameter");
     numbers.insert(number);
   }
   return numbers;
@@ -65,9 +61,7 @@ std::string WithNameAndId(std::string_view body, std::string_view name, int64_t 
   std::string out;
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (field.number != InstructionField::kName && field.number != InstructionField::kId) {
-      out.append(field.whole);
-    }
+    if (field.number != InstructionField::kName && field.number != InstructionField::kId) out.append(field.whole);
   }
   WriteBytesField(InstructionField::kName, name, &out);
   WriteIntField(InstructionField::kId, id, &out);
@@ -93,14 +87,10 @@ bool HasAliasedParameters(const Module& module) {
 
 Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>* edits) {
   Result<std::set<int64_t>> numbers = ReadAliasedNumbers(module.input_output_alias);
-  if (!numbers.ok()) {
-    return numbers.status();
-  }
+  if (!numbers.ok()) return numbers.status();
   const Computation& entry = module.computations[module.entry];
   int64_t next_id = 0;
-  for (size_t i = entry.first; i < entry.last; ++i) {
-    next_id = std::max(next_id, module.instructions[i].id);
-  }
+  for (size_t i = entry.first; i < entry.last; ++i) next_id = std::max(next_id, module.instructions[i].id);
   for (const InstructionEdit& edit : *edits) {
     for (const NewInstruction& added : edit.before) {
       if (edit.computation == module.entry) next_id = std::max(next_id, added.id);
@@ -109,9 +99,7 @@ Status CopyAliasedParameters(const Module& module, std::vector<InstructionEdit>*
   for (size_t i = entry.first; i < entry.last && !numbers->empty(); ++i) {
     const Instruction& instruction = module.instructions[i];
     const Parameter parameter = ReadParameter(instruction.body);
-    if (!parameter.is_parameter || numbers->erase(parameter.number) == 0) {
-      continue;
-    }
+    if (!parameter.is_parameter || numbers->erase(parameter.number) == 0) continue;
     ++next_id;
     const std::string name = std::string(parameter.name) + ".donated";
     edits->push_back({module.entry,

@@ -57,9 +57,7 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
         details->tuple_index = field.AsInt();
         break;
       case InstructionField::kDimensions:
-        if (!AppendRepeatedInts(field, &details->dimensions)) {
-          return false;
-        }
+        if (!AppendRepeatedInts(field, &details->dimensions)) return false;
         break;
       case InstructionField::kSliceDimensions:
         details->slice.push_back(ReadRange(field.bytes));
@@ -68,18 +66,14 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
         details->has_control_predecessors = true;
         break;
       case InstructionField::kCalledComputationIds:
-        if (!AppendRepeatedInts(field, &details->callees)) {
-          return false;
-        }
+        if (!AppendRepeatedInts(field, &details->callees)) return false;
         break;
       default:
         break;
     }
   }
   Result<Shape> shape = ParseShape(instruction.shape);
-  if (!shape.ok()) {
-    return false;
-  }
+  if (!shape.ok()) return false;
   details->shape = *std::move(shape);
   return DecodeOperands(instruction, &details->operands);
 }
@@ -87,9 +81,7 @@ bool ReadDetails(const Instruction& instruction, Details* details) {
 std::string_view OpcodeOf(const Instruction& instruction) {
   FieldReader reader(instruction.body);
   for (Field field; reader.Next(&field);) {
-    if (field.number == InstructionField::kOpcode) {
-      return field.bytes;
-    }
+    if (field.number == InstructionField::kOpcode) return field.bytes;
   }
   return {};
 }
@@ -106,22 +98,16 @@ struct Part {
 bool ReadPart(const Module& module, const Details& details, const Shape& whole, int64_t parts, Part* part) {
   Details slice = details;
   if (details.opcode == "fusion") {
-    if (details.callees.size() != 1) {
-      return false;
-    }
+    if (details.callees.size() != 1) return false;
     const auto found = module.computation_of_id.find(details.callees[0]);
-    if (found == module.computation_of_id.end()) {
-      return false;
-    }
+    if (found == module.computation_of_id.end()) return false;
     const Computation& fused = module.computations[found->second];
     if (fused.last - fused.first != 2 || OpcodeOf(module.instructions[fused.first]) != "parameter" ||
         module.instructions[fused.first + 1].id != fused.root_id) {
       return false;
     }
     slice = Details();
-    if (!ReadDetails(module.instructions[fused.first + 1], &slice)) {
-      return false;
-    }
+    if (!ReadDetails(module.instructions[fused.first + 1], &slice)) return false;
   }
   if (slice.opcode != "slice" || !slice.callees.empty() || details.operands.size() != 1 ||
       slice.slice.size() != whole.dimensions.size() || !SameBytesLayout(slice.shape, details.shape)) {
@@ -130,15 +116,9 @@ bool ReadPart(const Module& module, const Details& details, const Shape& whole, 
   part->array = details.operands[0];
   for (size_t i = 0; i < slice.slice.size(); ++i) {
     const Range& range = slice.slice[i];
-    if (range.stride > 1) {
-      return false;
-    }
-    if (range.start == 0 && range.limit == whole.dimensions[i]) {
-      continue;
-    }
-    if (part->dimension >= 0) {
-      return false;
-    }
+    if (range.stride > 1) return false;
+    if (range.start == 0 && range.limit == whole.dimensions[i]) continue;
+    if (part->dimension >= 0) return false;
     part->dimension = static_cast<int64_t>(i);
     part->start = range.start;
   }
@@ -160,14 +140,10 @@ bool RunsOtherComputations(std::string_view opcode) {
 const WholeArrayFinder::Relations& WholeArrayFinder::RelationsOf(size_t computation) {
   const auto [found, is_new] = relations_.try_emplace(computation);
   Relations& relations = found->second;
-  if (!is_new) {
-    return relations;
-  }
+  if (!is_new) return relations;
   const Computation& here = module_.computations[computation];
   relations.sequence = Schedule(module_.schedule).Sequence(here.id);
-  for (size_t turn = 0; turn < relations.sequence.size(); ++turn) {
-    relations.turn[relations.sequence[turn]] = turn;
-  }
+  for (size_t turn = 0; turn < relations.sequence.size(); ++turn) relations.turn[relations.sequence[turn]] = turn;
   relations.is_sound = relations.turn.size() == here.last - here.first;
   for (size_t i = here.first; i < here.last; ++i) {
     const Instruction& instruction = module_.instructions[i];
@@ -181,9 +157,7 @@ const WholeArrayFinder::Relations& WholeArrayFinder::RelationsOf(size_t computat
         relations.is_sound = false;
       }
     }
-    for (const int64_t operand : operands) {
-      relations.users[operand].push_back(i);
-    }
+    for (const int64_t operand : operands) relations.users[operand].push_back(i);
     relations.controlling.insert(controlling.begin(), controlling.end());
   }
   return relations;
@@ -215,22 +189,14 @@ bool WholeArrayFinder::FindOperand(const Relations& relations, const Collective&
     }
     if (k == 0) {
       const auto array = relations.index.find(details.operands[0]);
-      if (array == relations.index.end()) {
-        return false;
-      }
+      if (array == relations.index.end()) return false;
       Result<Shape> shape = ParseShape(module_.instructions[array->second].shape);
-      if (!shape.ok()) {
-        return false;
-      }
+      if (!shape.ok()) return false;
       array_shape = *std::move(shape);
     }
     Part part;
-    if (!ReadPart(module_, details, array_shape, static_cast<int64_t>(operands.size()), &part)) {
-      return false;
-    }
-    if (k == 0) {
-      first = part;
-    }
+    if (!ReadPart(module_, details, array_shape, static_cast<int64_t>(operands.size()), &part)) return false;
+    if (k == 0) first = part;
     if (part.array != first.array || part.dimension != first.dimension ||
         part.start != static_cast<int64_t>(k) * details.shape.dimensions[part.dimension]) {
       return false;
@@ -238,9 +204,7 @@ bool WholeArrayFinder::FindOperand(const Relations& relations, const Collective&
     whole->removed.push_back(found->second);
     for (const int64_t callee : details.callees) {
       const size_t fused = module_.computation_of_id.at(callee);
-      if (module_.computations[fused].has_many_callers) {
-        return false;
-      }
+      if (module_.computations[fused].has_many_callers) return false;
       whole->removed_computations.push_back(fused);
     }
   }
@@ -268,9 +232,7 @@ bool WholeArrayFinder::FindResult(const Relations& relations, const Collective& 
       return false;
     }
     const std::optional<size_t> next = OnlyUser(relations, computation, user);
-    if (!next.has_value() || (concatenate.has_value() && concatenate != next)) {
-      return false;
-    }
+    if (!next.has_value() || (concatenate.has_value() && concatenate != next)) return false;
     concatenate = next;
     elements[details.tuple_index] = module_.instructions[user].id;
     whole->removed.push_back(user);
@@ -292,13 +254,9 @@ bool WholeArrayFinder::IsSafe(const Relations& relations, const Collective& coll
   std::vector<int64_t> sizes;  // of what is read later than before
   for (const int64_t operand : whole.operands) {
     const auto found = relations.index.find(operand);
-    if (found == relations.index.end()) {
-      return false;
-    }
+    if (found == relations.index.end()) return false;
     const Result<Shape> shape = ParseShape(module_.instructions[found->second].shape);
-    if (!shape.ok()) {
-      return false;
-    }
+    if (!shape.ok()) return false;
     sizes.push_back(ShapeBytes(*shape));
   }
   size_t begin = relations.turn.at(module_.instructions[collective.instruction].id);
@@ -308,23 +266,15 @@ bool WholeArrayFinder::IsSafe(const Relations& relations, const Collective& coll
   const size_t end = relations.turn.at(module_.instructions[whole.place].id);
   for (size_t turn = begin; turn < end; ++turn) {
     const size_t index = relations.index.at(relations.sequence[turn]);
-    if (std::find(whole.removed.begin(), whole.removed.end(), index) != whole.removed.end()) {
-      continue;
-    }
+    if (std::find(whole.removed.begin(), whole.removed.end(), index) != whole.removed.end()) continue;
     const Instruction& instruction = module_.instructions[index];
     const std::string_view opcode = OpcodeOf(instruction);
-    if (IsFree(opcode)) {
-      continue;
-    }
+    if (IsFree(opcode)) continue;
     const Result<Shape> shape = ParseShape(instruction.shape);
-    if (RunsOtherComputations(opcode) || !shape.ok()) {
-      return false;
-    }
+    if (RunsOtherComputations(opcode) || !shape.ok()) return false;
     // All values that share a buffer because they must are of one size.
     for (const Shape* leaf : shape->Leaves()) {
-      if (leaf->IsTuple() || std::find(sizes.begin(), sizes.end(), ShapeBytes(*leaf)) != sizes.end()) {
-        return false;
-      }
+      if (leaf->IsTuple() || std::find(sizes.begin(), sizes.end(), ShapeBytes(*leaf)) != sizes.end()) return false;
     }
   }
   return true;
@@ -337,22 +287,14 @@ std::optional<WholeArrays> WholeArrayFinder::Find(const Collective& collective) 
     return std::nullopt;
   }
   const Relations& relations = RelationsOf(collective.computation);
-  if (!relations.is_sound) {
-    return std::nullopt;
-  }
+  if (!relations.is_sound) return std::nullopt;
   WholeArrays operand;
   operand.place = collective.instruction;
   const bool has_operand = FindOperand(relations, collective, &operand);
-  if (!has_operand) {
-    operand = WholeArrays{collective.fields.operand_ids, collective.instruction, {}, {}};
-  }
+  if (!has_operand) operand = WholeArrays{collective.fields.operand_ids, collective.instruction, {}, {}};
   WholeArrays both = operand;
-  if (FindResult(relations, collective, &both) && IsSafe(relations, collective, both)) {
-    return both;
-  }
-  if (has_operand && IsSafe(relations, collective, operand)) {
-    return operand;
-  }
+  if (FindResult(relations, collective, &both) && IsSafe(relations, collective, both)) return both;
+  if (has_operand && IsSafe(relations, collective, operand)) return operand;
   return std::nullopt;
 }
 

@@ -14,14 +14,10 @@ std::string BackendConfig(const Module& module, const Collective& collective, co
 
 // Each leaf of the result is the same leaf of operand 0.
 std::vector<Aliasing> AliasFirstOperand(const Shape& result) {
-  if (!result.IsTuple()) {
-    return {Aliasing()};
-  }
+  if (!result.IsTuple()) return {Aliasing()};
   std::vector<Aliasing> aliasing;
   aliasing.reserve(result.elements.size());
-  for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) {
-    aliasing.push_back({{i}, 0, {i}});
-  }
+  for (int64_t i = 0; i < static_cast<int64_t>(result.elements.size()); ++i) aliasing.push_back({{i}, 0, {i}});
   return aliasing;
 }
 
@@ -41,9 +37,7 @@ CustomCall CallThatWrites(std::string target, const Module& module, const Collec
   CustomCall call;
   call.target = std::move(target);
   call.backend_config = BackendConfig(module, collective, topology);
-  if (collective.done >= 0) {
-    call.shape = collective.result.proto;  // a start's own may hold more
-  }
+  if (collective.done >= 0) call.shape = collective.result.proto;  // a start's own may hold more
   call.aliasing = AliasInPlaceOperands(collective);
   return call;
 }
@@ -51,9 +45,7 @@ CustomCall CallThatWrites(std::string target, const Module& module, const Collec
 }  // namespace
 
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
-  if (lowering == Lowering::kCpu && IsPair(collective)) {
-    return "start/done pairs are lowered for GPU only";
-  }
+  if (lowering == Lowering::kCpu && IsPair(collective)) return "start/done pairs are lowered for GPU only";
   if (lowering == Lowering::kGpu && !collective.has_s64_numbers && !collective.unsupported_form.has_value()) {
     return "its offsets and sizes are not s64";
   }
@@ -63,9 +55,7 @@ Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
 std::vector<int64_t> PesOf(const std::vector<int64_t>& devices, const Topology& topology) {
   std::vector<int64_t> pes;
   pes.reserve(devices.size());
-  for (const int64_t device : devices) {
-    pes.push_back(topology.Find(device)->pe);
-  }
+  for (const int64_t device : devices) pes.push_back(topology.Find(device)->pe);
   return pes;
 }
 
@@ -74,9 +64,7 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
   const Instruction& instruction = module.instructions[collective.instruction];
   const int64_t computation_id = module.computations[collective.computation].id;
   uint64_t op = HashInt(HashInt(module.structure_hash, computation_id), instruction.id);
-  if (number > 0) {
-    op = HashInt(op, number);
-  }
+  if (number > 0) op = HashInt(op, number);
   MlirDictionary dictionary;
   dictionary.AddInt("op", static_cast<int64_t>(op));
   dictionary.AddString("module", module.name);
@@ -90,9 +78,7 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
     }
     dictionary.AddInts("pairs", PesOf(devices, topology));
   } else {
-    if (IsReducing(spec.op)) {
-      dictionary.AddString("reduction", ReductionName(spec.reduction));
-    }
+    if (IsReducing(spec.op)) dictionary.AddString("reduction", ReductionName(spec.reduction));
     dictionary.AddInts("group_offsets", spec.groups.offsets);
     dictionary.AddInts("groups", PesOf(spec.groups.devices, topology));
   }
@@ -115,9 +101,7 @@ CustomCall DoneCall(const Module& module, const Collective& collective, const To
   call.backend_config = BackendConfig(module, collective, topology);
   call.aliasing = AliasFirstOperand(collective.result);
   for (size_t i = 0; i < collective.in_place.size(); ++i) {
-    if (!collective.in_place[i]) {
-      call.extra_operands.push_back(collective.fields.operand_ids[i]);
-    }
+    if (!collective.in_place[i]) call.extra_operands.push_back(collective.fields.operand_ids[i]);
   }
   return call;
 }

@@ -54,9 +54,7 @@ bool IsReplaced(uint32_t field, const CustomCall& call) {
 void CopyKeptFields(std::string_view body, const CustomCall& call, std::string* out) {
   FieldReader reader(body);
   for (Field field; reader.Next(&field);) {
-    if (!IsReplaced(field.number, call)) {
-      out->append(field.whole);
-    }
+    if (!IsReplaced(field.number, call)) out->append(field.whole);
   }
 }
 
@@ -64,9 +62,7 @@ size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content
 
 size_t SizeInComputation(const InstructionEdit& edit) {
   size_t size = edit.body.empty() ? 0 : BytesFieldSize(edit.body.size());
-  for (const NewInstruction& before : edit.before) {
-    size += BytesFieldSize(before.body.size());
-  }
+  for (const NewInstruction& before : edit.before) size += BytesFieldSize(before.body.size());
   return size;
 }
 
@@ -78,13 +74,9 @@ std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>
     for (const NewInstruction& before : edit.before) {
       changes[module.computations[edit.computation].id].added[id].push_back(before.id);
     }
-    if (edit.body.empty()) {
-      changes[module.computations[edit.computation].id].removed.insert(id);
-    }
+    if (edit.body.empty()) changes[module.computations[edit.computation].id].removed.insert(id);
   }
-  if (changes.empty() || module.schedule.empty()) {
-    return bytes;
-  }
+  if (changes.empty() || module.schedule.empty()) return bytes;
   std::string out;
   out.reserve(bytes.size() + 64 * edits.size());
   FieldReader reader(bytes);
@@ -114,9 +106,7 @@ std::string WithAttributes(std::string_view body, const Attributes& own) {
       is_written = true;
     }
   }
-  if (!is_written) {
-    WriteBytesField(InstructionField::kFrontendAttributes, merged, &out);
-  }
+  if (!is_written) WriteBytesField(InstructionField::kFrontendAttributes, merged, &out);
   return out;
 }
 
@@ -126,19 +116,11 @@ std::string AsCustomCall(std::string_view body, const CustomCall& call, const At
   out.reserve(body.size() + call.backend_config.size() + merged.size() + 128);
   CopyKeptFields(body, call, &out);
   WriteBytesField(InstructionField::kOpcode, "custom-call", &out);
-  if (call.shape.has_value()) {
-    WriteBytesField(InstructionField::kShape, *call.shape, &out);
-  }
+  if (call.shape.has_value()) WriteBytesField(InstructionField::kShape, *call.shape, &out);
   WriteBytesField(InstructionField::kCustomCallTarget, call.target, &out);
-  if (call.name.has_value()) {
-    WriteBytesField(InstructionField::kName, *call.name, &out);
-  }
-  if (call.id.has_value()) {
-    WriteIntField(InstructionField::kId, *call.id, &out);
-  }
-  if (call.operands.has_value()) {
-    WritePackedInts(InstructionField::kOperandIds, *call.operands, &out);
-  }
+  if (call.name.has_value()) WriteBytesField(InstructionField::kName, *call.name, &out);
+  if (call.id.has_value()) WriteIntField(InstructionField::kId, *call.id, &out);
+  if (call.operands.has_value()) WritePackedInts(InstructionField::kOperandIds, *call.operands, &out);
   // A second packed chunk continues the list, so the first one keeps its bytes.
   WritePackedInts(InstructionField::kOperandIds, call.extra_operands, &out);
   WriteBytesField(InstructionField::kBackendConfig, call.backend_config, &out);
@@ -162,9 +144,7 @@ std::string AsBarrier(std::string_view body, const Attributes& own) {
 std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>& edits,
                        const std::set<size_t>& removed) {
   size_t size = module.bytes.size();
-  for (const InstructionEdit& edit : edits) {
-    size += SizeInComputation(edit) + 16;
-  }
+  for (const InstructionEdit& edit : edits) size += SizeInComputation(edit) + 16;
   std::string out;
   out.reserve(size);
   const char* copied = module.bytes.data();  // input up to here is in `out`
@@ -199,9 +179,7 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
       for (const NewInstruction& before : edits[first].before) {
         WriteBytesField(ComputationField::kInstructions, before.body, &out);
       }
-      if (!edits[first].body.empty()) {
-        WriteBytesField(ComputationField::kInstructions, edits[first].body, &out);
-      }
+      if (!edits[first].body.empty()) WriteBytesField(ComputationField::kInstructions, edits[first].body, &out);
       copied = old.data() + old.size();
     }
     copy_to(computation.body.data() + computation.body.size());

@@ -42,9 +42,7 @@ class DivisionOnGpu {
 
   DividedCollectiveOnGpu Run() {
     DecideShapes();
-    if (IsReducing(op_)) {
-      CallBefore();
-    }
+    if (IsReducing(op_)) CallBefore();
     ChangeCollective();
     const CollectiveOpInfo& info = InfoOf(op_);
     switch (hierarchy_.division) {

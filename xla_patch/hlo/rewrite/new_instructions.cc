@@ -53,9 +53,7 @@ std::string VectorShape(ElementType type, int64_t elements) {
 std::string TupleShape(const std::vector<std::string>& elements) {
   std::string out;
   WriteIntField(ShapeField::kElementType, static_cast<int64_t>(ElementType::kTuple), &out);
-  for (const std::string& element : elements) {
-    WriteBytesField(ShapeField::kTupleShapes, element, &out);
-  }
+  for (const std::string& element : elements) WriteBytesField(ShapeField::kTupleShapes, element, &out);
   return out;
 }
 
@@ -82,12 +80,8 @@ NewInstruction AsStockCollective(const NewName& name, const StockCollective& col
   WritePackedInts(InstructionField::kCalledComputationIds, collective.callees, &out);
   WriteGroups(collective.groups, &out);
   WritePairs(collective.pairs, &out);
-  if (collective.channel.has_value()) {
-    WriteIntField(InstructionField::kChannelId, *collective.channel, &out);
-  }
-  if (collective.use_global_device_ids) {
-    WriteIntField(InstructionField::kUseGlobalDeviceIds, 1, &out);
-  }
+  if (collective.channel.has_value()) WriteIntField(InstructionField::kChannelId, *collective.channel, &out);
+  if (collective.use_global_device_ids) WriteIntField(InstructionField::kUseGlobalDeviceIds, 1, &out);
   WriteBytesField(InstructionField::kFrontendAttributes, MergeAttributes(AttributeFields(original), own), &out);
   return {std::move(out), name.id};
 }

@@ -55,9 +55,7 @@ class Pass {
       return;
     }
     records->push_back(decided);
-    if (!IsConsidered(spec, options_.assign)) {
-      return;
-    }
+    if (!IsConsidered(spec, options_.assign)) return;
     Attributes attributes = RecordToAttributes(*record);
     if (record->lowered == BackendName(Backend::kNvshmem) && options_.lowering != Lowering::kNone) {
       attributes[attribute::kOp] = record->op;
@@ -68,17 +66,13 @@ class Pass {
     if (collective.done >= 0) {
       // XLA keeps the attributes of either one when it makes a pair synchronous again.
       Annotate(collective.computation, collective.done, attributes);
-      if (collective.instruction != collective.op) {
-        Annotate(collective.computation, collective.instruction, attributes);
-      }
+      if (collective.instruction != collective.op) Annotate(collective.computation, collective.instruction, attributes);
     }
   }
 
   // Empty if only attributes changed but returning the module would cost copies of parameters.
   std::vector<hlo::InstructionEdit> TakeEdits() {
-    if (copies_parameters_ && (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok())) {
-      return {};
-    }
+    if (copies_parameters_ && (!has_replaced_ || !hlo::CopyAliasedParameters(module_, &edits_).ok())) return {};
     // A done comes after later starts.
     const auto before = [](const hlo::InstructionEdit& a, const hlo::InstructionEdit& b) {
       return a.instruction < b.instruction;
@@ -123,16 +117,12 @@ class Pass {
     hlo::DividedCollective divided =
         hlo::DivideCollective(module_, options_.topology, collective, hierarchy, record, whole, &numbers_);
     edits_.push_back(std::move(divided.edit));
-    if (whole.has_value()) {
-      Remove(collective, *whole);
-    }
+    if (whole.has_value()) Remove(collective, *whole);
     std::move(divided.parts.begin(), divided.parts.end(), std::back_inserter(*records));
   }
 
   void Remove(const Collective& collective, const hlo::WholeArrays& whole) {
-    for (const size_t removed : whole.removed) {
-      edits_.push_back({collective.computation, removed, "", {}});
-    }
+    for (const size_t removed : whole.removed) edits_.push_back({collective.computation, removed, "", {}});
     removed_computations_.insert(whole.removed_computations.begin(), whole.removed_computations.end());
   }
 
@@ -194,25 +184,17 @@ Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, 
 
 Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   const Result<hlo::Module> module = hlo::ReadModule(bytes);
-  if (!module.ok()) {
-    return module.status();
-  }
+  if (!module.ok()) return module.status();
   const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
-  if (!assignment.ok()) {
-    return assignment.status();
-  }
+  if (!assignment.ok()) return assignment.status();
   Result<std::vector<Collective>> collectives = hlo::FindCollectives(*module, *assignment);
-  if (!collectives.ok()) {
-    return collectives.status();
-  }
+  if (!collectives.ok()) return collectives.status();
   PassResult result;
   const ModulePlacement placement = hlo::PlaceModule(*assignment, options.topology);
   Pass pass(*module, *assignment, options);
   for (Collective& collective : *collectives) {
     collective.spec.module = placement;
-    if (options.lowering == Lowering::kCpu) {
-      collective.spec.unsupported_by_xla = UnsupportedByXlaCpu(collective.spec);
-    }
+    if (options.lowering == Lowering::kCpu) collective.spec.unsupported_by_xla = UnsupportedByXlaCpu(collective.spec);
     if (collective.form == CollectiveForm::kLowered || hlo::IsPart(collective)) {
       // An earlier run wrote it.
       if (CollectiveRecord written; hlo::ReadRecord(*module, collective, &written)) {
@@ -234,16 +216,12 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   }
   if (options.one_at_a_time && options.lowering == Lowering::kCpu) {
     const Result<bool> ordered = PutInOrder(bytes, options, &result);
-    if (!ordered.ok()) {
-      return ordered.status();
-    }
+    if (!ordered.ok()) return ordered.status();
     has_moved = has_moved || *ordered;
   }
   if (has_moved) {
     Result<PassResult> written = RunPass(result.module, options);
-    if (!written.ok()) {
-      return written.status();
-    }
+    if (!written.ok()) return written.status();
     result.records = std::move(written->records);
   }
   return result;

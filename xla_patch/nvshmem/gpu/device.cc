@@ -45,8 +45,9 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "count", "trap"})
+  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "count", "trap"}) {
     FindFunction(kernel);
+  }
   return TakeError();
 }
 
@@ -153,9 +154,7 @@ void Device::Run(const std::vector<MemoryOperation>& operations, CudaStream stre
   if (failed()) return;
   std::vector<BatchedOperation> batch;
   batch.reserve(operations.size());
-  for (const MemoryOperation& operation : operations) {
-    batch.push_back(ToBatched(operation));
-  }
+  for (const MemoryOperation& operation : operations) batch.push_back(ToBatched(operation));
   Check(cuda_->stream_batch_mem_op(stream, static_cast<unsigned>(batch.size()), batch.data(), 0), "cuStreamBatchMemOp");
 }
 

@@ -137,8 +137,9 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
       entry.deadline = Clock::now() + deadline_;
     }
     const Device::Progress progress = ProgressOf(entry);
-    if (progress == Device::Progress::kFailed)
+    if (progress == Device::Progress::kFailed) {
       return Failure{"the GPU reports an error on the streams of xla-shmem", {}};
+    }
     if (progress == Device::Progress::kDone) continue;
     if (Clock::now() >= entry.deadline) return Failure{entry.late.waits_for, entry.late.describe};
     const std::string fault = is_new || !entry.late.find_fault ? "" : entry.late.find_fault();

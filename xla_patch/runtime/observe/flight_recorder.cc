@@ -32,13 +32,9 @@ void Append(uint32_t value, std::string* bytes) { bytes->append(reinterpret_cast
 // The record of a site, as SiteRecord describes it.
 std::string Encode(uint32_t number, const Site& site) {
   std::string behind = site.op + site.name;
+  for (const std::vector<int>& group : site.groups) Append(static_cast<uint32_t>(group.size()), &behind);
   for (const std::vector<int>& group : site.groups) {
-    Append(static_cast<uint32_t>(group.size()), &behind);
-  }
-  for (const std::vector<int>& group : site.groups) {
-    for (const int pe : group) {
-      Append(static_cast<uint32_t>(pe), &behind);
-    }
+    for (const int pe : group) Append(static_cast<uint32_t>(pe), &behind);
   }
   behind.resize((behind.size() + 7) / 8 * 8);
   SiteRecord record{};
@@ -80,17 +76,13 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string
   const std::string path = PathOf(directory, process);
   const size_t bytes = sizeof(RingHeader) + pes.size() * kPeBytes;
   const int file = CreateFile(path);
-  if (file < 0) {
-    return CannotCreate(path, errno);
-  }
+  if (file < 0) return CannotCreate(path, errno);
   // Allocates the space now, so that a full disk is an error here and not a SIGBUS later.
   int code = posix_fallocate(file, 0, static_cast<off_t>(bytes));
   void* mapping = MAP_FAILED;
   if (code == 0) {
     mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (mapping == MAP_FAILED) {
-      code = errno;
-    }
+    if (mapping == MAP_FAILED) code = errno;
   }
   if (mapping == MAP_FAILED) {
     unlink(path.c_str());
@@ -192,9 +184,7 @@ void FlightRecorder::Close() {
   bool all_exited = true;
   for (const int process : processes_) all_exited &= OutcomeAt(PathOf(directory_, process)) == Outcome::kExited;
   if (all_exited) {
-    for (const int process : processes_) {
-      unlink(PathOf(directory_, process).c_str());
-    }
+    for (const int process : processes_) unlink(PathOf(directory_, process).c_str());
     rmdir(directory_.c_str());
     // The directory of all jobs is ours too, unless the user has named it. It stays if it holds other jobs.
     const std::string root = directory_.substr(0, directory_.rfind('/'));

@@ -49,25 +49,17 @@ std::vector<Unfinished> FindUnfinished(const std::string& ring) {
     const Entry* oldest = nullptr;
     const auto rank = [](const Entry& of) { return std::pair(!IsOpen(of), of.sequence.load()); };
     for (const Entry* entry = entries; entry != entries + FlightRecorder::kEntries; ++entry) {
-      if (entry->sequence.load() == 0 || (!IsOpen(*entry) && StateOf(*entry) != State::kFailed)) {
-        continue;
-      }
-      if (oldest == nullptr || rank(*entry) < rank(*oldest)) {
-        oldest = entry;
-      }
+      if (entry->sequence.load() == 0 || (!IsOpen(*entry) && StateOf(*entry) != State::kFailed)) continue;
+      if (oldest == nullptr || rank(*entry) < rank(*oldest)) oldest = entry;
     }
-    if (oldest != nullptr) {
-      found.push_back({static_cast<int>(pe->pe), oldest->site});
-    }
+    if (oldest != nullptr) found.push_back({static_cast<int>(pe->pe), oldest->site});
   }
   return found;
 }
 
 std::vector<LoadedSite> FindSites(const std::string& ring) {
   std::vector<LoadedSite> sites;
-  if (ring.empty()) {
-    return sites;
-  }
+  if (ring.empty()) return sites;
   const auto* header = reinterpret_cast<const RingHeader*>(ring.data());
   size_t at = sizeof(RingHeader) + header->n_pes * FlightRecorder::kPeBytes;
   const size_t end = std::min<size_t>(at + header->site_bytes.load(), ring.size());
@@ -108,24 +100,16 @@ std::string DescribeProgramMismatch(const std::string& directory, const std::vec
                                     int pe, const Site& site) {
   std::vector<int> peers;
   for (const std::vector<int>& group : site.groups) {
-    if (std::find(group.begin(), group.end(), pe) != group.end()) {
-      peers.insert(peers.end(), group.begin(), group.end());
-    }
+    if (std::find(group.begin(), group.end(), pe) != group.end()) peers.insert(peers.end(), group.begin(), group.end());
   }
   const std::vector<LoadedSite> own_sites = FindSites(ReadRing(directory, own_process));
   for (const int process : processes) {
-    if (process == own_process) {
-      continue;
-    }
+    if (process == own_process) continue;
     const std::string ring = ReadRing(directory, process);
     const std::vector<LoadedSite> sites = FindSites(ring);
-    if (IsLoaded(site.operation, sites)) {
-      continue;
-    }
+    if (IsLoaded(site.operation, sites)) continue;
     for (const Unfinished& unfinished : FindUnfinished(ring)) {
-      if (std::find(peers.begin(), peers.end(), unfinished.pe) == peers.end()) {
-        continue;
-      }
+      if (std::find(peers.begin(), peers.end(), unfinished.pe) == peers.end()) continue;
       const auto other =
           std::find_if(sites.begin(), sites.end(), [&](const LoadedSite& of) { return of.number == unfinished.site; });
       if (other != sites.end() && !IsLoaded(other->operation, own_sites)) {

@@ -13,9 +13,7 @@ std::string Bytes(uint64_t bytes) {
   static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   double value = static_cast<double>(bytes);
   size_t unit = 0;
-  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) {
-    value /= 1024;
-  }
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
   char text[32];
   snprintf(text, sizeof(text), unit == 0 ? "%.0f %s" : "%.1f %s", value, kUnits[unit]);
   return text;
@@ -58,9 +56,7 @@ void Totals::Add(const Totals& other) {
 }
 
 std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCollective& totals) {
-  if (totals.empty()) {
-    return "";
-  }
+  if (totals.empty()) return "";
   std::vector<const TotalsByCollective::value_type*> order;
   Totals all;
   for (const auto& row : totals) {
@@ -73,9 +69,7 @@ std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCol
       title + (on_gpu
                    ? "\n      calls       bytes      GPU ms    mean us longest us  collective\n"
                    : "\n      calls       bytes    total ms   waited ms    moved ms longest us inline  collective\n");
-  for (const auto* row : order) {
-    table += Line(on_gpu, row->second, row->first.second, row->first.first);
-  }
+  for (const auto* row : order) table += Line(on_gpu, row->second, row->first.second, row->first.first);
   return table + Line(on_gpu, all, "all", "");
 }
 

@@ -38,9 +38,7 @@ std::string JsonString(const std::string& text) {
 
 // What of the time was spent waiting and moving data, as further members of the event.
 std::string ShareOf(const Finished& execution) {
-  if (!execution.moved_ns.has_value()) {
-    return "";
-  }
+  if (!execution.moved_ns.has_value()) return "";
   char text[120];
   const uint64_t waited_ns = execution.total_ns() - std::min(*execution.moved_ns, execution.total_ns());
   snprintf(text, sizeof(text), R"(, "waited_us": %.3f, "moved_us": %.3f, "inline": %s)", InMicroseconds(waited_ns),
@@ -95,17 +93,13 @@ void TraceFile::Add(const Site& site, const Finished& execution) {
            execution.execution >> 32, execution.execution & 0xffffffff);
   buffer_ += "{\"name\": " + JsonString(site.name) + ", \"cat\": " + JsonString(site.op) + ", " + numbers +
              ShareOf(execution) + "}},\n";
-  if (buffer_.size() >= kFlushBytes) {
-    FlushLocked();
-  }
+  if (buffer_.size() >= kFlushBytes) FlushLocked();
 }
 
 int TraceFile::FreeTrack(const Finished& execution) {
   std::vector<uint64_t>& ends = ends_[execution.pe];
   auto track = std::find_if(ends.begin(), ends.end(), [&](uint64_t end_ns) { return end_ns <= execution.start_ns; });
-  if (track == ends.end()) {
-    track = ends.insert(ends.end(), 0);
-  }
+  if (track == ends.end()) track = ends.insert(ends.end(), 0);
   assert(*track <= execution.start_ns);
   *track = execution.end_ns;
   return static_cast<int>(track - ends.begin());

@@ -369,8 +369,9 @@ void MessageCollective::Broadcast(const CollectiveArguments& arguments) {
   } else if (group[0] != context().pe) {
     Receive(group[0], arguments.key, PartsOf(results, bytes, 0));
   } else {
-    for (size_t member = 1; member < group.size(); ++member)
+    for (size_t member = 1; member < group.size(); ++member) {
       Send(group[member], arguments.key, PartsOf(operands, bytes, 0));
+    }
     for (size_t i = 0; i < results.size(); ++i) CopyLocally(operands[i], results[i], bytes[i]);
   }
 }

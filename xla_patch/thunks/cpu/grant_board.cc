@@ -35,8 +35,9 @@ int GrantBoard::Publish(int sender, const GrantRecord& grant) {
   std::atomic<bool>* used = &used_[static_cast<size_t>(sender) * kRecords];
   for (int probe = 0; probe < kWindow; ++probe) {
     const int record = (home + probe) % kRecords;
-    if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire))
+    if (used[record].load(std::memory_order_relaxed) || used[record].exchange(true, std::memory_order_acquire)) {
       continue;
+    }
     GrantRecord* remote = &Row(sender, pe_)[record];
     XLA_SHMEM_INVARIANT(Load(remote->state), ==, uint64_t{0});
     Store(remote->key.operation, grant.key.operation);

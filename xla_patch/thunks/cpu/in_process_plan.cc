@@ -79,9 +79,7 @@ void InProcessPlan::Run(size_t chunk, bool is_streaming, Scratch* scratch) const
   XLA_SHMEM_INVARIANT(chunk, <, chunks_.size());
   const auto& [steps, begin, end] = chunks_[chunk];
   RunStep(steps_[steps.begin], begin, end - begin, is_streaming, scratch);
-  for (size_t i = steps.begin + 1; i < steps.end; ++i) {
-    RunStep(steps_[i], 0, steps_[i].bytes, is_streaming, scratch);
-  }
+  for (size_t i = steps.begin + 1; i < steps.end; ++i) RunStep(steps_[i], 0, steps_[i].bytes, is_streaming, scratch);
 }
 
 void InProcessPlan::RunStep(const Step& step, size_t begin, size_t bytes, bool is_streaming, Scratch* scratch) const {

@@ -18,8 +18,9 @@ Result<std::unique_ptr<LocalPes>> LocalPes::Create(const Options& options, shm::
     const size_t left = heap->bytes() - heap->Used();
     reserve_bytes = left / 4 / shm::kPageBytes * shm::kPageBytes;
     arena_bytes = left / shm::kPageBytes * shm::kPageBytes - reserve_bytes;
-    if (reserve_bytes < kMinReserveBytes)
+    if (reserve_bytes < kMinReserveBytes) {
       reserve_bytes = heap->bytes();  // cannot be allocated, so the heap is too small
+    }
   }
   const size_t reserve = heap->Allocate(reserve_bytes);
   const size_t arena = heap->Allocate(arena_bytes);

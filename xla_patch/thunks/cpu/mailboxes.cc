@@ -58,9 +58,7 @@ void Mailboxes::Post(int receiver, const Mailbox& mailbox, const MessageKey& key
   MailboxEntry& entry = *mailbox.entry;
   XLA_SHMEM_INVARIANT(entry.state.load(std::memory_order_relaxed), ==, uint64_t{0});
   XLA_SHMEM_INVARIANT(ready, <=, bytes);
-  if (protocol == MailboxProtocol::kEager) {
-    XLA_SHMEM_INVARIANT(bytes, <=, eager_bytes_);
-  }
+  if (protocol == MailboxProtocol::kEager) XLA_SHMEM_INVARIANT(bytes, <=, eager_bytes_);
   // Release, so that a reader that sees any new field no longer sees the old `state`.
   entry.operation.store(key.operation, std::memory_order_release);
   entry.execution.store(key.execution, std::memory_order_release);

@@ -36,9 +36,7 @@ Result<ReductionKind> ReductionOf(const CallFrame& frame) {
 
 size_t OperandBytes(const CallFrame& frame) {
   size_t bytes = 0;
-  for (size_t i = 0; i < frame.operands.size(); ++i) {
-    bytes += frame.operands.get<ffi::AnyBuffer>(i)->size_bytes();
-  }
+  for (size_t i = 0; i < frame.operands.size(); ++i) bytes += frame.operands.get<ffi::AnyBuffer>(i)->size_bytes();
   return bytes;
 }
 

@@ -68,9 +68,7 @@ Result<std::vector<int>> ReadGroup(const GpuCallFrame& frame, CollectiveOp op) {
 uint64_t OperandBytes(const GpuCallFrame& frame) {
   uint64_t bytes = 0;
   for (size_t i = 0; i < frame.operands.size(); ++i) {
-    if (const auto operand = frame.operands.get<ffi::AnyBuffer>(i); operand.has_value()) {
-      bytes += operand->size_bytes();
-    }
+    if (const auto operand = frame.operands.get<ffi::AnyBuffer>(i); operand.has_value()) bytes += operand->size_bytes();
   }
   return bytes;
 }

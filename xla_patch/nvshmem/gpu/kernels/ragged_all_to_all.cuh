@@ -80,9 +80,7 @@ class RaggedLane {
     if (rows != 0 && (from > arguments_.input_rows || rows > arguments_.input_rows - from)) {
       Refuse(kBeyondInput, member);
     }
-    if (rows != 0 && (to > arguments_.output_rows || rows > arguments_.output_rows - to)) {
-      Refuse(kBeyondOutput, member);
-    }
+    if (rows != 0 && (to > arguments_.output_rows || rows > arguments_.output_rows - to)) Refuse(kBeyondOutput, member);
     if (arguments_.receive_sizes[index] > arguments_.output_rows) Refuse(kBeyondOutput, member);
     if (member == arguments_.me && rows != arguments_.receive_sizes[index]) Refuse(kOtherSizes, member);
   }
@@ -160,9 +158,7 @@ class RaggedLane {
       }
       if (offset + sizeof(PieceHead) >= arguments_.lanes.slot_bytes) break;
       const Word bytes = Minimum(share.end - begin, arguments_.lanes.slot_bytes - offset - sizeof(PieceHead));
-      if (threadIdx.x == 0) {
-        *reinterpret_cast<PieceHead*>(slot + offset) = {ResultOffset(member, slice) + begin, bytes};
-      }
+      if (threadIdx.x == 0) *reinterpret_cast<PieceHead*>(slot + offset) = {ResultOffset(member, slice) + begin, bytes};
       CopyTogether(slot + offset + sizeof(PieceHead), Source(member, slice) + begin, bytes);
       offset += sizeof(PieceHead) + PadToPack(bytes);
       done += bytes;

@@ -110,9 +110,7 @@ absl::StatusOr<ThunkProto> ShmemAllReduceThunk::ToProto() const {
   ThunkProto proto;
   *proto.mutable_thunk_info() = thunk_info().ToProto();
   AllReduceThunkProto* const thunk_proto = proto.mutable_all_reduce_thunk();
-  for (const Buffer& buffer : buffers()) {
-    ASSIGN_OR_RETURN(*thunk_proto->add_buffers(), buffer.ToProto());
-  }
+  for (const Buffer& buffer : buffers()) ASSIGN_OR_RETURN(*thunk_proto->add_buffers(), buffer.ToProto());
   *thunk_proto->mutable_collective_config() = config().ToProto();
   thunk_proto->set_reduction_kind(ToReductionKindProto(reduction_kind()));
   thunk_proto->set_nvshmem(true);

@@ -30,17 +30,13 @@ std::optional<DebugOptions::CommandBufferCmdType> CommandOf(HloOpcode caller) {
 
 xla_shmem::Unsupported UnsupportedByControlFlow(const HloInstruction& collective) {
   const auto& captured = collective.GetModule()->config().debug_options().xla_gpu_enable_command_buffer();
-  if (!absl::c_linear_search(captured, DebugOptions::COLLECTIVES)) {
-    return std::nullopt;
-  }
+  if (!absl::c_linear_search(captured, DebugOptions::COLLECTIVES)) return std::nullopt;
   absl::flat_hash_set<const HloComputation*> seen;
   std::vector<const HloComputation*> pending = {collective.parent()};
   while (!pending.empty()) {
     const HloComputation* computation = pending.back();
     pending.pop_back();
-    if (!seen.insert(computation).second) {
-      continue;
-    }
+    if (!seen.insert(computation).second) continue;
     for (const HloInstruction* caller : computation->caller_instructions()) {
       const std::optional<DebugOptions::CommandBufferCmdType> command = CommandOf(caller->opcode());
       if (command.has_value() && absl::c_linear_search(captured, *command)) {

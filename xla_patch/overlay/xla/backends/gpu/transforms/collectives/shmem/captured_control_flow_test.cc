@@ -40,9 +40,7 @@ std::string Veto(absl::string_view text, const std::vector<DebugOptions::Command
   const auto module = Parse(absl::StrCat("HloModule m\n", kReductions, text), /*replicas=*/1, /*partitions=*/8);
   DebugOptions& options = module->mutable_config().mutable_debug_options();
   options.clear_xla_gpu_enable_command_buffer();
-  for (const DebugOptions::CommandBufferCmdType command : captured) {
-    options.add_xla_gpu_enable_command_buffer(command);
-  }
+  for (const DebugOptions::CommandBufferCmdType command : captured) options.add_xla_gpu_enable_command_buffer(command);
   RunAssigner(Job(8, 1, 0), module.get());
   return Attribute(*module, "c", "veto");
 }

@@ -15,14 +15,10 @@ absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruc
       field == nullptr || field->enum_type() == nullptr
           ? nullptr
           : field->enum_type()->FindValueByName(xla_shmem::BackendName(xla_shmem::Backend::kNvshmem));
-  if (nvshmem == nullptr) {
-    return false;
-  }
+  if (nvshmem == nullptr) return false;
   const google::protobuf::Reflection* reflection = collective->GetReflection();
   const bool is_nvshmem = reflection->GetEnumValue(*collective, field) == nvshmem->number();
-  if (is_nvshmem == (backend == xla_shmem::Backend::kNvshmem)) {
-    return false;
-  }
+  if (is_nvshmem == (backend == xla_shmem::Backend::kNvshmem)) return false;
   if (is_nvshmem) {
     reflection->ClearField(collective, field);
   } else {

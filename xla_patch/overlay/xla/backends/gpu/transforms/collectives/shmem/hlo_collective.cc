@@ -89,13 +89,9 @@ const Shape& ResultShape(const HloCollective& collective) {
 
 // Collectives have flat results.
 std::vector<const Shape*> Leaves(const Shape& shape) {
-  if (!shape.IsTuple()) {
-    return {&shape};
-  }
+  if (!shape.IsTuple()) return {&shape};
   std::vector<const Shape*> leaves;
-  for (const Shape& element : shape.tuple_shapes()) {
-    leaves.push_back(&element);
-  }
+  for (const Shape& element : shape.tuple_shapes()) leaves.push_back(&element);
   return leaves;
 }
 
@@ -116,9 +112,7 @@ xla_shmem::IdGroups ReadGroups(const HloInstruction& op) {
 }
 
 bool UsesGlobalDeviceIds(const HloInstruction& op) {
-  if (const auto* all_reduce = DynCast<HloAllReduceInstructionBase>(&op)) {
-    return all_reduce->use_global_device_ids();
-  }
+  if (const auto* all_reduce = DynCast<HloAllReduceInstructionBase>(&op)) return all_reduce->use_global_device_ids();
   const auto* all_gather = DynCast<HloAllGatherInstruction>(&op);
   return all_gather != nullptr && all_gather->use_global_device_ids();
 }
@@ -128,33 +122,23 @@ xla_shmem::Status ReadParticipants(const HloInstruction& op, const xla_shmem::De
   const bool has_channel_id = op.channel_id().value_or(0) > 0;
   if (xla_shmem::UsesPairs(spec->op)) {
     auto pairs = xla_shmem::ResolvePairs(op.source_target_pairs(), has_channel_id, assignment);
-    if (!pairs.ok()) {
-      return pairs.status();
-    }
+    if (!pairs.ok()) return pairs.status();
     spec->pairs = *std::move(pairs);
     return xla_shmem::Status();
   }
   const xla_shmem::Result<xla_shmem::GroupMode> mode =
       xla_shmem::GetGroupMode(has_channel_id, xla_shmem::CanBeGlobal(spec->op), UsesGlobalDeviceIds(op));
-  if (!mode.ok()) {
-    return mode.status();
-  }
+  if (!mode.ok()) return mode.status();
   xla_shmem::Result<xla_shmem::DeviceGroups> groups = xla_shmem::ExpandGroups(ReadGroups(op), *mode, assignment);
-  if (!groups.ok()) {
-    return groups.status();
-  }
+  if (!groups.ok()) return groups.status();
   spec->groups = *std::move(groups);
   return xla_shmem::Status();
 }
 
 std::optional<xla_shmem::ReductionKind> ReadReduction(const HloInstruction& op) {
-  if (op.called_computations().size() != 1) {
-    return std::nullopt;
-  }
+  if (op.called_computations().size() != 1) return std::nullopt;
   const HloComputation& computation = *op.called_computations()[0];
-  if (computation.instruction_count() > static_cast<int64_t>(xla_shmem::kMaxReductionNodes)) {
-    return std::nullopt;
-  }
+  if (computation.instruction_count() > static_cast<int64_t>(xla_shmem::kMaxReductionNodes)) return std::nullopt;
   const std::vector<HloInstruction*> order = computation.MakeInstructionPostOrder();
   const auto position = [&](const HloInstruction* instruction) {
     return static_cast<size_t>(std::find(order.begin(), order.end(), instruction) - order.begin());
@@ -166,9 +150,7 @@ std::optional<xla_shmem::ReductionKind> ReadReduction(const HloInstruction& op) 
     node.parameter_number = instruction->opcode() == HloOpcode::kParameter ? instruction->parameter_number() : 0;
     node.element_type = static_cast<xla_shmem::ElementType>(instruction->shape().element_type());
     node.is_scalar = ShapeUtil::IsScalar(instruction->shape());
-    for (const HloInstruction* operand : instruction->operands()) {
-      node.operands.push_back(position(operand));
-    }
+    for (const HloInstruction* operand : instruction->operands()) node.operands.push_back(position(operand));
   }
   return xla_shmem::MatchReduction(nodes, position(computation.root_instruction()));
 }
@@ -181,9 +163,7 @@ bool IsPlain(const Layout& layout) {
 }
 
 bool SameBytesLayout(const Shape& a, const Shape& b) {
-  if (!a.IsArray() || !b.IsArray() || !ShapeUtil::Compatible(a, b) || a.has_layout() != b.has_layout()) {
-    return false;
-  }
+  if (!a.IsArray() || !b.IsArray() || !ShapeUtil::Compatible(a, b) || a.has_layout() != b.has_layout()) return false;
   return !a.has_layout() ||
          (a.layout().minor_to_major() == b.layout().minor_to_major() && IsPlain(a.layout()) && IsPlain(b.layout()));
 }
@@ -193,13 +173,9 @@ bool IsOnHost(const Shape& shape) {
 }
 
 xla_shmem::Unsupported FindUnsupportedForm(const HloCollective& collective, const std::vector<const Shape*>& results) {
-  if (collective.is_in_group) {
-    return xla_shmem::kSharesAsyncComputation;
-  }
+  if (collective.is_in_group) return xla_shmem::kSharesAsyncComputation;
   const auto* permute = DynCast<HloCollectivePermuteInstruction>(collective.op);
-  if (permute != nullptr && !permute->dynamic_slice_sizes_list().empty()) {
-    return xla_shmem::kPermutesSlices;
-  }
+  if (permute != nullptr && !permute->dynamic_slice_sizes_list().empty()) return xla_shmem::kPermutesSlices;
   const HloInstruction::InstructionVector& operands = collective.issued->operands();
   std::vector<xla_shmem::TransferredBuffer> buffers;
   for (size_t i = 0; i < std::min(results.size(), operands.size()); ++i) {
@@ -229,18 +205,14 @@ absl::StatusOr<xla_shmem::DeviceAssignment> ReadDeviceAssignment(const HloModule
   }
   xla_shmem::Result<xla_shmem::DeviceAssignment> assignment =
       xla_shmem::DeviceAssignment::Create(placed.replica_count(), placed.computation_count(), by_partition);
-  if (!assignment.ok()) {
-    return absl::InvalidArgumentError(assignment.message());
-  }
+  if (!assignment.ok()) return absl::InvalidArgumentError(assignment.message());
   return *std::move(assignment);
 }
 
 std::optional<HloCollective> ReadCollective(HloInstruction* instruction,
                                             const xla_shmem::DeviceAssignment& assignment) {
   const std::optional<CollectiveOp> kind = KindOf(instruction->opcode());
-  if (!kind.has_value()) {
-    return std::nullopt;
-  }
+  if (!kind.has_value()) return std::nullopt;
   HloCollective collective;
   collective.op = instruction;
   const std::optional<HloInstruction*> start = instruction->parent()->GetUniqueCaller(HloOpcode::kAsyncStart);

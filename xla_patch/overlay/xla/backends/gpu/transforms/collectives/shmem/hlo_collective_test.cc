@@ -70,9 +70,7 @@ std::unique_ptr<HloModule> AllReduceOverMesh(const std::vector<int64_t>& axis_si
   HloModuleProto proto = module->ToProto();
   for (HloComputationProto& computation : *proto.mutable_computations()) {
     for (HloInstructionProto& instruction : *computation.mutable_instructions()) {
-      if (instruction.name() != "c") {
-        continue;
-      }
+      if (instruction.name() != "c") continue;
       MeshAxesReplicaGroupListProto* list = instruction.mutable_mesh_axes_replica_group_list();
       for (size_t i = 0; i < axis_sizes.size(); ++i) {
         auto* axis = list->mutable_mesh()->add_axes();
@@ -80,9 +78,7 @@ std::unique_ptr<HloModule> AllReduceOverMesh(const std::vector<int64_t>& axis_si
         axis->set_size(axis_sizes[i]);
       }
       list->mutable_mesh()->mutable_device_ids()->Add(devices.begin(), devices.end());
-      for (const AxisRefProto& axis : axes) {
-        *list->add_axes() = axis;
-      }
+      for (const AxisRefProto& axis : axes) *list->add_axes() = axis;
     }
   }
   auto result = HloModule::CreateFromProto(proto, module->config());

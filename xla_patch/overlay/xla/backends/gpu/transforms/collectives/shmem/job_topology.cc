@@ -16,9 +16,7 @@ namespace {
 
 absl::StatusOr<xla_shmem::Topology> CreateTopology(std::vector<xla_shmem::DeviceLocation> devices) {
   xla_shmem::Result<xla_shmem::Topology> topology = xla_shmem::Topology::Create(std::move(devices));
-  if (!topology.ok()) {
-    return absl::InvalidArgumentError(topology.message());
-  }
+  if (!topology.ok()) return absl::InvalidArgumentError(topology.message());
   return *std::move(topology);
 }
 
@@ -26,13 +24,9 @@ absl::StatusOr<xla_shmem::Topology> CreateTopology(std::vector<xla_shmem::Device
 
 int64_t NumJobDevices(const HloModule& module) {
   const HloModuleConfig& config = module.config();
-  if (!config.has_static_device_assignment()) {
-    return config.replica_count() * config.num_partitions();
-  }
+  if (!config.has_static_device_assignment()) return config.replica_count() * config.num_partitions();
   int64_t largest = -1;
-  for (const int64_t device : config.static_device_assignment()) {
-    largest = std::max(largest, device);
-  }
+  for (const int64_t device : config.static_device_assignment()) largest = std::max(largest, device);
   return largest + 1;
 }
 

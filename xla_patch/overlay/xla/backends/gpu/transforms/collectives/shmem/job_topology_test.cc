@@ -60,9 +60,7 @@ TEST(JobTopologyTest, AnOptionDividesARunningJobIntoDomainsByProcessOrHost) {
     const auto topology = RunningTopology(devices, option);
     EXPECT_TRUE(topology.ok()) << topology.status();
     std::vector<int32_t> of_processes;
-    for (const int64_t id : {11, 12, 13, 10}) {
-      of_processes.push_back(topology->Find(id)->nvlink_domain);
-    }
+    for (const int64_t id : {11, 12, 13, 10}) of_processes.push_back(topology->Find(id)->nvlink_domain);
     return of_processes;
   };
   EXPECT_THAT(domains(2), ElementsAre(0, 0, 1, 1));

@@ -29,12 +29,8 @@ bool Annotate(const xla_shmem::Attributes& attributes, HloInstruction* instructi
       (*merged.mutable_map())[key] = value;
     }
   }
-  if (current == attributes) {
-    return false;
-  }
-  for (const auto& [key, value] : attributes) {
-    (*merged.mutable_map())[key] = value;
-  }
+  if (current == attributes) return false;
+  for (const auto& [key, value] : attributes) (*merged.mutable_map())[key] = value;
   instruction->set_frontend_attributes(merged);
   return true;
 }
@@ -65,9 +61,7 @@ absl::StatusOr<bool> ShmemBackendAssigner::RunImpl(HloModule* module,
   for (HloComputation* computation : module->MakeNonfusionComputations(execution_threads)) {
     for (HloInstruction* instruction : computation->instructions()) {
       std::optional<HloCollective> collective = ReadCollective(instruction, assignment);
-      if (!collective.has_value() || !xla_shmem::IsConsidered(collective->spec, job_.rules)) {
-        continue;
-      }
+      if (!collective.has_value() || !xla_shmem::IsConsidered(collective->spec, job_.rules)) continue;
       collective->spec.module = placement;
       ASSIGN_OR_RETURN(const bool assigned, Assign(job_, *collective));
       changed |= assigned;

@@ -45,9 +45,7 @@ inline std::unique_ptr<HloModule> ParseEntry(absl::string_view lines, int64_t de
 inline HloInstruction* Find(const HloModule& module, absl::string_view name) {
   for (HloComputation* computation : module.computations()) {
     for (HloInstruction* instruction : computation->instructions()) {
-      if (instruction->name() == name) {
-        return instruction;
-      }
+      if (instruction->name() == name) return instruction;
     }
   }
   ADD_FAILURE() << "no instruction " << name << " in\n" << module.ToString();

@@ -32,9 +32,7 @@ inline ShmemJob Job(int64_t devices, int64_t per_process, int64_t per_domain) {
   ShmemJob job;
   job.topology = JobOf(devices, per_process, per_domain);
   std::unordered_map<int64_t, int32_t> reach;
-  for (const int64_t device : job.topology.device_ids()) {
-    reach[device] = 0;
-  }
+  for (const int64_t device : job.topology.device_ids()) reach[device] = 0;
   job.transport = xla_shmem::PatchedXlaTransport(std::move(reach));
   return job;
 }
