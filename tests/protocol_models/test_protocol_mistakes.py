@@ -150,16 +150,22 @@ MISTAKES = {
     "nobody looks for dead processes": Mistake(
         Bounds("cpu/failure.pml", ("DEADLINES=0",)), "    :: WAITS_FOR_DEAD ->\n", "    :: false ->\n", STUCK
     ),
-    "mail is not taken back": Mistake(REVOKE, "  state = 0;\n  !reading\n", "  !reading\n"),
-    "nobody waits for the reader": Mistake(REVOKE, "  state = 0;\n  !reading\n", "  state = 0\n"),
+    "mail is not taken back": Mistake(REVOKE, "  state = REVOKED;\n  reading == 0;\n", "  reading == 0;\n"),
+    "nobody waits for the reader": Mistake(REVOKE, "  reading == 0;\n", ""),
+    "mail that is taken back is free at once": Mistake(REVOKE, "  state = REVOKED;\n", "  state = 0;\n"),
+    "mail that is taken back is found": Mistake(REVOKE, "found != 0 && found != REVOKED", "found != 0"),
     "a reader takes the state of mail after it has found it": Mistake(
-        REVOKE, "  reading = true;\n", "  found = state;\n  reading = true;\n"
+        REVOKE, "  reading++;\n", "  found = state;\n  reading++;\n"
     ),
     "a reader looks at the state before it says that it reads": Mistake(
         REVOKE,
-        "  reading = true;\n  if\n  :: state != found -> reading = false\n  :: else ->\n",
-        "  if\n  :: state != found -> skip\n  :: else ->\n     reading = true;\n",
+        "  reading++;\n  if\n  :: state != found -> reading--\n  :: else ->\n",
+        "  if\n  :: state != found -> skip\n  :: else ->\n     reading++;\n",
     ),
+    "a reader says what it has taken when it no longer counts": Mistake(
+        REVOKE, "     taken = consumed;\n     reading--\n", "     reading--;\n     taken = consumed\n"
+    ),
+    "readers are not counted": Mistake(REVOKE, "     reading--\n", "     reading = 0\n"),
     # Rings.
     "a put waits for a credit less": Mistake(RINGS, "credit[pe] >= awaited", "credit[pe] + HALF >= awaited"),
     "a slot is used again a half too early": Mistake(RINGS, "> SLOTS + awaited ->", "> SLOTS + HALF + awaited ->"),

@@ -193,7 +193,7 @@ MUTANTS = {
         "total() >= kMinCrossMemoryReadBytes",
     ),
     "a refused read is not told to the sender": Mutant(
-        "thunks/cpu/message_receiver.cc", "  mailbox_.entry->taken.store(kRefused, std::memory_order_release);\n", ""
+        "thunks/cpu/message_receiver.cc", "    entry.taken.store(kRefused, std::memory_order_release);\n", ""
     ),
     "a failed operation does not wait for a reader of its process": Mutant(
         "thunks/cpu/message_sender.cc",
@@ -201,7 +201,12 @@ MUTANTS = {
         "",
     ),
     "a failed operation does not stop readers of its process": Mutant(
-        "thunks/cpu/message_sender.cc", "  mailbox_.entry->state.store(0, std::memory_order_seq_cst);\n", ""
+        "thunks/cpu/message_sender.cc", "  mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst);\n", ""
+    ),
+    "a mailbox is free while a reader of its process reads": Mutant(
+        "thunks/cpu/message_sender.cc",
+        "mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst)",
+        "mailbox_.entry->state.store(0, std::memory_order_seq_cst)",
     ),
     # Order within an operation.
     "a result overwrites what has not left": Mutant(

@@ -1,27 +1,39 @@
 /* An operation is given up while another thread of its process reads its operand.
  *
  * Between PEs of one process a direct read is a copy by the receiver's thread. The sender's thread, when the job has
- * failed, takes the mail back and waits for the reader before it lets the operand go. The mailbox may get other mail.
+ * failed, takes the mail back and waits for the reader before it lets the operand go. Until then no other thread of the
+ * sender may write its mail, because the reader still reads the addresses.
  */
 #ifndef READS
 #define READS 2
 #endif
 
+#define REVOKED 9
+
 byte state; /* of the mailbox; 0: free */
+bool claimed;
 byte key;
-bool reading;
+byte addresses; /* whose they are */
+byte reading; /* readers */
 byte taken;
 byte posted; /* numbers of states */
 bool failed;
 bool let_go[3]; /* the operand of message 1 or 2 */
+bool read_all[3];
 
 /* = Mailboxes::Claim (xla_patch/thunks/cpu/mailboxes.cc) */
+inline Claim() {
+  atomic { !claimed && state == 0 -> claimed = true }
+}
+
 /* = Mailboxes::Post (xla_patch/thunks/cpu/mailboxes.cc) */
 inline Post() {
+  addresses = mine;
   key = mine;
   taken = 0;
   atomic { posted++; number = posted };
-  state = number
+  state = number;
+  claimed = false
 }
 
 /* = Mailboxes::Free (xla_patch/thunks/cpu/mailboxes.h) */
@@ -31,8 +43,9 @@ inline Free() {
 
 /* = MessageSender::Revoke (xla_patch/thunks/cpu/message_sender.cc) */
 inline Revoke() {
-  state = 0;
-  !reading
+  state = REVOKED;
+  reading == 0;
+  Free()
 }
 
 /* = ProgressEngine::FailAll (xla_patch/shm/progress_engine.cc) */
@@ -51,49 +64,51 @@ inline LetGo() {
 inline Find() {
   found = state;
   if
-  :: found != 0 ->
+  :: found != 0 && found != REVOKED ->
      seen_key = key;
      if
      :: seen_key == mine && state == found -> skip
      :: else -> found = 0
      fi
-  :: else -> skip
+  :: else -> found = 0
   fi
 }
 
 /* = MessageReceiver::ReadCrossMemory (xla_patch/thunks/cpu/message_receiver.cc) */
 inline Read() {
-  reading = true;
+  reading++;
   if
-  :: state != found -> reading = false
+  :: state != found -> reading--
   :: else ->
-     assert(!let_go[mine]);
-     assert(!let_go[mine]); /* a copy takes time */
-     reading = false;
+     assert(!let_go[mine] && addresses == mine);
+     assert(!let_go[mine] && addresses == mine); /* a copy takes time */
      consumed++;
-     taken = consumed
+     if
+     :: consumed == READS -> read_all[mine] = true
+     :: else -> skip
+     fi;
+     taken = consumed;
+     reading--
   fi
 }
 
+/* Two threads of the sender's process, each with an operation of the same home. */
 /* = MessageSender::OfferCrossMemoryRead (xla_patch/thunks/cpu/message_sender.cc) */
 /* = MessageSender::AdvanceCrossMemoryRead (xla_patch/thunks/cpu/message_sender.cc) */
-proctype Sender() {
-  byte mine = 1, number;
-  do
-  :: Post();
+proctype Sender(byte mine) {
+  byte number;
+  if
+  :: Claim();
+     Post();
      if
      :: taken == READS ->
+        assert(read_all[mine]);
         Free();
         LetGo()
-     :: failed ->
-        Abandon();
-        break
-     fi;
-     if
-     :: mine == 1 -> mine = 2 /* the next operation of the same home */
-     :: else -> break
+     :: failed -> Abandon()
      fi
-  od
+  :: failed -> LetGo()
+  fi
 }
 
 /* = MessageReceiver::Look (xla_patch/thunks/cpu/message_receiver.cc) */
@@ -105,7 +120,11 @@ proctype Receiver(byte mine) {
   :: consumed < READS && !failed ->
      if
      :: found == 0 -> Find()
-     :: else -> Read()
+     :: else -> skip
+     fi;
+     if
+     :: found != 0 -> Read()
+     :: else -> skip
      fi
   od
 }
@@ -121,7 +140,8 @@ inline Fail() {
 /* environment: the threads of one process, and the end of it */
 init {
   atomic {
-    run Sender();
+    run Sender(1);
+    run Sender(2);
     run Receiver(1);
     run Receiver(2)
   };

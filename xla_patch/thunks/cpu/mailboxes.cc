@@ -86,7 +86,7 @@ Mailbox Mailboxes::Find(int sender, const MessageKey& key, size_t bytes, Mailbox
     Mailbox mailbox = MailboxOf(row, (home + probe) % kEntries);
     const MailboxEntry& entry = *mailbox.entry;
     const uint64_t state = entry.state.load(std::memory_order_acquire);
-    if (state == 0) continue;
+    if (state == 0 || state == kRevoked) continue;
     const MessageKey found{entry.operation.load(std::memory_order_acquire),
                            entry.execution.load(std::memory_order_acquire)};
     const bool fits = entry.bytes.load(std::memory_order_acquire) == bytes;

@@ -7,7 +7,8 @@
 // receiver has not reached block no other operation.
 //
 //   eager:             free -> posted by the sender -> freed by the receiver when it has used the bytes
-//   cross-memory read: free -> posted by the sender -> freed by the sender when the receiver has read all
+//   cross-memory read: free -> posted by the sender -> freed by the sender when the receiver has read all,
+//                      or, between PEs of one process, revoked by the sender -> freed by it when nobody reads
 #ifndef XLA_SHMEM_THUNKS_CPU_MAILBOXES_H_
 #define XLA_SHMEM_THUNKS_CPU_MAILBOXES_H_
 
@@ -26,18 +27,22 @@ namespace xla_shmem {
 enum class MailboxProtocol : uint64_t { kEager = 1, kCrossMemoryRead = 2 };
 
 struct MailboxEntry {
-  // The sender's line. `state` is 0 if free, else a number that is never used twice, with the protocol in its low bits.
+  // The sender's line. `state` is 0 if free, kRevoked, or a number that is never used twice, with the protocol in its
+  // low bits.
   alignas(64) std::atomic<uint64_t> state;
   std::atomic<uint64_t> operation, execution, bytes;
   std::atomic<uint64_t> ready;  // cross-memory read: positions that may be read
   // The receiver's line.
   alignas(64) std::atomic<uint64_t> taken;  // cross-memory read: positions that it has read, or kRefused
-  std::atomic<uint32_t> reading;            // cross-memory read: 1 while it reads
+  std::atomic<uint32_t> reading;            // cross-memory read: its threads that read
 };
 static_assert(sizeof(MailboxEntry) == 128);
 
 // The receiver cannot read the sender's memory after all: the message has to go through slots.
 inline constexpr uint64_t kRefused = ~uint64_t{0};
+
+// A `state` without a protocol: the sender has taken its message back and waits for a reader of the mailbox.
+inline constexpr uint64_t kRevoked = 4;
 
 // A mailbox: its entry and its bytes.
 struct Mailbox {

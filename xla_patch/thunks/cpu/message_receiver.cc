@@ -65,7 +65,6 @@ MessageReceiver::View MessageReceiver::Look(const PeContext& context) {
       const size_t end = std::min(arrived, consumed_ + kBounceBytes);
       if (!ReadCrossMemory(context, end, bounce_.get())) return nothing;
       bounced_ = {bounce_.get(), consumed_, end};
-      mailbox_.entry->taken.store(end, std::memory_order_release);
       Ring(context.heap->BellOf(sender_));
       return bounced_;
     }
@@ -101,7 +100,6 @@ bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
       const size_t end = std::min({Arrived(), limit, consumed_ + kCrossMemoryReadBytes});
       if (end <= consumed_ || !ReadCrossMemory(context, end, nullptr)) break;
       consumed_ = end;
-      mailbox_.entry->taken.store(end, std::memory_order_release);
       Ring(context.heap->BellOf(sender_));
     } else {
       const View view = Look(context);
@@ -127,9 +125,9 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
     count = 0;
   };
   MailboxEntry& entry = *mailbox_.entry;
-  entry.reading.store(1, std::memory_order_seq_cst);
+  entry.reading.fetch_add(1, std::memory_order_seq_cst);
   if (entry.state.load(std::memory_order_seq_cst) != mailbox_.state) {  // MessageSender::Revoke
-    entry.reading.store(0, std::memory_order_seq_cst);
+    entry.reading.fetch_sub(1, std::memory_order_seq_cst);
     return false;
   }
   memory_.ForEach(consumed_, end, [&](size_t span, char* memory, size_t position, size_t bytes) {
@@ -139,15 +137,20 @@ bool MessageReceiver::ReadCrossMemory(const PeContext& context, size_t end, char
     if (count == pieces.size()) read();
   });
   read();
-  entry.reading.store(0, std::memory_order_seq_cst);
+  // As long as this thread counts as a reader, so that `taken` is not that of other mail after MessageSender::Revoke.
+  // Once all is taken, the mailbox may have other mail and other readers, so they are counted.
+  if (outcome == CrossMemoryReader::Outcome::kDone) entry.taken.store(end, std::memory_order_release);
+  if (outcome == CrossMemoryReader::Outcome::kRefused) {
+    context.mailboxes->AdvertiseDirectReads(sender_, false);
+    entry.taken.store(kRefused, std::memory_order_release);
+  }
+  entry.reading.fetch_sub(1, std::memory_order_seq_cst);
   if (outcome == CrossMemoryReader::Outcome::kRefused) RefuseCrossMemoryRead(context);
   return outcome == CrossMemoryReader::Outcome::kDone;  // kGone: the progress engine detects it
 }
 
 void MessageReceiver::RefuseCrossMemoryRead(const PeContext& context) {
   XLA_SHMEM_INVARIANT(refused_, ==, false);  // the message comes through slots from then on
-  context.mailboxes->AdvertiseDirectReads(sender_, false);
-  mailbox_.entry->taken.store(kRefused, std::memory_order_release);
   Ring(context.heap->BellOf(sender_));
   protocol_ = Protocol::kUndecided;
   refused_ = true;

@@ -129,9 +129,11 @@ bool MessageSender::ReceiverArrived() const {
 
 void MessageSender::Revoke(const PeContext& context) {
   if (protocol_ != Protocol::kCrossMemoryRead || !context.heap->IsLocal(receiver_)) return;
-  // Either the reader sees the new `state`, or this thread sees `reading` (MessageReceiver::ReadCrossMemory).
-  mailbox_.entry->state.store(0, std::memory_order_seq_cst);
+  // Either the reader sees the new `state`, or this thread sees `reading` (MessageReceiver::ReadCrossMemory). The
+  // mailbox is free only when the reader is done: it still reads the addresses in it.
+  mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst);
   while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();
+  context.mailboxes->Free(mailbox_);
 }
 
 }  // namespace xla_shmem
