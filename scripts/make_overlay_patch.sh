@@ -26,7 +26,7 @@ install_file() {
 install_file overlay/core.BUILD.overlay xla_patch/BUILD
 # The CPU path, its reductions and its calls stay out too.
 (cd "$source_root" && find assigner nvshmem options thunks types -path thunks/cpu -prune -o \
-  \( -path 'thunks/reduction.*' -o -path thunks/narrow_floats.h -o -path types/part_target.h \) -prune -o \
+  \( -path 'thunks/reduction.*' -o -path thunks/narrow_floats.h -o -path types/part_target.h -o -path 'types/invariant.*' \) -prune -o \
   \( -name '*.h' -o -name '*.cc' -o -name '*.cc.in' -o -name '*.cu' -o -name '*.cuh' \) -print) | sort |
   while read -r file; do install_file "$file" "xla_patch/$file"; done
 

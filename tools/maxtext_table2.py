@@ -200,7 +200,7 @@ def main(wheels: Path, path: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--compile"]:
-        _, _, number, module, report, *row_keys = sys.argv
-        Path(report).write_text(json.dumps(dataclasses.asdict(compile_here(row_keys, int(number), Path(module)))))
+        _, _, number, module, step_path, *row_keys = sys.argv
+        Path(step_path).write_text(json.dumps(dataclasses.asdict(compile_here(row_keys, int(number), Path(module)))))
     else:
         main()

@@ -46,6 +46,12 @@ STUB_FUNCTIONS = functions(STUB)
 ALL_CLASSES = {node.name: node for node in STUB if isinstance(node, ast.ClassDef)}
 STUB_DICTS = {name: node for name, node in ALL_CLASSES.items() if is_decorated(node, "type_check_only")}
 STUB_CLASSES = {name: node for name, node in ALL_CLASSES.items() if name not in STUB_DICTS}
+#: Numbers of the module, each with its annotation.
+STUB_NUMBERS = {
+    node.target.id: ast.unparse(node.annotation)
+    for node in STUB
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and not node.target.id.startswith("_")
+}
 
 
 def parameters(function: ast.FunctionDef, default_of: Any) -> list[Parameter]:
@@ -90,8 +96,9 @@ def fields(typed_dict: str) -> dict[str, str]:
     }
 
 
-def test_stub_and_module_have_the_same_functions_and_classes() -> None:
-    assert {*STUB_FUNCTIONS, *STUB_CLASSES} == public_names(_core)
+def test_stub_and_module_have_the_same_functions_classes_and_numbers() -> None:
+    assert {*STUB_FUNCTIONS, *STUB_CLASSES, *STUB_NUMBERS} == public_names(_core)
+    assert {name: type(getattr(_core, name)).__name__ for name in STUB_NUMBERS} == STUB_NUMBERS
 
 
 @pytest.mark.parametrize("name", sorted(STUB_FUNCTIONS))
@@ -118,7 +125,7 @@ def test_class_has_the_stubs_constructor_or_none(name: str) -> None:
 
 
 def test_everything_is_documented_in_stub_and_module() -> None:
-    for name in public_names(_core):
+    for name in public_names(_core) - STUB_NUMBERS.keys():
         assert ast.get_docstring(STUB_FUNCTIONS.get(name) or STUB_CLASSES[name]), name
         assert getattr(_core, name).__doc__, name
     for name, stub_class in STUB_CLASSES.items():

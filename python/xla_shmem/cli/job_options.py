@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import click
 
 from xla_shmem.errors import BenchError
-from xla_shmem.gpu.chosen_gpus import PLATFORMS, Gpus, chosen_gpus
+from xla_shmem.gpu.chosen_gpus import PLATFORMS, chosen_gpus
+from xla_shmem.gpu.chosen_gpus import Gpus as Gpus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
