@@ -24,7 +24,7 @@ from long_context.train.config_file import read_config_file
 from long_context.train.throughput import step_flops
 from long_context_job import long_context_job
 from sketch import sketch
-from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import read_module
 from xla_shmem.options import resolve

@@ -18,7 +18,7 @@ import click
 
 from gpu_compile.described_gpus import PRESET_TARGETS, target_description, target_names
 from xla_shmem import _core
-from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.options import Options, resolve
 from xla_shmem.predict.cluster import Cluster, read_cluster
 

@@ -15,8 +15,8 @@ import click
 from xla_shmem.bench.plan import DTYPES, REDUCTIONS, Plan, chosen_ops, chosen_rivals
 from xla_shmem.bench.variants import VARIANTS
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, size, timing_options
-from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.cli.job_options import ending_on_signals
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import chosen_gpus
 

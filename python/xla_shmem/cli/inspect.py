@@ -10,7 +10,7 @@ import click
 from rich.console import RenderableType
 
 from xla_shmem.cli.decision_options import decision_options
-from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.hlo.collective_report import ModuleReport, print_json, print_tables
 from xla_shmem.hlo.files import check_output, read_module, write_module
 from xla_shmem.inspect.decision_settings import DecisionSettings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import click
 
-from xla_shmem.cli.errors import one_sentence_errors
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import HloInput, read_modules
 from xla_shmem.options import resolve

@@ -14,8 +14,8 @@ import click
 
 from xla_shmem.bench.plan import DTYPES, Plan, chosen_ops
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, timing_options
-from xla_shmem.cli.errors import one_sentence_errors
 from xla_shmem.cli.job_options import ending_on_signals
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.gpu.chosen_gpus import chosen_gpus
 from xla_shmem.options import resolve
 from xla_shmem.options import tuning_table as tables
