@@ -169,7 +169,7 @@ def test_the_error_about_documents_says_what_to_change(tmp_path, tokenizer, opti
 def test_missing_packages_are_named_with_the_command_that_installs_them(tmp_path, tokenizer, monkeypatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "tokenizers" else find(name))
-    with pytest.raises(ConfigError, match=r"tokenizer needs tokenizers: pip install './python/long_context\[data\]' in a clone"):
+    with pytest.raises(ConfigError, match=r"tokenizers: pip install './python/long_context\[data\]' in a clone"):
         open_data(job(write(tmp_path, "jsonl", TEXTS, "body"), tokenizer))
 
 
