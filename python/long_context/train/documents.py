@@ -99,7 +99,9 @@ def open_documents(
 def _check_packages() -> None:
     missing = [name for name in ("tokenizers", "datasets") if importlib.util.find_spec(name) is None]
     if missing:
-        raise ConfigError(f"tokenizer needs {', '.join(missing)}: pip install './python/long_context[data]' in a clone.")
+        raise ConfigError(
+            f"tokenizer needs {', '.join(missing)}: pip install './python/long_context[data]' in a clone."
+        )
 
 
 def _tokens(files: Sequence[Path], rows: Any, vocab: int, some: NDArray[np.intp] | None = None) -> Tokens:
