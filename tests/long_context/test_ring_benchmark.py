@@ -15,7 +15,7 @@ from long_context.train.config import TrainConfig
 from long_context.train.step import abstract_state, make_train_step
 from long_context.train.step_log import StepRecord
 from ring_benchmark import ON_SHMEM, ON_STOCK, Ring, median_interval, parts, traced_as
-from xla_shmem.options import values
+from xla_shmem.options import resolve
 
 CONFIG = TrainConfig(preset="tiny", layers=1, context=4, batch=2, data=2, sequence=64)
 
@@ -93,7 +93,7 @@ def test_a_time_that_cannot_be_told_from_noise_is_not_shown_as_a_number() -> Non
 
 
 def test_both_backends_carry_sums_and_single_elements_on_shmem_and_one_of_them_blocks() -> None:
-    moved = [dict(values.ops(dict(backend.variables)["XLA_SHMEM_OPS"])) for backend in (ON_SHMEM, ON_STOCK)]
+    moved = [dict(resolve(dict(backend.variables), {}).ops) for backend in (ON_SHMEM, ON_STOCK)]
     assert moved == [
         {"all-reduce": None, "collective-permute": None},
         {"all-reduce": None, "collective-permute": 16},
