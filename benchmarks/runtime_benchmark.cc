@@ -122,7 +122,7 @@ class Rank {
       arguments.operands.push_back(operand + buffer * part);
       arguments.results.push_back(result + buffer * part);
     }
-    return std::make_unique<MessageCollective>(pes_->context(rank_), std::move(arguments));
+    return MakeMessageOperation(pes_->context(rank_), std::move(arguments));
   }
 
   void Finish(std::unique_ptr<Operation> operation) {

@@ -29,6 +29,11 @@ class CollectiveOp(TypedDict):
     """Its HLO opcode: ``"all-reduce"``, ...; without ``-start``."""
     short_name: str
     """Name that the command line also accepts; ``""`` if there is none."""
+    reduces: bool
+    """Whether it has a computation."""
+    shapes: Literal["same", "gathered", "scattered", "exchanged", "ragged"]
+    """What its result has of its operands: the same shape, a part of each member, or its part of each. In exchanges
+    both have a part for each member. Rows of ragged ones differ in number."""
     on_cpu: bool
     """Whether the pass lowers it for XLA:CPU."""
     on_gpu: bool

@@ -33,6 +33,18 @@ def test_the_aliases_of_op_names_are_the_short_names_of_the_table() -> None:
     assert {op["short_name"]: op["name"] for op in OPS if op["short_name"]} == values.OP_ALIASES
 
 
+def test_the_ops_that_reduce_and_an_op_of_each_shape_rule() -> None:
+    assert {op["name"] for op in OPS if op["reduces"]} == {"all-reduce", "reduce-scatter"}
+    examples = {
+        "collective-permute": "same",
+        "all-gather": "gathered",
+        "reduce-scatter": "scattered",
+        "all-to-all": "exchanged",
+        "ragged-all-to-all": "ragged",
+    }
+    assert {op["name"]: op["shapes"] for op in OPS if op["name"] in examples} == examples
+
+
 def test_every_call_target_has_one_handler_on_each_platform_that_the_op_is_lowered_for() -> None:
     on_cpu = {op["targets"][0] for op in OPS if op["on_cpu"]} | PART_TARGETS
     on_gpu = {target for op in OPS if op["on_gpu"] for target in op["targets"]} | GPU_PART_TARGETS

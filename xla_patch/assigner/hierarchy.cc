@@ -100,28 +100,6 @@ Result<Hierarchy> DivideGroups(const CollectiveSpec& spec, const Topology& topol
   return hierarchy;
 }
 
-// An error for an op that is not divided.
-Result<Division> DivisionOf(CollectiveOp op) {
-  switch (op) {
-    case CollectiveOp::kAllReduce:
-      return Division::kAllReduce;
-    case CollectiveOp::kAllGather:
-      return Division::kAllGather;
-    case CollectiveOp::kReduceScatter:
-      return Division::kReduceScatter;
-    case CollectiveOp::kAllToAll:
-      return Division::kAllToAll;
-    case CollectiveOp::kCollectivePermute:
-      return Division::kPermute;
-    case CollectiveOp::kCollectiveBroadcast:
-      return Division::kBroadcast;
-    case CollectiveOp::kRaggedAllToAll:
-      break;
-  }
-  return Status::Error(std::string("a ") + OpName(op) +
-                       " is not divided, because the sizes of its parts are not known");
-}
-
 Result<Hierarchy> DivideAs(Division division, const CollectiveSpec& spec, const Topology& topology) {
   switch (division) {
     case Division::kPermute:
@@ -152,10 +130,12 @@ std::optional<GroupOrder> OrderOf(const Hierarchy& hierarchy) {
 }
 
 Result<Hierarchy> DivideByDomain(const CollectiveSpec& spec, const Topology& topology) {
-  const Result<Division> division = DivisionOf(spec.op);
-  if (!division.ok()) return division.status();
-  Result<Hierarchy> hierarchy = DivideAs(*division, spec, topology);
-  if (hierarchy.ok()) hierarchy->division = *division;
+  const CollectiveOpInfo& info = InfoOf(spec.op);
+  if (!info.division.has_value()) {
+    return Status::Error(std::string("a ") + info.name + " is not divided, because " + info.undivided);
+  }
+  Result<Hierarchy> hierarchy = DivideAs(*info.division, spec, topology);
+  if (hierarchy.ok()) hierarchy->division = *info.division;
   return hierarchy;
 }
 

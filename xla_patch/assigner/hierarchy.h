@@ -10,12 +10,10 @@
 
 #include "xla_patch/assigner/collective_spec.h"
 #include "xla_patch/assigner/topology.h"
+#include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem {
-
-// The ways in which collectives are divided, named after the ops.
-enum class Division : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kPermute, kBroadcast };
 
 // The devices of a collective by domain. Domains of a group have the order in which the group first names them, devices
 // of a domain that of the group.

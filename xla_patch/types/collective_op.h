@@ -40,12 +40,17 @@ enum class ShapeRule : uint8_t {
   kRagged,     // rows, whose numbers are operands too
 };
 
+// How a collective whose groups span NVLink domains is divided (assigner/hierarchy.h), named after the ops.
+enum class Division : uint8_t { kAllReduce, kAllGather, kReduceScatter, kAllToAll, kPermute, kBroadcast };
+
 struct CollectiveOpInfo {
   CollectiveOp op;
   uint32_t traits;
   ShapeRule shapes;
-  const char* name;        // HLO's: "all-reduce", never with "-start"
-  const char* short_name;  // that the command line also accepts; "" for none
+  std::optional<Division> division;  // none: it is not divided, because `undivided`
+  const char* undivided;             // "" if it is divided
+  const char* name;                  // HLO's: "all-reduce", never with "-start"
+  const char* short_name;            // that the command line also accepts; "" for none
   // Targets of custom calls, "" for none. The first does the whole transfer; the other two are start and done of a
   // transfer that overlaps with other work.
   const char* target;
@@ -61,30 +66,30 @@ struct CollectiveOpInfo {
 inline constexpr CollectiveOpInfo kCollectiveOps[] = {
     {CollectiveOp::kAllReduce,
      op_trait::kReduces | op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kOnCpu | op_trait::kOnGpu,
-     ShapeRule::kSame, "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start",
+     ShapeRule::kSame, Division::kAllReduce, "", "all-reduce", "", "xla_shmem.all_reduce", "xla_shmem.all_reduce_start",
      "xla_shmem.all_reduce_done", "xla_shmem.all_reduce_uncaptured"},
     {CollectiveOp::kCollectivePermute, op_trait::kPairs | op_trait::kStartAndDone | op_trait::kOnCpu | op_trait::kOnGpu,
-     ShapeRule::kSame, "collective-permute", "permute", "xla_shmem.collective_permute", "xla_shmem.permute_start",
-     "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
+     ShapeRule::kSame, Division::kPermute, "", "collective-permute", "permute", "xla_shmem.collective_permute",
+     "xla_shmem.permute_start", "xla_shmem.permute_done", "xla_shmem.permute_uncaptured"},
     {CollectiveOp::kAllGather,
      op_trait::kStartAndDone | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu |
          op_trait::kOnGpu,
-     ShapeRule::kGathered, "all-gather", "", "xla_shmem.all_gather", "xla_shmem.all_gather_start",
-     "xla_shmem.all_gather_done", "xla_shmem.all_gather_uncaptured"},
+     ShapeRule::kGathered, Division::kAllGather, "", "all-gather", "", "xla_shmem.all_gather",
+     "xla_shmem.all_gather_start", "xla_shmem.all_gather_done", "xla_shmem.all_gather_uncaptured"},
     {CollectiveOp::kReduceScatter,
      op_trait::kReduces | op_trait::kGlobalDeviceIds | op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu,
-     ShapeRule::kScattered, "reduce-scatter", "", "xla_shmem.reduce_scatter", "xla_shmem.reduce_scatter_start",
-     "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
+     ShapeRule::kScattered, Division::kReduceScatter, "", "reduce-scatter", "", "xla_shmem.reduce_scatter",
+     "xla_shmem.reduce_scatter_start", "xla_shmem.reduce_scatter_done", "xla_shmem.reduce_scatter_uncaptured"},
     {CollectiveOp::kAllToAll, op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu, ShapeRule::kExchanged,
-     "all-to-all", "", "xla_shmem.all_to_all", "xla_shmem.all_to_all_start", "xla_shmem.all_to_all_done",
-     "xla_shmem.all_to_all_uncaptured"},
+     Division::kAllToAll, "", "all-to-all", "", "xla_shmem.all_to_all", "xla_shmem.all_to_all_start",
+     "xla_shmem.all_to_all_done", "xla_shmem.all_to_all_uncaptured"},
     {CollectiveOp::kCollectiveBroadcast, op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kSame,
-     "collective-broadcast", "broadcast", "xla_shmem.collective_broadcast", "xla_shmem.broadcast_start",
-     "xla_shmem.broadcast_done", "xla_shmem.broadcast_uncaptured"},
+     Division::kBroadcast, "", "collective-broadcast", "broadcast", "xla_shmem.collective_broadcast",
+     "xla_shmem.broadcast_start", "xla_shmem.broadcast_done", "xla_shmem.broadcast_uncaptured"},
     {CollectiveOp::kRaggedAllToAll,
      op_trait::kEqualGroups | op_trait::kOnCpu | op_trait::kOnGpu | op_trait::kNotInXlaCpu, ShapeRule::kRagged,
-     "ragged-all-to-all", "", "xla_shmem.ragged_all_to_all", "xla_shmem.ragged_all_to_all_start",
-     "xla_shmem.ragged_all_to_all_done", "xla_shmem.ragged_all_to_all_uncaptured"},
+     std::nullopt, "the sizes of its parts are not known", "ragged-all-to-all", "", "xla_shmem.ragged_all_to_all",
+     "xla_shmem.ragged_all_to_all_start", "xla_shmem.ragged_all_to_all_done", "xla_shmem.ragged_all_to_all_uncaptured"},
 };
 
 // Target of a custom call that does nothing. It returns its first operand, in the same buffer, and has the result of a

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from gpu_check import ranks, records
 from gpu_check.runner import first_error
+from xla_shmem import _core
 from xla_shmem.bench import jobs, variants
 from xla_shmem.bench.jobs import JobFailed, running_jobs
 from xla_shmem.bench.measure import measure
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
 from xla_shmem.gpu.chosen_gpus import read_gpus
-from xla_shmem.options.values import OPS
 
 #: Bytes of the larger buffer of a PE, in the order of measuring. Each size has all collectives.
 _SIZES = (1 << 18, 1 << 14, 1 << 22, 1 << 26)
@@ -61,7 +61,7 @@ def chosen_variants(base: Plan, recording: bool) -> tuple[str, ...]:
 
 def plans(base: Plan, recording: bool) -> list[Plan]:
     """Returns a plan for each size and collective, the one after the other."""
-    ops = _RECORDED_OPS if recording else OPS
+    ops = _RECORDED_OPS if recording else [op["name"] for op in _core.collective_ops() if op["on_gpu"]]
     sizes = records.sizes(_RECORDED_SIZES if recording else _SIZES)
     return [
         dataclasses.replace(base, ops=(op,), min_bytes=size, max_bytes=size, check=size <= _COMPARED)

@@ -8,17 +8,20 @@ import shlex
 import shutil
 from collections.abc import Iterator, Sequence
 
+from xla_shmem import _core
 from xla_shmem.bench import variants
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import Gpus
 from xla_shmem.options.values import OPS
 from xla_shmem.quantities import plural
 
+_TABLE = {op["name"]: op for op in _core.collective_ops()}
+
 #: Operations that cut the larger buffer of a PE into a piece for each PE of the group.
-_IN_PIECES = ("all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all")
+_IN_PIECES = tuple(name for name, op in _TABLE.items() if op["shapes"] != "same")
 
 #: Operations whose operand and result have the same shape. Only these can run in place.
-SAME_SHAPE_OPS = ("collective-permute", "all-reduce", "all-to-all", "collective-broadcast")
+SAME_SHAPE_OPS = tuple(name for name, op in _TABLE.items() if op["shapes"] in ("same", "exchanged"))
 
 #: Reductions of JAX's collectives, by operation.
 REDUCTIONS = {"all-reduce": ("sum", "min", "max"), "reduce-scatter": ("sum",)}
@@ -82,10 +85,10 @@ class Cell:
     @property
     def bus_factor(self) -> float:
         """Bus bandwidth divided by algorithm bandwidth, as in nccl-tests' doc/PERFORMANCE.md."""
-        if self.op in ("collective-permute", "collective-broadcast"):
-            return 1.0
         rest = (self.group - 1) / self.group
-        return 2 * rest if self.op == "all-reduce" else rest
+        if self.op in _IN_PIECES:
+            return rest
+        return 2 * rest if _TABLE[self.op]["reduces"] else 1.0
 
     @property
     def copies(self) -> tuple[float, float]:

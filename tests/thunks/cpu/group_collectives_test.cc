@@ -74,7 +74,7 @@ TEST_CASE("An all-gather puts every member's operand in its position, in groups 
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
-            return std::make_unique<AllGatherTransfer>(key, pe, group, std::vector<size_t>{size}, placement);
+            return MakeMovingTransfer(CollectiveOp::kAllGather, key, pe, group, std::vector<size_t>{size}, placement);
           });
         }
       }
@@ -104,8 +104,8 @@ TEST_CASE("An all-to-all transposes, as array and as tuple, in place or not") {
         for (Placement placement : kPlacements) {
           for (bool array_form : {true, false}) {
             Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
-              return std::make_unique<AllToAllTransfer>(key, pe, group, std::vector<size_t>{size}, array_form,
-                                                        placement);
+              return MakeMovingTransfer(CollectiveOp::kAllToAll, key, pe, group, std::vector<size_t>{size}, placement,
+                                        array_form);
             });
           }
         }
@@ -120,7 +120,8 @@ TEST_CASE("A broadcast gives all members the operands of the first") {
       for (size_t size : kSizes) {
         for (Placement placement : kPlacements) {
           Check(job, groups, [&](MessageKey key, int pe, const std::vector<int>& group) {
-            return std::make_unique<BroadcastTransfer>(key, pe, group, std::vector<size_t>{size}, placement);
+            return MakeMovingTransfer(CollectiveOp::kCollectiveBroadcast, key, pe, group, std::vector<size_t>{size},
+                                      placement);
           });
         }
       }
@@ -131,9 +132,10 @@ TEST_CASE("A broadcast gives all members the operands of the first") {
 TEST_CASE("A PE in no group of a broadcast gets zeros, also over its own operand") {
   Job job({1});
   for (Placement placement : kPlacements) {
-    BroadcastTransfer transfer(NextKey(), 0, {}, {100, 0, 70000}, placement);
-    CHECK(job.Finish(transfer.Begin(job.context(0))) == "");
-    CHECK(transfer.Verdict() == "");
+    const std::unique_ptr<Transfer> transfer =
+        MakeMovingTransfer(CollectiveOp::kCollectiveBroadcast, NextKey(), 0, {}, {100, 0, 70000}, placement);
+    CHECK(job.Finish(transfer->Begin(job.context(0))) == "");
+    CHECK(transfer->Verdict() == "");
   }
 }
 
@@ -142,13 +144,13 @@ TEST_CASE("Combined buffers of mixed sizes travel as one message in every collec
   InAllJobs(3, [&](Job& job) {
     for (Placement placement : kPlacements) {
       Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
-        return std::make_unique<AllGatherTransfer>(key, pe, group, sizes, placement);
+        return MakeMovingTransfer(CollectiveOp::kAllGather, key, pe, group, sizes, placement);
       });
       Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
-        return std::make_unique<AllToAllTransfer>(key, pe, group, sizes, pe >= 0, placement);
+        return MakeMovingTransfer(CollectiveOp::kAllToAll, key, pe, group, sizes, placement, pe >= 0);
       });
       Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
-        return std::make_unique<BroadcastTransfer>(key, pe, group, sizes, placement);
+        return MakeMovingTransfer(CollectiveOp::kCollectiveBroadcast, key, pe, group, sizes, placement);
       });
       Check(job, kWhole, [&](MessageKey key, int pe, const std::vector<int>& group) {
         const Reduction reduction{ReductionKind::kMax,
@@ -169,12 +171,12 @@ TEST_CASE("The error of every collective names a member that has not arrived") {
     options.single_copy = shm::SingleCopy::kOff;
     const std::vector<int> group = {2, 0};
     std::vector<std::unique_ptr<Transfer>> transfers;
-    transfers.push_back(
-        std::make_unique<AllGatherTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, Placement::kApart));
-    transfers.push_back(
-        std::make_unique<AllToAllTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, true, Placement::kInPlace));
-    transfers.push_back(
-        std::make_unique<BroadcastTransfer>(NextKey(), 0, group, std::vector<size_t>{size}, Placement::kApart));
+    transfers.push_back(MakeMovingTransfer(CollectiveOp::kAllGather, NextKey(), 0, group, std::vector<size_t>{size},
+                                           Placement::kApart));
+    transfers.push_back(MakeMovingTransfer(CollectiveOp::kAllToAll, NextKey(), 0, group, std::vector<size_t>{size},
+                                           Placement::kInPlace, true));
+    transfers.push_back(MakeMovingTransfer(CollectiveOp::kCollectiveBroadcast, NextKey(), 0, group,
+                                           std::vector<size_t>{size}, Placement::kApart));
     transfers.push_back(std::make_unique<ReduceScatterTransfer>(
         NextKey(), 0, Reduction{ReductionKind::kSum, group, {ElementType::kS8}, {size}}, Placement::kApart));
     for (const auto& transfer : transfers) {
@@ -192,10 +194,11 @@ TEST_CASE("The same operation runs again thousands of times, with PEs that run a
   RunPes(3, [&](int pe) {
     for (uint64_t execution = 1; execution <= 2000; ++execution) {
       const size_t size = execution % 40 == 0 ? 30000 : 24;
-      AllGatherTransfer transfer({5000000, execution}, pe, {0, 1, 2}, {size}, Placement::kInPlace);
-      const std::string error = job.Finish(transfer.Begin(job.context(pe)));
+      const std::unique_ptr<Transfer> transfer = MakeMovingTransfer(CollectiveOp::kAllGather, {5000000, execution}, pe,
+                                                                    {0, 1, 2}, {size}, Placement::kInPlace);
+      const std::string error = job.Finish(transfer->Begin(job.context(pe)));
       if (error != "") FAIL(error);
-      if (transfer.Verdict() != "") FAIL("execution " << execution << ": " << transfer.Verdict());
+      if (transfer->Verdict() != "") FAIL("execution " << execution << ": " << transfer->Verdict());
     }
   });
 }

@@ -1,6 +1,7 @@
 #include "tests/thunks/cpu/group_transfers.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "xla_patch/thunks/cpu/collectives.h"
@@ -54,7 +55,19 @@ std::string Beside(int pe, const Buffers& buffers) {
   return buffers.GuardsIntact() ? "" : "PE " + std::to_string(pe) + ": bytes beside the buffers changed";
 }
 
-}  // namespace
+class AllGatherTransfer : public Transfer {
+ public:
+  AllGatherTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, Placement placement);
+  std::unique_ptr<Operation> Begin(const PeContext& context) override;
+  std::string Verdict() override;
+
+ private:
+  MessageKey key_;
+  int pe_;
+  std::vector<int> group_;
+  std::vector<size_t> bytes_;
+  Buffers buffers_;
+};
 
 AllGatherTransfer::AllGatherTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes,
                                      Placement placement)
@@ -85,45 +98,24 @@ std::string AllGatherTransfer::Verdict() {
   return Beside(pe_, buffers_);
 }
 
-ReduceScatterTransfer::ReduceScatterTransfer(MessageKey key, int pe, Reduction reduction, Placement placement)
-    : key_(key),
-      pe_(pe),
-      reduction_(std::move(reduction)),
-      me_(IndexOf(pe, reduction_.group)),
-      buffers_(ScatterPairs(me_, reduction_), placement) {
-  const size_t members = reduction_.group.size();
-  for (size_t i = 0; i < reduction_.types.size(); ++i) {
-    bytes_.push_back(reduction_.elements[i] * ElementBytes(reduction_.types[i]));
-    const auto operand = AllReduceOperand(key_, pe_, i, reduction_.types[i], members * reduction_.elements[i]);
-    std::copy(operand.begin(), operand.end(), buffers_.operand(i));
-  }
-}
+class AllToAllTransfer : public Transfer {
+ public:
+  AllToAllTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, bool array_form,
+                   Placement placement);
+  std::unique_ptr<Operation> Begin(const PeContext& context) override;
+  std::string Verdict() override;
 
-std::unique_ptr<Operation> ReduceScatterTransfer::Begin(const PeContext& context) {
-  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kReduceScatter, key_, reduction_.group, bytes_);
-  arguments.reduction = reduction_.kind;
-  arguments.types = reduction_.types;
-  arguments.operands = buffers_.operands();
-  arguments.results = buffers_.results();
-  return MakeOperation(&context, std::move(arguments));
-}
+ private:
+  char* operand(size_t member, size_t buffer);
+  char* result(size_t member, size_t buffer);
 
-std::string ReduceScatterTransfer::Verdict() {
-  const size_t members = reduction_.group.size();
-  for (size_t i = 0; i < bytes_.size(); ++i) {
-    std::vector<std::vector<char>> operands;
-    std::vector<const char*> parts;
-    for (int pe : reduction_.group) {
-      operands.push_back(AllReduceOperand(key_, pe, i, reduction_.types[i], members * reduction_.elements[i]));
-      parts.push_back(operands.back().data() + me_ * bytes_[i]);
-    }
-    std::vector<char> expected(bytes_[i]);
-    Reduce(reduction_.types[i], reduction_.kind, parts.data(), parts.size(), reduction_.elements[i], expected.data());
-    const std::string wrong = Compare(pe_, i, expected, buffers_.result(i));
-    if (!wrong.empty()) return wrong;
-  }
-  return Beside(pe_, buffers_);
-}
+  MessageKey key_;
+  int pe_;
+  std::vector<int> group_;
+  std::vector<size_t> bytes_;
+  bool array_form_;
+  Buffers buffers_;
+};
 
 AllToAllTransfer::AllToAllTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes,
                                    bool array_form, Placement placement)
@@ -173,6 +165,20 @@ std::string AllToAllTransfer::Verdict() {
   return Beside(pe_, buffers_);
 }
 
+class BroadcastTransfer : public Transfer {
+ public:
+  BroadcastTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, Placement placement);
+  std::unique_ptr<Operation> Begin(const PeContext& context) override;
+  std::string Verdict() override;
+
+ private:
+  MessageKey key_;
+  int pe_;
+  std::vector<int> group_;
+  std::vector<size_t> bytes_;
+  Buffers buffers_;
+};
+
 BroadcastTransfer::BroadcastTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes,
                                      Placement placement)
     : key_(key), pe_(pe), group_(std::move(group)), bytes_(std::move(bytes)), buffers_(bytes_, placement) {
@@ -190,6 +196,71 @@ std::string BroadcastTransfer::Verdict() {
   for (size_t i = 0; i < bytes_.size(); ++i) {
     std::vector<char> expected(bytes_[i], 0);
     if (!group_.empty()) Fill(Seed(key_, group_[0], i), expected.data(), bytes_[i]);
+    const std::string wrong = Compare(pe_, i, expected, buffers_.result(i));
+    if (!wrong.empty()) return wrong;
+  }
+  return Beside(pe_, buffers_);
+}
+
+}  // namespace
+
+std::vector<CollectiveOp> MovingGroupOps() {
+  std::vector<CollectiveOp> ops;
+  for (const CollectiveOpInfo& info : kCollectiveOps) {
+    const bool moves = !IsReducing(info.op) && !UsesPairs(info.op) && info.shapes != ShapeRule::kRagged;
+    if (moves && info.Has(op_trait::kOnCpu)) ops.push_back(info.op);
+  }
+  return ops;
+}
+
+std::unique_ptr<Transfer> MakeMovingTransfer(CollectiveOp op, MessageKey key, int pe, std::vector<int> group,
+                                             std::vector<size_t> bytes, Placement placement, bool array_form) {
+  switch (op) {
+    case CollectiveOp::kAllGather:
+      return std::make_unique<AllGatherTransfer>(key, pe, std::move(group), std::move(bytes), placement);
+    case CollectiveOp::kAllToAll:
+      return std::make_unique<AllToAllTransfer>(key, pe, std::move(group), std::move(bytes), array_form, placement);
+    case CollectiveOp::kCollectiveBroadcast:
+      return std::make_unique<BroadcastTransfer>(key, pe, std::move(group), std::move(bytes), placement);
+    default:
+      throw std::invalid_argument(std::string("no transfer that moves bytes by ") + OpName(op));
+  }
+}
+
+ReduceScatterTransfer::ReduceScatterTransfer(MessageKey key, int pe, Reduction reduction, Placement placement)
+    : key_(key),
+      pe_(pe),
+      reduction_(std::move(reduction)),
+      me_(IndexOf(pe, reduction_.group)),
+      buffers_(ScatterPairs(me_, reduction_), placement) {
+  const size_t members = reduction_.group.size();
+  for (size_t i = 0; i < reduction_.types.size(); ++i) {
+    bytes_.push_back(reduction_.elements[i] * ElementBytes(reduction_.types[i]));
+    const auto operand = AllReduceOperand(key_, pe_, i, reduction_.types[i], members * reduction_.elements[i]);
+    std::copy(operand.begin(), operand.end(), buffers_.operand(i));
+  }
+}
+
+std::unique_ptr<Operation> ReduceScatterTransfer::Begin(const PeContext& context) {
+  CollectiveArguments arguments = ArgumentsOf(CollectiveOp::kReduceScatter, key_, reduction_.group, bytes_);
+  arguments.reduction = reduction_.kind;
+  arguments.types = reduction_.types;
+  arguments.operands = buffers_.operands();
+  arguments.results = buffers_.results();
+  return MakeOperation(&context, std::move(arguments));
+}
+
+std::string ReduceScatterTransfer::Verdict() {
+  const size_t members = reduction_.group.size();
+  for (size_t i = 0; i < bytes_.size(); ++i) {
+    std::vector<std::vector<char>> operands;
+    std::vector<const char*> parts;
+    for (int pe : reduction_.group) {
+      operands.push_back(AllReduceOperand(key_, pe, i, reduction_.types[i], members * reduction_.elements[i]));
+      parts.push_back(operands.back().data() + me_ * bytes_[i]);
+    }
+    std::vector<char> expected(bytes_[i]);
+    Reduce(reduction_.types[i], reduction_.kind, parts.data(), parts.size(), reduction_.elements[i], expected.data());
     const std::string wrong = Compare(pe_, i, expected, buffers_.result(i));
     if (!wrong.empty()) return wrong;
   }

@@ -1,4 +1,4 @@
-// One PE's transfer of an all-gather, reduce-scatter, all-to-all or broadcast (traffic.h).
+// One PE's transfer of a collective of groups (traffic.h). Ragged all-to-alls have ragged_transfer.h.
 #ifndef XLA_SHMEM_TESTS_THUNKS_CPU_GROUP_TRANSFERS_H_
 #define XLA_SHMEM_TESTS_THUNKS_CPU_GROUP_TRANSFERS_H_
 
@@ -10,20 +10,14 @@
 
 namespace xla_shmem::testing {
 
-// `bytes`: of each operand.
-class AllGatherTransfer : public Transfer {
- public:
-  AllGatherTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, Placement placement);
-  std::unique_ptr<Operation> Begin(const PeContext& context) override;
-  std::string Verdict() override;
+// Ops of groups that move bytes and do not reduce them, but for ragged all-to-alls. In the order of the table.
+std::vector<CollectiveOp> MovingGroupOps();
 
- private:
-  MessageKey key_;
-  int pe_;
-  std::vector<int> group_;
-  std::vector<size_t> bytes_;
-  Buffers buffers_;
-};
+// `op`: one of MovingGroupOps. `group`: of a broadcast the root first, or empty. `bytes`: of each operand; of an
+// all-to-all of each buffer for one member. `array_form`: of an all-to-all, whose buffers of all members are then
+// contiguous.
+std::unique_ptr<Transfer> MakeMovingTransfer(CollectiveOp op, MessageKey key, int pe, std::vector<int> group,
+                                             std::vector<size_t> bytes, Placement placement, bool array_form = true);
 
 // `reduction.elements`: of each result.
 class ReduceScatterTransfer : public Transfer {
@@ -37,41 +31,6 @@ class ReduceScatterTransfer : public Transfer {
   int pe_;
   Reduction reduction_;
   size_t me_;
-  std::vector<size_t> bytes_;
-  Buffers buffers_;
-};
-
-// `bytes`: of each buffer for one member. In the array form the buffers of all members are contiguous.
-class AllToAllTransfer : public Transfer {
- public:
-  AllToAllTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, bool array_form,
-                   Placement placement);
-  std::unique_ptr<Operation> Begin(const PeContext& context) override;
-  std::string Verdict() override;
-
- private:
-  char* operand(size_t member, size_t buffer);
-  char* result(size_t member, size_t buffer);
-
-  MessageKey key_;
-  int pe_;
-  std::vector<int> group_;
-  std::vector<size_t> bytes_;
-  bool array_form_;
-  Buffers buffers_;
-};
-
-// `group`: the root first, or empty.
-class BroadcastTransfer : public Transfer {
- public:
-  BroadcastTransfer(MessageKey key, int pe, std::vector<int> group, std::vector<size_t> bytes, Placement placement);
-  std::unique_ptr<Operation> Begin(const PeContext& context) override;
-  std::string Verdict() override;
-
- private:
-  MessageKey key_;
-  int pe_;
-  std::vector<int> group_;
   std::vector<size_t> bytes_;
   Buffers buffers_;
 };

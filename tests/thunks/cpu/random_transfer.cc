@@ -57,7 +57,9 @@ Reduction RandomReduction(Random& random, const std::vector<int>& group, size_t 
 std::unique_ptr<Transfer> DrawTransfer(std::mt19937_64& random, MessageKey key, int pe, int n_pes, Sizes sizes) {
   const size_t operands = 1 + (random() % 4 == 0 ? random() % 5 : 0);
   const auto placement = static_cast<Placement>(random() % 4);
-  const uint64_t choice = random() % 8;
+  const std::vector<CollectiveOp> moving = MovingGroupOps();
+  constexpr uint64_t kOthers = 5;
+  const uint64_t choice = random() % (kOthers + moving.size());
   if (choice < 2) {
     const std::vector<int> edges = RandomEdges(random, n_pes);
     std::vector<size_t> bytes(operands);
@@ -81,9 +83,10 @@ std::unique_ptr<Transfer> DrawTransfer(std::mt19937_64& random, MessageKey key, 
   }
   std::vector<size_t> bytes(operands);
   for (size_t& size : bytes) size = RandomBytes(drawn, part);
-  if (choice == 5) return std::make_unique<AllGatherTransfer>(key, pe, group, bytes, placement);
-  if (choice == 6) return std::make_unique<AllToAllTransfer>(key, pe, group, bytes, drawn() % 2 == 0, placement);
-  return std::make_unique<BroadcastTransfer>(key, pe, drawn() % 4 == 0 ? std::vector<int>() : group, bytes, placement);
+  const CollectiveOp op = moving[choice - kOthers];
+  const bool array_form = op == CollectiveOp::kAllToAll && drawn() % 2 == 0;
+  if (op == CollectiveOp::kCollectiveBroadcast && drawn() % 4 == 0) group.clear();
+  return MakeMovingTransfer(op, key, pe, group, bytes, placement, array_form);
 }
 
 }  // namespace xla_shmem::testing

@@ -84,12 +84,30 @@ PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const T
   return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
+const char* NameOf(ShapeRule rule) {
+  switch (rule) {
+    case ShapeRule::kSame:
+      return "same";
+    case ShapeRule::kGathered:
+      return "gathered";
+    case ShapeRule::kScattered:
+      return "scattered";
+    case ShapeRule::kExchanged:
+      return "exchanged";
+    case ShapeRule::kRagged:
+      break;
+  }
+  return "ragged";
+}
+
 nb::list CollectiveOps() {
   nb::list ops;
   for (const CollectiveOpInfo& info : kCollectiveOps) {
     nb::dict op;
     op["name"] = info.name;
     op["short_name"] = info.short_name;
+    op["reduces"] = IsReducing(info.op);
+    op["shapes"] = NameOf(info.shapes);
     op["on_cpu"] = info.Has(op_trait::kOnCpu);
     op["on_gpu"] = info.Has(op_trait::kOnGpu);
     op["targets"] = nb::make_tuple(info.target, info.start_target, info.done_target, info.uncaptured_target);
@@ -243,7 +261,8 @@ void BindPass(nb::module_& m) {
   BindTopology(m);
   BindTransport(m);
   BindRunPass(m);
-  m.def("collective_ops", &CollectiveOps, "The table of collectives: dicts name, short_name, on_cpu, on_gpu, targets.");
+  m.def("collective_ops", &CollectiveOps,
+        "The table of collectives: dicts name, short_name, reduces, shapes, on_cpu, on_gpu, targets.");
 }
 
 }  // namespace xla_shmem

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "xla_patch/thunks/cpu/collective_operation.h"
 #include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/types/invariant.h"
 
@@ -199,12 +200,22 @@ bool NarrowToProcess(const PeContext& context, CollectiveArguments* permute) {
   return true;
 }
 
-}  // namespace
+// By messages, also between PEs of one process.
+class MessageCollective : public CollectiveOperation {
+ public:
+  MessageCollective(const PeContext* context, CollectiveArguments arguments);
 
-size_t OneShotLimitBytes(size_t group_size) {
-  constexpr size_t kPairLimit = 64 << 10;
-  return kPairLimit / std::max<size_t>(group_size - 1, 1);
-}
+ private:
+  // Each declares the messages and copies of its op. `in_place`: an operand has the memory of its result.
+  void AllReduce(const CollectiveArguments& arguments, bool in_place);
+  void OneShot(const CollectiveArguments& arguments, bool in_place);
+  void TwoShot(const CollectiveArguments& arguments);
+  void Permute(const CollectiveArguments& arguments, bool in_place);
+  void AllGather(const CollectiveArguments& arguments);
+  void ReduceScatter(const CollectiveArguments& arguments);
+  void AllToAll(const CollectiveArguments& arguments, bool in_place);
+  void Broadcast(const CollectiveArguments& arguments);
+};
 
 MessageCollective::MessageCollective(const PeContext* context, CollectiveArguments arguments)
     : CollectiveOperation(context, arguments.op, arguments.key, std::move(arguments.name), arguments.group.size()) {
@@ -376,10 +387,21 @@ void MessageCollective::Broadcast(const CollectiveArguments& arguments) {
   }
 }
 
+}  // namespace
+
+size_t OneShotLimitBytes(size_t group_size) {
+  constexpr size_t kPairLimit = 64 << 10;
+  return kPairLimit / std::max<size_t>(group_size - 1, 1);
+}
+
+std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments arguments) {
+  return std::make_unique<MessageCollective>(context, std::move(arguments));
+}
+
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments arguments) {
   const bool is_in_process =
       UsesPairs(arguments.op) ? NarrowToProcess(*context, &arguments) : IsInProcess(*context, arguments.group);
-  if (!is_in_process) return std::make_unique<MessageCollective>(context, std::move(arguments));
+  if (!is_in_process) return MakeMessageOperation(context, std::move(arguments));
   OperandCopies copies;
   CopyOverlapping(IndexOf(context->pe, arguments.group), &arguments, &copies);
   size_t bytes = std::accumulate(arguments.bytes.begin(), arguments.bytes.end(), size_t{0});

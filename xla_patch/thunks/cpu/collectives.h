@@ -16,7 +16,10 @@
 #include <string>
 #include <vector>
 
-#include "xla_patch/thunks/cpu/collective_operation.h"
+#include "xla_patch/shm/operation.h"
+#include "xla_patch/thunks/cpu/message_key.h"
+#include "xla_patch/thunks/cpu/pe_context.h"
+#include "xla_patch/types/collective_op.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
 
@@ -49,25 +52,11 @@ struct CollectiveArguments {
 // instead of 2(n-1)/n times, in one exchange instead of two.
 size_t OneShotLimitBytes(size_t group_size);
 
-// By messages, also between PEs of one process.
-class MessageCollective : public CollectiveOperation {
- public:
-  MessageCollective(const PeContext* context, CollectiveArguments arguments);
-
- private:
-  // Each declares the messages and copies of its op. `in_place`: an operand has the memory of its result.
-  void AllReduce(const CollectiveArguments& arguments, bool in_place);
-  void OneShot(const CollectiveArguments& arguments, bool in_place);
-  void TwoShot(const CollectiveArguments& arguments);
-  void Permute(const CollectiveArguments& arguments, bool in_place);
-  void AllGather(const CollectiveArguments& arguments);
-  void ReduceScatter(const CollectiveArguments& arguments);
-  void AllToAll(const CollectiveArguments& arguments, bool in_place);
-  void Broadcast(const CollectiveArguments& arguments);
-};
-
 // Within this process if the whole group is, or all PEs whose pairs lead to this PE's. Else by messages.
 std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArguments arguments);
+
+// By messages, also between PEs of one process.
+std::unique_ptr<Operation> MakeMessageOperation(const PeContext* context, CollectiveArguments arguments);
 
 }  // namespace xla_shmem
 
