@@ -113,18 +113,31 @@ CollectiveArguments Lanes::Common(LaneUse use, const GroupArguments& group) {
   CollectiveArguments arguments{};
   SetExchange(use, group.name, group.tag, hears_first ? std::vector<int>{group.group[0], pe_} : group.group,
               &arguments);
-  const ShapeRule shapes = InfoOf(group.op).shapes;
-  const bool exchanges = shapes == ShapeRule::kExchanged;
-  const bool exchanges_parts = exchanges && !group.one_array_each;
-  arguments.shape = IsReducing(group.op) ? kReduce : kMove;  // of an all-reduce also kTwoShot, by size
+  arguments.shape = kMove;
   arguments.kind = static_cast<int>(group.reduction);
-  arguments.part_of_member = exchanges && group.one_array_each;
-  arguments.source_has_parts = shapes == ShapeRule::kScattered || exchanges_parts;
-  arguments.dest_has_parts = shapes == ShapeRule::kGathered || exchanges_parts;
-  arguments.keeps_own = shapes == ShapeRule::kGathered || exchanges;
-  if (group.op == CollectiveOp::kCollectiveBroadcast) {  // the first member sends
-    (is_first ? arguments.receive_from : arguments.send_to) = kNoMember;
-    arguments.keeps_own = is_first;
+  switch (group.op) {
+    case CollectiveOp::kAllReduce:
+      arguments.shape = kReduce;  // or kTwoShot, by size
+      break;
+    case CollectiveOp::kReduceScatter:
+      arguments.shape = kReduce;
+      arguments.source_has_parts = true;
+      break;
+    case CollectiveOp::kAllGather:
+      arguments.dest_has_parts = arguments.keeps_own = true;
+      break;
+    case CollectiveOp::kAllToAll:
+      arguments.part_of_member = group.one_array_each;
+      arguments.source_has_parts = arguments.dest_has_parts = !group.one_array_each;
+      arguments.keeps_own = true;
+      break;
+    case CollectiveOp::kCollectiveBroadcast:  // the first member sends
+      (is_first ? arguments.receive_from : arguments.send_to) = kNoMember;
+      arguments.keeps_own = is_first;
+      break;
+    case CollectiveOp::kCollectivePermute:  // has arguments of its own
+    case CollectiveOp::kRaggedAllToAll:     // has a kernel of its own (EnqueueRagged)
+      break;
   }
   return arguments;
 }
