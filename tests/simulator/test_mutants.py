@@ -196,7 +196,11 @@ MUTANTS = {
         "",
     ),
     "a failed operation does not stop readers of its process": Mutant(
-        "thunks/cpu/message_sender.cc", "  mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst);\n", ""
+        "thunks/cpu/message_sender.cc",
+        "  mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst);\n"
+        "  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();\n"
+        "  context.mailboxes->Free(mailbox_);\n",
+        "  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();\n",
     ),
     "a mailbox is free while a reader of its process reads": Mutant(
         "thunks/cpu/message_sender.cc",
