@@ -202,11 +202,6 @@ MUTANTS = {
         "  context.mailboxes->Free(mailbox_);\n",
         "  while (mailbox_.entry->reading.load(std::memory_order_seq_cst) != 0) sched_yield();\n",
     ),
-    "a mailbox is free while a reader of its process reads": Mutant(
-        "thunks/cpu/message_sender.cc",
-        "mailbox_.entry->state.store(kRevoked, std::memory_order_seq_cst)",
-        "mailbox_.entry->state.store(0, std::memory_order_seq_cst)",
-    ),
     # Order within an operation.
     "a result overwrites what has not left": Mutant(
         "thunks/cpu/collective_operation.cc",
