@@ -74,7 +74,7 @@ bool ReadOption(const std::string& option, Program* program, std::string* standa
 // Compiles once for all processes: the PTX lies in the build folder, under a name that its origin determines.
 Result Compile(Program* program, const std::string& standard) {
   const std::string builtins = GPU_EMULATOR_DEVICE_BUILTINS;
-  // sm_80: the newest that every clang from 14 on has; the source sees the architecture that was asked for. All
+  // sm_80, because the emulator has no later instructions; the source sees the architecture that was asked for. All
   // functions inlined: the interpreter has no calls.
   const std::string architecture = std::to_string(10 * program->architecture);
   const std::string options =
@@ -83,7 +83,7 @@ Result Compile(Program* program, const std::string& standard) {
       " -Wno-builtin-macro-redefined -U__CUDA_ARCH__ -D__CUDA_ARCH__=" +
       architecture + " -std=" + standard + " -include " + Quoted(builtins);
   const std::string key =
-      Hash(program->source + '\0' + program->name + '\0' + options + '\0' + Read(builtins) + GPU_EMULATOR_CLANG);
+      Hash(program->source + '\0' + program->name + '\0' + options + '\0' + Read(builtins) + GPU_EMULATOR_ZIG);
   const std::string folder = GPU_EMULATOR_COMPILED;
   const std::string result = folder + "/" + key + ".ptx";
   program->ptx = Read(result);
@@ -94,7 +94,7 @@ Result Compile(Program* program, const std::string& standard) {
   const std::string source = temporary + "/source.cu", ptx = temporary + "/ptx", log = temporary + "/log";
   std::ofstream(source) << "#line 1 \"" << program->name << "\"\n" << program->source;
   // The libraries and sanitizers of this process are not the compiler's.
-  const std::string command = "env -u LD_PRELOAD -u LD_LIBRARY_PATH " + Quoted(GPU_EMULATOR_CLANG) + options + " -o " +
+  const std::string command = "env -u LD_PRELOAD -u LD_LIBRARY_PATH " + Quoted(GPU_EMULATOR_ZIG) + " clang" + options + " -o " +
                               Quoted(ptx) + " " + Quoted(source) + " 2> " + Quoted(log);
   const int status = std::system(command.c_str());
   program->log = Read(log);
