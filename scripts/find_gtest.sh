@@ -9,17 +9,11 @@ for directory in ${GTEST_DIR:-} build/gtest /usr /usr/local; do
     [ -f "$lib/libgtest.a" ] && [ -f "$lib/libgmock.a" ] && { realpath "$directory"; exit 0; }
   done
 done
-mkdir -p build/gtest/unpacked
-(
-  cd build/gtest/unpacked
-  packages=(libgtest-dev libgmock-dev googletest)
-  apt-get download -qq "${packages[@]}" || { apt-get update -qq && apt-get download -qq "${packages[@]}"; }
-  for package in *.deb; do dpkg -x "$package" .; done
-  mkdir -p ../include ../lib
-  cp -r usr/include/gtest usr/include/gmock ../include
-  cp usr/lib/*/*.a ../lib
-) >&2 || {
+scripts/unpack_debian.sh build/gtest/unpacked libgtest-dev libgmock-dev googletest >&2 || {
   echo "GoogleTest not found: install it (Debian: apt-get install libgtest-dev libgmock-dev) or set GTEST_DIR" >&2
   exit 1
 }
+mkdir -p build/gtest/include build/gtest/lib
+cp -r build/gtest/unpacked/usr/include/gtest build/gtest/unpacked/usr/include/gmock build/gtest/include
+cp build/gtest/unpacked/usr/lib/*/*.a build/gtest/lib
 realpath build/gtest
