@@ -1,44 +1,60 @@
-# Every target sets itself up. It needs Python 3.11+, a C++17 compiler and the package registries; `test` also clang.
-PYTHON ?= python3
+# Every target sets itself up. It needs Linux, Python 3.11+, git, a C++17 compiler and the package registries. Suites that
+# need more say so below; they are not part of `make test`.
+# The newest supported Python of this machine: only 3.12 and newer have the newest JAX.
+ifndef PYTHON
+PYTHON := $(or $(shell scripts/find_python.sh 3.14 3.13 3.12 3.11),python3)
+endif
 VENV ?= .venv
 BIN := $(VENV)/bin
 # Two test files at a time: most tests wait for compilers, or for processes that start.
 PYTEST_2 := $(BIN)/python -m pytest -q -n 2 --dist loadfile
+PYTHON_TESTS := tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
+JOB_TESTS := tests/e2e tests/examples tests/gpu_emulated tests/gpu_aot
 
-.PHONY: demo test bench lint install test-cpp test-tsan test-python test-gpu-aot test-gpu-quick test-gpu-emulated \
-  test-browser test-e2e test-e2e-slow test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream test-clients \
-  test-bazel test-faults test-hosts table2 docs fuzz wheels test-wheels clean
+.PHONY: demo quick test check bench lint install test-cpp check-cpp test-tsan test-python test-jobs test-gpu-emulated \
+  test-browser test-e2e-slow test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream \
+  test-clients test-bazel test-faults test-hosts table2 docs fuzz wheels test-wheels clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
 	$(BIN)/xla-shmem demo
 
-# The tests that every change must pass.
-test: install test-cpp test-python test-gpu-aot test-gpu-quick test-e2e
+# For each save, in two minutes.
+quick: install
+	$(PYTEST_2) $(PYTHON_TESTS) -m "not slow and not form"
 
-# C++ unit tests under AddressSanitizer and UndefinedBehaviorSanitizer.
+# The tests that every change must pass: one form of each behaviour, in ten minutes on two cores.
+test: install test-cpp test-python test-jobs
+
+# Further forms, shapes, seeds and numbers of ranks of the same behaviours, and C++ under sanitizers.
+check: install check-cpp
+	scripts/setup_gpu_aot.sh $(BIN)
+	$(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "form and not slow"
+	$(PYTEST_2) tests/long_context -m "form and not slow"
+
+# C++ unit tests.
 test-cpp: install
+	scripts/test_cpp.sh $(BIN) assertions
+
+# The same under AddressSanitizer and UndefinedBehaviorSanitizer.
+check-cpp: install
 	scripts/test_cpp.sh $(BIN) address,undefined
 
-# Those of modules with threads under ThreadSanitizer; not part of `make test`.
+# Those of modules with threads under ThreadSanitizer.
 test-tsan: install
 	scripts/test_cpp.sh $(BIN) thread '^(shm|nvshmem|thunks|stress|gpu_thunks|pjrt|observe)_test'
 
 test-python: install
-	$(PYTEST_2) tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
-	$(PYTEST_2) tests/long_context -m "not slow"
+	$(PYTEST_2) $(PYTHON_TESTS) -m "not slow and not form"
 
-# The real XLA:GPU compiler from the wheels of the stock CUDA plugin; needs no GPU, driver or CUDA toolkit.
-test-gpu-aot: install
+# Jobs on CPUs, and training. The real XLA:GPU compiler from the wheels of the stock CUDA plugin, and an emulated CUDA
+# driver and NVSHMEM below JAX's own GPU client (tests/gpu_emulator); these need no GPU, driver or CUDA toolkit.
+test-jobs: install
 	scripts/setup_gpu_aot.sh $(BIN)
-	$(PYTEST_2) tests/gpu_aot
+	$(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "not slow and not form"
+	$(PYTEST_2) tests/long_context -m "not slow and not form"
 
-# An emulated CUDA driver and NVSHMEM (tests/gpu_emulator), without a GPU: JAX's own GPU client in jobs of two and four
-# processes, and processes without JAX.
-test-gpu-quick: install
-	$(PYTEST_2) --no-loadscope-reorder tests/gpu_emulated -m "not slow"
-
-# The rest of that: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
+# Emulated GPUs: four processes, more seeds, mutants of our code, gpu_check as a whole; and the emulator's own tests,
 # and a job, under AddressSanitizer and UndefinedBehaviorSanitizer.
 test-gpu-emulated: install
 	$(BIN)/python tests/gpu_emulator/emulator.py --test --sanitizers=address,undefined
@@ -48,10 +64,7 @@ test-gpu-emulated: install
 test-browser: install
 	$(BIN)/python -m pytest -q tests/browser
 
-test-e2e: install
-	$(PYTEST_2) tests/e2e tests/examples -m "not slow"
-
-# The rest of that: larger forms, `compare` as a job, a Slurm cluster; not those of test-faults.
+# Jobs of larger forms, `compare` as a job, a Slurm cluster; not those of test-faults.
 test-e2e-slow: install
 	$(PYTEST_2) tests/e2e tests/examples -m slow --ignore=tests/e2e/test_faults.py --ignore=tests/e2e/test_training_faults.py
 

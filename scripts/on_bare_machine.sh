@@ -17,7 +17,7 @@ if ! [ -f "$machine.complete" ]; then
   rm -rf "$machine"
   mkdir -p "$machine"
   mirror=$(sed -nE 's#^(deb +|URIs: *)(\[[^]]*\] *)?(https?://[^ ]+).*#\3#p' /etc/apt/sources.list \
-    /etc/apt/sources.list.d/* 2>/dev/null | head -n 1)
+    /etc/apt/sources.list.d/* 2>/dev/null | head -n 1 || true)
   debootstrap --variant=minbase --include=git,make,g++,python3,python3-venv,python3-dev,ca-certificates \
     "$release" "$machine" $mirror >"$machine.log" || { tail "$machine.log" >&2; exit 1; }
   touch "$machine.complete"

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Builds the C++ unit tests and the benchmarks, and runs the tests; with CTEST_REGEX only the tests that match it.
+# Builds the C++ unit tests and benchmarks, and runs the tests; with CTEST_REGEX only the tests that match it.
+# WARNINGS_AS_ERRORS=ON stops at a warning, as CI does.
 # Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
-# SANITIZERS: "address,undefined", "thread", or "" for an optimised build.
+# SANITIZERS: "address,undefined", "thread", "" for an optimised build, or "assertions" for one that is quickest to build:
+# not optimised, with the assertions of the standard library, and without the benchmarks.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 sanitizers=$2 regex=${3:-}
@@ -10,10 +12,15 @@ build=${build//,/-}
 doctest=$(scripts/find_doctest.sh)
 PATH=$(realpath "$bin"):$PATH
 compiler=
+flags=(-DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DXLA_SHMEM_BUILD_BENCHMARKS=ON)
+if [ "$sanitizers" = assertions ]; then
+  flags=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-O0 -g0 -D_GLIBCXX_ASSERTIONS" -DXLA_SHMEM_BUILD_BENCHMARKS=OFF)
+fi
 # clang compiles these two in half the time of g++.
 [ "$sanitizers" != address,undefined ] || compiler=$(scripts/find_clang.sh "$sanitizers")
-cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON -DXLA_SHMEM_BUILD_BENCHMARKS=ON \
-  -DXLA_SHMEM_COMPILE_TOGETHER=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} -DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
+cmake -S . -B "$build" -G Ninja -DXLA_SHMEM_BUILD_MODULE=OFF -DXLA_SHMEM_BUILD_TESTS=ON \
+  -DXLA_SHMEM_COMPILE_TOGETHER=ON ${compiler:+-DCMAKE_CXX_COMPILER="$compiler"} "${flags[@]}" \
+  -DXLA_SHMEM_WARNINGS_AS_ERRORS="${WARNINGS_AS_ERRORS:-OFF}" -DDOCTEST_INCLUDE_DIR="$doctest" >/dev/null
 targets=(all)
 if [ -n "$regex" ]; then
   # A test has the name of the program that it runs.

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 DIST = ROOT / "dist"
 PLATFORM = f"manylinux_2_28_{os.uname().machine}"
 #: The tags of the wheel that each Python must get, of those that `make wheels` was to build.
-TAGS = {"3.11": ("cp311", "cp311"), "3.12": ("cp312", "abi3"), "3.13": ("cp312", "abi3")}
+TAGS = {"3.11": ("cp311", "cp311"), "3.12": ("cp312", "abi3"), "3.13": ("cp312", "abi3"), "3.14": ("cp312", "abi3")}
 if os.environ.get("WHEEL_PYTHONS") == "3.12":
     del TAGS["3.11"]
 JOB = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_gpu_experimental_enable_nvshmem=true", "XLA_SHMEM_STATS": "1"}
