@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 from xla_shmem.bench import variants
 from xla_shmem.bench.plan import Plan
-from xla_shmem.bench.rendezvous import Listener
+from xla_shmem.bench.rendezvous import Listener, receive, send
 from xla_shmem.errors import BenchError
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
@@ -89,7 +89,7 @@ class Job:
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
                 if error is None:
-                    connection.send({"do": "end"})
+                    send(connection, {"do": "end"})
             connection.close()
         if self.complete:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -149,7 +149,7 @@ class Job:
         self._variant = arguments.get("variant", "")
         for rank, connection in sorted(self._connections.items()):
             try:
-                connection.send({"do": do, **arguments})
+                send(connection, {"do": do, **arguments})
             except OSError:
                 self._fail(f"lost rank {rank} before '{do}'")
 
@@ -169,7 +169,7 @@ class Job:
             for connection in ready:
                 rank = waiting.pop(connection)
                 try:
-                    answers[rank] = self._connections[rank].recv()
+                    answers[rank] = receive(self._connections[rank])
                 except (EOFError, OSError):
                     self._fail(f"lost rank {rank} in '{do}'")
         return [answers[rank] for rank in sorted(answers)]

@@ -22,7 +22,7 @@ import numpy as np
 
 from xla_shmem.bench import variants as variant_table
 from xla_shmem.bench.plan import Cell
-from xla_shmem.bench.rendezvous import connect
+from xla_shmem.bench.rendezvous import connect, receive, send
 from xla_shmem.machine import cpu_collectives
 
 #: Variables that hold the rank under mpirun: of Open MPI, and of the implementations with PMI.
@@ -162,8 +162,8 @@ def main(arguments: list[str]) -> None:
     with connect(address, hello) as connection:
         commands = _Rank()
         try:
-            while (name := (message := connection.recv()).pop("do")) != "end":
-                connection.send(getattr(commands, name)(**message))
+            while (name := (message := receive(connection)).pop("do")) != "end":
+                send(connection, getattr(commands, name)(**message))
         except (EOFError, ConnectionError):
             # The coordinator has ended. Leaving the job in order would wait for the other ranks.
             os._exit(1)
