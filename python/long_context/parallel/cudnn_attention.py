@@ -36,7 +36,7 @@ def forward(q: jax.Array, k: jax.Array, v: jax.Array, causal: bool) -> tuple[jax
     """cuDNN's forward: output like q [batch, heads, query, head_dim], and log-sum-exp f32 [batch, heads, query]."""
     from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
-    out, normaliser = cudnn._dot_product_attention_fwd_p.bind(  # type: ignore[no-untyped-call]
+    out, normaliser = cudnn._dot_product_attention_fwd_p.bind(
         q, k, v, *_absent(7, q), is_training=True, **_parameters(q, causal)
     )
     return out, normaliser
@@ -48,7 +48,7 @@ def backward(
     """cuDNN's backward: gradients of q, k and v, from what `forward` returned and the gradient of its output."""
     from jax._src.cudnn import fused_attention_stablehlo as cudnn
 
-    d_q, d_k, d_v = cudnn._dot_product_attention_bwd_p.bind(  # type: ignore[no-untyped-call]
+    d_q, d_k, d_v = cudnn._dot_product_attention_bwd_p.bind(
         q, k, v, *_absent(7, q), normaliser, out, gradient, **_parameters(q, causal)
     )
     return d_q, d_k, d_v

@@ -42,5 +42,5 @@ class StepProfile:
 
     def _stop(self) -> None:
         if self._records:
-            jax.profiler.stop_trace()  # type: ignore[no-untyped-call]
+            jax.profiler.stop_trace()
         self._records = False

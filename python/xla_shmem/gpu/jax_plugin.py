@@ -74,7 +74,7 @@ def wanted_plugin() -> CudaPlugin | None:
     """Returns the plugin that this process will use, None if it will not use GPUs."""
     import jax
 
-    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
+    platforms = jax.config.jax_platforms
     if platforms and not {"cuda", "gpu"} & set(platforms.split(",")):
         return None
     plugins = installed_plugins()
