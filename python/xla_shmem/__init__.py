@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from xla_shmem.errors import TooLateError, UserError
     from xla_shmem.inspect.decision_settings import DecisionSettings
+    from xla_shmem.notebook.decision_rows import Decision
     from xla_shmem.notebook.decisions import Decisions, Differences, Explanation, decisions
-    from xla_shmem.notebook.rows import Decision
     from xla_shmem.notebook.switch import enable
     from xla_shmem.options import OptionError, Options, configure
     from xla_shmem.plugin import stock_collectives
@@ -37,7 +37,7 @@ __all__ = [
 
 #: The module of each exported name.
 _MODULES = {
-    "Decision": "xla_shmem.notebook.rows",
+    "Decision": "xla_shmem.notebook.decision_rows",
     "DecisionSettings": "xla_shmem.inspect.decision_settings",
     "Decisions": "xla_shmem.notebook.decisions",
     "Differences": "xla_shmem.notebook.decisions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -51,12 +52,12 @@ class DecisionSettings:
     """
 
     profile: str | None = None
-    threshold: str | None = None
+    threshold: int | str | None = None
     ops: str | None = None
-    tuning: str | None = None
+    tuning: str | os.PathLike[str] | None = None
     devices_per_process: int = 1
     devices_per_host: int | None = None
-    nvlink_domain: str | None = None
+    nvlink_domain: int | str | None = None
     num_devices: int | None = None
     gpu: str | None = None
 

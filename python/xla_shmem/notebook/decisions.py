@@ -23,7 +23,7 @@ from xla_shmem.inspect.difference_report import print_difference
 from xla_shmem.inspect.explanation import describe_explanation, explain
 from xla_shmem.inspect.modules import InspectedModule, inspected, read_inspected
 from xla_shmem.notebook import html_tables
-from xla_shmem.notebook.rows import Decision, decision
+from xla_shmem.notebook.decision_rows import Decision, decision
 
 if TYPE_CHECKING:
     import pandas

@@ -14,7 +14,7 @@ from xla_shmem.hlo.collective_report import full_reason, group_count, place, sou
 from xla_shmem.inspect.difference import Difference, describe_collective
 from xla_shmem.inspect.explanation import abbreviated, facts, remarks
 from xla_shmem.inspect.modules import InspectedModule
-from xla_shmem.notebook.rows import Decision
+from xla_shmem.notebook.decision_rows import Decision
 from xla_shmem.quantities import format_bytes
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ class CompilerPass:
         self._platforms: list[CpuPlatform | GpuPlatform] = []
         self._paused = 0
         # Part of the keys of JAX's caches in memory, which would return what was compiled with the pass, or without it.
-        self._stock = jax.make_user_context(default_value=False)
+        self._stock = jax.make_user_context(default_value=False)  # type: ignore[no-untyped-call]
 
     def register(self) -> None:
         """Registers with XLA:CPU now, with XLA:GPU when JAX has found its plugin. Call it before any backend exists."""

@@ -17,7 +17,7 @@ from live_programs import PROGRAM, run
 import xla_shmem
 from xla_shmem import _core
 from xla_shmem.hlo.files import read_module
-from xla_shmem.notebook.rows import LEFT_OUT
+from xla_shmem.notebook.decision_rows import LEFT_OUT
 
 pytestmark = pytest.mark.usefixtures("no_options")
 
