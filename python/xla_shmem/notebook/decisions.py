@@ -228,19 +228,26 @@ def _of_executable(executable: Any) -> Decisions:
 
     try:
         protos = [module.as_serialized_hlo_module_proto() for module in executable.hlo_modules()]
-        devices = executable.client.devices()
-        platform = "cpu" if executable.client.platform == "cpu" else "gpu"
     except (AttributeError, RuntimeError, NotImplementedError) as error:
         raise UserError(
             f"decisions(): this executable does not give its HLO ({error}); compile with "
             "XLA_FLAGS=--xla_dump_to=FOLDER and give the folder."
         ) from None
+    platform, decider = _compiled_for(executable)
     modules = [
         HloInput("compiled in this process", proto, _core.module_header(proto), compiled_for=platform)
         for proto in protos
     ]
-    decider: Decider = _ThisJob() if plugin.carries(platform) else _layout_of(devices)
     return Decisions([inspected(module, lambda record: True) for module in modules], decider)
+
+
+def _compiled_for(executable: Any) -> tuple[str, Decider]:
+    """Returns the platform of an executable, "" if it does not say, and the options and devices that it is for."""
+    client = getattr(executable, "client", None)
+    if client is None:  # for devices that were only described to JAX
+        return "", DecisionSettings()
+    platform = "cpu" if client.platform == "cpu" else "gpu"
+    return platform, _ThisJob() if plugin.carries(platform) else _layout_of(client.devices())
 
 
 def _layout_of(devices: Sequence[Any]) -> DecisionSettings:

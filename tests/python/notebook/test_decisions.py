@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hlo_samples import ALL_GATHER, CPU_SYNC, NO_COLLECTIVE, gpu_start_done
 from inspect_runs import inspect
+from jaxlib import _hlo
 from live_programs import PROGRAM, run
 
 import xla_shmem
@@ -143,6 +144,14 @@ class _Executable:
         if not self._modules:
             raise RuntimeError("UNIMPLEMENTED: no HLO")
         return self._modules
+
+
+def test_an_executable_for_described_devices_has_no_client_and_is_read_by_its_form(tmp_path: Path) -> None:
+    program = _Executable([_hlo.hlo_module_from_text(gpu_start_done("NVSHMEM"))])
+    rows = xla_shmem.decisions(program)
+    assert [(row.name, row.lowered) for row in rows] == [("permute-start", "NVSHMEM"), ("reduce-start", "NVSHMEM")]
+    (one,) = rows.explain("permute-start").collectives
+    assert (one["decided"]["lowered"], one["decided"]["rule"]) == ("NVSHMEM", "single-device")
 
 
 def _inputs(tmp_path: Path) -> Iterator[tuple[Any, str]]:
