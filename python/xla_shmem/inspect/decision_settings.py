@@ -43,7 +43,7 @@ class DecisionSettings:
 
     Attributes:
       profile, threshold, ops, tuning: as ``XLA_SHMEM_<NAME>``; None: the value of the environment or of
-        :func:`xla_shmem.configure`, or else the default. The table of ``tuning`` may be of any machine.
+        ``xla_shmem.configure``, or else the default. The table of ``tuning`` may be of any machine.
       devices_per_process: devices of each process.
       devices_per_host: devices of each host; None: as many whole processes as have 8 devices, at least one.
       nvlink_domain: devices of each NVLink domain, which beats ``XLA_SHMEM_NVLINK_DOMAIN``; None: one host.

@@ -7,7 +7,6 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload, runtime_checkable
 
 from rich.console import Console
@@ -102,21 +101,18 @@ class Differences(Sequence[Difference]):
 class Decisions(Sequence[Decision]):
     """The collectives of a program with the decision for each, in the order of the module.
 
-    It is a sequence of :class:`Decision`. A notebook shows it as a table, ``print`` as text.
+    It is a sequence of ``Decision``. A notebook shows it as a table, ``print`` as text.
     """
 
     def __init__(self, modules: Sequence[InspectedModule], decider: Decider) -> None:
         self._modules = modules
         self._decider = decider
-
-    @cached_property
-    def _rows(self) -> list[Decision]:
-        rows = []
-        for module in self._modules:
-            if module.records:
-                explanations = self._participants(module)
-                rows += [decision(module.input.name, *both) for both in zip(module.records, explanations, strict=True)]
-        return rows
+        self._rows = [
+            decision(module.input.name, record, explanation)
+            for module in modules
+            if module.records
+            for record, explanation in zip(module.records, self._participants(module), strict=True)
+        ]
 
     def _participants(self, module: InspectedModule) -> list[_core.Explanation]:
         """Explains all collectives. If the layout does not fit, devices in order will do: only groups are wanted."""
@@ -145,7 +141,7 @@ class Decisions(Sequence[Decision]):
         return iter(self._rows)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Returns a ``pandas.DataFrame``: a row for each collective, a column for each attribute of :class:`Decision`.
+        """Returns a ``pandas.DataFrame``: a row for each collective, a column for each attribute of ``Decision``.
 
         Raises:
           UserError: pandas is not installed.
@@ -178,7 +174,7 @@ class Decisions(Sequence[Decision]):
         source line, bytes and order.
 
         Raises:
-          UserError: as :func:`decisions` for `other`; or no module is in both.
+          UserError: as ``decisions`` for `other`; or no module is in both.
         """
         other = other if isinstance(other, Decisions) else decisions(other)
         return Differences(compare(self._modules, other._modules))
@@ -200,6 +196,7 @@ def decisions(source: Compiled | Lowered | str | os.PathLike[str]) -> Decisions:
 
     Raises:
       UserError: the path cannot be read, or the executable does not give its HLO.
+      OptionError: a variable of the environment has a value that is not allowed.
     """
     if isinstance(source, str | os.PathLike):
         return Decisions(read_inspected(os.fspath(source), lambda record: True), DecisionSettings())

@@ -39,7 +39,7 @@ def enable(**options: Any) -> None:
     it. It beats a flag that ``XLA_FLAGS`` sets to false. If xla-shmem is on already, it only sets options.
 
     Args:
-      **options: as of :func:`xla_shmem.configure`.
+      **options: as of ``xla_shmem.configure``.
 
     Raises:
       TooLateError: JAX already has its devices; or options are given and xla-shmem has read its options.

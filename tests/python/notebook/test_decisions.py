@@ -161,6 +161,12 @@ def _inputs(tmp_path: Path) -> Iterator[tuple[Any, str]]:
     yield None, r"decisions\(NoneType\): give a compiled program"
 
 
+def test_a_wrong_option_of_the_environment_is_an_error_at_once(dump: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_SHMEM_OPS", "everything")
+    with pytest.raises(xla_shmem.OptionError, match="XLA_SHMEM_OPS='everything': must be"):
+        xla_shmem.decisions(dump)
+
+
 def test_other_inputs_are_refused_with_a_sentence(tmp_path: Path) -> None:
     for source, words in _inputs(tmp_path):
         with pytest.raises(xla_shmem.UserError, match=words):
