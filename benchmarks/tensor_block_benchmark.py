@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import os
 import statistics
 import sys
@@ -41,8 +40,7 @@ def programs(sizes: dict[str, Any], batch: int) -> dict[tuple[str, str], list[An
         tokens = train_transformer.make_batch(config, mesh, batch, jax.random.key(1))
         for transport in TRANSPORTS:
             state = train_transformer.make_state(config, mesh, jax.random.key(0))
-            # A new function each time: otherwise JAX returns the executable of the other transport.
-            step = jax.jit(functools.partial(train_transformer.update), donate_argnums=0)
+            step = jax.jit(train_transformer.update, donate_argnums=0)
             args = [state, tokens, jax.random.key(2)]
             with plugin.stock_collectives() if transport == "stock" else contextlib.nullcontext():
                 compiled[block, transport] = [step.lower(*args).compile(), *args]

@@ -133,6 +133,8 @@ class Explanation(TypedDict):
     """Device ids of each group; empty for a permute."""
     pairs: list[tuple[int, int]]
     """Source and target device of each pair of a permute."""
+    shape: str
+    """Of the result on one device, as in HLO text: ``"f32[8,1024]"``, ``"(f32[8], bf16[4])"``."""
 
 @type_check_only
 class ScheduledInstruction(TypedDict):

@@ -8,6 +8,10 @@ class UserError(Exception):
     """
 
 
+class TooLateError(UserError, RuntimeError):
+    """JAX has begun in this process, so a call would have no effect. The message says what to do instead."""
+
+
 class BenchError(UserError, ValueError):
     """A measurement cannot run with these settings. The message says why and what to change."""
 

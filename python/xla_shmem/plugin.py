@@ -10,28 +10,34 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from xla_shmem.runtime.compiler_pass import CompilerPass
 
+R = TypeVar("R")
+
 _pass: CompilerPass | None = None
+_is_built_in = False  # a patched XLA:GPU has a pass of its own and the flag is on
 
 
 def initialize() -> None:
     """Entry point. Does nothing if the flag is off, or on a second call."""
-    global _pass
+    global _is_built_in, _pass
     from xla_shmem import xla_flags
 
     if _pass is not None:
         return
     if xla_flags.read_flag(os.environ):
+        from xla_shmem import options
         from xla_shmem.gpu import jax_plugin
 
         plugin = jax_plugin.wanted_plugin()
         if plugin is not None and jax_plugin.has_native_pass(plugin):
             xla_flags.restore_flag(os.environ)
+            options.export(os.environ)  # the pass in it reads variables only
+            _is_built_in = True
             return
     if not xla_flags.take_flag(os.environ):
         return
@@ -57,17 +63,39 @@ def active() -> bool:
     return _pass is not None
 
 
+def is_on() -> bool:
+    """Returns whether this process has begun with the flag: with the pass, or with a patched jaxlib."""
+    return _pass is not None or _is_built_in
+
+
+def carries(platform: str) -> bool:
+    """Returns whether the pass is registered with XLA for a platform, ``"cpu"`` or ``"gpu"``, in this process."""
+    return _pass is not None and _pass.has(platform)
+
+
+def decide_here(decide: Callable[..., R], module: bytes, platform: str) -> R:
+    """Returns the result of ``decide`` with the options and devices of this process's job, as when it compiles.
+
+    Args:
+      decide: ``_core.explain_module`` or ``_core.run_pass``.
+      module: serialised ``HloModuleProto``.
+      platform: one that :func:`carries` confirms.
+
+    Raises:
+      RuntimeError: the job's processes cannot be connected.
+    """
+    assert _pass is not None, platform
+    return _pass.decide(decide, module, platform)
+
+
 @contextlib.contextmanager
 def stock_collectives() -> Iterator[None]:
-    """Context in which modules compile, on any thread, exactly as without xla-shmem: a baseline for measurements.
+    """Context in which programs compile, on any thread, exactly as without xla-shmem: a baseline for measurements.
 
-    All processes of the job must compile the same modules in it. Has no effect if the pass is not active.
+    In the thread that enters it, a function that was compiled outside is compiled anew, and once more when it is called
+    outside again. To measure, keep ``jax.jit(f).lower(...).compile()`` of each; lower it in the context too, because a
+    lowered program keeps what it was compiled to. All processes of the job must compile the same programs in it. Has no
+    effect if the pass is not active.
     """
-    if _pass is None:
+    with contextlib.nullcontext() if _pass is None else _pass.paused():
         yield
-        return
-    _pass.pause()
-    try:
-        yield
-    finally:
-        _pass.resume()

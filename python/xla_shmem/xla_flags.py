@@ -107,6 +107,16 @@ def take_flag(environ: MutableMapping[str, str]) -> bool | None:
     return value
 
 
+def set_flag(environ: MutableMapping[str, str]) -> None:
+    """Switches the flag on for a process that has not begun with JAX, and for its children; replaces another value.
+
+    Raises:
+      ValueError: as :func:`read_flag`. Nothing is changed then.
+    """
+    take_flag(environ)
+    environ[MARKER] = "1"
+
+
 def restore_flag(environ: MutableMapping[str, str]) -> None:
     """Puts the flag into ``XLA_FLAGS`` if only the marker says that it is on, for an XLA that reads the flag.
 

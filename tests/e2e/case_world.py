@@ -94,7 +94,7 @@ class World:
         ours = lowered.compile()
         self._check_calls(ours.as_text(), calls, left)
         with plugin.stock_collectives():
-            # With equal options JAX would return `ours` again.
+            # With equal options `lowered` would return `ours` again.
             stock = lowered.compile(compiler_options={"xla_cpu_collective_timeout_seconds": 60})
         assert not _OURS.search(stock.as_text())
         expected = jax.tree.leaves(stock(*arguments))

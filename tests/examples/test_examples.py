@@ -46,23 +46,32 @@ def test_ring_has_twelve_lines_of_code() -> None:
     assert len([line for line in lines if line]) == 12
 
 
-def test_notebook_runs(tmp_path: Path) -> None:
-    for name in ("shmem.ipynb", "ring.py"):
-        shutil.copy(EXAMPLES / name, tmp_path)
-    notebook = nbformat.read(tmp_path / "shmem.ipynb", as_version=4)
+def test_notebook_runs_and_shows_decisions_explanations_and_differences(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notebook = nbformat.read(EXAMPLES / "shmem.ipynb", as_version=4)
     assert not any(cell.get("outputs") for cell in notebook.cells), "the notebook is kept without outputs"
+    assert not [line for cell in notebook.cells for line in cell.source.splitlines() if line.startswith(("!", "%"))]
     client = nbclient.NotebookClient(notebook, timeout=150, resources={"metadata": {"path": str(tmp_path)}})
     client.execute(env=environment(NO_COLOR="1"))
-    printed = [
-        "".join(output.get("text", "") for output in cell.outputs).replace("\r", "")  # commands run in a terminal
-        for cell in notebook.cells
-        if cell.cell_type == "code"
-    ]
-    assert sum("rank 1 received [0]" in text for text in printed) == 2, printed  # on SHMEM and on stock JAX
-    assert [calls_on_shmem("collective-permute", text) for text in printed if "received" in text] == [[1, 1], []], (
-        printed
-    )
-    assert any("NVSHMEM" in text and "collective-permute" in text for text in printed), printed
+    printed, shown = [], []
+    for output in (one for cell in notebook.cells if cell.cell_type == "code" for one in cell.outputs):
+        if output.output_type == "stream":
+            printed.append(output.text)
+        else:
+            shown.append((output.data["text/plain"], output.data["text/html"]))
+    # The devices begin with 0, 1, 2 and 3 Mi: device 0 has their sum, and receives what device 3 has.
+    assert printed[:2] == ["sum of the first elements: 9437184\n", "largest difference: 0.0\n"], printed
+    assert "Restart the process (in a notebook: the kernel)" in printed[2]
+    # Two runs on four devices; the statistics come when the kernel ends.
+    assert calls_on_shmem("collective-permute", capfd.readouterr().err) == [8]
+    decisions, explained, elsewhere, difference = shown
+    for form in decisions:
+        assert form.count("NVSHMEM") >= 2, form
+        assert "collective-permute" in form
+    assert "single-partition" in explained[0]
+    assert "not divided: 2 NVLink domains × 2 devices" in " ".join(elsewhere[0].split())
+    assert "0 vanished, 0 appeared, 2 changed, 0 equal." in difference[0]
 
 
 @pytest.mark.slow

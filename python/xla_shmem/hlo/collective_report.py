@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -47,13 +47,16 @@ def print_json(reports: Sequence[ModuleReport]) -> None:
 
 
 def print_tables(
-    reports: Sequence[ModuleReport], below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None
+    reports: Sequence[ModuleReport],
+    below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None,
+    console: Console | None = None,
 ) -> None:
     """Prints one table per module that has collectives, and a line with totals.
 
     On a narrow terminal the reasons follow below the table. After them follows what ``below`` returns for the module.
+    ``console`` is stdout if it is omitted.
     """
-    console = report_console()
+    console = console or report_console()
     for report in reports:
         if report.records:
             console.print(Text.assemble((report.module, "bold"), f"  {report.source}"), soft_wrap=True)
@@ -65,10 +68,11 @@ def print_tables(
                 console.print()
                 console.print(renderable)
             console.print()
-    console.print(_summary(reports))
+    console.print(summary(reports))
 
 
-def _summary(reports: Sequence[ModuleReport]) -> str:
+def summary(reports: Sequence[ModuleReport]) -> str:
+    """Returns the number of collectives and modules and of each decision, in a sentence."""
     counts = Counter(record["backend"] for report in reports for record in report.records)
     modules = plural(len(reports), "module")
     if not counts:
@@ -98,11 +102,11 @@ def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table
             Text(record["op"]),
             Text(record["dtype"]),
             Text(format_bytes(record["bytes"])),
-            Text(f"{record['num_groups']} × {record['group_size']}"),
+            Text(group_count(record)),
             decided_backend(record),
             Text(record["rule"]),
             *([Text(full_reason(record))] if with_reasons else []),
-            Text(record["computation"] + (" (loop)" if record["in_loop"] else "")),
+            Text(place(record)),
             *([Text(source_line(record))] if has_sources else []),
         ]
         table.add_row(*cells)
@@ -120,6 +124,16 @@ def decided_backend(record: Mapping[str, Any]) -> Text:
     if record["lowered"] != record["backend"]:
         shown.append(f" → {record['lowered']}", style="red")
     return shown
+
+
+def group_count(record: Mapping[str, Any]) -> str:
+    """Returns the number of groups and the devices of the largest, ``2 × 4``."""
+    return f"{record['num_groups']} × {record['group_size']}"
+
+
+def place(record: Mapping[str, Any]) -> str:
+    """Returns the computation, and whether it is in a loop."""
+    return f"{record['computation']}{' (loop)' if record['in_loop'] else ''}"
 
 
 def source_line(record: Mapping[str, Any]) -> str:

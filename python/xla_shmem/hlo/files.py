@@ -40,11 +40,13 @@ class HloInput:
       source: the file it came from, ``<stdin>`` for ``-``.
       proto: serialized ``HloModuleProto``.
       header: its name, device assignment and form.
+      compiled_for: platform, ``"cpu"`` or ``"gpu"``, if the source says it; else ``""``.
     """
 
     source: str
     proto: bytes
     header: _core.ModuleHeader
+    compiled_for: str = ""
 
     @property
     def name(self) -> str:
@@ -53,7 +55,9 @@ class HloInput:
 
     @property
     def platform(self) -> str:
-        """``"gpu"`` or ``"cpu"``, by the dump's file name, or else by the form of the collectives."""
+        """``"gpu"`` or ``"cpu"``: as the source says, by the dump's file name, or by the form of the collectives."""
+        if self.compiled_for:
+            return self.compiled_for
         for platform in ("gpu", "cpu"):
             if f"{platform}_after_optimizations" in Path(self.source).name:
                 return platform

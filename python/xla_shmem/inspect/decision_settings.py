@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from xla_shmem.hlo.files import HloFileError, HloInput
 from xla_shmem.hlo.module_devices import devices_needed
@@ -18,20 +19,45 @@ R = TypeVar("R")
 
 #: In XLA:CPU the first device of process p has this number times p (``xla/pjrt/plugin/xla_cpu``), so that a job of one
 #: device per process has the devices 0, 2048, 4096 …
-_CPU_PROCESS_STRIDE = 2048
+CPU_PROCESS_STRIDE = 2048
+
+
+class Decider(Protocol):
+    """Options and devices with which the rules decide."""
+
+    def decide(self, decide: Callable[..., R], module: HloInput, lowering: str) -> R:
+        """Returns the result of ``decide`` (``_core.run_pass`` or ``_core.explain_module``) for a module.
+
+        Args:
+          lowering: ``"cpu"``, ``"gpu"``, or ``"none"`` for attributes only.
+
+        Raises:
+          HloFileError: the devices do not fit the module, or it is malformed.
+          OptionError: an option has an invalid value.
+        """
 
 
 @dataclass(frozen=True)
 class DecisionSettings:
-    """The settings; None for those that the user did not give. The command line has an option for each."""
+    """What a module does not hold: the options, and the layout of the job's devices, whose ids are 0 to N-1 in order.
+
+    Attributes:
+      profile, threshold, ops, tuning: as ``XLA_SHMEM_<NAME>``; None: the value of the environment or of
+        ``xla_shmem.configure``, or else the default. The table of ``tuning`` may be of any machine.
+      devices_per_process: devices of each process.
+      devices_per_host: devices of each host; None: as many whole processes as have 8 devices, at least one.
+      nvlink_domain: devices of each NVLink domain, which beats ``XLA_SHMEM_NVLINK_DOMAIN``; None: one host.
+      num_devices: devices of the whole job; None: those that the module names.
+      gpu: ``"hopper"`` or ``"blackwell"``, for the cost model; None: no cost model.
+    """
 
     profile: str | None = None
-    threshold: str | None = None
+    threshold: int | str | None = None
     ops: str | None = None
-    tuning: str | None = None
+    tuning: str | os.PathLike[str] | None = None
     devices_per_process: int = 1
     devices_per_host: int | None = None
-    nvlink_domain: str | None = None
+    nvlink_domain: int | str | None = None
     num_devices: int | None = None
     gpu: str | None = None
 
@@ -49,7 +75,7 @@ class DecisionSettings:
         """
         domain = self.options().nvlink_domain or None
         ids = module.header["devices"] if self.num_devices is None else []
-        if not ids or ids[-1] < _CPU_PROCESS_STRIDE or module.platform != "cpu":
+        if not ids or ids[-1] < CPU_PROCESS_STRIDE or module.platform != "cpu":
             ids = list(range(self._num_devices(module)))
         try:
             places = regular_places(len(ids), self.devices_per_process, self.devices_per_host, domain)

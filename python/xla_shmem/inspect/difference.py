@@ -8,9 +8,11 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from xla_shmem.hlo.collective_report import group_count, source_line
 from xla_shmem.hlo.files import HloFileError
 from xla_shmem.inspect.modules import InspectedModule
 from xla_shmem.inspect.overlap import describe_overlap
+from xla_shmem.quantities import format_bytes
 
 Record = Mapping[str, Any]
 
@@ -21,7 +23,7 @@ _COMPARED: Mapping[str, Callable[[Record], str]] = {
     "op": lambda record: record["op"],
     "type": lambda record: record["dtype"],
     "bytes": lambda record: str(record["bytes"]),
-    "groups": lambda record: f"{record['num_groups']} × {record['group_size']}",
+    "groups": group_count,
     "pairs": lambda record: str(record["num_pairs"]),
     "runs per step": lambda record: "unknown" if record["executions"] is None else str(record["executions"]),
 }
@@ -39,6 +41,11 @@ class Change:
     before: Record
     after: Record
     differences: Sequence[tuple[str, str, str]]
+
+    def describe(self) -> str:
+        """Returns the collective as it is after the change, with both names if they differ."""
+        names = [self.before["name"], self.after["name"]]
+        return describe_collective(self.after, names[0] if names[0] == names[1] else " → ".join(names))
 
 
 @dataclass
@@ -58,6 +65,22 @@ class Difference:
     appeared: list[Record] = field(default_factory=list)
     changed: list[Change] = field(default_factory=list)
     equal: int = 0
+
+    def summary(self) -> str:
+        """Returns the numbers in a sentence."""
+        return (
+            f"{len(self.vanished)} vanished, {len(self.appeared)} appeared, "
+            f"{len(self.changed)} changed, {self.equal} equal."
+        )
+
+
+def describe_collective(record: Record, name: str | None = None) -> str:
+    """Returns name, op, type, bytes, groups, backend and source line of a collective; ``name`` replaces its own."""
+    source = f", {source_line(record)}" if record["source_file"] else ""
+    return (
+        f"{name or record['name']}  {record['op']} {record['dtype']} {format_bytes(record['bytes'])}, "
+        f"{group_count(record)}, {record['lowered']}{source}"
+    )
 
 
 def compare(before: Sequence[InspectedModule], after: Sequence[InspectedModule]) -> list[Difference]:

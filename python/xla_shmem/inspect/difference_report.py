@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import click
+from rich.console import Console
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import source_line
-from xla_shmem.inspect.difference import Difference
-from xla_shmem.quantities import format_bytes
+from xla_shmem.console import report_console
+from xla_shmem.inspect.difference import Difference, describe_collective
 
 
-def print_difference(differences: Sequence[Difference]) -> None:
-    """Prints the collectives of each module that vanished, appeared or changed, and the number of equal ones."""
-    from xla_shmem.console import report_console
+def print_difference(differences: Sequence[Difference], console: Console | None = None) -> None:
+    """Prints the collectives of each module that vanished, appeared or changed, and the number of equal ones.
 
-    console = report_console()
+    ``console`` is stdout if it is omitted.
+    """
+    console = console or report_console()
     for one in differences:
         console.print(Text(one.module, style="bold"), soft_wrap=True)
         for record in one.vanished:
-            console.print(Text.assemble(("- ", "red"), _description(record)), soft_wrap=True)
+            console.print(Text.assemble(("- ", "red"), describe_collective(record)), soft_wrap=True)
         for record in one.appeared:
-            console.print(Text.assemble(("+ ", "green"), _description(record)), soft_wrap=True)
+            console.print(Text.assemble(("+ ", "green"), describe_collective(record)), soft_wrap=True)
         for change in one.changed:
-            names = [change.before["name"], change.after["name"]]
-            name = names[0] if names[0] == names[1] else " → ".join(names)
-            console.print(Text.assemble(("~ ", "yellow"), _description(change.after, name)), soft_wrap=True)
+            console.print(Text.assemble(("~ ", "yellow"), change.describe()), soft_wrap=True)
             for what, before, after in change.differences:
                 console.print(Text(f"    {what}: {before} → {after}"), soft_wrap=True)
-        console.print(
-            f"{len(one.vanished)} vanished, {len(one.appeared)} appeared, "
-            f"{len(one.changed)} changed, {one.equal} equal."
-        )
+        console.print(one.summary())
 
 
 def print_difference_json(differences: Sequence[Difference]) -> None:
@@ -63,12 +58,4 @@ def print_difference_json(differences: Sequence[Difference]) -> None:
             ],
             indent=2,
         )
-    )
-
-
-def _description(record: Mapping[str, Any], name: str | None = None) -> str:
-    source = f", {source_line(record)}" if record["source_file"] else ""
-    return (
-        f"{name or record['name']}  {record['op']} {record['dtype']} {format_bytes(record['bytes'])}, "
-        f"{record['num_groups']} × {record['group_size']}, {record['lowered']}{source}"
     )

@@ -52,13 +52,14 @@ def read_inspected(path: str, selects: Callable[[Mapping[str, Any]], bool]) -> l
     Raises:
       HloFileError: the path cannot be used, or a module is malformed.
     """
+    return [inspected(module, selects) for module in read_modules(path)]
+
+
+def inspected(module: HloInput, selects: Callable[[Mapping[str, Any]], bool]) -> InspectedModule:
+    """Returns a module with its selected collectives. Raises: HloFileError."""
     from xla_shmem import _core
 
-    modules = []
-    for module in read_modules(path):
-        records = _call(_core.inspect_module, module)
-        modules.append(InspectedModule(module, [record for record in records if selects(record)]))
-    return modules
+    return InspectedModule(module, [record for record in _call(_core.inspect_module, module) if selects(record)])
 
 
 def _call(read: Callable[[bytes], T], module: HloInput) -> T:

@@ -7,11 +7,13 @@ Every option (docs/options.md) is an environment variable ``XLA_SHMEM_<NAME>`` a
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from xla_shmem import jax_start
+from xla_shmem.errors import TooLateError
 from xla_shmem.options.values import OptionError
 
 if TYPE_CHECKING:
@@ -183,18 +185,15 @@ def configure(
 ) -> None:
     """Sets options of this process from Python; docs/options.md and ``xla-shmem options`` describe them.
 
-    Call it before the first JAX computation. Several calls add up; ``None`` removes an earlier value.
+    Call it before the first JAX computation. Several calls add up; ``None`` removes an earlier value. A size is a
+    number of bytes or a text such as ``"16MiB"``, ``deadline`` is in seconds, ``spin_us`` in microseconds.
 
     Raises:
       OptionError: a value is not allowed. No option is changed then.
-      RuntimeError: the plugin has already initialised, so the value would have no effect.
+      TooLateError: JAX has begun, with xla-shmem or without it, so the values would have no effect.
     """
     given = {name: value for name, value in locals().items() if not isinstance(value, _Default)}
-    if _frozen:
-        raise RuntimeError(
-            f"configure({', '.join(given)}): xla-shmem has already initialised with JAX's backends; call it "
-            "before the first JAX computation."
-        )
+    refuse_after_start(f"configure({', '.join(given)})")
     from xla_shmem.options.table import TABLE, read
 
     for name, value in given.items():
@@ -205,6 +204,31 @@ def configure(
             _overrides.pop(name, None)
         else:
             _overrides[name] = value
+
+
+def refuse_after_start(call: str) -> None:
+    """Raises an error if options can no longer change.
+
+    Args:
+      call: what the user has called, for the error.
+
+    Raises:
+      TooLateError: the options are frozen, or JAX has begun without them.
+    """
+    if _frozen or jax_start.has_begun():
+        raise TooLateError(
+            f"{call}: JAX has already taken its devices, at the first computation or at jax.devices(), and xla-shmem "
+            "reads its options then. Restart the process (in a notebook: the kernel) and call it before that."
+        )
+
+
+def export(environ: MutableMapping[str, str]) -> None:
+    """Writes the values of :func:`configure` into an environment, for readers that know only variables."""
+    if not _overrides:
+        return
+    from xla_shmem.options.table import TABLE
+
+    environ.update({TABLE[name].env: str(value) for name, value in _overrides.items()})
 
 
 def freeze() -> Options:

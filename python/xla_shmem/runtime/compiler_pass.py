@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import logging
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
+import jax
 from jax._src import xla_bridge
 
 from xla_shmem import _core
@@ -19,6 +21,8 @@ from xla_shmem.runtime.gpu_platform import GpuPlatform
 from xla_shmem.runtime.job import Job
 
 logger = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 _NAME = "xla_shmem"
 
@@ -32,25 +36,29 @@ class CompilerPass:
         self._options = options
         self._platforms: list[CpuPlatform | GpuPlatform] = []
         self._paused = 0
+        # Part of the keys of JAX's caches in memory, which would return what was compiled with the pass, or without it.
+        self._stock = jax.make_user_context(default_value=False)  # type: ignore[no-untyped-call]
 
     def register(self) -> None:
         """Registers with XLA:CPU now, with XLA:GPU when JAX has found its plugin. Call it before any backend exists."""
         self._add(CpuPlatform(_NAME, self._job.topology, self._options))
         xla_bridge.register_plugin_callbacks(self._add_plugin)  # type: ignore[no-untyped-call]
 
-    def pause(self) -> None:
-        """Removes the transforms, so that modules compile exactly as without xla-shmem; calls nest."""
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Context without the transforms, in which modules compile exactly as without xla-shmem. Contexts nest."""
         self._paused += 1
         if self._paused == 1:
             for platform in self._platforms:
                 platform.remove_pass()
-
-    def resume(self) -> None:
-        """Undoes one `pause`."""
-        self._paused -= 1
-        if self._paused == 0:
-            for platform in self._platforms:
-                platform.add_pass()
+        try:
+            with self._stock(True):
+                yield
+        finally:
+            self._paused -= 1
+            if self._paused == 0:
+                for platform in self._platforms:
+                    platform.add_pass()
 
     def cache_salt(self, device_platform: str) -> str:
         """Returns all that a compiled module depends on besides its input and device order; "" while paused.
@@ -67,6 +75,26 @@ class CompilerPass:
             platform.cache_salt() for platform in self._platforms if platform.device_platform == device_platform
         )
         return f"xla_shmem {__version__} {self._options.decision_key()} {platforms}"
+
+    def has(self, platform: str) -> bool:
+        """Returns whether it is registered for a platform, "cpu" or "gpu"."""
+        return any(one.device_platform == platform for one in self._platforms)
+
+    def decide(self, decide: Callable[..., R], module: bytes, platform: str) -> R:
+        """Returns what `decide` says of a module for a registered platform, with the options and devices of the job.
+
+        Args:
+          decide: `_core.explain_module` or `_core.run_pass`.
+          module: serialised `HloModuleProto`.
+          platform: "cpu" or "gpu".
+
+        Raises:
+          RuntimeError: the job's processes cannot be connected.
+        """
+        (found,) = (one for one in self._platforms if one.device_platform == platform)
+        job = found.job_topology()
+        rules = self._options.rules(platform)
+        return decide(module, job.topology, job.transport, **rules, lowering=platform, gpu=job.gpu)
 
     def _add(self, platform: CpuPlatform | GpuPlatform) -> None:
         platform.register(_print_assignment if self._options.verbose and self._job.process == 0 else None)

@@ -68,7 +68,8 @@ class CpuPlatform:
         order = " one at a time" if job.one_at_a_time else ""
         return f"{BACKEND} {job.topology.fingerprint}{order} {job.transport.reason}"
 
-    def _job_topology(self) -> JobTopology:
+    def job_topology(self) -> JobTopology:
+        """Returns the job's devices on this platform; none without such a backend. Needs JAX's backends."""
         if BACKEND not in xla_bridge.backends():
             # JAX_PLATFORMS leaves the CPU out. Another client may still compile for CPUs; it takes no part in the job.
             return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no CPU backend", None))
@@ -76,7 +77,7 @@ class CpuPlatform:
 
     def _connect(self) -> str:
         try:
-            job = self._job_topology()
+            job = self.job_topology()
         except Exception as error:
             return str(error)
         rules = self._options.rules("cpu")
@@ -86,7 +87,7 @@ class CpuPlatform:
     def _why_not_connected(self) -> str:
         """Connects if necessary, since an executable may be loaded before any compilation; returns the error, or ""."""
         try:
-            transport = self._job_topology().transport
+            transport = self.job_topology().transport
         except Exception as error:
             return str(error)
         return "" if transport.available else transport.reason

@@ -73,7 +73,7 @@ class GpuPlatform:
         for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
         _core.gpu_pass().set_hooks(self._connect, observe)
-        _core.set_gpu_admit_hook(self._topology)
+        _core.set_gpu_admit_hook(self.job_topology)
 
     def add_pass(self) -> None:
         """Runs the pass on every module that is compiled from now on."""
@@ -87,10 +87,11 @@ class GpuPlatform:
         """Returns the part of the job that compiled modules depend on; "" while there is no GPU backend."""
         if BACKEND not in xla_bridge.backends():
             return ""
-        job = self._topology()
+        job = self.job_topology()
         return f"{BACKEND} {job.gpu} {job.topology.fingerprint} {job.transport.reason}"
 
-    def _topology(self) -> JobTopology:
+    def job_topology(self) -> JobTopology:
+        """Returns the job's devices on this platform; none without such a backend. Needs JAX's backends."""
         if self._job is None or BACKEND not in xla_bridge.backends():
             # XLA compiles for described GPUs. The pass decides on these modules but does not rewrite them.
             return JobTopology(_core.Topology([]), _core.Transport(False, "this process has no GPUs", None))
@@ -98,7 +99,7 @@ class GpuPlatform:
 
     def _connect(self) -> str:
         try:
-            job = self._topology()
+            job = self.job_topology()
         except Exception as error:
             return str(error)
         _core.gpu_pass().set_options(job.topology, job.transport, **self._options.rules("gpu"), gpu=job.gpu)

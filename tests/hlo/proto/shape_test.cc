@@ -26,6 +26,12 @@ TEST_CASE("bytes of arrays, scalars, tuples and empty arrays") {
   CHECK(ShapeBytes(Parse(ArrayShape({}, 17))) == 0);
 }
 
+TEST_CASE("the text of a shape is that of HLO") {
+  CHECK(ShapeText(Parse(ArrayShape({8, 16}))) == "f32[8,16]");
+  CHECK(ShapeText(Parse(ArrayShape({}))) == "f32[]");
+  CHECK(ShapeText(Parse(TupleShape({ArrayShape({2}), ArrayShape({3, 0}, 16)}))) == "(f32[2], bf16[3,0])");
+}
+
 Shape Laid(const std::vector<int64_t>& dims, const std::vector<int64_t>& minor_to_major) {
   return Parse(Message().Int(2, 11).Ints(3, dims).Sub(5, Message().Ints(1, minor_to_major)));
 }

@@ -86,7 +86,7 @@ def test_a_decision_that_differs_from_that_of_the_options_is_shown(rewritten: Pa
 def test_an_unknown_collective_offers_similar_names(stock: Path) -> None:
     result = inspect(stock, "--explain", "permut")
     assert result.exit_code == 2
-    assert result.stderr == "Error: --explain permut: no such collective; there are permute and others.\n"
+    assert result.stderr == "Error: permut: no such collective; there are permute and others.\n"
 
 
 def test_a_layout_that_does_not_fit_is_an_error_of_one_sentence(stock: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import option_files
-from xla_shmem import _core
+from xla_shmem import _core, jax_start
 from xla_shmem.options import OptionError, configure, freeze, frozen, resolve
 from xla_shmem.options.table import TABLE
 from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, OPS, parse_size
@@ -22,6 +22,7 @@ from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE, OPS, parse_s
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frozen, "_overrides", {})
     monkeypatch.setattr(frozen, "_frozen", False)
+    monkeypatch.setattr(jax_start, "has_begun", lambda: False)
     for option in TABLE.values():
         monkeypatch.delenv(option.env, raising=False)
 
@@ -187,7 +188,7 @@ def test_configure_refuses_an_unknown_name() -> None:
 
 def test_configure_after_the_plugin_started_says_that_it_is_too_late() -> None:
     freeze()
-    with pytest.raises(RuntimeError, match=r"configure\(threshold\).*before the first JAX computation"):
+    with pytest.raises(RuntimeError, match=r"configure\(threshold\).*Restart the process"):
         configure(threshold=1)
 
 

@@ -87,6 +87,7 @@ nb::dict ToDict(const Explanation& explanation) {
   dict["trace"] = steps;
   dict["groups"] = groups;
   dict["pairs"] = nb::cast(explanation.pairs);
+  dict["shape"] = Text(explanation.shape);
   return dict;
 }
 
@@ -158,7 +159,8 @@ void BindInspection(nb::module_& m) {
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
         nb::arg("hierarchical") = "auto",
         "What the module says of each of its collectives, what the rules say with these options, and what each rule "
-        "saw: dicts written, decided, trace, groups, pairs, in the order of inspect_module. Arguments and errors as "
+        "saw: dicts written, decided, trace, groups, pairs, shape, in the order of inspect_module. Arguments and "
+        "errors as "
         "of run_pass.");
 
   m.def("schedule", &ScheduleOfBytes, nb::arg("module"),

@@ -10,6 +10,7 @@
 #include "xla_patch/hlo/proto/device_assignment.h"
 #include "xla_patch/hlo/proto/mlir_dictionary.h"
 #include "xla_patch/hlo/proto/record.h"
+#include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/rewrite/custom_call.h"
 
 namespace xla_shmem {
@@ -94,6 +95,7 @@ Result<std::vector<Explanation>> ExplainModule(std::string_view bytes, const Pas
     Explanation explanation;
     if (!hlo::ReadRecord(*module, collective, &explanation.written)) continue;
     explanation.decided = explanation.written;
+    explanation.shape = hlo::ShapeText(collective.result);
     CollectiveSpec& spec = collective.spec;
     spec.module = placement;
     const bool is_lowered = collective.form == hlo::CollectiveForm::kLowered;

@@ -2,6 +2,7 @@
 #define XLA_SHMEM_HLO_ANALYSIS_INSPECT_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@ struct Explanation {
   DecisionTrace trace;  // empty if its participants are not known
   DeviceGroups groups;
   std::vector<std::pair<int64_t, int64_t>> pairs;  // of a permute
+  std::string shape;                               // of its result, as ShapeText writes it
 };
 
 // Explains every collective that InspectModule lists, in that order. Rewritten collectives are read back, PEs

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <string>
 
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
@@ -153,6 +154,16 @@ int64_t ShapeBytes(const Shape& shape) {
   const int64_t rest = SaturatingProduct(count % 8, packed_bits);
   const int64_t rest_bytes = rest / 8 + (rest % 8 != 0 ? 1 : 0);
   return __builtin_add_overflow(whole, rest_bytes, &total) ? kMax : total;
+}
+
+std::string ShapeText(const Shape& shape) {
+  std::string text;
+  if (shape.IsTuple()) {
+    for (const Shape& element : shape.elements) text += (text.empty() ? "" : ", ") + ShapeText(element);
+    return "(" + text + ")";
+  }
+  for (const int64_t size : shape.dimensions) text += (text.empty() ? "" : ",") + std::to_string(size);
+  return ElementTypeName(shape.element_type) + "[" + text + "]";
 }
 
 bool SameBytesLayout(const Shape& a, const Shape& b) {

@@ -2,6 +2,7 @@
 #define XLA_SHMEM_HLO_PROTO_SHAPE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,9 @@ Result<Shape> ParseShape(std::string_view proto);
 // Result bytes, tuple elements summed, as XLA counts them: elements of less than a byte are packed if the layout says
 // so and take a byte each if not. Saturates instead of overflowing.
 int64_t ShapeBytes(const Shape& shape);
+
+// As in HLO text, without layout: "f32[8,1024]", "(f32[8], bf16[4])". A dynamic dimension is its upper bound.
+std::string ShapeText(const Shape& shape);
 
 // Same element type, dimensions and physical order: a byte copy from one to the other is right.
 bool SameBytesLayout(const Shape& a, const Shape& b);
