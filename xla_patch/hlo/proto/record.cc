@@ -38,6 +38,11 @@ void ReadStock(const Module& module, const Collective& collective, CollectiveRec
   record->backend = record->lowered = BackendName(backend.value_or(Backend::kDefault));
 }
 
+// The rules of this package give it as their reason, stock XLA gives none.
+void AddUnknownParticipants(const CollectiveSpec& spec, CollectiveRecord* record) {
+  if (spec.unsupported_participants.has_value()) record->reason += "; " + *spec.unsupported_participants;
+}
+
 }  // namespace
 
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective) {
@@ -65,6 +70,7 @@ bool ReadRecord(const Module& module, const Collective& collective, CollectiveRe
   if (is_lowered && attributes.count(attribute::kOp) == 0) return false;
   if (attributes.empty()) {
     ReadStock(module, collective, record);
+    AddUnknownParticipants(collective.spec, record);
   } else {
     AttributesToRecord(attributes, record);
   }
