@@ -44,7 +44,7 @@ def explain(
         names = sorted({record["name"] for module in modules for record in module.records})
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5) or names[:3]
         offer = f"; there are {', '.join(near)}" + (" and others" if len(names) > len(near) else "") if names else ""
-        raise HloFileError(f"--explain {name}: no such collective{offer}.")
+        raise HloFileError(f"explain {name}: no such collective{offer}.")
     return found
 
 
