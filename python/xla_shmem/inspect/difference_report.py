@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.text import Text
 
-from xla_shmem.hlo.collective_report import source_line
+from xla_shmem.hlo.collective_report import group_count, source_line
 from xla_shmem.inspect.difference import Difference
 from xla_shmem.quantities import format_bytes
 
@@ -20,7 +20,10 @@ def print_difference(differences: Sequence[Difference]) -> None:
 
     console = report_console()
     for one in differences:
-        console.print(Text(one.module, style="bold"), soft_wrap=True)
+        if one.only_in and not one.vanished and not one.appeared:
+            continue  # a module without collectives in one dump is no difference of collectives
+        lone = {"before": "  only in the first dump", "after": "  only in the second dump", "": ""}[one.only_in]
+        console.print(Text.assemble((one.module, "bold"), lone), soft_wrap=True)
         for record in one.vanished:
             console.print(Text.assemble(("- ", "red"), _description(record)), soft_wrap=True)
         for record in one.appeared:
@@ -44,6 +47,7 @@ def print_difference_json(differences: Sequence[Difference]) -> None:
             [
                 {
                     "module": one.module,
+                    "only_in": one.only_in or None,
                     "vanished": list(map(dict, one.vanished)),
                     "appeared": list(map(dict, one.appeared)),
                     "changed": [
@@ -70,5 +74,5 @@ def _description(record: Mapping[str, Any], name: str | None = None) -> str:
     source = f", {source_line(record)}" if record["source_file"] else ""
     return (
         f"{name or record['name']}  {record['op']} {record['dtype']} {format_bytes(record['bytes'])}, "
-        f"{record['num_groups']} × {record['group_size']}, {record['lowered']}{source}"
+        f"{group_count(record)}, {record['lowered']}{source}"
     )
