@@ -42,6 +42,7 @@ def read_environment(environ: Mapping[str, str], visible: int) -> Environment:
         cpu_collectives=environ.get("JAX_CPU_COLLECTIVES_IMPLEMENTATION") or "gloo",
         gpu_choice=f"{variable}={environ[variable]}" if variable else "",
         gpu_error=gpu_error,
+        xla_flags=environ.get("XLA_FLAGS", ""),
         visible_devices=environ.get("CUDA_VISIBLE_DEVICES"),
     )
 

@@ -78,6 +78,7 @@ class Environment:
       cpu_collectives: JAX's backend between CPU processes, ``"gloo"`` or ``"mpi"``.
       gpu_choice: which of the visible GPUs this process uses, as ``SLURM_LOCALID=1``; "" for all.
       gpu_error: why JAX cannot use that choice; "" if it can.
+      xla_flags: ``XLA_FLAGS``.
       visible_devices: ``CUDA_VISIBLE_DEVICES``; None if it is not set.
     """
 
@@ -90,6 +91,7 @@ class Environment:
     cpu_collectives: str = "gloo"
     gpu_choice: str = ""
     gpu_error: str = ""
+    xla_flags: str = ""
     visible_devices: str | None = None
 
 

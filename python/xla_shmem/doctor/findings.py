@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from xla_shmem.doctor.facts import Facts, Installation
+from xla_shmem.doctor.facts import Facts
 from xla_shmem.gpu.jax_plugin import OLDEST_JAX, REQUIRED_JAX, CudaPlugin, release
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
@@ -22,6 +22,9 @@ _DRIVER_FIX = {
 
 #: Keeps the other flags. The last occurrence of a flag counts.
 SET_FLAG = f'export XLA_FLAGS="$XLA_FLAGS {FLAG}=true"'
+
+#: Switches off the part of XLA:CPU that is wrong in jax 0.10.2.
+_WITHOUT_YNN = "--xla_cpu_experimental_ynn_fusion_type="
 
 _MORE_MEMORY = "mount -o remount,size=1g /dev/shm    # in Docker: docker run --shm-size=1g"
 
@@ -85,7 +88,7 @@ class Diagnosis:
 def diagnose(facts: Facts) -> Diagnosis:
     """Returns the diagnosis of the facts."""
     common = tuple(_common(facts))
-    faults = tuple(known_faults(facts.installation, facts.python))
+    faults = tuple(_known_faults(facts))
     cpu = PathVerdict((*common, *_cpu_blockers(facts)), (*faults, *_cpu_notes(facts)))
     gpu = PathVerdict((*common, *_gpu_blockers(facts)), (*faults, *_gpu_notes(facts)))
     asked = re.split(r"[,\s]+", facts.environment.platforms.lower())
@@ -133,20 +136,23 @@ def _common(facts: Facts) -> Iterator[Finding]:
         )
 
 
-def known_faults(installation: Installation, python: str) -> Iterator[Finding]:
-    """Yields faults of the installed jax that concern programs here, and the release that mends them.
+def _known_faults(facts: Facts) -> Iterator[Finding]:
+    """Yields faults of the installed jax that concern programs here, and what mends them.
 
-    Source: jax issue 39103, whose program gives wrong sums on 0.10.2 and right ones on 0.11.2 and 0.12.0.1; and
-    docs/sharp-bits.md for donation.
+    The program of jax issue 39103 gave wrong sums on 0.10.2, and right ones with the flag, on 0.11.2 and on 0.12.0.1.
     """
-    if release(installation.jax) == (0, 10, 2) or release(installation.jaxlib) == (0, 10, 2):
-        # 0.11 and later need Python 3.12.
-        first = "with Python 3.12 or newer: " if release(python) < (3, 12) else ""
+    installation = facts.installation
+    if (0, 10, 2) not in (release(installation.jax), release(installation.jaxlib)):
+        return
+    upgrade = f"pip install -U 'jax{REQUIRED_JAX.replace('0.10.2', '0.11.2')}'"
+    if release(facts.python) < (3, 12):
+        upgrade = f"install Python 3.12 or newer, and there: {upgrade}"
+    if _WITHOUT_YNN not in facts.environment.xla_flags.split():
         yield Finding(
-            "jax 0.10.2 computes some products and sums wrongly on CPU (jax issue 39103), and drops donation, which"
-            " costs memory; 0.11.2 and newer do neither",
-            f"{first}pip install -U 'jax{REQUIRED_JAX.replace('0.10.2', '0.11.2')}'",
+            "jax 0.10.2 computes some sums of products wrongly on CPU (jax issue 39103); 0.11.2 and newer do not",
+            f'{upgrade}    # or: export XLA_FLAGS="$XLA_FLAGS {_WITHOUT_YNN}"',
         )
+    yield Finding("jax 0.10.2 drops donation, which costs memory; 0.11.2 and newer keep it", upgrade)
 
 
 def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
@@ -161,7 +167,7 @@ def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
         what = (
             f"a process needs {needed} MiB"
             if count == 0
-            else f"two processes need {2 * needed} MiB, so the collectives of every job stay on the default backend"
+            else f"two processes need {2 * needed} MiB, so no job of two fits and its collectives stay on the default backend"
         )
         yield Finding(f"/dev/shm has {memory.free >> 20} MiB free, {what}", _MORE_MEMORY)
     if network.name_error and facts.environment.cpu_collectives == "gloo":
