@@ -18,6 +18,6 @@ def inspect(*arguments: str | Path, stdin: bytes | None = None) -> Result:
 
 def inspected(*arguments: str | Path) -> dict[str, dict[str, Any]]:
     """Returns what the command prints with --json, by the names of the collectives."""
-    result = inspect("--json", *arguments)
+    result = inspect(*arguments, "--json")
     assert result.exit_code == 0, result.stderr
     return {record["name"]: record for record in json.loads(result.stdout)}

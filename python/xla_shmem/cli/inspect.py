@@ -75,9 +75,9 @@ def filters(command: Callable[..., R]) -> Callable[..., R]:
     help="Where to write the rewritten module; .txt or .hlo as text, .pb as proto, .gz after.",
 )
 @json_option
+@one_sentence_errors
 @filters
 @decision_options
-@one_sentence_errors
 def decide_command(
     path: str, lowering: str, output: str | None, as_json: bool, selection: Selection, settings: DecisionSettings
 ) -> None:
@@ -110,8 +110,8 @@ def decide_command(
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.argument("name", metavar="NAME")
 @json_option
-@decision_options
 @one_sentence_errors
+@decision_options
 def explain_command(paths: tuple[str, ...], name: str, as_json: bool, settings: DecisionSettings) -> None:
     """Print each rule's question, evidence and verdict for the collective NAME.
 
@@ -139,8 +139,8 @@ def explain_command(paths: tuple[str, ...], name: str, as_json: bool, settings: 
 @click.argument("before", metavar="A")
 @click.argument("after", metavar="B")
 @json_option
-@filters
 @one_sentence_errors
+@filters
 def diff_command(before: str, after: str, as_json: bool, selection: Selection) -> None:
     """Compare the collectives of two dumps A and B.
 
@@ -162,10 +162,10 @@ def diff_command(before: str, after: str, as_json: bool, selection: Selection) -
 @click.option("--overlap", is_flag=True, help="Add the work that XLA scheduled between start and done of each pair.")
 @click.option("--html", "page", metavar="FILE", help="Write one self-contained page for a browser.")
 @json_option
-@filters
-@layout_options
 @click.pass_context
 @one_sentence_errors
+@filters
+@layout_options
 def inspect_command(
     ctx: click.Context,
     paths: tuple[str, ...],
