@@ -91,14 +91,19 @@ def as_text(data: bytes) -> str | None:
 
 def what_it_is(data: bytes, text: str | None) -> str:
     """Returns what a file that is neither HLO text nor a proto holds, to follow its name; "" if unknown."""
-    if text is not None:
-        start = text.lstrip()
-        return next((what for form, what in _TEXTS.items() if re.match(form, start)), "")
+    if text is not None and (found := [what for form, what in _TEXTS.items() if re.match(form, text.lstrip())]):
+        return found[0]
     if data[257:262] == b"ustar":
         return "is a tar archive; unpack it and name the module in it"
     if not data.strip(b"\0"):
         return "holds nothing but zeros; copy the file again"
     return next((what for magic, what in _BYTES.items() if data.startswith(magic)), "")
+
+
+def several_modules(text: str) -> str:
+    """Returns what is wrong with a text that holds more than one module, to follow its name; else ""."""
+    count = len(_FIRST_LINE.findall(text))
+    return f"holds {count} modules; write each into a file of its own" if count > 1 else ""
 
 
 def _decoded(data: bytes) -> str | None:
@@ -121,7 +126,7 @@ def _from_first_line(text: str) -> str:
     if len(starts) == 1:
         return text[starts[0] :]
     if starts:
-        raise FileFormError(f"holds {len(starts)} modules below other lines; write each module into a file of its own")
+        raise FileFormError(several_modules(text))
     if prefix := _BEHIND_PREFIX.search(text):
         line = text.count("\n", 0, prefix.start()) + 1
         raise FileFormError(

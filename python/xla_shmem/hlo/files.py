@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from xla_shmem.errors import UserError
 from xla_shmem.hlo import xla_text
-from xla_shmem.hlo.file_forms import TEXT_START, FileFormError, as_text, decompressed, what_it_is
+from xla_shmem.hlo.file_forms import TEXT_START, FileFormError, as_text, decompressed, several_modules, what_it_is
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -214,6 +214,8 @@ def _proto_of_text(source: str, text: str) -> bytes:
     try:
         proto = xla_text.parse(text)
     except xla_text.XlaTextError as error:
+        if several := several_modules(text):
+            raise HloFileError(f"{source}: {several}.") from None
         raise HloFileError(
             f"{source}: jaxlib {version.__version__} cannot parse it ({error}); if a newer XLA "
             "wrote it, dump with --xla_dump_hlo_as_proto."
