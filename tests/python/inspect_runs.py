@@ -13,7 +13,7 @@ from xla_shmem.cli.main import main
 
 def inspect(*arguments: str | Path, stdin: bytes | None = None) -> Result:
     """Runs the command in this process."""
-    return CliRunner().invoke(main, ["inspect", *map(str, arguments)], input=stdin)
+    return CliRunner().invoke(main, ["inspect", *map(str, arguments)], input=stdin, prog_name="xla-shmem")
 
 
 def inspected(*arguments: str | Path) -> dict[str, dict[str, Any]]:

@@ -113,9 +113,9 @@ def decide_command(
 @one_sentence_errors
 @decision_options
 def explain_command(paths: tuple[str, ...], name: str, as_json: bool, settings: DecisionSettings) -> None:
-    """Print each rule's question, evidence and verdict for the collective NAME.
+    """Print each rule's question, evidence and verdict on a collective.
 
-    The rules are asked again. A module does not contain the options and the layout of devices: give them.
+    NAME is the name of its instruction. The rules are asked again. A module does not contain the options and the layout of devices: give them.
 
     \b
     Examples:

@@ -38,9 +38,7 @@ class CommandWithSubcommands(click.Command):
         """Writes the options, and below them the subcommands."""
         super().format_options(ctx, formatter)
         with formatter.section("Commands"):
-            formatter.write_dl(
-                [(f"{ctx.command_path} {name}", one.get_short_help_str(60)) for name, one in self.subcommands.items()]
-            )
+            formatter.write_dl([(name, one.get_short_help_str(70)) for name, one in self.subcommands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Completes the subcommands beside the options."""
