@@ -21,8 +21,8 @@ from xla_shmem.quantities import format_bytes, plural
 
 #: Width of a terminal from which the table has a column for computations.
 _WIDE_ENOUGH = 150
-#: Columns without which a narrow terminal does, those first that it misses least.
-_DISPENSABLE = ("computation", "source", "rule", "dtype")
+#: Columns without which a narrow terminal does, those first that it misses least: the reasons below have the rules.
+_DISPENSABLE = ("computation", "rule", "source", "dtype")
 
 _UNLIMITED = 10_000
 _STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow", "HIERARCHICAL": "cyan"}

@@ -36,8 +36,9 @@ def _headers(lines: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("columns", "headers"),
     [
-        (80, ["HLO name", "op", "dtype", "bytes", "groups", "backend", "rule"]),
-        (60, ["HLO name", "op", "dtype", "bytes", "groups", "backend"]),
+        (80, ["HLO name", "op", "dtype", "bytes", "groups", "backend", "source"]),
+        (64, ["HLO name", "op", "dtype", "bytes", "groups", "backend"]),
+        (60, ["HLO name", "op", "bytes", "groups", "backend"]),
         (149, ["HLO name", "op", "dtype", "bytes", "groups", "backend", "rule", "source"]),
         (150, ["HLO name", "op", "dtype", "bytes", "groups", "backend", "rule", "computation", "source"]),
     ],
