@@ -115,7 +115,8 @@ def decide_command(
 def explain_command(paths: tuple[str, ...], name: str, as_json: bool, settings: DecisionSettings) -> None:
     """Print each rule's question, evidence and verdict on a collective.
 
-    NAME is the name of its instruction. The rules are asked again. A module does not contain the options and the layout of devices: give them.
+    NAME is the name of its instruction. The rules are asked again. A module does not contain the options and the layout
+    of devices: give them.
 
     \b
     Examples:

@@ -164,12 +164,13 @@ def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
         )
     elif (count := _processes_that_fit(facts)) < 2:
         needed = _least_heap(facts) >> 20
-        what = (
-            f"a process needs {needed} MiB"
-            if count == 0
-            else f"two processes need {2 * needed} MiB, so no job of two fits and its collectives stay on the default backend"
+        what = f"a process needs {needed} MiB, so no job fits"
+        if count == 1:
+            what = f"two processes need {2 * needed} MiB, so no job of two fits"
+        yield Finding(
+            f"/dev/shm has {memory.free >> 20} MiB free, {what}: collectives stay on the default backend",
+            _MORE_MEMORY,
         )
-        yield Finding(f"/dev/shm has {memory.free >> 20} MiB free, {what}", _MORE_MEMORY)
     if network.name_error and facts.environment.cpu_collectives == "gloo":
         yield Finding(
             f"the name of this host, {network.host_name}, {network.name_error}, so gloo does not start and every job"
@@ -235,7 +236,9 @@ def _choice_fix(facts: Facts) -> str:
     if variable == "JAX_LOCAL_DEVICE_IDS":
         return "unset JAX_LOCAL_DEVICE_IDS"
     if environment.visible_devices is not None:
-        return "unset CUDA_VISIBLE_DEVICES    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0"
+        return (
+            "unset CUDA_VISIBLE_DEVICES    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0"
+        )
     return "start one process per GPU    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0"
 
 

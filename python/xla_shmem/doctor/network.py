@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import threading
+from typing import Any
 
 from xla_shmem.doctor.facts import Network
 
@@ -29,7 +30,7 @@ def _is_number(name: str) -> bool:
 
 def _why_name_is_useless(name: str) -> str:
     """Returns why gloo cannot listen at the address of this host's name: none of its addresses can be bound."""
-    answer: list[list[tuple[int, object]] | OSError] = []
+    answer: list[list[tuple[int, tuple[Any, ...]]] | OSError] = []
 
     def ask() -> None:
         try:
@@ -52,9 +53,7 @@ def _why_name_is_useless(name: str) -> str:
                 return ""
         except OSError:
             continue
-    first = answer[0][0][1]
-    assert isinstance(first, tuple)
-    return f"resolves to {first[0]}, which is no address of this machine"
+    return f"resolves to {answer[0][0][1][0]}, which is no address of this machine"
 
 
 def _why_loopback_is_useless() -> str:

@@ -115,7 +115,9 @@ def _library_text(library: Library) -> str:
 
 def _print_verdict(console: Console, name: str, path: PathVerdict, flag: bool | None, remark: str = "") -> None:
     if flag:
-        verdict = Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
+        verdict = (
+            Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
+        )
     else:
         state = "not set" if flag is None else "off"
         verdict = Text(f"the flag is {state}; it would {'work' if path.works else 'have no effect'}", style="yellow")

@@ -8,6 +8,7 @@ needs nothing of this package.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import re
 import signal
@@ -24,7 +25,7 @@ _HEADER = struct.Struct("=cQ")
 _PARSE, _PRINT = b"t", b"p"
 _DONE, _REFUSED = b"+", b"-"
 
-#: The line with which XLA ends its process: ``F0000 00:00:1795757879.787215   10987 mesh_and_axis.cc:200] Check failed…``
+#: The line with which XLA ends its process: ``F0000 00:00:17.78   10987 mesh_and_axis.cc:200] Check failed: …``.
 _FATAL = re.compile(r"^F\d{4} .*?\] *(?P<reason>.*)$", re.MULTILINE)
 
 
@@ -55,7 +56,7 @@ class _Server:
 
     def __init__(self) -> None:
         self.owner = os.getpid()
-        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115: closed with the server
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
         # XLA would read XLA_FLAGS, and end the process for a flag that it does not know.
         environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
         self._process = subprocess.Popen(
@@ -68,7 +69,8 @@ class _Server:
 
     def ask(self, what: bytes, data: bytes) -> bytes:
         """Returns the answer. Raises: XlaTextError, also if the process ends; then it is of no more use."""
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         try:
             _send(self._process.stdin, what, data)
             status, answer = _receive(self._process.stdout)
@@ -87,10 +89,8 @@ class _Server:
         """Ends the process and waits for that."""
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 stream.close()
-            except BrokenPipeError:
-                pass
         self._process.wait()
         self._errors.close()
 

@@ -59,7 +59,8 @@ TEST_CASE("a module with shardings and without a schedule awaits the partitioner
   const auto awaits = [](const Message& instruction) { return Read(Module(instruction).str()).awaits_partitioning; };
   const auto call = [](const char* target) { return Instruction("custom-call").Bytes(28, target); };
   const Message tiled = Message().Int(1, 3);
-  for (const char* target : {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding"}) {
+  for (const char* target :
+       {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding"}) {
     CHECK(awaits(call(target)));
   }
   CHECK_FALSE(awaits(call("xla_ffi_python_cpu_callback")));

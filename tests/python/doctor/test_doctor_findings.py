@@ -154,16 +154,18 @@ def test_known_faults_of_a_release_come_with_what_mends_them() -> None:
             'echo "127.0.1.1 strange" >> /etc/hosts',
         ),
         (
-            {"host_name": "5", "name_is_number": True, "name_error": "resolves to 0.0.0.5, which is no address of this"},
+            {
+                "host_name": "5",
+                "name_is_number": True,
+                "name_error": "resolves to 0.0.0.5, which is no address of this",
+            },
             "resolves to 0.0.0.5",
             "hostname NAME",
         ),
         ({"loopback_error": "Network is unreachable"}, "127.0.0.1 cannot be reached (Network", "ip link set lo up"),
     ],
 )
-def test_a_host_that_its_processes_cannot_find_blocks_jobs_on_cpu(
-    network: dict[str, Any], what: str, fix: str
-) -> None:
+def test_a_host_that_its_processes_cannot_find_blocks_jobs_on_cpu(network: dict[str, Any], what: str, fix: str) -> None:
     facts = machine(LAPTOP, network=network)
     assert not diagnose(facts).cpu.works
     assert what in first(facts)[0]
@@ -196,11 +198,15 @@ def test_on_another_system_the_finding_names_the_supported_ones() -> None:
             False,
             "no shared memory: /dev/shm: Permission denied",
         ),
-        (SharedMemory(64 << 20, 7 << 20, "", None), False, "/dev/shm has 7 MiB free, a process needs 8 MiB"),
+        (
+            SharedMemory(64 << 20, 7 << 20, "", None),
+            False,
+            "/dev/shm has 7 MiB free, a process needs 8 MiB, so no job fits: collectives stay on the default backend",
+        ),
         (
             SharedMemory(64 << 20, 15 << 20, "", None),
             False,
-            "/dev/shm has 15 MiB free, two processes need 16 MiB, so no job of two fits and its collectives stay on the"
+            "/dev/shm has 15 MiB free, two processes need 16 MiB, so no job of two fits: collectives stay on the"
             " default backend",
         ),
         (SharedMemory(64 << 20, 16 << 20, "", None), True, "/dev/shm has 16 MiB free, enough for 2 processes"),

@@ -55,9 +55,9 @@ READ = {
     "xz of UTF-16": lzma.compress(CPU_SYNC.encode("utf-16")),
     "a log line above": LOG.encode() + CPU_SYNC.encode(),
     "a prompt above": b"$ cat m.txt\n" + CPU_SYNC.encode(),
-    "a path in Latin-1": CPU_SYNC.replace("to_apply=%sum", 'to_apply=%sum, metadata={source_file="/caf\xe9.py"}').encode(
-        "latin-1"
-    ),
+    "a path in Latin-1": CPU_SYNC.replace(
+        "to_apply=%sum", 'to_apply=%sum, metadata={source_file="/caf\xe9.py"}'
+    ).encode("latin-1"),
 }
 
 

@@ -43,7 +43,7 @@ def test_a_text_on_which_xla_ends_its_process_is_an_error_with_its_reason(case: 
 
 
 def test_a_stack_overflow_is_an_error_that_names_the_signal() -> None:
-    with pytest.raises(xla_text.XlaTextError, match="XLA ends its process: SIG(SEGV|BUS)"):
+    with pytest.raises(xla_text.XlaTextError, match=r"XLA ends its process: SIG(SEGV|BUS)"):
         xla_text.parse("HloModule m\n\nENTRY e { ROOT p = " + "(" * 400_000)
 
 
@@ -51,7 +51,7 @@ def test_a_proto_that_xla_cannot_print_is_an_error() -> None:
     with pytest.raises(xla_text.XlaTextError):
         xla_text.print_module(b"\x1a\x02\x12\x00")
     no_devices = CPU_SYNC.replace(GROUPS, "replica_groups=mesh['a'=0,'b'=8] {'a'}")
-    with pytest.raises(xla_text.XlaTextError, match="XLA ends its process: Check failed|expected axis"):
+    with pytest.raises(xla_text.XlaTextError, match=r"XLA ends its process: Check failed|expected axis"):
         xla_text.print_module(xla_text.parse(no_devices))
 
 
@@ -92,11 +92,3 @@ def test_flags_that_xla_does_not_know_do_not_matter(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("XLA_FLAGS", "--xla_gpu_experimental_enable_nvshmem=true --xla_no_such_flag")
     monkeypatch.setattr(xla_text, "_server", None)
     assert _core.module_header(xla_text.parse(CPU_SYNC))["name"] == "jit_step"
-
-
-def test_names_that_are_not_utf8_are_printed_with_a_replacement() -> None:
-    proto = xla_text.parse(CPU_SYNC).replace(b"jit_step", b"jit_st\xff\xff")
-    try:
-        assert "jit_st" in xla_text.print_module(proto)
-    except xla_text.XlaTextError as error:
-        assert "\n" not in str(error)

@@ -36,7 +36,14 @@ def _changes(difference: dict[str, Any]) -> dict[str, list[tuple[str, str, str]]
 
 def test_a_module_equals_itself(tmp_path: Path) -> None:
     difference = _difference(tmp_path, CPU_SYNC, CPU_SYNC)
-    assert difference == {"module": "jit_step", "only_in": None, "vanished": [], "appeared": [], "changed": [], "equal": 3}
+    assert difference == {
+        "module": "jit_step",
+        "only_in": None,
+        "vanished": [],
+        "appeared": [],
+        "changed": [],
+        "equal": 3,
+    }
     assert _diff(tmp_path, CPU_SYNC, CPU_SYNC).stdout == "jit_step\n0 vanished, 0 appeared, 0 changed, 3 equal.\n"
 
 

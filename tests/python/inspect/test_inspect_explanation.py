@@ -120,7 +120,13 @@ def test_a_half_written_dump_is_an_error_of_one_sentence(rewritten: Path, tmp_pa
     half = tmp_path / "half.pb"
     half.write_bytes(rewritten.read_bytes()[:-20])
     page = str(tmp_path / "page.html")
-    for arguments in (["explain", half, "small"], ["decide", half], [half, "--html", page], [half, "--overlap"], [half]):
+    for arguments in (
+        ["explain", half, "small"],
+        ["decide", half],
+        [half, "--html", page],
+        [half, "--overlap"],
+        [half],
+    ):
         result = inspect(*arguments)
         assert result.exit_code == 2
         assert result.stderr.startswith(f"Error: {half}: ")

@@ -152,7 +152,9 @@ def test_a_module_before_partitioning_is_named(tmp_path: Path, module: str) -> N
 
 def test_a_compiled_module_is_not_taken_for_one_before_partitioning(tmp_path: Path) -> None:
     # XLA:GPU leaves the shardings of parameters, and callbacks to the host have one device.
-    compiled = UNPARTITIONED["sharded parameters and results"].replace("HloModule jit_f", "HloModule f, is_scheduled=true")
+    compiled = UNPARTITIONED["sharded parameters and results"].replace(
+        "HloModule jit_f", "HloModule f, is_scheduled=true"
+    )
     parameter = """\
 HloModule m
 

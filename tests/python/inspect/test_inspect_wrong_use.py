@@ -48,11 +48,17 @@ WRONG: dict[str, tuple[list[str], str]] = {
         ["decide", "{}/cpu.txt", "--tuning", "{}/t.json"],
         "--tuning has no effect without --profile tuned.",
     ),
-    "decide: unknown devices": (["decide", "{}/none.hlo"], "does not contain its number of devices; give --num-devices"),
+    "decide: unknown devices": (
+        ["decide", "{}/none.hlo"],
+        "does not contain its number of devices; give --num-devices",
+    ),
     "decide: no output format": (["decide", "{}/cpu.txt", "--output", "o.json"], "o.json: the extension must be .txt"),
     "decide: an odd layout": (["decide", "{}/cpu.txt", "--devices-per-process", "3"], "4 devices do not divide into"),
     "explain: no name": (["explain", "{}/cpu.txt"], "Missing argument 'PATH...'"),
-    "explain: an unknown name": (["explain", "{}/cpu.txt", "smal"], "explain smal: no such collective; there are small"),
+    "explain: an unknown name": (
+        ["explain", "{}/cpu.txt", "smal"],
+        "explain smal: no such collective; there are small",
+    ),
     "explain: the name first": (
         ["explain", "small", "{}/cpu.txt"],
         "PATH comes before NAME: xla-shmem inspect explain {}/cpu.txt small",

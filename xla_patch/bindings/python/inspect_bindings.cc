@@ -143,7 +143,8 @@ void BindInspection(nb::module_& m) {
 
   m.def("module_header", &HeaderOfBytes, nb::arg("module"),
         "Reads name, device assignment and form of a serialised HloModuleProto: a dict name, replicas, partitions, "
-        "devices, is_gpu_form, awaits_partitioning. ValueError if a top-level field or the device assignment is malformed.");
+        "devices, is_gpu_form, awaits_partitioning. ValueError if a top-level field or the device assignment is "
+        "malformed.");
 
   m.def("with_default_assignment", &AddDefaultAssignment, nb::arg("module"), nb::arg("replicas"), nb::arg("partitions"),
         "Adds XLA's default device assignment to a serialised HloModuleProto that has none. ValueError for too many "

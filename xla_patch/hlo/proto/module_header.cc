@@ -50,7 +50,8 @@ bool IsForPartitioner(std::string_view custom_call_target) {
          custom_call_target == "SPMDFullToShardShape" || custom_call_target == "SPMDShardToFullShape";
 }
 
-// Whether a sharding is neither for one device, as of a callback to the host, nor replicated, which is the empty message.
+// Whether a sharding is neither for one device, as of a callback to the host, nor replicated, which is the empty
+// message.
 bool Divides(std::string_view sharding) {
   FieldReader reader(sharding);
   for (Field field; reader.Next(&field);) {
