@@ -57,14 +57,12 @@ class _Server:
     def __init__(self) -> None:
         self.owner = os.getpid()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
-        # XLA would read XLA_FLAGS, and end the process for a flag that it does not know.
-        environ = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            env=environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
     def ask(self, what: bytes, data: bytes) -> bytes:
