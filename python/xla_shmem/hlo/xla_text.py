@@ -55,7 +55,6 @@ class _Server:
     """The process. It ends when its standard input is closed, so at the latest with this process."""
 
     def __init__(self) -> None:
-        self.owner = os.getpid()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the server)
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__],
@@ -80,8 +79,8 @@ class _Server:
 
     @property
     def usable(self) -> bool:
-        """Whether it runs, and was started by this process, not by the one that this process was forked from."""
-        return self.owner == os.getpid() and self._process.poll() is None
+        """Whether it runs and belongs to this process: after a fork, ``poll`` finds no such child in the new process."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """Ends the process and waits for that."""
@@ -112,14 +111,14 @@ def _ask(what: bytes, data: bytes) -> bytes:
     global _server
     with _lock:
         if _server is None or not _server.usable:
-            if _server is not None and _server.owner == os.getpid():
+            if _server is not None:
                 _server.close()
             _server = _Server()
         return _server.ask(what, data)
 
 
 def _close_at_exit() -> None:
-    if _server is not None and _server.owner == os.getpid():
+    if _server is not None:
         _server.close()
 
 

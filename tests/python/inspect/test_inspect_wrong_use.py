@@ -97,6 +97,7 @@ def test_a_folder_with_the_name_of_a_command_is_read_by_its_path(files: Path, mo
     (files / "other").rename(files / "diff")
     monkeypatch.chdir(files)
     assert "6 collectives in 2 modules" in inspect("./diff").stdout
+    assert "12 collectives in 4 modules" in inspect("dump", "diff").stdout
     (files / "diff").rename(files / "other")
 
 
