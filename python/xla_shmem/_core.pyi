@@ -55,6 +55,8 @@ class ModuleHeader(TypedDict):
     """Device ids in the device assignment, sorted."""
     is_gpu_form: bool
     """Whether XLA:GPU compiled it: a collective is a start/done pair, or has a backend config."""
+    awaits_partitioning: bool
+    """Whether XLA's partitioner has not run on a module with shardings, so that collectives are missing."""
 
 @type_check_only
 class CollectiveRecord(TypedDict):

@@ -97,6 +97,13 @@ class Chromium:
         for kind in ("mousePressed", "mouseReleased"):
             self._call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 
+    def resize(self, width: int, height: int = 1400) -> None:
+        """Gives the page this size, in pixels; width 0 is that of the window."""
+        self._call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height if width else 0, deviceScaleFactor=0,
+            mobile=False,
+        )  # fmt: skip
+
     def prefer(self, scheme: str) -> None:
         """Sets the preferred colour scheme of the system: ``"light"`` or ``"dark"``."""
         self._call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

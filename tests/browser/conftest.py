@@ -19,6 +19,7 @@ def browser(_browser: Chromium) -> Iterator[Chromium]:
     _browser.problems.clear()
     _browser.requests.clear()
     _browser.prefer("light")
+    _browser.resize(0)
     yield _browser
     assert _browser.problems == []
     assert all(address.startswith("file:") for address in _browser.requests)

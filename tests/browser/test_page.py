@@ -122,6 +122,38 @@ def test_another_module_can_be_selected(browser: Chromium, tmp_path: Path) -> No
     assert browser.run("document.querySelectorAll('.device').length") == 8
 
 
+def test_only_modules_of_gpus_have_a_schedule(browser: Chromium, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text(gpu_start_done(None))
+    browser.open(write_page(tmp_path, CPU_SYNC, str(tmp_path / "other.txt")))
+    hidden = "document.getElementById('schedule').hidden"
+    assert browser.run(hidden) is True
+    assert "Schedule" not in browser.run("document.body.innerText")
+    assert browser.run("document.querySelector('main').scrollWidth") > 900
+    browser.run("document.getElementById('module').value = 1")
+    browser.run("document.getElementById('module').dispatchEvent(new Event('change'))")
+    assert browser.run(hidden) is False
+    assert browser.run("document.querySelector('#timeline canvas').width") > 300
+
+
+@pytest.mark.parametrize("width", [480, 360])
+@pytest.mark.parametrize("module", [CPU_SYNC, gpu_start_done("NVSHMEM"), many_collectives(40)])
+def test_a_narrow_window_needs_no_sideways_scrolling(
+    browser: Chromium, tmp_path: Path, module: str, width: int
+) -> None:
+    long = "a_rather_long_name_of_the_kind_that_programs_give_" * 3
+    folder = tmp_path / long
+    folder.mkdir()
+    browser.resize(width)
+    for old in ("jit_step", "jit_ring", "jit_many", "%permute-start", "%body"):
+        module = module.replace(old, old + long)
+    browser.open(write_page(folder, module, "--devices-per-process", "4"))
+    assert browser.run("innerWidth") == width
+    assert browser.run("document.documentElement.scrollWidth") == width
+    wide = "[...document.querySelectorAll('body > *, main > *, section > *, .controls > *')].filter(one =>"
+    wide += f" one.getBoundingClientRect().right > {width}).map(one => one.tagName + one.className + one.id)"
+    assert browser.run(wide) == []
+
+
 def test_arrow_keys_select_rows(browser: Chromium, tmp_path: Path) -> None:
     browser.open(write_page(tmp_path, CPU_SYNC))
     press = "document.getElementById('table').dispatchEvent(new KeyboardEvent('keydown', {key: 'Arrow%s'}))"

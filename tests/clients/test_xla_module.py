@@ -1,4 +1,4 @@
-"""XLA's published module of Llama 3 8B with ring attention over four GPUs: `inspect --decide` gives what the rule says.
+"""XLA's published module of Llama 3 8B with ring attention over four GPUs: `inspect decide` gives what the rule says.
 
 XLA_SOURCE names a checkout of XLA that holds the module.
 """
@@ -45,7 +45,7 @@ def test_permutes_and_small_all_reduces_go_to_nvshmem(module: Path, tmp_path: Pa
     }
     assert {"NVSHMEM", "DEFAULT"} == set(expected.values())
     rewritten = tmp_path / "rewritten.txt"
-    records = inspected("--decide", module, "--devices-per-process", "1", "--output", rewritten)
+    records = inspected("decide", module, "--devices-per-process", "1", "--output", rewritten)
     assert {name: record["backend"] for name, record in records.items()} == expected
     assert {name: record["bytes"] for name, record in records.items()} == {n: s for n, (_, s) in collectives.items()}
     print(Counter((record["op"], record["backend"], record["lowered"], record["rule"]) for record in records.values()))

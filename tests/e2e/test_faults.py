@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -95,31 +94,3 @@ def test_a_deadline_is_kept_while_the_clock_jumps(tmp_path: Path, jumping_clock:
     assert run.exit_code not in (0, -9), run.output
     run.line_with(f"gave up after the deadline of {DEADLINE_S} s")
     assert run.seconds < 60, run.output
-
-
-def _in_small_shm(size: str, command: list[str]) -> list[str]:
-    mount = f'mount -t tmpfs -o size={size} tmpfs /dev/shm && exec "$@"'
-    return ["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh", *command]
-
-
-def _may_unshare() -> bool:
-    return subprocess.run(_in_small_shm("1m", ["true"]), capture_output=True, check=False).returncode == 0
-
-
-@pytest.mark.parametrize(("size", "lowered"), [("20m", True), ("4m", False)])
-def test_little_shared_memory_makes_the_heap_smaller_and_then_leaves_the_default_backend(
-    tmp_path: Path, size: str, lowered: bool
-) -> None:
-    if not _may_unshare():
-        pytest.skip("this machine gives users no mount namespaces, which a small /dev/shm needs")
-    program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path; from job_runs import run_job;"
-        "run = run_job('worker_flag.py', ['{}'], ranks=2, results=Path(sys.argv[2]));"
-        "print(run.output); print(run.exit_code, run.segments, run.result(0)['lowered'], run.result(0)['vetoes'])"
-    )
-    command = [sys.executable, "-c", program, str(Path(__file__).parent), str(tmp_path / "run")]
-    done = subprocess.run(_in_small_shm(size, command), capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1].startswith(f"0 [] {2 if lowered else 0} "), done.stdout
-    if not lowered:
-        assert "bytes for shared memory" in done.stdout

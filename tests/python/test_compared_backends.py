@@ -60,7 +60,7 @@ def test_a_run_that_moved_nothing_is_refused(tmp_path: Path) -> None:
     STOCK.check(tmp_path)
     with pytest.raises(BackendError, match="no collective of the training step was moved to SHMEM"):
         PLUGIN.check(tmp_path)
-    main(["inspect", "--decide", str(module), "--output", str(module)], standalone_mode=False)
+    main(["inspect", "decide", str(module), "--output", str(module)], standalone_mode=False)
     PLUGIN.check(tmp_path)
 
 

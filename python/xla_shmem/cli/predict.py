@@ -8,7 +8,7 @@ import click
 
 from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.errors import PredictError
-from xla_shmem.hlo.files import HloInput, read_modules
+from xla_shmem.hlo.files import HloInput, read_modules, why_unpartitioned
 from xla_shmem.options import resolve
 from xla_shmem.predict.cluster import read_cluster
 from xla_shmem.predict.constants import read_constants
@@ -83,6 +83,8 @@ def _with_collectives(path: str) -> Iterator[HloInput]:
     modules = list(read_modules(path))
     found = []
     for module in modules:
+        if module.header["awaits_partitioning"]:
+            raise PredictError(why_unpartitioned(module))
         try:
             if _core.inspect_module(module.proto):
                 found.append(module)

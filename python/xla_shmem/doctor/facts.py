@@ -18,14 +18,14 @@ class Library:
       path: path or soname; "" if none was found.
       version: version that the library or its wheel reports; "" if unknown.
       error: why it cannot be used; "" if it can.
-      cause: kind of the error: no library, a library for another CUDA release, or an unusable library named by an
-        option.
+      cause: kind of the error: no library, a library for another CUDA release, an unusable library named by an
+        option, or options that cannot be read, so that nothing was searched.
     """
 
     path: str
     version: str
     error: str
-    cause: Literal["", "missing", "other CUDA", "option"] = ""
+    cause: Literal["", "missing", "other CUDA", "option", "wrong options"] = ""
 
 
 @dataclass(frozen=True)
@@ -70,15 +70,46 @@ class Environment:
 
     Attributes:
       flag: value of the flag; None if it is not set.
-      error: error in the flag or in an option; "" if there is none.
+      flag_error: error in the flag; "" if there is none.
+      option_error: error in an option ``XLA_SHMEM_*``; "" if there is none.
       platforms: ``JAX_PLATFORMS``.
       gpus_per_process: number of GPUs that a JAX process with this environment would use.
+      heap_size: bytes of shared memory of each process, by ``XLA_SHMEM_HEAP_SIZE``; None: as much as fits.
+      cpu_collectives: JAX's backend between CPU processes, ``"gloo"`` or ``"mpi"``.
+      gpu_choice: which of the visible GPUs this process uses, as ``SLURM_LOCALID=1``; "" for all.
+      gpu_error: why JAX cannot use that choice; "" if it can.
+      xla_flags: ``XLA_FLAGS``.
+      visible_devices: ``CUDA_VISIBLE_DEVICES``; None if it is not set.
     """
 
     flag: bool | None
-    error: str
+    flag_error: str
+    option_error: str
     platforms: str
     gpus_per_process: int
+    heap_size: int | None = None
+    cpu_collectives: str = "gloo"
+    gpu_choice: str = ""
+    gpu_error: str = ""
+    xla_flags: str = ""
+    visible_devices: str | None = None
+
+
+@dataclass(frozen=True)
+class Network:
+    """What processes of one host need to find each other.
+
+    Attributes:
+      host_name: name of this host.
+      name_is_number: whether the name is taken for an address instead of being looked up.
+      name_error: why gloo cannot listen at its address, to follow the name; "" if it can.
+      loopback_error: why 127.0.0.1 cannot be reached; "" if it can.
+    """
+
+    host_name: str
+    name_is_number: bool
+    name_error: str
+    loopback_error: str
 
 
 @dataclass(frozen=True)
@@ -99,6 +130,7 @@ class Facts:
     shared_memory: SharedMemory
     installation: Installation
     environment: Environment
+    network: Network
     driver: Driver
     visible: VisibleGpus
     domains: tuple[tuple[int, str], ...]

@@ -20,7 +20,13 @@ _DRIVER_FIX = {
     NO_DRIVER: "install NVIDIA's driver (https://www.nvidia.com/drivers); in a container: docker run --gpus all",
 }
 
-SET_FLAG = f"export XLA_FLAGS={FLAG}=true"
+#: Keeps the other flags. The last occurrence of a flag counts.
+SET_FLAG = f'export XLA_FLAGS="$XLA_FLAGS {FLAG}=true"'
+
+#: Switches off the part of XLA:CPU that is wrong in jax 0.10.2.
+_WITHOUT_YNN = "--xla_cpu_experimental_ynn_fusion_type="
+
+_MORE_MEMORY = "mount -o remount,size=1g /dev/shm    # in Docker: docker run --shm-size=1g"
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class PathVerdict:
-    """Whether the flag works on the CPU path or on the GPU path.
+    """Whether the flag works on the CPU path or on the GPU path, once it is set.
 
     Attributes:
       blockers: reasons why the flag has no effect on this path, in the order to fix them. Empty: the flag works.
@@ -82,15 +88,17 @@ class Diagnosis:
 def diagnose(facts: Facts) -> Diagnosis:
     """Returns the diagnosis of the facts."""
     common = tuple(_common(facts))
-    cpu = PathVerdict((*common, *_cpu_blockers(facts)), tuple(_cpu_notes(facts)))
-    gpu = PathVerdict((*common, *_gpu_blockers(facts)), tuple(_gpu_notes(facts)))
+    faults = tuple(_known_faults(facts))
+    cpu = PathVerdict((*common, *_cpu_blockers(facts)), (*faults, *_cpu_notes(facts)))
+    gpu = PathVerdict((*common, *_gpu_blockers(facts)), (*faults, *_gpu_notes(facts)))
     asked = re.split(r"[,\s]+", facts.environment.platforms.lower())
     has_gpu = facts.driver.error not in (NO_DRIVER, MISSING_PACKAGE) or bool(facts.installation.cuda_plugins)
     wants_gpu = bool({"cuda", "gpu"} & set(asked)) if asked != [""] else has_gpu
     paths = [gpu, cpu] if wants_gpu else [cpu]
     in_order = [finding for path in paths for finding in path.blockers]
     if not facts.environment.flag:
-        in_order.append(Finding("the flag is not set, so this is stock JAX", SET_FLAG))
+        state = "not set" if facts.environment.flag is None else "off"
+        in_order.append(Finding(f"the flag is {state}, so this is stock JAX", SET_FLAG))
     in_order += [finding for path in paths for finding in path.notes]
     # A finding without a fix must not hide one that has a fix.
     first = next((finding for finding in in_order if finding.fix), next(iter(in_order), None))
@@ -116,29 +124,77 @@ def _common(facts: Facts) -> Iterator[Finding]:
             "JAX cannot find the plugin: group jax_plugins has no entry point xla_shmem.plugin",
             "pip install --force-reinstall --no-deps xla-shmem",
         )
-    if facts.environment.error:
-        yield Finding(facts.environment.error, "correct or unset that variable")
-
-
-def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
-    memory = facts.shared_memory
-    if memory.error:
-        yield Finding(f"no shared memory: {memory.error}", "mount -t tmpfs -o size=1g,mode=1777 tmpfs /dev/shm")
-    elif memory.free < MIN_HEAP_SIZE:
+    environment, network = facts.environment, facts.network
+    if environment.flag_error:
+        yield Finding(environment.flag_error, f"correct it in XLA_FLAGS: {FLAG}=true")
+    if environment.option_error:
+        yield Finding(environment.option_error, "correct or unset that variable")
+    if network.loopback_error:
         yield Finding(
-            f"/dev/shm has {memory.free >> 20} MiB free, a process needs {MIN_HEAP_SIZE >> 20} MiB",
-            "mount -o remount,size=1g /dev/shm    # in Docker: docker run --shm-size=1g",
+            f"127.0.0.1 cannot be reached ({network.loopback_error}), so processes of this host cannot form a job",
+            "ip link set lo up",
         )
 
 
-def _cpu_notes(facts: Facts) -> Iterator[Finding]:
-    memory = facts.shared_memory
-    # One of n processes takes at most 1/(2n) of the free memory (runtime/job.py).
-    count = memory.free // (2 * MIN_HEAP_SIZE)
-    if 1 <= count < 4:
+def _known_faults(facts: Facts) -> Iterator[Finding]:
+    """Yields faults of the installed jax that concern programs here, and what mends them.
+
+    The program of jax issue 39103 gave wrong sums on 0.10.2, and right ones with the flag, on 0.11.2 and on 0.12.0.1.
+    """
+    installation = facts.installation
+    if (0, 10, 2) not in (release(installation.jax), release(installation.jaxlib)):
+        return
+    upgrade = f"pip install -U 'jax{REQUIRED_JAX.replace('0.10.2', '0.11.2')}'"
+    if release(facts.python) < (3, 12):
+        upgrade = f"install Python 3.12 or newer, and there: {upgrade}"
+    if _WITHOUT_YNN not in facts.environment.xla_flags.split():
         yield Finding(
-            f"/dev/shm has {memory.free >> 20} MiB free, enough for {count} process{'' if count == 1 else 'es'}",
-            "mount -o remount,size=1g /dev/shm    # in Docker: docker run --shm-size=1g",
+            "jax 0.10.2 computes some sums of products wrongly on CPU (jax issue 39103); 0.11.2 and newer do not",
+            f'{upgrade}    # or: export XLA_FLAGS="$XLA_FLAGS {_WITHOUT_YNN}"',
+        )
+    yield Finding("jax 0.10.2 drops donation, which costs memory; 0.11.2 and newer keep it", upgrade)
+
+
+def _cpu_blockers(facts: Facts) -> Iterator[Finding]:
+    memory, network = facts.shared_memory, facts.network
+    if memory.error:
+        yield Finding(
+            f"no shared memory: {memory.error}",
+            "mkdir -p /dev/shm && mount -t tmpfs -o size=1g,mode=1777 tmpfs /dev/shm",
+        )
+    elif (count := _processes_that_fit(facts)) < 2:
+        needed = _least_heap(facts) >> 20
+        what = f"a process needs {needed} MiB, so no job fits"
+        if count == 1:
+            what = f"two processes need {2 * needed} MiB, so no job of two fits"
+        yield Finding(
+            f"/dev/shm has {memory.free >> 20} MiB free, {what}: collectives stay on the default backend",
+            _MORE_MEMORY,
+        )
+    if network.name_error and facts.environment.cpu_collectives == "gloo":
+        yield Finding(
+            f"the name of this host, {network.host_name}, {network.name_error}, so gloo does not start and every job"
+            " on CPU ends with an error",
+            "hostname NAME    # a name that is no number, because a number is taken for an address"
+            if network.name_is_number
+            else f'echo "127.0.1.1 {network.host_name}" >> /etc/hosts',
+        )
+
+
+def _least_heap(facts: Facts) -> int:
+    """Returns the bytes of /dev/shm that a process needs at least (runtime/job.py)."""
+    return facts.environment.heap_size or MIN_HEAP_SIZE
+
+
+def _processes_that_fit(facts: Facts) -> int:
+    return facts.shared_memory.free // _least_heap(facts)
+
+
+def _cpu_notes(facts: Facts) -> Iterator[Finding]:
+    count = _processes_that_fit(facts)
+    if not facts.shared_memory.error and 2 <= count < 8:
+        yield Finding(
+            f"/dev/shm has {facts.shared_memory.free >> 20} MiB free, enough for {count} processes", _MORE_MEMORY
         )
 
 
@@ -155,6 +211,8 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
         yield Finding(
             f"the driver has {len(driver.gpus)} GPUs, but CUDA sees none of them", "unset CUDA_VISIBLE_DEVICES"
         )
+    elif facts.environment.gpu_error:
+        yield Finding(facts.environment.gpu_error, _choice_fix(facts))
     if not plugins:
         cuda = 13 if driver.cuda is None or driver.cuda >= (13, 0) else 12
         yield Finding(
@@ -170,6 +228,18 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
         )
     if not facts.installation.lowers_gpu:
         yield Finding("this build of xla-shmem does not lower GPU programs, so their collectives stay on NCCL", "")
+
+
+def _choice_fix(facts: Facts) -> str:
+    environment = facts.environment
+    variable = environment.gpu_choice.partition("=")[0]
+    if variable == "JAX_LOCAL_DEVICE_IDS":
+        return "unset JAX_LOCAL_DEVICE_IDS"
+    if environment.visible_devices is not None:
+        return (
+            "unset CUDA_VISIBLE_DEVICES    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0"
+        )
+    return "start one process per GPU    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0"
 
 
 def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
@@ -196,7 +266,7 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
             if older_plugin
             else f"update NVIDIA's driver to {oldest} or newer",
         )
-    if facts.nvshmem.error:
+    if facts.nvshmem.error and facts.nvshmem.cause != "wrong options":  # those are a finding of their own
         yield Finding(f"NVSHMEM: {facts.nvshmem.error}", _nvshmem_fix(facts, plugin.cuda))
 
 

@@ -9,7 +9,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from xla_shmem.doctor.facts import Environment, Facts, Installation, Library, SharedMemory
+from xla_shmem.doctor.environment import read_environment
+from xla_shmem.doctor.facts import Facts, Installation, Library, SharedMemory
+from xla_shmem.doctor.network import read_network
 from xla_shmem.gpu import libraries
 from xla_shmem.gpu.cuda_driver import VisibleGpus, visible_gpus
 from xla_shmem.gpu.jax_plugin import distribution_version, installed_plugins
@@ -17,11 +19,8 @@ from xla_shmem.gpu.nvlink_domains import place_gpus
 from xla_shmem.gpu.nvml import Driver, read_driver
 from xla_shmem.gpu.process_facts import ProcessFacts, process_facts
 from xla_shmem.options import OptionError, resolve
-from xla_shmem.xla_flags import read_flag
 
 _SHM = "/dev/shm"
-#: Variables of launchers under which JAX uses one device per process (jax/_src/clusters).
-_LOCAL_RANKS = (("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_LOCAL_RANK"), ("SLURM_JOB_ID", "SLURM_LOCALID"))
 
 
 def gather(environ: Mapping[str, str] | None = None) -> Facts:
@@ -37,7 +36,8 @@ def gather(environ: Mapping[str, str] | None = None) -> Facts:
         cores=len(os.sched_getaffinity(0)),
         shared_memory=_shared_memory(),
         installation=installation,
-        environment=_environment(environ, visible),
+        environment=read_environment(environ, len(visible.bus_ids)),
+        network=read_network(),
         driver=driver,
         visible=visible,
         domains=_domains(driver, visible),
@@ -85,23 +85,6 @@ def _shared_memory() -> SharedMemory:
     return SharedMemory(state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize, "", limit)
 
 
-def _environment(environ: Mapping[str, str], visible: VisibleGpus) -> Environment:
-    flag, error = None, ""
-    try:
-        flag = read_flag(environ)
-        resolve(environ)
-    except (OptionError, ValueError) as failure:
-        error = str(failure)
-    except ImportError:  # without the compiled module no option can be read; `Installation` has the error
-        pass
-    gpus = len(visible.bus_ids)
-    if chosen := environ.get("JAX_LOCAL_DEVICE_IDS"):
-        gpus = len(chosen.split(","))
-    elif any(all(name in environ for name in names) for names in _LOCAL_RANKS):
-        gpus = min(gpus, 1)
-    return Environment(flag, error, environ.get("JAX_PLATFORMS", ""), gpus)
-
-
 def _domains(driver: Driver, visible: VisibleGpus) -> tuple[tuple[int, str], ...]:
     processes: list[ProcessFacts] = [
         process_facts("here", driver, visible, [ordinal]) for ordinal in range(len(visible.bus_ids))
@@ -113,7 +96,7 @@ def _nvshmem(cuda: int | None, environ: Mapping[str, str]) -> Library:
     try:
         chosen = resolve(environ).nvshmem_library
     except OptionError as error:
-        return Library("", "", str(error), "option")
+        return Library("", "", f"not searched: {error}", "wrong options")
     except ImportError as error:
         return Library("", "", str(error), "missing")
     search = libraries.nvshmem(cuda, chosen, environ)

@@ -50,9 +50,10 @@ def print_report(facts: Facts, diagnosis: Diagnosis) -> None:
     for name, value in _rows(facts):
         table.add_row(Text(name, style="bold"), Text(value))
     console.print(table)
-    _print_verdict(console, "CPU", diagnosis.cpu)
+    flag = facts.environment.flag
+    _print_verdict(console, "CPU", diagnosis.cpu, flag)
     if diagnosis.wants_gpu:
-        _print_verdict(console, "GPU", diagnosis.gpu, _EMULATED if diagnosis.emulated else "")
+        _print_verdict(console, "GPU", diagnosis.gpu, flag, _EMULATED if diagnosis.emulated else "")
     else:
         console.print(Text("GPU  not examined: no NVIDIA GPU and no CUDA plugin of JAX"))
     console.print()
@@ -69,9 +70,12 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     plugins = [f"jax-cuda{p.cuda}-plugin {p.version} (pjrt {p.pjrt or 'missing'})" for p in installation.cuda_plugins]
     yield "CUDA plugin", ", ".join(plugins) or "none"
     flag = {True: "on", False: "off", None: "not set"}[facts.environment.flag]
-    yield "flag", f"{FLAG}: {facts.environment.error or flag}"
+    yield "flag", facts.environment.flag_error or f"{FLAG}: {flag}"
+    if facts.environment.option_error:
+        yield "options", facts.environment.option_error
     yield "JAX_PLATFORMS", facts.environment.platforms or "not set"
     yield "cores", str(facts.cores)
+    yield "host", f"{facts.network.host_name}{_name_remark(facts)}"
     limit = "" if memory.memory_limit is None else f"; memory limit {format_bytes(memory.memory_limit)}"
     yield "/dev/shm", memory.error or f"{format_bytes(memory.free)} free of {format_bytes(memory.total)}{limit}"
     cuda = "" if driver.cuda is None else f", CUDA up to {driver.cuda[0]}.{driver.cuda[1]}"
@@ -80,10 +84,17 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
         yield f"GPU {gpu.index}", _gpu_text(gpu)
     if not driver.error:
         yield "visible to CUDA", facts.visible.error or f"{len(facts.visible.bus_ids)} GPUs"
+    if facts.environment.gpu_choice:
+        yield "GPUs of a process", facts.environment.gpu_choice
     for ordinal, (domain, reason) in enumerate(facts.domains):
         yield f"device {ordinal}", f"NVLink domain {domain}: {reason}"
     for name, library in (("NVSHMEM", facts.nvshmem), ("NVRTC", facts.nvrtc), ("NCCL", facts.nccl)):
         yield name, _library_text(library)
+
+
+def _name_remark(facts: Facts) -> str:
+    error = facts.network.name_error
+    return f" {error}" if error else ""
 
 
 def _gpu_text(gpu: Gpu) -> str:
@@ -102,8 +113,14 @@ def _library_text(library: Library) -> str:
     return library.error or f"{library.version}, {library.path}"
 
 
-def _print_verdict(console: Console, name: str, path: PathVerdict, remark: str = "") -> None:
-    verdict = Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
+def _print_verdict(console: Console, name: str, path: PathVerdict, flag: bool | None, remark: str = "") -> None:
+    if flag:
+        verdict = (
+            Text("the flag works", style="green") if path.works else Text("the flag has no effect", style="yellow")
+        )
+    else:
+        state = "not set" if flag is None else "off"
+        verdict = Text(f"the flag is {state}; it would {'work' if path.works else 'have no effect'}", style="yellow")
     console.print(Text(f"{name}  ") + verdict)
     if remark:
         console.print(Text(f"     {remark}", style="yellow"))

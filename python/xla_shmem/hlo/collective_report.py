@@ -11,15 +11,20 @@ from typing import Any
 
 import click
 from rich.console import Console, RenderableType
+from rich.measure import Measurement
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from xla_shmem.console import report_console, report_table
 from xla_shmem.quantities import format_bytes, plural
 
-#: Width of a terminal from which the table has a column for reasons.
+#: Width of a terminal from which the table has a column for computations.
 _WIDE_ENOUGH = 150
+#: Columns without which a narrow terminal does, those first that it misses least: the reasons below have the rules.
+_DISPENSABLE = ("computation", "rule", "source", "dtype")
 
+_UNLIMITED = 10_000
 _STYLE = {"NVSHMEM": "green", "DEFAULT": "yellow", "HIERARCHICAL": "cyan"}
 
 
@@ -53,22 +58,54 @@ def print_tables(
 ) -> None:
     """Prints one table per module that has collectives, and a line with totals.
 
-    On a narrow terminal the reasons follow below the table. After them follows what ``below`` returns for the module.
-    ``console`` is stdout if it is omitted.
+    On a terminal the table has the columns that fit, and the reasons follow below it, each once. In a file or pipe each
+    line has all columns. After that follows what ``below`` returns for the module. ``console`` is stdout if omitted.
     """
     console = console or report_console()
     for report in reports:
         if report.records:
             console.print(Text.assemble((report.module, "bold"), f"  {report.source}"), soft_wrap=True)
-            console.print(_table(report.records, with_reasons=console.width >= _WIDE_ENOUGH))
-            if console.width < _WIDE_ENOUGH:
-                for record in report.records:
-                    console.print(Text.assemble((record["name"], "bold"), f": {full_reason(record)}"))
+            columns = _columns(report.records)
+            if console.is_terminal:
+                columns.pop("reason")
+                console.print(_fitting_table(console, columns))
+                console.print()
+                for reason, names in grouped_reasons(report.records).items():
+                    console.print(Text(reason))
+                    console.print(Padding(Text(_some(names), style="bold"), (0, 0, 0, 4)))
+            else:
+                console.print(_table(columns))
             for renderable in () if below is None else below(report):
                 console.print()
                 console.print(renderable)
             console.print()
     console.print(summary(reports))
+
+
+def grouped_reasons(records: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Returns the names of the collectives for each rule and reason.
+
+    Reasons that differ only in the collective's op and size are equal: "its size" stands for it.
+    """
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for record in records:
+        size = f"{record['op']} of {format_bytes(record['bytes'])}"
+        groups.setdefault(_reason_with_rule(record).replace(size, f"{record['op']} of its size"), []).append(record)
+    return {
+        general if len({_reason_with_rule(one) for one in group}) > 1 else _reason_with_rule(group[0]): [
+            one["name"] for one in group
+        ]
+        for general, group in groups.items()
+    }
+
+
+def _some(names: Sequence[str], most: int = 20) -> str:
+    rest = len(names) - most
+    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _reason_with_rule(record: Mapping[str, Any]) -> str:
+    return f"{record['rule']}: {full_reason(record)}"
 
 
 def summary(reports: Sequence[ModuleReport]) -> str:
@@ -81,35 +118,45 @@ def summary(reports: Sequence[ModuleReport]) -> str:
     return f"{plural(counts.total(), 'collective')} in {modules}: {split}."
 
 
-def _table(records: Sequence[Mapping[str, Any]], *, with_reasons: bool) -> Table:
+def _columns(records: Sequence[Mapping[str, Any]]) -> dict[str, list[Text]]:
+    """Returns the cells of each column."""
+    columns = {
+        "HLO name": [Text(record["name"]) for record in records],
+        "op": [Text(record["op"]) for record in records],
+        "dtype": [Text(record["dtype"]) for record in records],
+        "bytes": [Text(format_bytes(record["bytes"])) for record in records],
+        "groups": [Text(group_count(record)) for record in records],
+        "backend": [decided_backend(record) for record in records],
+        "rule": [Text(record["rule"]) for record in records],
+        "computation": [Text(place(record)) for record in records],
+        "source": [Text(source_line(record)) for record in records],
+        "reason": [Text(full_reason(record)) for record in records],
+    }
+    if not any(cell.plain for cell in columns["source"]):
+        columns.pop("source")
+    return columns
+
+
+def _table(columns: Mapping[str, Sequence[Text]]) -> Table:
     table = report_table()
-    table.add_column("HLO name", overflow="fold")
-    table.add_column("op", no_wrap=True)
-    table.add_column("dtype", overflow="fold")
-    table.add_column("bytes", justify="right", no_wrap=True)
-    table.add_column("groups", justify="right", no_wrap=True)
-    table.add_column("backend", no_wrap=True)
-    table.add_column("rule", overflow="fold")
-    if with_reasons:
-        table.add_column("reason", overflow="fold")
-    table.add_column("computation", overflow="fold")
-    has_sources = any(record["source_file"] for record in records)
-    if has_sources:
-        table.add_column("source", overflow="fold")
-    for record in records:
-        cells = [
-            Text(record["name"]),
-            Text(record["op"]),
-            Text(record["dtype"]),
-            Text(format_bytes(record["bytes"])),
-            Text(group_count(record)),
-            decided_backend(record),
-            Text(record["rule"]),
-            *([Text(full_reason(record))] if with_reasons else []),
-            Text(place(record)),
-            *([Text(source_line(record))] if has_sources else []),
-        ]
+    for header in columns:
+        table.add_column(header, justify="right" if header in ("bytes", "groups") else "left", overflow="fold")
+    for cells in zip(*columns.values(), strict=True):
         table.add_row(*cells)
+    return table
+
+
+def _fitting_table(console: Console, columns: dict[str, list[Text]]) -> Table:
+    """Returns a table no wider than the terminal, if leaving out columns makes it so."""
+    left = dict(columns)
+    if console.width < _WIDE_ENOUGH:
+        left.pop("computation")
+    table = _table(left)
+    for header in _DISPENSABLE:
+        if Measurement.get(console, console.options.update(width=_UNLIMITED), table).maximum <= console.width:
+            break
+        left.pop(header, None)
+        table = _table(left)
     return table
 
 
@@ -127,8 +174,8 @@ def decided_backend(record: Mapping[str, Any]) -> Text:
 
 
 def group_count(record: Mapping[str, Any]) -> str:
-    """Returns the number of groups and the devices of the largest, ``2 × 4``."""
-    return f"{record['num_groups']} × {record['group_size']}"
+    """Returns the number of groups and the devices of the largest, ``2 × 4``; of a permute those that pairs connect."""
+    return f"{record['num_groups']} × {record['group_size']}" if record["group_size"] else "unknown"
 
 
 def place(record: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Reads and writes HLO modules.
 
 A path may be an ``--xla_dump_to`` directory, HLO text, a serialized ``HloModuleProto``, or an ``HloProto`` with one, as
-in XLA's own dumps. Files may be gzipped; ``-`` is standard input. The content decides the kind of a file, not its name.
+in XLA's own dumps. Files may be compressed; ``-`` is standard input. The content decides the kind of a file, not its
+name.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import gzip
 import re
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from xla_shmem.errors import UserError
+from xla_shmem.hlo import xla_text
+from xla_shmem.hlo.file_forms import TEXT_START, FileFormError, as_text, decompressed, several_modules, what_it_is
 
 if TYPE_CHECKING:
     from xla_shmem import _core
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 _FINAL = re.compile(r"(?P<module>.*after_optimizations)(?P<form>\.hlo\.pb|\.hlo|\.txt)(?:\.gz)?")
 _ANY_DUMP = re.compile(r".*\.(?:hlo\.pb|hlo|txt|pb)(?:\.gz)?")
 _PREFERENCE = (".hlo.pb", ".hlo", ".txt")
-_TEXT_START = re.compile(r"(?:\s|//[^\n]*\n|/\*.*?\*/)*HloModule\b", re.DOTALL)
-_MLIR_START = re.compile(r"\s*(?:#\w+ = .*\n\s*)*module\b")
 
 
 class HloFileError(UserError):
@@ -93,6 +93,21 @@ def read_module(path: str) -> HloInput:
     return modules[0]
 
 
+def warn_of_unpartitioned(modules: Iterable[HloInput]) -> None:
+    """Prints a line to stderr for each module in which collectives are missing, because XLA has yet to add them."""
+    for module in modules:
+        if module.header["awaits_partitioning"]:
+            print(why_unpartitioned(module), file=sys.stderr)
+
+
+def why_unpartitioned(module: HloInput) -> str:
+    """Returns a sentence for a module in which ``awaits_partitioning`` is set."""
+    return (
+        f"{module.source}: is not partitioned yet: it has shardings, and XLA adds their collectives when it compiles; "
+        "give the compiled module, lowered.compile().as_text(), or a dump's *after_optimizations*."
+    )
+
+
 def write_module(path: str, proto: bytes) -> None:
     """Writes a module: text to ``.txt`` and ``.hlo``, a proto to ``.pb``, gzipped if ``.gz`` follows.
 
@@ -122,14 +137,12 @@ def to_text(source: str, proto: bytes) -> str:
     Raises:
       HloFileError: XLA rejects the module; the message begins with ``source``.
     """
-    from jaxlib import _hlo  # type: ignore[attr-defined]
-
     from xla_shmem import _core
 
     try:
-        text: str = _hlo.HloModule.from_serialized_hlo_module_proto(proto).to_string()
-    except (RuntimeError, UnicodeDecodeError) as error:
-        raise HloFileError(f"{source}: XLA cannot read the module: {_first_line(error)}.") from None
+        text = xla_text.print_module(proto)
+    except xla_text.XlaTextError as error:
+        raise HloFileError(f"{source}: XLA cannot read the module: {error}.") from None
     # jaxlib builds the module without an execution config, so the first line has no counts.
     first, newline, rest = text.partition("\n")
     header = _core.module_header(proto)
@@ -173,22 +186,17 @@ def _read(path: Path) -> bytes:
 def _parse(source: str, data: bytes) -> HloInput:
     from xla_shmem import _core
 
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = gzip.decompress(data)
-        except EOFError:
-            raise HloFileError(f"{source}: the gzip data is truncated; copy the file again.") from None
-        except (gzip.BadGzipFile, zlib.error) as error:
-            raise HloFileError(f"{source}: the gzip data is damaged ({error}); copy the file again.") from None
-    if not data.strip():
-        raise HloFileError(f"{source}: is empty.")
-    text = _as_text(data)
-    if text is not None and _TEXT_START.match(text):
+    try:
+        data = decompressed(data)
+        if not data.strip():
+            raise HloFileError(f"{source}: is empty.")
+        text = as_text(data)
+    except FileFormError as error:
+        raise HloFileError(f"{source}: {error}.") from None
+    if text is not None and TEXT_START.match(text):
         proto = _proto_of_text(source, text)
-    elif text is not None and _MLIR_START.match(text):
-        raise HloFileError(
-            f"{source}: holds StableHLO (MLIR), not HLO; give the compiled module, lowered.compile().as_text()."
-        )
+    elif found := what_it_is(data, text):
+        raise HloFileError(f"{source}: {found}.")
     else:
         try:
             proto = _core.unwrap_module(data)
@@ -202,30 +210,24 @@ def _parse(source: str, data: bytes) -> HloInput:
         raise HloFileError(f"{source}: {error}.") from None
 
 
-def _as_text(data: bytes) -> str | None:
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-    return None if "\0" in text else text
-
-
 def _proto_of_text(source: str, text: str) -> bytes:
-    from jaxlib import _hlo, version  # type: ignore[attr-defined]
+    from jaxlib import version
 
     from xla_shmem import _core
 
     try:
-        proto: bytes = _hlo.hlo_module_from_text(text).as_serialized_hlo_module_proto()
-    except RuntimeError as error:
+        proto = xla_text.parse(text)
+    except xla_text.XlaTextError as error:
+        if several := several_modules(text):
+            raise HloFileError(f"{source}: {several}.") from None
         raise HloFileError(
-            f"{source}: jaxlib {version.__version__} cannot parse it ({_first_line(error)}); if a newer XLA "
+            f"{source}: jaxlib {version.__version__} cannot parse it ({error}); if a newer XLA "
             "wrote it, dump with --xla_dump_hlo_as_proto."
         ) from None
     if _core.module_header(proto)["devices"]:
         return proto
     # The text has the number of devices; in the proto only the device assignment can hold it.
-    start = _TEXT_START.match(text)
+    start = TEXT_START.match(text)
     first = text[start.end() if start else 0 :].partition("\n")[0]
     replicas, partitions = (_count(first, key) for key in ("replica_count", "num_partitions"))
     if replicas * partitions <= 1:
@@ -239,11 +241,3 @@ def _proto_of_text(source: str, text: str) -> bytes:
 def _count(first_line: str, key: str) -> int:
     match = re.search(rf",\s*{key}=(\d+)", first_line)
     return min(int(match[1]), 2**62) if match else 1  # what `_core` can take, and more than it supports
-
-
-def _first_line(error: Exception) -> str:
-    """Returns XLA's message without status code, source excerpt and final full stop."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[1].startswith("was parsing"):
-        return lines[1].removeprefix("was parsing ").rstrip(".:")
-    return lines[0].rstrip(".:") if lines else "no reason given"

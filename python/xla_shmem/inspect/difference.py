@@ -6,7 +6,7 @@ import bisect
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from xla_shmem.hlo.collective_report import group_count, source_line
 from xla_shmem.hlo.files import HloFileError
@@ -58,6 +58,7 @@ class Difference:
       appeared: collectives of the second module only.
       changed: collectives of both modules, with differences.
       equal: number of collectives that are equal in both.
+      only_in: ``"before"`` or ``"after"`` for a module that the other dump lacks; ``""`` for a module of both.
     """
 
     module: str
@@ -65,6 +66,7 @@ class Difference:
     appeared: list[Record] = field(default_factory=list)
     changed: list[Change] = field(default_factory=list)
     equal: int = 0
+    only_in: Literal["", "before", "after"] = ""
 
     def summary(self) -> str:
         """Returns the numbers in a sentence."""
@@ -86,14 +88,28 @@ def describe_collective(record: Record, name: str | None = None) -> str:
 def compare(before: Sequence[InspectedModule], after: Sequence[InspectedModule]) -> list[Difference]:
     """Compares modules of the same name. If both dumps have one module, compares these two.
 
+    Returns:
+      The modules of both dumps, then those of one of them: all their collectives have vanished or appeared.
+
     Raises:
       HloFileError: no module is in both.
     """
     pairs = _pair_modules(before, after)
     if not pairs:
         names = [", ".join(sorted({module.input.name for module in modules})) for modules in (before, after)]
-        raise HloFileError(f"--diff: no module is in both dumps; the first has {names[0]}, the second {names[1]}.")
-    return [_compare(first, second) for first, second in pairs]
+        raise HloFileError(f"diff: no module is in both dumps; the first has {names[0]}, the second {names[1]}.")
+    paired = {id(module) for pair in pairs for module in pair}
+    vanished = [
+        Difference(module.input.name, vanished=_in_order(module), only_in="before")
+        for module in before
+        if id(module) not in paired
+    ]
+    appeared = [
+        Difference(module.input.name, appeared=_in_order(module), only_in="after")
+        for module in after
+        if id(module) not in paired
+    ]
+    return [*(_compare(first, second) for first, second in pairs), *vanished, *appeared]
 
 
 def _pair_modules(

@@ -20,7 +20,10 @@ def print_difference(differences: Sequence[Difference], console: Console | None 
     """
     console = console or report_console()
     for one in differences:
-        console.print(Text(one.module, style="bold"), soft_wrap=True)
+        if one.only_in and not one.vanished and not one.appeared:
+            continue  # a module without collectives in one dump is no difference of collectives
+        lone = {"before": "  only in the first dump", "after": "  only in the second dump", "": ""}[one.only_in]
+        console.print(Text.assemble((one.module, "bold"), lone), soft_wrap=True)
         for record in one.vanished:
             console.print(Text.assemble(("- ", "red"), describe_collective(record)), soft_wrap=True)
         for record in one.appeared:
@@ -39,6 +42,7 @@ def print_difference_json(differences: Sequence[Difference]) -> None:
             [
                 {
                     "module": one.module,
+                    "only_in": one.only_in or None,
                     "vanished": list(map(dict, one.vanished)),
                     "appeared": list(map(dict, one.appeared)),
                     "changed": [

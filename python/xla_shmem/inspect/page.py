@@ -84,7 +84,10 @@ def _module_data(module: InspectedModule, settings: DecisionSettings) -> dict[st
             }
             for record in module.records
         ],
-        "schedule": [_schedule_data(computation) for computation in module.schedule],
+        # XLA:CPU starts what is ready, in any order, so its modules have no schedule to show.
+        "schedule": []
+        if module.input.platform == "cpu"
+        else [_schedule_data(computation) for computation in module.schedule],
     }
 
 

@@ -21,7 +21,7 @@ def job_segments(job: str) -> list[Path]:
     uid = os.getuid()
     prefix = f"xla_shmem.{uid}.{job[:_LAUNCHER_DIGITS]}"
     found = []
-    with contextlib.suppress(FileNotFoundError), os.scandir(SHM_DIRECTORY) as entries:
+    with contextlib.suppress(OSError), os.scandir(SHM_DIRECTORY) as entries:
         for entry in entries:
             if not entry.name.startswith(prefix):
                 continue

@@ -55,6 +55,9 @@ def program_of_module(module: HloInput, cluster: Cluster, options: Options) -> P
         schedules = _core.schedule(module.proto)
     except ValueError as error:
         raise PredictError(f"{module.source}: {error}") from None
+    for each in explanations:
+        if each["decided"]["rule"] == "unresolved-groups":
+            raise PredictError(f"{module.source}: {each['decided']['name']}: {each['decided']['reason']}.")
     domain_of = {place.device_id: place.nvlink_domain for place in places}
     collectives = {
         each["decided"]["name"]: Collective(

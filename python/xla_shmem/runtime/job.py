@@ -92,8 +92,8 @@ class Job:
         segment = self._segment_key()
         try:
             _core.create_segment(segment, self._process, self._segment_bytes(), self._options.single_copy)
-        except RuntimeError as failure:
-            error = error or str(failure)
+        except (RuntimeError, OSError) as failure:
+            error = error or _describe(failure)
         begin_trace(self._options, self._process)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
@@ -219,10 +219,19 @@ def _leave_failed_job() -> None:
     state.client = state.service = None
 
 
+def _describe(failure: RuntimeError | OSError) -> str:
+    if isinstance(failure, OSError):
+        return f"cannot use /dev/shm for shared memory ({failure.strerror}): mount a tmpfs there"
+    return str(failure)
+
+
 def _host_identity() -> str:
-    """Returns a text that is equal in processes with the same /dev/shm."""
+    """Returns a text that is equal in processes with the same /dev/shm, or on one machine if that is missing."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    shm = os.stat("/dev/shm")
+    try:
+        shm = os.stat("/dev/shm")
+    except OSError:
+        return f"{boot}/no /dev/shm"
     return f"{boot}/{shm.st_dev}/{shm.st_ino}"
 
 

@@ -55,6 +55,23 @@ TEST_CASE("start/done pairs and a collective's backend config mean GPU") {
   CHECK_FALSE(Read(Module(Instruction("all-reduce").Bytes(43, "{}")).str()).is_gpu_form);
 }
 
+TEST_CASE("a module with shardings and without a schedule awaits the partitioner") {
+  const auto awaits = [](const Message& instruction) { return Read(Module(instruction).str()).awaits_partitioning; };
+  const auto call = [](const char* target) { return Instruction("custom-call").Bytes(28, target); };
+  const Message tiled = Message().Int(1, 3);
+  for (const char* target :
+       {"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "xla.sdy.FuncResultSharding"}) {
+    CHECK(awaits(call(target)));
+  }
+  CHECK_FALSE(awaits(call("xla_ffi_python_cpu_callback")));
+  CHECK(awaits(Instruction("get-tuple-element").Sub(40, tiled)));
+  CHECK(awaits(Instruction("add").Sub(40, Message().Bytes(10, "a mesh"))));
+  CHECK_FALSE(awaits(Instruction("parameter").Sub(40, tiled)));
+  CHECK_FALSE(awaits(Instruction("add").Sub(40, Message().Int(1, 1))));  // on one device
+  CHECK_FALSE(awaits(Instruction("add").Bytes(40, "")));                 // replicated
+  CHECK_FALSE(Read(Module(call("Sharding")).Bytes(7, "").str()).awaits_partitioning);
+}
+
 TEST_CASE("damage inside a computation leaves the header readable") {
   const std::string module = Message().Bytes(1, "f").Bytes(3, "\x12\x7f").str();
   const ModuleHeader header = Read(module);

@@ -63,9 +63,10 @@ def test_cpu_road_works_on_this_very_machine() -> None:
     facts = value["facts"]
     assert facts["installation"]["jax"] == importlib.metadata.version("jax")
     assert facts["cores"] == len(os.sched_getaffinity(0))
-    assert facts["environment"] == {"flag": True, "error": "", "platforms": "cpu", "gpus_per_process": 0} | {
-        "gpus_per_process": len(facts["visible"]["bus_ids"])
-    }
+    environment = facts["environment"]
+    assert (environment["flag"], environment["platforms"], environment["cpu_collectives"]) == (True, "cpu", "gloo")
+    assert (environment["flag_error"], environment["option_error"], environment["gpu_error"]) == ("", "", "")
+    assert environment["gpus_per_process"] == len(facts["visible"]["bus_ids"])
     free = os.statvfs("/dev/shm")
     assert facts["shared_memory"]["total"] == free.f_blocks * free.f_frsize
 
@@ -73,23 +74,105 @@ def test_cpu_road_works_on_this_very_machine() -> None:
 def test_report_has_the_verdict_and_the_command_that_sets_the_flag() -> None:
     result = doctor(JAX_PLATFORMS="cpu")
     assert result.returncode == 0
-    assert "CPU  the flag works" in result.stdout
+    assert "CPU  the flag is not set; it would work" in result.stdout
+    assert "the flag works" not in result.stdout
     assert "First to fix: the flag is not set" in result.stdout
-    assert f"export XLA_FLAGS={FLAG}=true" in result.stdout
+    assert f'export XLA_FLAGS="$XLA_FLAGS {FLAG}=true"' in result.stdout
 
 
 def test_report_has_nothing_to_fix_when_the_flag_is_set() -> None:
-    assert "Nothing to fix." in doctor(XLA_FLAGS=f"{FLAG}=true", JAX_PLATFORMS="cpu").stdout
+    output = doctor(XLA_FLAGS=f"{FLAG}=true", JAX_PLATFORMS="cpu").stdout
+    is_faulty = importlib.metadata.version("jax") == "0.10.2"
+    assert ("First to fix: jax 0.10.2" if is_faulty else "Nothing to fix.") in output
 
 
-@pytest.mark.parametrize(
-    ("variable", "value", "word"),
-    [("XLA_FLAGS", f"{FLAG}=maybe", "maybe"), ("XLA_SHMEM_THRESHOLD", "much", "XLA_SHMEM_THRESHOLD='much'")],
-)
-def test_bad_flag_or_option_exits_with_1_and_names_it(variable: str, value: str, word: str) -> None:
-    result = doctor(JAX_PLATFORMS="cpu", **{variable: value})
-    assert result.returncode == 1
-    assert word in result.stdout.split("First to fix:")[1]
+#: Environment, and the first thing to fix on the CPU path.
+WRONG = {
+    "flag: a word": ({"XLA_FLAGS": f"{FLAG}=maybe"}, f"XLA_FLAGS: {FLAG}=maybe: must be true, false, 1 or 0"),
+    "flag: empty": ({"XLA_FLAGS": f"{FLAG}="}, f"XLA_FLAGS: {FLAG}=: must be true"),
+    "flag: off": ({"XLA_FLAGS": f"{FLAG}=false"}, "the flag is off, so this is stock JAX"),
+    "flag: other flags only": ({"XLA_FLAGS": "--xla_dump_to=/d"}, "the flag is not set"),
+    "threshold": ({"XLA_SHMEM_THRESHOLD": "much"}, "XLA_SHMEM_THRESHOLD='much': must be"),
+    "ops": ({"XLA_SHMEM_OPS": "foo"}, "XLA_SHMEM_OPS='foo': "),
+    "ops: a limit": ({"XLA_SHMEM_OPS": "all-reduce<many"}, "XLA_SHMEM_OPS='all-reduce<many': "),
+    "profile": ({"XLA_SHMEM_PROFILE": "fast"}, "XLA_SHMEM_PROFILE='fast': must be"),
+    "tuning: no file": (
+        {"XLA_SHMEM_PROFILE": "tuned", "XLA_SHMEM_TUNING": "/none"},
+        "XLA_SHMEM_TUNING='/none': there is no such file",
+    ),
+    "heap: a word": ({"XLA_SHMEM_HEAP_SIZE": "big"}, "XLA_SHMEM_HEAP_SIZE='big': must be"),
+    "heap: too small": ({"XLA_SHMEM_HEAP_SIZE": "1M"}, "XLA_SHMEM_HEAP_SIZE='1M': must be"),
+    "heap: larger than memory": ({"XLA_SHMEM_HEAP_SIZE": "1024G"}, "a process needs 1048576 MiB"),
+    "deadline": ({"XLA_SHMEM_DEADLINE": "never"}, "XLA_SHMEM_DEADLINE='never': must be"),
+    "domain": ({"XLA_SHMEM_NVLINK_DOMAIN": "0"}, "XLA_SHMEM_NVLINK_DOMAIN='0': must be"),
+    "hierarchical": ({"XLA_SHMEM_HIERARCHICAL": "maybe"}, "XLA_SHMEM_HIERARCHICAL='maybe': must be"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_setting_is_named_once_with_a_sentence(case: str) -> None:
+    environ, sentence = WRONG[case]
+    result = doctor("--json", **({"JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"{FLAG}=true"} | environ))
+    assert result.stderr == ""
+    value = json.loads(result.stdout)
+    assert sentence in value["first"]["what"]
+    assert value["first"]["fix"]
+    blockers = [finding["what"] for finding in value["cpu"]["blockers"]]
+    assert len(blockers) == (0 if "the flag is" in sentence else 1)
+    assert result.returncode == (1 if blockers else 0)
+
+
+def test_an_error_of_an_option_is_in_its_own_row() -> None:
+    output = doctor(JAX_PLATFORMS="cpu", XLA_FLAGS=f"{FLAG}=true", XLA_SHMEM_OPS="foo").stdout
+    rows = {line.strip().partition("  ")[0]: line for line in output.splitlines() if "  " in line.strip()}
+    assert f"{FLAG}: on" in rows["flag"]
+    assert "XLA_SHMEM_OPS='foo'" in rows["options"]
+    assert "not searched: XLA_SHMEM_OPS='foo'" in rows["NVSHMEM"]
+
+
+#: Environment of a process on two GPUs, and the first thing to fix on the GPU path.
+WRONG_GPUS = {
+    "Slurm": (
+        {"SLURM_JOB_ID": "7", "SLURM_LOCALID": "1", "CUDA_DOUBLE_VISIBLE": "1", "CUDA_VISIBLE_DEVICES": "1"},
+        "JAX takes GPU 1 here, by SLURM_LOCALID=1, but CUDA shows 1 GPU (CUDA_VISIBLE_DEVICES=1)",
+        "unset CUDA_VISIBLE_DEVICES",
+    ),
+    "Slurm: more ranks than GPUs": (
+        {"SLURM_JOB_ID": "7", "SLURM_LOCALID": "2"},
+        "JAX takes GPU 2 here, by SLURM_LOCALID=2, but CUDA shows 2 GPUs",
+        "start one process per GPU",
+    ),
+    "Open MPI": (
+        {"OMPI_MCA_orte_hnp_uri": "x", "OMPI_COMM_WORLD_LOCAL_RANK": "3"},
+        "JAX takes GPU 3 here, by OMPI_COMM_WORLD_LOCAL_RANK=3, but CUDA shows 2 GPUs",
+        "start one process per GPU",
+    ),
+    "chosen, beyond": (
+        {"JAX_LOCAL_DEVICE_IDS": "0,5"},
+        "JAX takes GPU 5 here, by JAX_LOCAL_DEVICE_IDS=0,5, but CUDA shows 2 GPUs",
+        "unset JAX_LOCAL_DEVICE_IDS",
+    ),
+    "chosen, no number": (
+        {"JAX_LOCAL_DEVICE_IDS": "all"},
+        "JAX_LOCAL_DEVICE_IDS='all': must be a number",
+        "unset JAX_LOCAL_DEVICE_IDS",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_GPUS)
+def test_a_gpu_that_a_launchers_rank_does_not_reach_is_named_with_the_variable(double: Path, case: str) -> None:
+    environ, what, fix = WRONG_GPUS[case]
+    blockers = answer(double, "hgx", XLA_FLAGS=f"{FLAG}=true", **environ)["gpu"]["blockers"]
+    assert blockers[0]["what"].startswith(what)
+    assert blockers[0]["fix"].startswith(fix)
+
+
+@pytest.mark.parametrize(("argument", "word"), [("--jsn", "--jsn"), ("extra", "extra"), ("--json=yes", "--json")])
+def test_wrong_use_ends_with_2_and_names_the_argument(argument: str, word: str) -> None:
+    result = doctor(argument)
+    assert result.returncode == 2
+    assert word in result.stderr.splitlines()[-1]
 
 
 def test_gpus_without_a_cuda_plugin_are_shown_with_the_pip_line(double: Path) -> None:

@@ -79,7 +79,7 @@ def test_table_shows_what_the_json_says(tmp_path: Path) -> None:
 
 def test_rewritten_module_shows_its_decisions(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(CPU_SYNC)
-    expected = inspected("--decide", tmp_path / "m.txt", "--output", tmp_path / "o.pb")
+    expected = inspected("decide", tmp_path / "m.txt", "--output", tmp_path / "o.pb")
     records = inspected(tmp_path / "o.pb")
     assert set(records) == set(expected)
     for name, record in records.items():

@@ -1,4 +1,4 @@
-"""`xla-shmem inspect --decide`: the compiler pass offline."""
+"""`xla-shmem inspect decide`: the compiler pass offline."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def gpu(tmp_path: Path) -> Path:
 
 
 def _decide(*arguments: str | Path) -> Result:
-    return inspect("--decide", *arguments)
+    return inspect("decide", *arguments)
 
 
 def _records(*arguments: str | Path) -> dict[str, dict[str, Any]]:
-    return inspected("--decide", *arguments)
+    return inspected("decide", *arguments)
 
 
 def _backends(*arguments: str | Path) -> dict[str, str]:
@@ -220,22 +220,6 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--decide", "m.txt", "n.txt"], "--decide takes one module, and there are 2 paths."),
-        (["--decide", "m.txt", "--overlap"], "--decide shows a table of decisions"),
-        (["--decide", "--diff", "m.txt", "n.txt"], "--diff takes its two dumps itself"),
-        (["m.txt", "--output", "o.txt"], "--output needs --decide."),
-        (["m.txt", "--lowering", "cpu"], "--lowering needs --decide."),
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(arguments: list[str], sentence: str) -> None:
-    result = inspect(*arguments)
-    assert result.exit_code == 2
-    assert sentence in " ".join(result.stderr.split())
-
-
-@pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
         ("--profile", "fast", "profile='fast': must be 'upstream', 'domain' or 'tuned'"),
@@ -268,5 +252,5 @@ def test_profile_domain_goes_by_the_cost_model(cpu: Path) -> None:
     records = _records(cpu, "--profile", "domain", "--gpu", "blackwell")
     assert {record["rule"] for record in records.values()} == {"model"}
     assert all("expected (blackwell, groups of" in record["reason"] for record in records.values())
-    explained = inspect(cpu, "--explain", "small", "--profile", "domain", "--gpu", "blackwell").stdout
+    explained = inspect("explain", cpu, "small", "--profile", "domain", "--gpu", "blackwell").stdout
     assert "Which backend does the cost model expect to be faster?" in " ".join(explained.split())

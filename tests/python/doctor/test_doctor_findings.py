@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from xla_shmem.doctor.facts import Environment, Facts, Installation, Library, SharedMemory
+from xla_shmem.doctor.facts import Environment, Facts, Installation, Library, Network, SharedMemory
 from xla_shmem.doctor.findings import SET_FLAG, Diagnosis, diagnose
 from xla_shmem.gpu.cuda_driver import VisibleGpus
 from xla_shmem.gpu.jax_plugin import CudaPlugin
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER, Driver, Fabric, Gpu
+from xla_shmem.xla_flags import FLAG, read_flag
 
 GIB = 1 << 30
 GPUS = tuple(
@@ -23,8 +25,9 @@ LAPTOP = Facts(
     python="3.12.1",
     cores=8,
     shared_memory=SharedMemory(8 * GIB, 8 * GIB, "", None),
-    installation=Installation("0.1.0", "0.10.2", "0.10.2", (), "", True, True),
-    environment=Environment(True, "", "", 0),
+    installation=Installation("0.2.0", "0.12.0.1", "0.12.0.1", (), "", True, True),
+    environment=Environment(True, "", "", "", 0),
+    network=Network("laptop", False, "", ""),
     driver=Driver(NO_DRIVER),
     visible=VisibleGpus((), "cannot open libcuda.so.1"),
     domains=(),
@@ -34,8 +37,8 @@ LAPTOP = Facts(
 )
 DGX = replace(
     LAPTOP,
-    installation=replace(LAPTOP.installation, cuda_plugins=(CudaPlugin(13, "0.10.2", "0.10.2"),)),
-    environment=Environment(True, "", "", 1),
+    installation=replace(LAPTOP.installation, cuda_plugins=(CudaPlugin(13, "0.12.0.1", "0.12.0.1"),)),
+    environment=Environment(True, "", "", "", 1),
     driver=Driver("", "580.65.06", (13, 0), GPUS),
     visible=VisibleGpus(tuple(gpu.bus_id for gpu in GPUS), ""),
     domains=tuple((0, "NVLink within its host") for _ in GPUS),
@@ -80,12 +83,20 @@ def test_dgx_works_on_both_paths_and_has_nothing_to_fix() -> None:
 def test_an_unset_flag_is_the_first_thing_to_fix_if_everything_else_works(flag: bool | None) -> None:
     for base in (LAPTOP, DGX):
         facts = machine(base, environment={"flag": flag})
-        assert first(facts) == ("the flag is not set, so this is stock JAX", SET_FLAG)
+        state = "not set" if flag is None else "off"
+        assert first(facts) == (f"the flag is {state}, so this is stock JAX", SET_FLAG)
         assert diagnose(facts).works
 
 
+def test_the_advice_keeps_the_flags_that_are_set() -> None:
+    script = f"export XLA_FLAGS=--xla_dump_to=/d; {SET_FLAG}; echo $XLA_FLAGS"
+    printed = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout
+    assert printed == f"--xla_dump_to=/d {FLAG}=true\n"
+    assert read_flag({"XLA_FLAGS": f"{FLAG}=false {FLAG}=true"}) is True
+
+
 def test_a_bad_option_blocks_both_paths() -> None:
-    facts = machine(DGX, environment={"error": "XLA_SHMEM_THRESHOLD='much': must be a size"})
+    facts = machine(DGX, environment={"option_error": "XLA_SHMEM_THRESHOLD='much': must be a size"})
     assert working_paths(diagnose(facts)) == (False, False)
     assert first(facts) == ("XLA_SHMEM_THRESHOLD='much': must be a size", "correct or unset that variable")
 
@@ -111,6 +122,61 @@ def test_a_broken_installation_blocks_both_paths(installation: dict[str, Any], w
     assert fix in first(facts)[1]
 
 
+def test_a_bad_flag_names_the_flag_and_a_bad_option_is_reported_once() -> None:
+    facts = machine(DGX, environment={"flag": None, "flag_error": f"XLA_FLAGS: {FLAG}=maybe: must be true"})
+    assert first(facts) == (f"XLA_FLAGS: {FLAG}=maybe: must be true", f"correct it in XLA_FLAGS: {FLAG}=true")
+    wrong = "XLA_SHMEM_OPS='foo': no such op"
+    nvshmem = Library("", "", f"not searched: {wrong}", "wrong options")
+    facts = machine(DGX, environment={"option_error": wrong}, nvshmem=nvshmem)
+    assert [finding.what for finding in diagnose(facts).gpu.blockers] == [wrong]
+
+
+def test_known_faults_of_a_release_come_with_what_mends_them() -> None:
+    faulty = {"jax": "0.10.2", "jaxlib": "0.10.2"}
+    facts = machine(LAPTOP, installation=faulty)
+    assert diagnose(facts).cpu.works
+    what, fix = first(facts)
+    assert "wrongly on CPU (jax issue 39103); 0.11.2 and newer do not" in what
+    assert fix.startswith("pip install -U 'jax>=0.11.2,<=0.12.0.1'")
+    assert "install Python 3.12 or newer" in first(machine(facts, python="3.11.7"))[1]
+    without = machine(facts, environment={"xla_flags": "--xla_cpu_experimental_ynn_fusion_type="})
+    assert first(without)[0].startswith("jax 0.10.2 drops donation")
+    for version in ("0.11.2", "0.12.0.1"):
+        assert diagnose(machine(LAPTOP, installation={"jax": version, "jaxlib": version})).first is None
+
+
+@pytest.mark.parametrize(
+    ("network", "what", "fix"),
+    [
+        (
+            {"host_name": "strange", "name_error": "does not resolve (Name or service not known)"},
+            "the name of this host, strange, does not resolve (Name or service not known), so gloo does not start",
+            'echo "127.0.1.1 strange" >> /etc/hosts',
+        ),
+        (
+            {
+                "host_name": "5",
+                "name_is_number": True,
+                "name_error": "resolves to 0.0.0.5, which is no address of this",
+            },
+            "resolves to 0.0.0.5",
+            "hostname NAME",
+        ),
+        ({"loopback_error": "Network is unreachable"}, "127.0.0.1 cannot be reached (Network", "ip link set lo up"),
+    ],
+)
+def test_a_host_that_its_processes_cannot_find_blocks_jobs_on_cpu(network: dict[str, Any], what: str, fix: str) -> None:
+    facts = machine(LAPTOP, network=network)
+    assert not diagnose(facts).cpu.works
+    assert what in first(facts)[0]
+    assert first(facts)[1].startswith(fix)
+
+
+def test_a_name_that_does_not_resolve_does_not_matter_to_mpi() -> None:
+    facts = machine(LAPTOP, network={"name_error": "does not resolve"}, environment={"cpu_collectives": "mpi"})
+    assert diagnose(facts).first is None
+
+
 def test_newer_releases_and_development_versions_are_accepted() -> None:
     for version in ("0.11.2", "0.12.0.1", "0.12.1.dev20261101"):
         plugins = (CudaPlugin(13, version, version),)
@@ -132,8 +198,19 @@ def test_on_another_system_the_finding_names_the_supported_ones() -> None:
             False,
             "no shared memory: /dev/shm: Permission denied",
         ),
-        (SharedMemory(64 << 20, 7 << 20, "", None), False, "/dev/shm has 7 MiB free, a process needs 8 MiB"),
-        (SharedMemory(64 << 20, 24 << 20, "", None), True, "/dev/shm has 24 MiB free, enough for 1 process"),
+        (
+            SharedMemory(64 << 20, 7 << 20, "", None),
+            False,
+            "/dev/shm has 7 MiB free, a process needs 8 MiB, so no job fits: collectives stay on the default backend",
+        ),
+        (
+            SharedMemory(64 << 20, 15 << 20, "", None),
+            False,
+            "/dev/shm has 15 MiB free, two processes need 16 MiB, so no job of two fits: collectives stay on the"
+            " default backend",
+        ),
+        (SharedMemory(64 << 20, 16 << 20, "", None), True, "/dev/shm has 16 MiB free, enough for 2 processes"),
+        (SharedMemory(64 << 20, 63 << 20, "", None), True, "/dev/shm has 63 MiB free, enough for 7 processes"),
     ],
 )
 def test_too_little_shared_memory_is_reported_with_a_command(memory: SharedMemory, works: bool, what: str) -> None:
@@ -143,6 +220,12 @@ def test_too_little_shared_memory_is_reported_with_a_command(memory: SharedMemor
     assert "/dev/shm" in first(facts)[1]
 
 
+def test_a_chosen_heap_decides_how_many_processes_fit() -> None:
+    facts = machine(LAPTOP, shared_memory={"free": 100 << 20}, environment={"heap_size": 64 << 20})
+    assert first(facts)[0].startswith("/dev/shm has 100 MiB free, two processes need 128 MiB")
+    assert diagnose(machine(facts, environment={"heap_size": None})).first is None
+
+
 def test_shared_memory_does_not_affect_the_gpu_path() -> None:
     assert working_paths(diagnose(machine(DGX, shared_memory=SharedMemory(0, 0, "/dev/shm: gone", None)))) == (
         False,
@@ -150,7 +233,6 @@ def test_shared_memory_does_not_affect_the_gpu_path() -> None:
     )
 
 
-PLUGIN = (CudaPlugin(13, "0.10.2", "0.10.2"),)
 GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "no driver": (
         {"driver": Driver(NO_DRIVER), "visible": VisibleGpus((), "no libcuda"), "domains": ()},
@@ -190,13 +272,13 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     ),
     "plugin differs from jaxlib": (
         {"installation": {"cuda_plugins": (CudaPlugin(13, "0.11.2", "0.11.2"),)}},
-        "jax-cuda13-plugin 0.11.2, its pjrt 0.11.2 and jaxlib 0.10.2 have different versions",
-        "pip install -U 'jax[cuda13]==0.10.2'",
+        "jax-cuda13-plugin 0.11.2, its pjrt 0.11.2 and jaxlib 0.12.0.1 have different versions",
+        "pip install -U 'jax[cuda13]==0.12.0.1'",
     ),
     "pjrt missing": (
-        {"installation": {"cuda_plugins": (CudaPlugin(13, "0.10.2", None),)}},
+        {"installation": {"cuda_plugins": (CudaPlugin(13, "0.12.0.1", None),)}},
         "its pjrt missing",
-        "pip install -U 'jax[cuda13]==0.10.2'",
+        "pip install -U 'jax[cuda13]==0.12.0.1'",
     ),
     "driver too old for CUDA 13": (
         {"driver": Driver("", "550.54", (12, 4), GPUS)},
@@ -206,7 +288,7 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "driver too old for CUDA 12": (
         {
             "driver": Driver("", "470.82", (11, 4), GPUS),
-            "installation": {"cuda_plugins": (CudaPlugin(12, "0.10.2", "0.10.2"),)},
+            "installation": {"cuda_plugins": (CudaPlugin(12, "0.12.0.1", "0.12.0.1"),)},
         },
         "the plugin needs 12 (driver 525 or newer)",
         "update NVIDIA's driver to 525 or newer",
@@ -220,6 +302,24 @@ GPU_FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
         {"nvshmem": Library("", "", "nvidia-nvshmem-cu12 3.8.0 is for CUDA 12", "other CUDA")},
         "is for CUDA 12",
         "pip uninstall -y nvidia-nvshmem-cu12 nvidia-nvshmem-cu13 && pip install nvidia-nvshmem-cu13",
+    ),
+    "a local rank without a GPU": (
+        {
+            "visible": VisibleGpus((GPUS[1].bus_id,), ""),
+            "domains": ((0, "one GPU"),),
+            "environment": {
+                "gpu_choice": "SLURM_LOCALID=1",
+                "gpu_error": "JAX takes GPU 1 here, by SLURM_LOCALID=1, but CUDA shows 1 GPU (CUDA_VISIBLE_DEVICES=1)",
+                "visible_devices": "1",
+            },
+        },
+        "by SLURM_LOCALID=1, but CUDA shows 1 GPU",
+        "unset CUDA_VISIBLE_DEVICES    # or, if each process sees its own GPU only: export JAX_LOCAL_DEVICE_IDS=0",
+    ),
+    "a chosen GPU that is not there": (
+        {"environment": {"gpu_choice": "JAX_LOCAL_DEVICE_IDS=9", "gpu_error": "JAX takes GPU 9 here"}},
+        "JAX takes GPU 9 here",
+        "unset JAX_LOCAL_DEVICE_IDS",
     ),
     "NVSHMEM by option": (
         {"nvshmem": Library("", "", "/opt/x.so: not found", "option")},

@@ -1,4 +1,4 @@
-"""`xla-shmem inspect --diff`."""
+"""`xla-shmem inspect diff`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from click.testing import Result
-from hlo_samples import ALL_GATHER, CPU_SYNC, gpu_start_done, many_collectives
+from hlo_samples import ALL_GATHER, CPU_SYNC, NO_COLLECTIVE, gpu_start_done, many_collectives
 from inspect_runs import inspect
 
 from xla_shmem.inspect.difference import match
@@ -18,7 +17,7 @@ from xla_shmem.inspect.difference import match
 def _diff(tmp_path: Path, before: str, after: str, *arguments: str) -> Result:
     (tmp_path / "a.txt").write_text(before)
     (tmp_path / "b.txt").write_text(after)
-    return inspect("--diff", tmp_path / "a.txt", tmp_path / "b.txt", *arguments)
+    return inspect("diff", tmp_path / "a.txt", tmp_path / "b.txt", *arguments)
 
 
 def _difference(tmp_path: Path, before: str, after: str, *arguments: str) -> dict[str, Any]:
@@ -37,7 +36,14 @@ def _changes(difference: dict[str, Any]) -> dict[str, list[tuple[str, str, str]]
 
 def test_a_module_equals_itself(tmp_path: Path) -> None:
     difference = _difference(tmp_path, CPU_SYNC, CPU_SYNC)
-    assert difference == {"module": "jit_step", "vanished": [], "appeared": [], "changed": [], "equal": 3}
+    assert difference == {
+        "module": "jit_step",
+        "only_in": None,
+        "vanished": [],
+        "appeared": [],
+        "changed": [],
+        "equal": 3,
+    }
     assert _diff(tmp_path, CPU_SYNC, CPU_SYNC).stdout == "jit_step\n0 vanished, 0 appeared, 0 changed, 3 equal.\n"
 
 
@@ -110,13 +116,38 @@ def test_dumps_without_a_common_module_are_refused_in_one_sentence(tmp_path: Pat
         for name in modules:
             text = CPU_SYNC.replace("jit_step", name)
             (tmp_path / folder / f"module_0.{name}.cpu_after_optimizations.txt").write_text(text)
-    result = inspect("--diff", tmp_path / "a", tmp_path / "b")
+    result = inspect("diff", tmp_path / "a", tmp_path / "b")
     assert result.exit_code == 2
-    assert result.stderr == "Error: --diff: no module is in both dumps; the first has f, g, the second h.\n"
+    assert result.stderr == "Error: diff: no module is in both dumps; the first has f, g, the second h.\n"
 
 
-@pytest.mark.parametrize("extra", [["more.txt"], ["--explain", "small"], ["--html", "page.html"]])
-def test_diff_accepts_no_other_paths_or_reports(tmp_path: Path, extra: list[str]) -> None:
-    result = _diff(tmp_path, CPU_SYNC, CPU_SYNC, *extra)
-    assert result.exit_code == 2
-    assert "--diff takes its two dumps itself" in result.stderr
+def _dump(folder: Path, **modules: str) -> Path:
+    folder.mkdir()
+    for name, text in modules.items():
+        (folder / f"module_0.{name}.cpu_after_optimizations.txt").write_text(text.replace("jit_step", name))
+    return folder
+
+
+def test_modules_of_one_dump_only_have_vanished_or_appeared(tmp_path: Path) -> None:
+    before = _dump(tmp_path / "a", both=CPU_SYNC, old=ALL_GATHER.replace("jit_gather", "old"), silent=NO_COLLECTIVE)
+    after = _dump(tmp_path / "b", both=CPU_SYNC, new=CPU_SYNC)
+    result = inspect("diff", before, after, "--json")
+    modules = {one["module"]: one for one in json.loads(result.stdout)}
+    assert {name: one["only_in"] for name, one in modules.items()} == {
+        "both": None, "old": "before", "m": "before", "new": "after",
+    }  # fmt: skip
+    assert [record["name"] for record in modules["old"]["vanished"]] == ["gather"]
+    assert [record["name"] for record in modules["new"]["appeared"]] == ["permute", "small", "large"]
+    lines = inspect("diff", before, after).stdout.splitlines()
+    assert lines[lines.index("new  only in the second dump") + 4] == "0 vanished, 3 appeared, 0 changed, 0 equal."
+    assert lines[lines.index("old  only in the first dump") + 2] == "1 vanished, 0 appeared, 0 changed, 0 equal."
+    assert not any(line.startswith("m  only") for line in lines), "it has no collectives in any dump"
+
+
+def test_of_modules_with_one_name_the_last_is_without_a_partner(tmp_path: Path) -> None:
+    before, after = _dump(tmp_path / "a", f=CPU_SYNC), _dump(tmp_path / "b", f=CPU_SYNC)
+    (after / "module_1.f.cpu_after_optimizations.txt").write_text(CPU_SYNC.replace("jit_step", "f"))
+    differences = json.loads(inspect("diff", before, after, "--json").stdout)
+    assert [(one["only_in"], one["equal"], len(one["appeared"])) for one in differences] == [
+        (None, 3, 0), ("after", 0, 3),
+    ]  # fmt: skip

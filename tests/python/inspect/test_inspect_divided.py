@@ -25,7 +25,7 @@ def stock(tmp_path: Path) -> Path:
 def divided(stock: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "on")
     path = tmp_path / "divided.pb"
-    result = inspect("--decide", stock, *LAYOUT, "--output", path)
+    result = inspect("decide", stock, *LAYOUT, "--output", path)
     assert result.exit_code == 0, result.stderr
     return path
 
@@ -42,13 +42,13 @@ def test_each_part_is_a_row_with_the_whole_and_the_reason(divided: Path) -> None
 
 
 def test_a_part_is_explained_by_the_whole(divided: Path) -> None:
-    output = " ".join(inspect(divided, "--explain", "small.all-reduce", *LAYOUT).stdout.split())
+    output = " ".join(inspect("explain", divided, "small.all-reduce", *LAYOUT).stdout.split())
     assert "Runs on DEFAULT by hierarchical: part of small: reduces the chunks between NVLink domains" in output
 
 
 def test_the_rule_is_asked_last_and_explained(stock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "on")
-    output = " ".join(inspect(stock, "--explain", "small", *LAYOUT).stdout.split())
+    output = " ".join(inspect("explain", stock, "small", *LAYOUT).stdout.split())
     assert "Decision: HIERARCHICAL by hierarchical" in output
 
 
@@ -58,9 +58,9 @@ def test_on_gpu_the_collective_itself_is_the_part_between_domains(
     stock = tmp_path / "gpu.txt"
     stock.write_text(gpu_start_done(None))
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "on")
-    records = inspected("--decide", stock, "--nvlink-domain", "2")
+    records = inspected("decide", stock, "--nvlink-domain", "2")
     found = [(r["op"], r["lowered"]) for r in records.values() if r["part_of"] == "reduce-start"]
     assert found == [("reduce-scatter", "NVSHMEM"), ("all-reduce", "DEFAULT"), ("all-gather", "NVSHMEM")]
     monkeypatch.setenv("XLA_SHMEM_HIERARCHICAL", "auto")
-    whole = inspected("--decide", stock, "--nvlink-domain", "2")
+    whole = inspected("decide", stock, "--nvlink-domain", "2")
     assert whole["reduce-start"]["veto"].endswith("XLA_SHMEM_HIERARCHICAL is auto, which divides nothing on GPU")

@@ -55,7 +55,7 @@ def test_a_collective_must_meet_all_filters(cpu: Path, filters: list[str], left:
 def test_filter_backend_is_the_one_that_runs_the_collective_and_not_the_decision(gpu: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.pb"
     layout = ["--devices-per-host", "4", "--nvlink-domain", "4"]
-    assigned = inspect("--decide", gpu, "--output", out, *layout)
+    assigned = inspect("decide", gpu, "--output", out, *layout)
     assert assigned.exit_code == 0, assigned.stderr
     assert {name: record["backend"] for name, record in inspected(out, "--backend", "DEFAULT").items()} == {
         "permute-start": "NVSHMEM"  # vetoed: it crosses domains

@@ -149,3 +149,18 @@ def test_bad_programs_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(NO_COLLECTIVE)
     assert "none of 1 modules has a collective" in _sentence(tmp_path / "m.txt")
     assert "no *after_optimizations* module" in _sentence(tmp_path)
+
+
+def test_a_module_before_partitioning_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.txt"
+    path.write_text(
+        "HloModule f, num_partitions=4\n\nENTRY %main {\n  %x = f32[64]{0} parameter(0)\n"
+        '  ROOT %c = f32[64]{0} custom-call(%x), custom_call_target="Sharding", sharding={devices=[4]<=[4]}\n}\n'
+    )
+    assert f"{path}: is not partitioned yet: it has shardings" in _sentence(path)
+
+
+def test_groups_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.txt"
+    path.write_text(gpu_start_done(None).replace("{4,5,6,7}}", "{4,5,6,9}}"))
+    assert _sentence(path) == f"Error: {path}: reduce-start: replica groups: device 9, but the module has 8.\n"

@@ -86,7 +86,7 @@ def test_the_options_decide_as_they_do_in_a_run(tmp_path: Path) -> None:
 def test_a_module_that_the_pass_has_rewritten_predicts_the_same(tmp_path: Path) -> None:
     (tmp_path / "m.txt").write_text(gpu_start_done(None))
     rewritten = CliRunner().invoke(
-        main, ["inspect", "--decide", str(tmp_path / "m.txt"), "--output", str(tmp_path / "r.pb")]
+        main, ["inspect", "decide", str(tmp_path / "m.txt"), "--output", str(tmp_path / "r.pb")]
     )
     assert rewritten.exit_code == 0, rewritten.stderr
     found = []

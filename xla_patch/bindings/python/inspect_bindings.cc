@@ -127,6 +127,7 @@ nb::dict HeaderOfBytes(const nb::bytes& module) {
   dict["partitions"] = header.assignment.partition_count();
   dict["devices"] = nb::cast(devices);
   dict["is_gpu_form"] = header.is_gpu_form;
+  dict["awaits_partitioning"] = header.awaits_partitioning;
   return dict;
 }
 
@@ -143,7 +144,8 @@ void BindInspection(nb::module_& m) {
 
   m.def("module_header", &HeaderOfBytes, nb::arg("module"),
         "Reads name, device assignment and form of a serialised HloModuleProto: a dict name, replicas, partitions, "
-        "devices, is_gpu_form. ValueError if a top-level field or the device assignment is malformed.");
+        "devices, is_gpu_form, awaits_partitioning. ValueError if a top-level field or the device assignment is "
+        "malformed.");
 
   m.def("with_default_assignment", &AddDefaultAssignment, nb::arg("module"), nb::arg("replicas"), nb::arg("partitions"),
         "Adds XLA's default device assignment to a serialised HloModuleProto that has none. ValueError for too many "

@@ -152,6 +152,11 @@ struct LayoutField {
   };
 };
 
+// xla.OpSharding
+struct OpShardingField {
+  enum : uint32_t { kType = 1 };
+};
+
 // xla.OpMetadata
 struct OpMetadataField {
   enum : uint32_t { kSourceFile = 3, kSourceLine = 4, kStackFrameId = 15 };

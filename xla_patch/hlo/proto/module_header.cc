@@ -17,6 +17,8 @@ static_assert(static_cast<uint32_t>(HloProtoField::kHloModule) == HloSnapshotFie
 
 constexpr int kDeepest = 3;  // a module in an HloProto in an HloSnapshot
 
+constexpr uint64_t kMaximalSharding = 1;  // xla.OpSharding.Type: all of it on one device
+
 bool NamesCollectiveConfig(std::string_view bytes) {
   return bytes.find("\"collective_backend_config\"") != std::string_view::npos;
 }
@@ -34,6 +36,47 @@ bool IsGpuForm(std::string_view computation) {
         return true;
       }
     }
+  }
+  return false;
+}
+
+bool StartsWith(std::string_view text, std::string_view beginning) {
+  return text.substr(0, beginning.size()) == beginning;
+}
+
+// Calls that only tell the partitioner something. Shardy's are "xla.sdy.…".
+bool IsForPartitioner(std::string_view custom_call_target) {
+  return custom_call_target == "Sharding" || StartsWith(custom_call_target, "xla.sdy.") ||
+         custom_call_target == "SPMDFullToShardShape" || custom_call_target == "SPMDShardToFullShape";
+}
+
+// Whether a sharding is neither for one device, as of a callback to the host, nor replicated, which is the empty
+// message.
+bool Divides(std::string_view sharding) {
+  FieldReader reader(sharding);
+  for (Field field; reader.Next(&field);) {
+    if (field.number == OpShardingField::kType) return field.value != kMaximalSharding;
+  }
+  return !sharding.empty();
+}
+
+bool HasWorkForPartitioner(std::string_view computation) {
+  FieldReader instructions(computation);
+  for (Field instruction; instructions.Next(&instruction);) {
+    if (instruction.number != ComputationField::kInstructions || instruction.type != WireType::kBytes) continue;
+    bool is_parameter = false;
+    bool is_divided = false;
+    FieldReader reader(instruction.bytes);
+    for (Field field; reader.Next(&field);) {
+      if (field.number == InstructionField::kOpcode) {
+        is_parameter = field.bytes == "parameter";
+      } else if (field.number == InstructionField::kCustomCallTarget) {
+        is_divided = is_divided || IsForPartitioner(field.bytes);
+      } else if (field.number == InstructionField::kSharding) {
+        is_divided = is_divided || Divides(field.bytes);
+      }
+    }
+    if (is_divided && !is_parameter) return true;
   }
   return false;
 }
@@ -65,6 +108,7 @@ Result<std::string_view> UnwrapModule(std::string_view bytes) {
 Result<ModuleHeader> ReadModuleHeader(std::string_view module) {
   ModuleHeader header;
   std::string_view assignment;
+  bool is_scheduled = false;
   FieldReader reader(module);
   for (Field field; reader.Next(&field);) {
     switch (field.number) {
@@ -76,6 +120,10 @@ Result<ModuleHeader> ReadModuleHeader(std::string_view module) {
         break;
       case ModuleField::kComputations:
         header.is_gpu_form = header.is_gpu_form || IsGpuForm(field.bytes);
+        header.awaits_partitioning = header.awaits_partitioning || HasWorkForPartitioner(field.bytes);
+        break;
+      case ModuleField::kSchedule:
+        is_scheduled = true;
         break;
       case ModuleField::kPayloads:  // which hold long backend configs
         header.is_gpu_form = header.is_gpu_form || NamesCollectiveConfig(field.bytes);
@@ -85,6 +133,7 @@ Result<ModuleHeader> ReadModuleHeader(std::string_view module) {
     }
   }
   if (!reader.ok()) return Status::Error("is not an HLO proto, or is truncated: " + reader.error());
+  header.awaits_partitioning = header.awaits_partitioning && !is_scheduled;
   if (!assignment.empty()) {
     Result<DeviceAssignment> parsed = ParseDeviceAssignment(assignment);
     if (!parsed.ok()) return parsed.status();

@@ -15,6 +15,9 @@ struct ModuleHeader {
   std::string_view name;
   DeviceAssignment assignment;  // unknown if the module has none
   bool is_gpu_form = false;     // XLA:GPU compiled it: a collective is a start/done pair, or has a backend config
+  // XLA's partitioner has not run, so collectives are missing: the module has no schedule, and instructions that are no
+  // parameters are divided among devices. Parameters keep their shardings on GPU.
+  bool awaits_partitioning = false;
 };
 
 // The xla.HloModuleProto in `bytes`: all of them, or the module inside an xla.HloProto or xla.HloSnapshot. The result

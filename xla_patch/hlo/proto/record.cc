@@ -38,6 +38,16 @@ void ReadStock(const Module& module, const Collective& collective, CollectiveRec
   record->backend = record->lowered = BackendName(backend.value_or(Backend::kDefault));
 }
 
+// Why the record has no groups. The rules of this package give it as their reason, stock XLA gives none.
+void AddUnknownParticipants(const CollectiveSpec& spec, CollectiveRecord* record) {
+  if (spec.unsupported_participants.has_value()) {
+    record->reason += "; " + *spec.unsupported_participants;
+  } else if (record->group_size == 0) {
+    record->reason += UsesPairs(spec.op) ? "; it has no pairs"
+                                         : "; its group is all devices, and the module does not contain their number";
+  }
+}
+
 }  // namespace
 
 CollectiveRecord DescribeCollective(const Module& module, const Collective& collective) {
@@ -65,6 +75,7 @@ bool ReadRecord(const Module& module, const Collective& collective, CollectiveRe
   if (is_lowered && attributes.count(attribute::kOp) == 0) return false;
   if (attributes.empty()) {
     ReadStock(module, collective, record);
+    AddUnknownParticipants(collective.spec, record);
   } else {
     AttributesToRecord(attributes, record);
   }

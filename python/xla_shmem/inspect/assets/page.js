@@ -54,6 +54,7 @@ class Page {
         return new Option(`${name}: ${plural(size(index), "collective")}, ${runs}${in_loop ? ", loop" : ""}`, index);
       }),
     );
+    document.getElementById("schedule").hidden = !order.length;
     if (order.length) this.showComputation(order[0]);
   }
 
@@ -101,7 +102,7 @@ class Page {
 
   facts(one) {
     const runs = one.executions === null ? "unknown number of runs" : `${plural(one.executions, "run")} per step`;
-    const groups = `${plural(one.num_groups, "group")} of ${plural(one.group_size, "device")}`;
+    const groups = one.group_size ? `${plural(one.num_groups, "group")} of ${plural(one.group_size, "device")}` : "unknown";
     return [
       ["operation", `${one.op}, ${one.dtype}, ${formatBytes(one.bytes)}, ${runs}`],
       ["backend", `${backendText(one)}, rule ${one.rule}`],

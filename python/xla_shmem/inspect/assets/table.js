@@ -12,7 +12,7 @@ const COLUMNS = [
   { title: "op", value: (c) => c.op },
   { title: "type", value: (c) => c.dtype },
   { title: "bytes", value: (c) => c.bytes, text: (c) => formatBytes(c.bytes), number: true },
-  { title: "groups", value: (c) => c.num_groups * 1e6 + c.group_size, text: (c) => `${c.num_groups} × ${c.group_size}`, number: true },
+  { title: "groups", value: (c) => c.num_groups * 1e6 + c.group_size, text: (c) => (c.group_size ? `${c.num_groups} × ${c.group_size}` : "unknown"), number: true },
   { title: "runs", value: (c) => (c.executions === null ? -1 : c.executions), text: (c) => (c.executions === null ? "?" : String(c.executions)), number: true },
   { title: "backend", value: (c) => `${c.backend} ${c.lowered}`, text: backendText },
   { title: "rule", value: (c) => c.rule },
