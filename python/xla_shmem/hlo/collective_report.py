@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 import click
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -47,13 +47,15 @@ def print_json(reports: Sequence[ModuleReport]) -> None:
 
 
 def print_tables(
-    reports: Sequence[ModuleReport], below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None
+    reports: Sequence[ModuleReport],
+    below: Callable[[ModuleReport], Iterable[RenderableType]] | None = None,
+    console: Console | None = None,
 ) -> None:
     """Prints one table per module that has collectives, and a line with totals.
 
     On a narrow terminal the reasons follow below the table. After them follows what ``below`` returns for the module.
     """
-    console = report_console()
+    console = report_console() if console is None else console
     for report in reports:
         if report.records:
             console.print(Text.assemble((report.module, "bold"), f"  {report.source}"), soft_wrap=True)
