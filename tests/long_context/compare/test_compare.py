@@ -141,7 +141,7 @@ def test_the_help_shows_the_steps_that_are_run() -> None:
 def test_the_demo_is_one_job_of_compare(tmp_path: Path) -> None:
     found: list[object] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("long_context.cli.compare._compare", lambda *arguments: found.extend(arguments))
+        patch.setattr("long_context.cli.compare._compare", lambda *arguments, as_json: found.extend(arguments))
         result = CliRunner().invoke(main, ["demo", "--rounds", "3", "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert found == ["demo", [TrainConfig()], tmp_path, 3, None]
