@@ -19,7 +19,7 @@ class _Pipe(Console):
 
     def print(self, *objects: Any, **settings: Any) -> None:
         if len(objects) == 1 and isinstance(objects[0], Table):
-            self.out("\n".join(_lines(objects[0])), highlight=False)
+            self.file.write("".join(f"{line}\n" for line in _lines(objects[0])))  # rich would expand the tabs
         else:
             super().print(*objects, **settings)
 

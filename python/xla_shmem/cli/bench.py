@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +156,7 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
     from xla_shmem.bench import jobs, measure, picture, printed_table, results, variants
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = printed_table.columns(sys.stderr if as_json else sys.stdout, plan.rivals)
     facts = machine.describe_machine()
     rows: list[results.Row] = []
     remarks: set[str] = set()
@@ -166,10 +168,10 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
             if plan.launcher:
                 facts["hosts"] = running["shmem"].ranks_of_hosts()
                 notes.append("ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say("\n".join(printed_table.heading(plan, facts, notes)))
+            say("\n".join(printed_table.heading(plan, facts, notes, form)))
             for row in measure.measure(plan, running, missing):
                 rows.append(row)
-                for line in printed_table.row_lines(row, remarks):
+                for line in printed_table.row_lines(row, remarks, form):
                     say(line)
     finally:
         # Rows that were measured are kept, also after a failure or Ctrl-C.

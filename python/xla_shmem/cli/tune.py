@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,7 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = printed_rows.columns(sys.stderr if as_json else sys.stdout)
     settings = vars(resolve(overrides={"profile": "domain"}))
     facts: dict[str, Any] = {**machine.describe_machine(), "plan": dataclasses.asdict(every[0])}
     platform = every[0].platform
@@ -146,7 +148,7 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
                 measured_on = fingerprint_of_ranks(job)
                 facts["hosts"] = job.ranks_of_hosts()
                 say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say(printed_rows.heading())
+            say(form.heading())
             for row, tuned in measure_rows(every, job):
                 if wrong := row.times["shmem"].wrong:
                     raise JobError(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
@@ -154,7 +156,7 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
                     say(printed_rows.left_out(row))
                 else:
                     rows.append(tuned)
-                    say(printed_rows.row_line(tuned))
+                    say(printed_rows.row_line(tuned, form))
         complete = True
     finally:
         if rows and not complete:
@@ -175,16 +177,17 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
     from xla_shmem.tune import printed_rows, verify
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = verify.columns(sys.stderr if as_json else sys.stdout)
     # Ranks of a launcher have hosts of their own.
     table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=bool(every[0].launcher)).tuning
     assert table is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
-    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
+    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), form.heading()]))
     try:
         for comparison in verify.compare(every, path, table):
             comparisons.append(comparison)
-            say(comparison.line())
+            say(comparison.line(form))
     finally:
         if comparisons:
             found = {**facts, "load_after": list(os.getloadavg()), "plan": dataclasses.asdict(every[0])}
