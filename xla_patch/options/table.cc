@@ -118,8 +118,10 @@ std::vector<Option> Rows() {
              "Whether a process reads large messages directly from its peers' memory. `auto`: if it is permitted "
              "and faster. Where `kernel.yama.ptrace_scope` is 1, `auto` permits it to the launcher's processes, "
              "`user` to all of the user's."),
-      Count("verbose", "0", "1", kOnCpu | kOnGpu, {}, 0, 2, "a whole number",
-            "1 prints, on rank 0, the decisions for each compiled module; 2 adds the runtime's steps."),
+      Count(
+          "verbose", "0", "1", kOnCpu | kOnGpu, {}, 0, 2, "a whole number",
+          "What the logger `xla_shmem` says on stderr besides warnings: 1, on rank 0, the decisions for each compiled "
+          "module; 2 also the runtime's steps."),
       Count("stats", "0", "1", kOnCpu | kOnGpu, {}, 0, 1, "a whole number",
             "1 prints at exit calls, bytes and times of each collective."),
       Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu, "a path",

@@ -115,18 +115,26 @@ def test_the_report_holds_the_machine_and_every_time(tmp_path: Path) -> None:
     assert small["memcpy_limit"] is None
 
 
-def test_a_picture_has_two_plots_for_each_operation_that_ran(tmp_path: Path) -> None:
+def test_a_picture_has_two_operations_in_a_row(tmp_path: Path) -> None:
     rows = [
         _row(op, 1 << power, shmem=_times(1.0, 2.0, 4.0), stock=_times(8.0))
-        for op in ("collective-permute", "all-reduce")
+        for op in ("collective-permute", "all-reduce", "all-gather")
         for power in range(4, 20, 4)
     ]
-    one, two = tmp_path / "one.png", tmp_path / "two.png"
-    picture.save_picture(two, "title", [*rows, _row("collective-broadcast", shmem=Times(reason="no"))])
-    picture.save_picture(one, "title", rows[:4])
-    assert two.read_bytes().startswith(b"\x89PNG")
-    assert _height(two) > 1.5 * _height(one)
+    sizes = []
+    for count in (1, 2, 3):
+        png = tmp_path / f"{count}.png"
+        left_out = _row("collective-broadcast", shmem=Times(reason="no"))
+        picture.save_picture(png, "title", [*rows[: 4 * count], left_out])
+        assert png.read_bytes().startswith(b"\x89PNG")
+        sizes.append(_size(png))
+    one, two, three = sizes
+    assert two == (2 * one[0], one[1])
+    assert three[0] == two[0]
+    assert three[1] > 1.5 * two[1]
 
 
-def _height(png: Path) -> int:
-    return int.from_bytes(png.read_bytes()[20:24], "big")  # PNG specification, 11.2.2 IHDR
+def _size(png: Path) -> tuple[int, int]:
+    """Width and height (PNG specification, 11.2.2 IHDR)."""
+    header = png.read_bytes()[16:24]
+    return int.from_bytes(header[:4], "big"), int.from_bytes(header[4:], "big")
