@@ -27,13 +27,15 @@ class _Pipe(Console):
 def _lines(table: Table) -> Iterator[str]:
     if table.title:
         yield _text(table.title)
-    columns = [[column.header, *column.cells] for column in table.columns]
-    for row in zip(*columns, strict=True):
+    if table.show_header:
+        yield "\t".join(_text(column.header) for column in table.columns)
+    for row in zip(*(column.cells for column in table.columns), strict=True):
         yield "\t".join(map(_text, row))
 
 
 def _text(cell: RenderableType) -> str:
-    return cell.plain if isinstance(cell, Text) else render(str(cell)).plain
+    text = cell if isinstance(cell, Text) else render(str(cell))
+    return " ".join(text.plain.splitlines())
 
 
 def report_console(*, stderr: bool = False) -> Console:

@@ -22,6 +22,8 @@ TEST_CASE("a name that is no option is refused, with the option that is nearest"
   CHECK(CheckNames({"PATH", "XLA_SHMEM_OPS", "XLA_SHMEM_TRESHOLD"}).message() ==
         "XLA_SHMEM_TRESHOLD is no option of xla-shmem; did you mean XLA_SHMEM_THRESHOLD?");
   CHECK(NoSuchOption("XLA_SHMEM_SPIN") == "XLA_SHMEM_SPIN is no option of xla-shmem; did you mean XLA_SHMEM_SPIN_US?");
+  CHECK(NoSuchOption("XLA_SHMEM_GPU_PERMUT").find("did you mean XLA_SHMEM_GPU_PERMUTE?") != std::string::npos);
+  CHECK(NoSuchOption("XLA_SHMEM_GPU_PUT").find("did you mean XLA_SHMEM_GPU_PUTS?") != std::string::npos);
   CHECK(NoSuchOption("XLA_SHMEM_COFFEE") ==
         "XLA_SHMEM_COFFEE is no option of xla-shmem; unset it. `xla-shmem options` lists the options.");
 }

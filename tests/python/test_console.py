@@ -31,6 +31,16 @@ def test_a_pipe_gets_cells_with_tabs_between_them_and_no_colour(capsys: pytest.C
     assert lines[4:] == ["a sentence"]
 
 
+def test_a_pipe_gets_no_line_for_headings_that_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    table = report_table()
+    table.show_header = False
+    table.add_column()
+    table.add_column()
+    table.add_row("CPU", "two\nlines")
+    report_console().print(table)
+    assert capsys.readouterr().out == "CPU\ttwo lines\n"
+
+
 def test_a_terminal_gets_padded_columns_of_its_width(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     for name, value in {"COLUMNS": "80", "TERM": "xterm", "NO_COLOR": "1"}.items():
