@@ -26,7 +26,7 @@ from jax import lax
 from rich.console import Console
 from rich.table import Table
 
-from long_context.cli.config_options import config_options, from_options
+from long_context.cli.config_options import TRAINED, config_options, from_options
 from long_context.compare.side_by_side import run_folder, run_in_turns
 from long_context.parallel import ring_attention
 from long_context.train.config import TrainConfig
@@ -176,7 +176,7 @@ def main() -> None:
 
 
 @main.command()
-@config_options(leave_out=("output", "checkpoint_every", "checkpoints_kept", "resume"), defaults={"steps": 43})
+@config_options(only=TRAINED, defaults={"steps": 43})
 @rounds_option(1)
 @platform_option()
 @click.option("--output", type=click.Path(path_type=Path), default=Path("out/ring"), show_default=True)

@@ -368,6 +368,26 @@ class TuningTable:
 def options() -> list[Option]:
     """Returns the table of options."""
 
+def check_names(names: Sequence[str]) -> None:
+    """Checks the names of variables.
+
+    Raises:
+      ValueError: one begins with ``XLA_SHMEM_`` and is no option, nor a name that xla-shmem sets for its processes,
+        builds or tests. The message is a sentence about the first such name.
+    """
+
+def no_such_option(variable: str) -> str:
+    """Returns the sentence about a variable that is no option, with the option that it may have meant."""
+
+def idle_option(texts: Mapping[str, bytes], *, cpu: bool, gpu: bool) -> tuple[str, str] | None:
+    """Returns (name, sentence) of the first option that certainly has no effect; None if each may have one.
+
+    Args:
+      texts: what the user wrote, by the option's name.
+      cpu: whether the process runs collectives on CPUs.
+      gpu: whether it runs them on GPUs.
+    """
+
 def read_size(text: bytes) -> int:
     """Returns the bytes of a size such as ``16MiB``, ``4K`` or ``65536``.
 
@@ -576,7 +596,10 @@ class PassHook:
     """The entry of the compiler pass for one platform; see :func:`cpu_pass` and :func:`gpu_pass`."""
 
     def set_hooks(
-        self, connect: Callable[[], str], observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None
+        self,
+        connect: Callable[[], str],
+        observe: Callable[[bytes, list[CollectiveRecord]], None] | None = None,
+        unread: Callable[[int, str], None] | None = None,
     ) -> None:
         """Sets the callbacks. Any thread may call them, until the process ends.
 
@@ -584,6 +607,7 @@ class PassHook:
           connect: called for the first module if :meth:`set_options` was not called before. It calls
             :meth:`set_options` and returns ``""``, or returns an error, which fails the compilation.
           observe: called with every module that has collectives. An exception fails the compilation.
+          unread: called with the bytes of every module that the pass cannot read, and the reason.
         """
 
     def set_options(

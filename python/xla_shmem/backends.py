@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from xla_shmem.errors import UserError
+from xla_shmem.errors import JobError
 from xla_shmem.hlo.collective_report import ModuleReport
 from xla_shmem.hlo.files import HloFileError, read_modules
 from xla_shmem.launch.launcher_process import cpu_environment, gpu_environment
@@ -20,7 +20,7 @@ from xla_shmem.launch.launcher_process import cpu_environment, gpu_environment
 _RANK_0_DUMPS = 'test "$XLA_SHMEM_LOCAL_RANK" = 0 && export XLA_FLAGS="${XLA_FLAGS-} $1"; shift; exec "$@"'
 
 
-class BackendError(UserError):
+class BackendError(JobError):
     """A run cannot be compared; the message says why."""
 
 
@@ -42,7 +42,7 @@ class Backend:
         """`environ` changed for a job of this backend, on a GPU for each rank or on CPU devices.
 
         Raises:
-          ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
+          UserError: `XLA_FLAGS` gives the flag a value that is not a bool.
         """
         with_flag = (
             gpu_environment(environ, flag=self.flag, shared=False) if gpus else cpu_environment(environ, flag=self.flag)

@@ -2,19 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from rich import box
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.markup import render
 from rich.table import Table
+from rich.text import Text
 
 _UNLIMITED = 10_000
 
 
-def report_console() -> Console:
-    """Returns a console on stdout that wraps at the width of a terminal, and does not wrap in a file or pipe."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = _UNLIMITED
-    return console
+class _Pipe(Console):
+    """A console on a file or pipe: nothing wraps, and the cells of a table are separated by tabs, without padding."""
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        if len(objects) == 1 and isinstance(objects[0], Table):
+            self.file.write("".join(f"{line}\n" for line in _lines(objects[0])))  # rich would expand the tabs
+        else:
+            super().print(*objects, **settings)
+
+
+def _lines(table: Table) -> Iterator[str]:
+    if table.title:
+        yield _text(table.title)
+    if table.show_header:
+        yield "\t".join(_text(column.header) for column in table.columns)
+    for row in zip(*(column.cells for column in table.columns), strict=True):
+        yield "\t".join(map(_text, row))
+
+
+def _text(cell: RenderableType) -> str:
+    text = cell if isinstance(cell, Text) else render(str(cell))
+    return " ".join(text.plain.splitlines())
+
+
+def report_console(*, stderr: bool = False) -> Console:
+    """Returns a console that wraps at the width of a terminal; a file or pipe gets whole lines without padding.
+
+    Args:
+      stderr: print there, because stdout holds JSON.
+    """
+    console = Console(highlight=False, stderr=stderr)
+    return console if console.is_terminal else _Pipe(highlight=False, stderr=stderr, width=_UNLIMITED)
 
 
 def report_table() -> Table:

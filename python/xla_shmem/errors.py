@@ -5,7 +5,18 @@ class UserError(Exception):
     """Bad input, or a state of the machine that the user can change.
 
     The message names the thing, the value and the way out. Commands print it without a traceback.
+
+    Attributes:
+      exit_code: of a command that it ends: 2 for wrong use.
     """
+
+    exit_code = 2
+
+
+class JobError(UserError):
+    """A job that a command started has failed, or a check of what it computed; the message says how."""
+
+    exit_code = 1
 
 
 class TooLateError(UserError, RuntimeError):

@@ -24,36 +24,54 @@ _is_built_in = False  # a patched XLA:GPU has a pass of its own and the flag is 
 
 def initialize() -> None:
     """Entry point. Does nothing if the flag is off, or on a second call."""
-    global _is_built_in, _pass
+    global _is_built_in
     from xla_shmem import xla_flags
 
     if _pass is not None:
         return
-    if xla_flags.read_flag(os.environ):
-        from xla_shmem import options
-        from xla_shmem.gpu import jax_plugin
+    try:
+        if xla_flags.read_flag(os.environ):
+            from xla_shmem import options
+            from xla_shmem.gpu import jax_plugin
 
-        plugin = jax_plugin.wanted_plugin()
-        if plugin is not None and jax_plugin.has_native_pass(plugin):
-            xla_flags.restore_flag(os.environ)
-            options.export(os.environ)  # the pass in it reads variables only
-            _is_built_in = True
+            plugin = jax_plugin.wanted_plugin()
+            if plugin is not None and jax_plugin.has_native_pass(plugin):
+                xla_flags.restore_flag(os.environ)
+                options.export(os.environ)  # the pass in it reads variables only
+                _is_built_in = True
+                return
+        if not xla_flags.take_flag(os.environ):
             return
-    if not xla_flags.take_flag(os.environ):
-        return
+        error = ""
+    except ValueError as failure:
+        xla_flags.remove_flag(os.environ)
+        error = str(failure)
+    _start(error)
+
+
+def _start(error: str) -> None:
+    """Registers the pass. `error`: why the flag is wrong, "" if it is not."""
+    global _pass
     from xla_shmem import options
+    from xla_shmem.gpu.jax_plugin import wanted_plugin, wants_cpu
     from xla_shmem.runtime.compiler_pass import CompilerPass, salt_cache_keys
     from xla_shmem.runtime.gpu_platform import start_gpu_job
     from xla_shmem.runtime.job import Job
+    from xla_shmem.runtime.messages import begin_messages
+    from xla_shmem.runtime.wrong_options import end_behind_the_first_backend
 
+    resolved = options.resolve({}, {})
     try:
-        resolved, error = options.freeze(), ""
+        if not error:
+            resolved = options.freeze(cpu=wants_cpu(), gpu=wanted_plugin() is not None)
     except options.OptionError as failure:
         # The other processes must learn that this one cannot take part. Otherwise they would wait for it.
-        resolved, error = options.resolve({}, {}), str(failure)
+        error = str(failure)
+    begin_messages(resolved.verbose)
     job = Job(resolved)
     job.announce(error)
-    _pass = CompilerPass(job, start_gpu_job(resolved, error), resolved)
+    end_behind_the_first_backend(job.wrong_option)
+    _pass = CompilerPass(job, start_gpu_job(resolved, error, job.wrong_option), resolved)
     _pass.register()
     salt_cache_keys(_pass.cache_salt)
 

@@ -1,10 +1,20 @@
-"""The version of the installed package."""
+"""The version of the installed package, read when it is asked for: what reads it takes longer to import than click."""
 
-from importlib.metadata import PackageNotFoundError as _PackageNotFoundError
-from importlib.metadata import version as _version
+from __future__ import annotations
 
-try:
-    __version__ = _version("xla-shmem")
-except _PackageNotFoundError:
-    # Sources on PYTHONPATH, as in gpu_check's first section, which runs before anything is built.
-    __version__ = "0+not.installed"
+from typing import TYPE_CHECKING
+
+__version__: str
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> str:
+        if name != "__version__":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            return version("xla-shmem")
+        except PackageNotFoundError:
+            # Sources on PYTHONPATH, as in gpu_check's first section, which runs before anything is built.
+            return "0+not.installed"

@@ -45,13 +45,17 @@ def _tokens(xla_flags: str) -> Iterator[tuple[int, int, str]]:
         begin = end
 
 
+def _is_ours(argument: str) -> bool:
+    return argument.partition("=")[0] == FLAG
+
+
 def _value(argument: str) -> bool | None:
     """Returns the value that an argument gives our flag, None if it is another flag."""
     if argument == FLAG:
         return True
-    name, equals, value = argument.partition("=")
-    if name != FLAG or not equals:
+    if not _is_ours(argument):
         return None
+    value = argument.partition("=")[2]
     if value == "1" or value.lower() == "true":
         return True
     if value == "0" or value.lower() == "false":
@@ -80,18 +84,29 @@ def read_flag(environ: Mapping[str, str]) -> bool | None:
 def take_flag(environ: MutableMapping[str, str]) -> bool | None:
     """Returns the flag's value, removes it from ``XLA_FLAGS`` and leaves the marker for child processes.
 
-    Every occurrence of the flag is removed; the rest of the string does not change. If no other flag is left, the
-    variable is unset, because XLA would read the rest as the name of a flag file. On: the marker is set. Off: the
-    marker is removed.
+    On: the marker is set. Off: the marker is removed.
 
     Raises:
       ValueError: as :func:`read_flag`. Nothing is changed then.
     """
     value = read_flag(environ)
+    remove_flag(environ)
+    if value:
+        environ[MARKER] = "1"
+    else:
+        environ.pop(MARKER, None)
+    return value
+
+
+def remove_flag(environ: MutableMapping[str, str]) -> None:
+    """Removes every occurrence of the flag from ``XLA_FLAGS``, with whatever value; the rest does not change.
+
+    If no other flag is left, the variable is unset, because XLA would read the rest as the name of a flag file.
+    """
     xla_flags = environ.get("XLA_FLAGS", "")
     kept, position = [], 0
     for begin, end, argument in _tokens(xla_flags):
-        if _value(argument) is not None:
+        if _is_ours(argument):
             kept.append(xla_flags[position:begin])
             position = end
     if position:
@@ -100,11 +115,6 @@ def take_flag(environ: MutableMapping[str, str]) -> bool | None:
             environ["XLA_FLAGS"] = remaining
         else:
             del environ["XLA_FLAGS"]
-    if value:
-        environ[MARKER] = "1"
-    else:
-        environ.pop(MARKER, None)
-    return value
 
 
 def set_flag(environ: MutableMapping[str, str]) -> None:

@@ -94,7 +94,6 @@ CANNOT_TAKE_PART = {
     "flag": ({"XLA_FLAGS": ""}, "", ["process 1 runs without xla-shmem", "install the package in every process"]),
     "threshold": ({"XLA_SHMEM_THRESHOLD": "1MiB"}, "", ["process 1 has", "threshold=1048576", "must be equal"]),
     "ops": ({"XLA_SHMEM_OPS": "all-gather,all-reduce<4K"}, "", ["process 1 has", "ops=all-reduce<4096,all-gather "]),
-    "option": ({"XLA_SHMEM_THRESHOLD": "much"}, "", ["process 1: XLA_SHMEM_THRESHOLD='much': must be 'none' or"]),
     "heap": (
         {"XLA_SHMEM_HEAP_SIZE": "900G"},
         "",
@@ -117,3 +116,58 @@ def test_one_rank_that_cannot_take_part_leaves_all_on_the_default_backend(tmp_pa
     assert ".; " not in run.output
     if "XLA_FLAGS" not in of_rank_1:
         assert run.result(1)["vetoes"] == run.result(0)["vetoes"]
+
+
+WRONG = {
+    "value of one rank": (
+        {1: {"XLA_SHMEM_OPS": "foo"}},
+        "process 1: XLA_SHMEM_OPS='foo': must be 'default', 'all' or a list such as all-reduce<16MiB,all-gather out ",
+    ),
+    "value of all ranks": (
+        {0: {"XLA_SHMEM_HEAP_SIZE": "1"}, 1: {"XLA_SHMEM_HEAP_SIZE": "1"}},
+        "XLA_SHMEM_HEAP_SIZE='1': ",
+    ),
+    "two values": ({0: {"XLA_SHMEM_STATS": "yes"}, 1: {"XLA_SHMEM_OPS": "foo"}}, "process 0: XLA_SHMEM_STATS='yes': "),
+    "name": (
+        {0: {"XLA_SHMEM_TRESHOLD": "4K"}},
+        "process 0: XLA_SHMEM_TRESHOLD is no option of xla-shmem; did you mean XLA_SHMEM_THRESHOLD?",
+    ),
+    "no effect": (
+        {1: {"XLA_SHMEM_GPU_PERMUTE": "copies"}},
+        "process 1: XLA_SHMEM_GPU_PERMUTE='copies': has no effect, because this process uses no GPU; unset it.",
+    ),
+    "flag": (
+        {1: {"XLA_FLAGS": FLAG.replace("true", "maybe")}},
+        "process 1: XLA_FLAGS: --xla_gpu_experimental_enable_nvshmem=maybe: must be true, false, 1 or 0.",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_a_wrong_option_ends_all_ranks_with_one_sentence_before_they_compute(tmp_path: Path, what: str) -> None:
+    of_rank, sentence = WRONG[what]
+    run = run_job("worker_flag.py", [json.dumps(of_rank)], ranks=2, results=tmp_path, grace=20.0)
+    assert run.exit_code == 2, run.output
+    assert run.results == {}
+    assert run.segments == []
+    told = [line for line in run.output.splitlines() if "launch: " not in line]
+    assert sorted(line[:4] for line in told) == ["[0] ", "[1] "], run.output
+    assert len({line[4:] for line in told}) == 1
+    assert told[0][4:].startswith(f"xla_shmem: {sentence}")
+
+
+def test_a_wrong_option_ends_a_process_without_a_job_too(tmp_path: Path) -> None:
+    run = run_job("worker_flag.py", ["{}"], ranks=1, devices=2, results=tmp_path, XLA_SHMEM_TUNING="/a/table")
+    assert run.exit_code == 2
+    assert "xla_shmem: XLA_SHMEM_TUNING='/a/table': has no effect, because only profile tuned reads it" in run.output
+    assert run.results == {}
+
+
+def test_nothing_of_ours_is_on_a_programs_stdout(tmp_path: Path) -> None:
+    run = _run(tmp_path, "stdout", XLA_SHMEM_VERBOSE="2", XLA_SHMEM_STATS="1")
+    assert "segment of" in run.output
+    assert "compiled now" in run.output
+    for rank in (0, 1):
+        printed = (tmp_path / f"stdout-{rank}.txt").read_text()
+        assert "xla" not in printed.lower()
+        assert "NVSHMEM" not in printed

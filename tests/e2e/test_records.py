@@ -46,7 +46,7 @@ def test_a_job_that_ends_well_leaves_no_records(tmp_path: Path) -> None:
     assert run.exit_code == 0, run.output
     assert list((tmp_path / "records").iterdir()) == []
     result = _postmortem(tmp_path)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert "no job last" in result.stderr
     assert "Jobs that end well leave no records." in result.stderr
 

@@ -26,10 +26,14 @@ ROWS = (
 )
 
 
-def _run(tmp_path: Path, rank_1: dict[str, str] | None = None, **environ: str) -> JobRun:
+def _started(tmp_path: Path, rank_1: dict[str, str] | None = None, **environ: str) -> JobRun:
     rules = {"XLA_SHMEM_PROFILE": "tuned"}
     changes = json.dumps({"1": rank_1 or {}})
-    run = run_job("worker_tuned.py", [changes], ranks=2, results=tmp_path / "run", **(rules | environ))
+    return run_job("worker_tuned.py", [changes], ranks=2, results=tmp_path / "run", **(rules | environ))
+
+
+def _run(tmp_path: Path, rank_1: dict[str, str] | None = None, **environ: str) -> JobRun:
+    run = _started(tmp_path, rank_1, **environ)
     assert run.exit_code == 0, run.output
     return run
 
@@ -68,17 +72,16 @@ def test_ranks_with_different_tables_all_stay_on_the_default_backend(tmp_path: P
         assert f"tuning={here(*ROWS[1:]).digest()} and process 0" in veto
 
 
-def test_a_foreign_table_leaves_all_on_the_default_backend_and_says_why(tmp_path: Path) -> None:
+def test_a_foreign_table_ends_the_job_and_says_why(tmp_path: Path) -> None:
     path = tmp_path / "tuning.json"
     foreign = dataclasses.replace(here(*ROWS), fingerprint={**here().fingerprint, "jaxlib": "0.1"})
     table.save(path, foreign, complete=True)
-    run = _run(tmp_path, XLA_SHMEM_TUNING=str(path))
-    for rank in (0, 1):
-        found = _found(run, rank)
-        assert {one["lowered"] for one in found.values()} == {"DEFAULT"}
-        assert "process 0: XLA_SHMEM_TUNING=" in found["permute"]["veto"]
-        assert "was measured with jaxlib 0.1; here is jaxlib" in found["permute"]["veto"]
-    run.line_with("run `xla-shmem tune` again")
+    run = _started(tmp_path, XLA_SHMEM_TUNING=str(path))
+    assert run.exit_code == 2
+    assert run.results == {}
+    told = run.line_with("was measured with jaxlib 0.1; here is jaxlib")
+    assert f"] xla_shmem: XLA_SHMEM_TUNING='{path}': was measured" in told
+    assert "run `xla-shmem tune` again, or choose another profile." in told
 
 
 def test_what_tune_measures_is_a_table_that_jobs_take_and_verify_holds_against(

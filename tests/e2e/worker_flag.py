@@ -91,5 +91,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    if "stdout" in sys.argv:
+        stdout = os.open(Path(os.environ["E2E_RESULTS"]) / f"stdout-{RANK}.txt", os.O_CREAT | os.O_WRONLY)
+        os.dup2(stdout, 1)
     _change_environment()
     main()

@@ -3,26 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <fstream>
-#include <map>
 #include <sstream>
 #include <string>
 #include <utility>
 
+#include "xla_patch/options/given_options.h"
 #include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem {
 namespace {
 
-Result<EnvironmentOptions> Read(const std::map<std::string, std::string>& variables) {
-  return ReadEnvironment([&](const char* name) {
-    const auto found = variables.find(name);
-    return found == variables.end() ? std::string() : found->second;
-  });
-}
-
 // "A=1 ; B=2"
-std::map<std::string, std::string> Variables(std::string text) {
-  std::map<std::string, std::string> variables;
+Variables VariablesIn(std::string text) {
+  Variables variables;
   while (!text.empty()) {
     const size_t end = text.find(" ; ");
     const std::string one = text.substr(0, end);
@@ -74,19 +67,19 @@ TEST_CASE("options and errors are those that the plugin has") {
     }
     REQUIRE(arrow != std::string::npos);
     CAPTURE(line);
-    CHECK(Text(Read(Variables(line.substr(0, arrow)))) == Filled(line.substr(arrow + 4)));
+    CHECK(Text(ReadEnvironment(VariablesIn(line.substr(0, arrow)))) == Filled(line.substr(arrow + 4)));
     ++count;
   }
   CHECK(count > 30);
 }
 
 TEST_CASE("the profile tuned is refused with the reason") {
-  CHECK(Read({{"XLA_SHMEM_PROFILE", "tuned"}}).message() ==
+  CHECK(ReadEnvironment({{"XLA_SHMEM_PROFILE", "tuned"}}).message() ==
         "XLA_SHMEM_PROFILE='tuned': must be 'upstream' or 'domain' in a patched jaxlib, which reads no tuning table.");
 }
 
 TEST_CASE("an environment without variables gives the values that the structs have by themselves") {
-  const Result<EnvironmentOptions> read = Read({});
+  const Result<EnvironmentOptions> read = ReadEnvironment({});
   const EnvironmentOptions built;
   REQUIRE(read.ok());
   CHECK(read->rules.profile == built.rules.profile);
@@ -102,8 +95,14 @@ TEST_CASE("an environment without variables gives the values that the structs ha
   CHECK(read->nvshmem_library == built.nvshmem_library);
 }
 
-TEST_CASE("options of the CPU path are not read") {
-  CHECK(Read({{"XLA_SHMEM_SPIN_US", "no number"}, {"XLA_SHMEM_TUNING", "/no/such/file"}}).ok());
+TEST_CASE(
+    "an option that a patched jaxlib does not read is refused, unless it has its default or the launcher set it") {
+  CHECK(ReadEnvironment({{"XLA_SHMEM_SPIN_US", "0"}}).message() ==
+        "XLA_SHMEM_SPIN_US='0': has no effect, because a patched jaxlib does not read it; unset it.");
+  CHECK(ReadEnvironment({{"XLA_SHMEM_TUNING", "/no/such/file"}}).message() ==
+        "XLA_SHMEM_TUNING='/no/such/file': has no effect, because a patched jaxlib does not read it; unset it.");
+  CHECK(ReadEnvironment({{"XLA_SHMEM_SPIN_US", "100"}, {"XLA_SHMEM_STATS", ""}}).ok());
+  CHECK(ReadEnvironment({{"XLA_SHMEM_JOB", "0123456789abcdef0123456789abcdef"}}).ok());
 }
 
 }  // namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from xla_shmem.xla_flags import FLAG, MARKER, read_flag, restore_flag, take_flag
+from xla_shmem.xla_flags import FLAG, MARKER, read_flag, remove_flag, restore_flag, take_flag
 
 
 @pytest.mark.parametrize("spelling", ["", "=true", "=True", "=TRUE", "=1", '="true"', "='1'"])
@@ -86,6 +86,12 @@ def test_value_that_is_not_a_bool_is_an_error_and_changes_nothing() -> None:
     with pytest.raises(ValueError, match=f"{FLAG}=yes: must be true, false, 1 or 0"):
         take_flag(environ)
     assert environ == {"XLA_FLAGS": f"{FLAG} {FLAG}=yes"}
+
+
+def test_the_flag_can_be_removed_whatever_its_value() -> None:
+    environ = {"XLA_FLAGS": f"--xla_a=1 {FLAG}=yes --xla_b={FLAG} {FLAG}", MARKER: "1"}
+    remove_flag(environ)
+    assert environ == {"XLA_FLAGS": f"--xla_a=1  --xla_b={FLAG} ", MARKER: "1"}
 
 
 def test_read_flag_changes_nothing() -> None:

@@ -30,6 +30,29 @@ class Values {
   std::unordered_map<std::string_view, OptionValue> values_;
 };
 
+// The text of an option; "" if its variable is not set.
+std::string TextOf(const Option& option, const Variables& variables) {
+  const auto found = variables.find(option.Variable());
+  return found == variables.end() ? "" : found->second;
+}
+
+// An error if a name is no option, or an option has no effect here.
+Status CheckGiven(const Variables& variables) {
+  std::vector<std::string> names;
+  for (const auto& [name, text] : variables) {
+    if (!text.empty()) names.push_back(name);
+  }
+  XLA_SHMEM_RETURN_IF_ERROR(CheckNames(names));
+  Variables texts;
+  for (const Option& option : OptionTable()) texts.emplace(option.name, TextOf(option, variables));
+  OptionReaders readers;
+  readers.patched_jaxlib = true;
+  const std::optional<IdleOption> idle = FindIdleOption(texts, readers);
+  if (!idle.has_value()) return {};
+  const std::string source = idle->option->Variable();
+  return Status::Error(source + "='" + TextOf(*idle->option, variables) + "': " + IdleSentence(*idle));
+}
+
 Hierarchical HierarchicalOf(const std::string& word) {
   if (word == "on") return Hierarchical::kOn;
   return word == "off" ? Hierarchical::kOff : Hierarchical::kAuto;
@@ -37,12 +60,13 @@ Hierarchical HierarchicalOf(const std::string& word) {
 
 }  // namespace
 
-Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read) {
+Result<EnvironmentOptions> ReadEnvironment(const Variables& variables) {
+  XLA_SHMEM_RETURN_IF_ERROR(CheckGiven(variables));
   Values values;
   EnvironmentOptions options;
   for (const Option& option : OptionTable()) {
     if (!option.Has(option_trait::kPatchedJaxlib)) continue;
-    std::string text = read(option.Variable().c_str());
+    std::string text = TextOf(option, variables);
     if (text.empty()) text = option.default_text;
     Result<OptionValue> value = text.empty() ? OptionValue(text) : ReadOption(option, text);
     if (option.name == "profile" && value.ok() && std::get<std::string>(*value) == "tuned") {

@@ -5,11 +5,11 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
 #include "xla_patch/assigner/assigner.h"
+#include "xla_patch/options/given_options.h"
 #include "xla_patch/types/gpu_permute.h"
 #include "xla_patch/types/status.h"
 
@@ -29,12 +29,10 @@ struct EnvironmentOptions {
   std::string agreement;  // the values that must be equal in all processes of a job, by name
 };
 
-// The value of a variable; "" if it is not set.
-using ReadVariable = std::function<std::string(const char* name)>;
-
-// Reads the rows with kPatchedJaxlib. An error names the variable, the value and the allowed values. The profile
-// "tuned" is an error, because a patched jaxlib reads no tuning table.
-Result<EnvironmentOptions> ReadEnvironment(const ReadVariable& read);
+// Reads the rows with kPatchedJaxlib. An error names the variable, the value and the way out: a name that is no option,
+// a value that is not allowed, or an option without an effect. The profile "tuned" is an error, because a patched
+// jaxlib reads no tuning table.
+Result<EnvironmentOptions> ReadEnvironment(const Variables& variables);
 
 }  // namespace xla_shmem
 

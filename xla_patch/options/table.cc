@@ -113,13 +113,13 @@ std::vector<Option> Rows() {
           "a number of seconds > 0, or inf",
           "A collective that waits longer for a peer fails with an error that names it. `inf`: no limit."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
-            "How long a waiting collective polls before it sleeps. It yields its core meanwhile."),
+            "How long a waiting collective polls, yielding its core, before it sleeps."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},
              "Whether a process reads large messages directly from its peers' memory. `auto`: if it is permitted "
              "and faster. Where `kernel.yama.ptrace_scope` is 1, `auto` permits it to the launcher's processes, "
              "`user` to all of the user's."),
       Count("verbose", "0", "1", kOnCpu | kOnGpu, {}, 0, 2, "a whole number",
-            "1 prints, on rank 0, the decisions for each compiled module; 2 adds the runtime's steps."),
+            "Messages of the logger `xla_shmem` on stderr: 1, rank 0's decisions; 2 also the runtime's steps."),
       Count("stats", "0", "1", kOnCpu | kOnGpu, {}, 0, 1, "a whole number",
             "1 prints at exit calls, bytes and times of each collective."),
       Row(OptionType::kPath, "trace", "", "trace.json", kOnCpu | kOnGpu, "a path",
@@ -142,10 +142,10 @@ std::vector<Option> Rows() {
       Choice("gpu_reduce", "kernel", "multimem", kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks,
              {{"kernel"}, {"multimem"}},
              "What reduces: this package's kernel, or the NVLink switch (NVLink SHARP) for groups of all GPUs of a "
-             "domain. All PEs get the same bits."),
+             "domain."),
       Row(OptionType::kJob, "job", "", "0123456789abcdef0123456789abcdef", kOnCpu | kInTools,
           "32 lower-case hexadecimal digits, as set by `xla-shmem launch`",
-          "By it `xla-shmem launch`, which sets it, removes the shared memory that killed ranks leave."),
+          "By it `launch` removes the shared memory of killed ranks."),
   };
 }
 

@@ -1,6 +1,5 @@
 #include "xla_patch/runtime/pass_hook.h"
 
-#include <cstdio>
 #include <utility>
 
 namespace xla_shmem {
@@ -23,6 +22,11 @@ void PassHook::SetConnect(Connect connect) {
 void PassHook::SetObserver(Observer observer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   observer_ = std::move(observer);
+}
+
+void PassHook::SetUnread(Unread unread) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  unread_ = std::move(unread);
 }
 
 void PassHook::SetOptions(PassOptions options) {
@@ -51,18 +55,19 @@ Result<PassResult> PassHook::Run(std::string_view module) {
   const Result<std::shared_ptr<const PassOptions>> options = Options();
   if (!options.ok()) return options.status();
   Result<PassResult> result = RunPass(module, **options);
-  if (!result.ok()) {
-    // The same module has the same bytes on all ranks, so all of them leave it on the default backend.
-    fprintf(stderr, "xla_shmem: the pass leaves a module of %zu bytes as it is, on the default backend: %s\n",
-            module.size(), result.message().c_str());
-    PassResult unchanged;
-    unchanged.unread = result.message();
-    return unchanged;
-  }
   Observer observer;
+  Unread tell_unread;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     observer = observer_;
+    tell_unread = unread_;
+  }
+  if (!result.ok()) {
+    // The same module has the same bytes on all ranks, so all of them leave it on the default backend.
+    if (tell_unread) tell_unread(module.size(), result.message());
+    PassResult unchanged;
+    unchanged.unread = result.message();
+    return unchanged;
   }
   if (observer && !result->records.empty()) observer(module, result->records);
   return result;

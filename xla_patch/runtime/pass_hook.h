@@ -1,9 +1,11 @@
 #ifndef XLA_SHMEM_RUNTIME_PASS_HOOK_H_
 #define XLA_SHMEM_RUNTIME_PASS_HOOK_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +23,8 @@ class PassHook {
   using Connect = std::function<Status()>;
   // Called for every module with collectives.
   using Observer = std::function<void(std::string_view module, const std::vector<CollectiveRecord>& records)>;
+  // Called for a module that the pass cannot read.
+  using Unread = std::function<void(size_t num_bytes, const std::string& why)>;
 
   // `lowering` is that of the platform; it replaces PassOptions::lowering.
   explicit PassHook(Lowering lowering) : lowering_(lowering) {}
@@ -33,13 +37,14 @@ class PassHook {
 
   void SetConnect(Connect connect);
   void SetObserver(Observer observer);
+  void SetUnread(Unread unread);
   void SetOptions(PassOptions options);
   // Sets PassOptions::copy_aliased_parameters, also of options that are set later.
   void SetCopiesAliasedParameters(bool copies);
   // Drops the options, so that the next module calls Connect.
   void Reset();
 
-  // A module that the pass cannot read comes back unchanged, with a line on stderr. An error means that the job is not
+  // A module that the pass cannot read comes back unchanged, after a call of Unread. An error means that the job is not
   // known.
   Result<PassResult> Run(std::string_view module);
 
@@ -52,6 +57,7 @@ class PassHook {
   bool copies_aliased_parameters_ = false;
   Connect connect_;
   Observer observer_;
+  Unread unread_;
 };
 
 }  // namespace xla_shmem

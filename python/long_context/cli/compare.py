@@ -11,10 +11,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from long_context.cli.config_options import config_options, from_options
+from long_context.cli.config_options import TRAINED, config_options, from_options
 from long_context.compare import comparison_picture, comparison_tables
 from long_context.compare.compared_jobs import compared_jobs, read_list
-from long_context.compare.rows import Row, save_json
+from long_context.compare.rows import Row, report_as_json, save_json
 from long_context.compare.side_by_side import LOSS_TOLERANCE, dump_folder, run_in_turns
 from long_context.train.config import TrainConfig
 from long_context.train.progress import JobProgress
@@ -25,17 +25,18 @@ from xla_shmem.cli.job_options import (
     Gpus,
     ending_on_signals,
     gpus_of_ranks,
+    json_option,
     platform_option,
     rounds_option,
 )
 from xla_shmem.console import report_console
-from xla_shmem.errors import UserError
+from xla_shmem.errors import JobError
 from xla_shmem.hlo.collective_report import print_tables
 from xla_shmem.machine import describe_machine
 from xla_shmem.quantities import plural
 
-#: Fields of a job that are lists here, or that every run sets itself.
-_LEFT_OUT = ("sequence", "context", "tensor", "output", "checkpoint_every", "checkpoints_kept", "resume")
+#: Fields that are options as for `xla-shmem train`. Three others are lists here.
+_FIELDS = frozenset(TRAINED) - {"sequence", "context", "tensor"}
 
 #: Up to the last measured step.
 _DEFAULTS = {"steps": 21}
@@ -58,7 +59,7 @@ def _output_option(command: str) -> Callable[[Command], Command]:
 
 
 @click.command("compare")
-@config_options(leave_out=_LEFT_OUT, defaults=_DEFAULTS)
+@config_options(only=_FIELDS, defaults=_DEFAULTS)
 @_list_option("--sequence", "--seq", "sequences", default="1024,2048,4096", words="Tokens in a sequence")
 @_list_option("--context", "contexts", default="2,4", words="Devices along the mesh axis that splits the sequence")
 @_list_option(
@@ -67,6 +68,7 @@ def _output_option(command: str) -> Callable[[Command], Command]:
 @rounds_option(1)
 @platform_option()
 @_output_option("compare")
+@json_option
 def compare_command(
     config: Path | None,
     sequences: str,
@@ -75,6 +77,7 @@ def compare_command(
     rounds: int,
     platform: str,
     output: Path,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Time a training job with xla-shmem and with JAX's default backend, at several lengths and meshes.
@@ -90,30 +93,30 @@ def compare_command(
       xla-shmem compare --context 2 --tensor 1,2 --rounds 5
     """
     job = from_options(config, options, defaults=_DEFAULTS | {"context": 2})
-    try:
-        lengths, rings = read_list("sequence", sequences), read_list("context", contexts)
-        jobs = compared_jobs(job, lengths, rings, read_list("tensor", tensors))
-        gpus = gpus_of_ranks(platform, max(each.devices for each in jobs))
-    except UserError as error:
-        raise click.UsageError(str(error)) from None
-    _compare("compare", jobs, output, rounds, gpus)
+    lengths, rings = read_list("sequence", sequences), read_list("context", contexts)
+    jobs = compared_jobs(job, lengths, rings, read_list("tensor", tensors))
+    gpus = gpus_of_ranks(platform, max(each.devices for each in jobs))
+    _compare("compare", jobs, output, rounds, gpus, as_json=as_json)
 
 
 @click.command("demo")
 @rounds_option(1)
 @_output_option("demo")
-def demo_command(rounds: int, output: Path) -> None:
+@json_option
+def demo_command(rounds: int, output: Path, as_json: bool) -> None:
     """Train a small Llama with xla-shmem and with stock JAX on four CPU processes, and compare.
 
     A byte-level decoder learns the sources of Python's standard library, with ring attention. Prints the decision for
     each collective, the losses and the step times. `xla-shmem compare` runs other jobs.
     """
-    _compare("demo", [TrainConfig()], output, rounds, None)
+    _compare("demo", [TrainConfig()], output, rounds, None, as_json=as_json)
 
 
-def _compare(name: str, jobs: Sequence[TrainConfig], output: Path, rounds: int, gpus: Gpus | None) -> None:
+def _compare(
+    name: str, jobs: Sequence[TrainConfig], output: Path, rounds: int, gpus: Gpus | None, *, as_json: bool
+) -> None:
     """Runs all jobs; prints and saves what was measured, also before Ctrl-C."""
-    console, out = report_console(), output.resolve()
+    console, out = report_console(stderr=as_json), output.resolve()
     machine = describe_machine()
     where = f"{machine['cores']} cores, {machine['cpu']}" if gpus is None else str(gpus)
     what = describe(jobs[0]) if len(jobs) == 1 else jobs[0].preset
@@ -124,11 +127,12 @@ def _compare(name: str, jobs: Sequence[TrainConfig], output: Path, rounds: int, 
     with ending_on_signals(lambda: f"Measurements so far are under {output}."):
         try:
             _run(jobs, out, rounds, gpus, console, rows)
-        except UserError as error:
-            raise click.ClickException(str(error)) from None
         finally:
             if rows:
-                save_json(out / f"{name}.json", {**header, "load_after": list(os.getloadavg())}, rows)
+                header["load_after"] = list(os.getloadavg())
+                save_json(out / f"{name}.json", header, rows)
+                if as_json:
+                    click.echo(report_as_json(header, rows))
                 _report(rows, console)
                 missing = without_pictures()
                 if not missing:
@@ -136,7 +140,7 @@ def _compare(name: str, jobs: Sequence[TrainConfig], output: Path, rounds: int, 
                 console.print(f"Load {machine['load'][0]:.1f} before, {os.getloadavg()[0]:.1f} after.")
                 console.print(f"Under {out}: {name}.json, {missing or f'{name}.png'}, each run's log.", soft_wrap=True)
     if problems := [problem for row in rows if (problem := row.problem()) is not None]:
-        raise click.ClickException("\n".join(problems))
+        raise JobError("\n".join(problems))
 
 
 def _run(
@@ -147,7 +151,7 @@ def _run(
             name = f"sequence {job.sequence}, CP {job.context}, TP {job.tensor}: " if len(jobs) > 1 else ""
             rows.append(Row(job, run_in_turns(job, _folder(out, job), rounds, progress, name, gpus=gpus is not None)))
     if len(jobs) == 1:
-        print_tables(collectives(dump_folder(_folder(out, jobs[0]), PLUGIN, 1)))
+        print_tables(collectives(dump_folder(_folder(out, jobs[0]), PLUGIN, 1)), console=console)
 
 
 def _folder(out: Path, job: TrainConfig) -> Path:

@@ -9,28 +9,37 @@ from typing import Any, TypeVar
 
 import click
 
-from long_context.train.config import ConfigError, TrainConfig
+from long_context.train.config import MESH_FIELDS, MODEL_FIELDS, ConfigError, TrainConfig, flag
 from long_context.train.config_fields import FIELDS, ConfigField
 from long_context.train.config_file import read_config_file
+
+#: The fields that say what is trained and how, for commands that run a job several times. Where its files are, and
+#: whether it goes on from them, each of its runs sets itself.
+TRAINED = (
+    *("preset", *MODEL_FIELDS, *MESH_FIELDS, "shard_over_context", "hybrid_shard_degree", "batch", "sequence"),
+    *("attention", "attention_blocks", "tensor_matmul", "dtype", "fp8", "remat"),
+    *("steps", "learning_rate", "warmup_steps", "seed", "profile_steps"),
+    *("corpus", "token_dtype", "tokenizer", "text_field", "validation", "validation_every", "validation_batches"),
+)
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def config_options(
-    leave_out: Container[str] = (), defaults: Mapping[str, Any] = MappingProxyType({})
+    only: Container[str] = FIELDS, defaults: Mapping[str, Any] = MappingProxyType({})
 ) -> Callable[[_Command], _Command]:
-    """Decorator that adds `--config` and the fields of `TrainConfig` to a click command.
+    """Decorator that adds `--config` and fields of `TrainConfig` to a click command.
 
     An option that is not given is None.
 
     Args:
-      leave_out: names of fields that are no options.
+      only: names of the fields that are options.
       defaults: fields with a default other than `TrainConfig`'s; pass them to `from_options` too.
     """
 
     def decorate(command: _Command) -> _Command:
         for field in reversed(list(FIELDS.values())):
-            if field.name not in leave_out:
+            if field.name in only:
                 command = _option(field, defaults.get(field.name, field.default))(command)
         return click.option(
             "--config",
@@ -52,12 +61,15 @@ def from_options(
       defaults: as for `config_options`.
 
     Raises:
-      click.UsageError: the file cannot be read, or the job cannot run.
+      click.UsageError: the file cannot be read or has a key that is none of the options, or the job cannot run.
     """
     try:
-        fields = dict(defaults) | (read_config_file(config) if config is not None else {})
-        fields |= {name: value for name, value in options.items() if value is not None}
-        return TrainConfig(**fields)
+        in_file = read_config_file(config) if config is not None else {}
+        for name in in_file:
+            if name not in options:
+                raise ConfigError(f"config {config}: {flag(name)} is none of this command's options; remove it.")
+        given = {name: value for name, value in options.items() if value is not None}
+        return TrainConfig(**{**defaults, **in_file, **given})
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
 
@@ -70,4 +82,8 @@ def _option(field: ConfigField, default: Any) -> Callable[[_Command], _Command]:
         help_text += f"  [default: {'the preset' if default is None else default}]"
     if field.kind is bool:
         return click.option(f"--{field.key}/--no-{field.key}", field.name, default=None, help=help_text)
-    return click.option(f"--{field.key}", *field.aliases, field.name, type=field.kind, help=help_text)
+    kind: Any = field.kind
+    if field.choices:
+        kind = click.Choice([each for each in field.choices if each])
+    form = "TEXT" if field.choices else None  # the help has a sentence about the choices
+    return click.option(f"--{field.key}", *field.aliases, field.name, type=kind, metavar=form, help=help_text)

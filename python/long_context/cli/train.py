@@ -13,17 +13,21 @@ from long_context.cli.config_options import config_options, from_options
 from long_context.train import summary
 from long_context.train.config import TrainConfig
 from long_context.train.job_folder import check_folder, newest_checkpoint
-from long_context.train.job_run import RunError, run_job
+from long_context.train.job_run import run_job
 from long_context.train.progress import JobProgress
 from long_context.train.step_log import LOG_NAME, StepRecord, read_records
-from xla_shmem.cli.job_options import INTERRUPTED, ending_on_signals
+from xla_shmem.cli.job_options import INTERRUPTED, ending_on_signals, json_option
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
 from xla_shmem.console import report_console
+from xla_shmem.errors import UserError
 from xla_shmem.launch.rank_environment import inside_a_job
 
 
 @click.command("train")
 @config_options()
-def train_command(config: Path | None, **options: Any) -> None:
+@json_option
+@one_sentence_errors
+def train_command(config: Path | None, as_json: bool, **options: Any) -> None:
     """Train a Llama decoder on a mesh of devices: long sequences over context, tensor and data parallelism.
 
     Inside a job (xla-shmem launch, srun, mpirun) this process is one of its ranks. Otherwise it starts one process
@@ -36,15 +40,18 @@ def train_command(config: Path | None, **options: Any) -> None:
       xla-shmem train --config job.toml --context 4 --tensor 2 --seq 32768
       xla-shmem train --corpus books/ --checkpoint-every 50 --resume
       srun xla-shmem train --config job.toml
+      xla-shmem train --preset tiny --json | jq .step_s
     """
     job = from_options(config, options)
-    console = report_console()
+    console = report_console(stderr=as_json)
     try:
         check_folder(job)
         records = _be_a_rank(job, console) if inside_a_job(os.environ) else _launch(job, console)
-    except (ValueError, RunError) as error:
-        raise click.ClickException(str(error)) from None
+    except ValueError as error:
+        raise UserError(str(error)) from None
     if records:
+        if as_json:
+            click.echo(summary.as_json(job, records))
         for line in summary.summary(job, records):
             console.print(line)
         picture = summary.without_pictures() or "picture: train.png"

@@ -5,31 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
 
 from long_context.compare.rows import BACKENDS, Row
 from long_context.train.step_times import MEASURED
+from xla_shmem.console import report_table
 
 _NAMES = tuple(backend.name for backend in BACKENDS)
 _TIMES = tuple(f"{name} ms" for name in _NAMES)
-_JOB = ("sequence", "CP", "TP", "devices", "seq/device")
+_JOB = ("tokens", "CP", "TP", "PEs")
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """One line per job: throughput, speed-up (with its range over the rounds), step times, difference of losses."""
+    """One line per job: throughput, speed-up and its range over the rounds, step times, difference of losses."""
     first, last = MEASURED
     result = _empty_table(
         f"Medians of steps {first}-{last}; TFLOP/s of each device",
-        (*_JOB, *_NAMES, "speed-up", *_TIMES, "losses differ"),
+        (*_JOB, *_NAMES, "speed-up", "of rounds", *_TIMES, "losses differ"),
     )
     for row in rows:
         single = row.speed_ups
-        spread = f" ({min(single):.2f} to {max(single):.2f})" if len(single) > 1 else ""
         result.add_row(
             *_job(row),
             *(f"{row.means(backend).median_tflops_per_device:.3g}" for backend in BACKENDS),
-            f"{row.speed_up:.2f}x{spread}",
+            f"{row.speed_up:.2f}x",
+            f"{min(single):.2f}-{max(single):.2f}" if len(single) > 1 else "",
             *(f"{row.times(backend).median * 1e3:.1f}" for backend in BACKENDS),
             f"{max(row.loss_differences()):.0e}",
         )
@@ -41,12 +41,13 @@ def means_table(rows: Sequence[Row]) -> Table:
     first, last = MEASURED
     result = _empty_table(
         f"As in NVIDIA's post: means of steps {first}-{last} on rank 0; TFLOP/s of each device",
-        (*_JOB, *_NAMES, "gain", *_TIMES),
+        (*_JOB, "tokens of each", *_NAMES, "gain", *_TIMES),
     )
     for row in rows:
         found = [row.means(backend) for backend in BACKENDS]
         result.add_row(
             *_job(row),
+            f"{row.config.sequence // row.config.context:,}",
             *(f"{each.tflops_per_device:.3g}" for each in found),
             f"{row.gain:+.1%}",
             *(f"{each.step_s * 1e3:.1f}" for each in found),
@@ -67,12 +68,12 @@ def loss_table(row: Row) -> Table:
 
 def _job(row: Row) -> tuple[str, ...]:
     config = row.config
-    counts = (config.context, config.tensor, config.devices)
-    return (f"{config.sequence:,}", *map(str, counts), f"{config.sequence // config.context:,}")
+    return (f"{config.sequence:,}", *map(str, (config.context, config.tensor, config.devices)))
 
 
 def _empty_table(title: str, columns: Sequence[str]) -> Table:
-    result = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
+    result = report_table()
+    result.title, result.title_justify, result.padding = title, "left", 0
     for column in columns:
         result.add_column(column, justify="right")
     return result

@@ -84,7 +84,12 @@ class Row:
         }
 
 
+def report_as_json(header: dict[str, Any], rows: Sequence[Row]) -> str:
+    """The report: the header's entries and all rows."""
+    return json.dumps({**header, "rows": [row.as_json() for row in rows]}, indent=1)
+
+
 def save_json(path: Path, header: dict[str, Any], rows: Sequence[Row]) -> None:
-    """Writes the report: the header's entries and all rows."""
+    """Writes what `report_as_json` returns, into a folder that it creates if necessary."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**header, "rows": [row.as_json() for row in rows]}, indent=1) + "\n")
+    path.write_text(report_as_json(header, rows) + "\n")

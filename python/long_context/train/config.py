@@ -188,7 +188,7 @@ class TrainConfig:
         arguments = []
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            if value is None:
+            if value is None or value == field.default == "":
                 continue
             if isinstance(value, bool):
                 arguments.append(f"--{flag(field.name)}" if value else f"--no-{flag(field.name)}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from long_context.train.config import TrainConfig
 from long_context.train.job_folder import newest_checkpoint
 from long_context.train.step_log import LOG_NAME, LogFollower, StepRecord, forget_records, read_records
-from xla_shmem.errors import UserError
+from xla_shmem.errors import JobError
 from xla_shmem.launch.launcher_process import LAUNCHER, last_lines, stop
 
 #: Seconds that a job gets to finish its step and write a checkpoint when it is asked to stop.
@@ -21,7 +21,7 @@ GRACE = 60.0
 RANK = (sys.executable, "-m", "long_context.cli.train")
 
 
-class RunError(UserError):
+class RunError(JobError):
     """A run failed or stopped early; the message says why and shows the last lines of its output."""
 
 

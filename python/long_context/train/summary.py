@@ -46,12 +46,17 @@ def summary(config: TrainConfig, records: Sequence[StepRecord]) -> list[str]:
     ]
 
 
-def save_summary(path: Path, config: TrainConfig, records: Sequence[StepRecord]) -> None:
-    """Saves the job, the measured steps and their `Means` (null without such a step) as JSON."""
+def as_json(config: TrainConfig, records: Sequence[StepRecord]) -> str:
+    """The job, the measured steps and their `Means` (null without such a step) as JSON."""
     measured = measured_records(records)
     found = means([records])._asdict() if measured else dict.fromkeys(Means._fields)
     entries = {"job": dataclasses.asdict(config), "steps": [record.step for record in measured], **found}
-    path.write_text(json.dumps(entries, indent=1) + "\n")
+    return json.dumps(entries, indent=1)
+
+
+def save_summary(path: Path, config: TrainConfig, records: Sequence[StepRecord]) -> None:
+    """Saves what `as_json` returns."""
+    path.write_text(as_json(config, records) + "\n")
 
 
 def without_pictures() -> str:

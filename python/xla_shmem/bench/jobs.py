@@ -20,10 +20,11 @@ from typing import Any, NoReturn
 from xla_shmem.bench import variants
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.rendezvous import Listener, receive, send
-from xla_shmem.errors import BenchError
+from xla_shmem.errors import BenchError, JobError
 from xla_shmem.launch.launcher import GRACE
 from xla_shmem.launch.launcher_process import LAUNCHER, cpu_environment, gpu_environment, last_lines, stop
 from xla_shmem.launch.rank_environment import reserve_port
+from xla_shmem.options.given import without_idle_options
 
 #: Seconds until a job that does not start, or does not answer a command, counts as stuck. The end of a rank is noticed
 #: at once, and the waits of SHMEM and gloo have their own deadlines.
@@ -34,7 +35,7 @@ ANSWER_WITHIN = 1800.0
 WORKER = (sys.executable, "-m", "xla_shmem.bench.worker")
 
 
-class JobFailed(Exception):
+class JobFailed(JobError):
     """A job ended or does not answer. The message shows the last lines of its output.
 
     Attributes:
@@ -249,10 +250,13 @@ class Start:
 def launched(plan: Plan, environ: Mapping[str, str], *, flag: bool = True, one_process: bool = False) -> Start:
     """Returns the start of a job by `xla-shmem launch` with the variables `environ`.
 
+    Options that have no effect in it are left out: those of another platform, or of a profile that it does not have.
+
     Args:
       flag: whether xla-shmem is on.
       one_process: whether one rank has all devices.
     """
+    environ = without_idle_options(environ, cpu=True, gpu=plan.gpus is not None)
     ranks, devices = (1, plan.pes) if one_process else (plan.processes, plan.devices_per_process)
     bind = ["--bind"] if plan.bind else []
     prefix = [*LAUNCHER, "-n", str(ranks), "--devices-per-process", str(devices), *bind, "--"]

@@ -13,7 +13,7 @@ _LIMITS = (("memcpy limit, single-copy", "-"), ("memcpy limit, through slots", "
 
 
 def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
-    """Saves a PNG with a row of two plots for each operation.
+    """Saves a PNG with two plots for each operation, and two operations in a row.
 
     Args:
       path: path of the PNG; its folder is created if missing.
@@ -24,11 +24,15 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
     from matplotlib.figure import Figure
 
     ops = list(dict.fromkeys(row.cell.op for row in rows if any(times.us for times in row.times.values())))
-    figure = Figure(figsize=(11, 0.8 + 3.6 * len(ops)), layout="constrained")
+    in_row = min(len(ops), 2)
+    lines = -(-len(ops) // in_row)
+    figure = Figure(figsize=(11 * in_row, 0.8 + 3.6 * lines), layout="constrained")
     FigureCanvasAgg(figure)
     figure.suptitle(title, fontsize=10)
-    plots = figure.subplots(len(ops), 2, squeeze=False)
-    for op, (latency, bandwidth) in zip(ops, plots, strict=True):
+    plots = figure.subplots(lines, 2 * in_row, squeeze=False).reshape(-1, 2)
+    for unused in plots[len(ops) :].flat:
+        unused.remove()
+    for op, (latency, bandwidth) in zip(ops, plots, strict=False):
         of_op = [row for row in rows if row.cell.op == op]
         _draw(latency, of_op, bandwidth=False)
         _draw(bandwidth, of_op, bandwidth=True)
@@ -40,7 +44,7 @@ def save_picture(path: Path, title: str, rows: Sequence[Row]) -> None:
             _finish(axes, of_op)
         bandwidth.legend(frameon=False, fontsize=8, loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=130)
+    figure.savefig(path, dpi=100)
 
 
 def _draw(axes: Any, rows: Sequence[Row], *, bandwidth: bool) -> None:

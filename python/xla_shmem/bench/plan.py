@@ -276,7 +276,7 @@ def chosen_rivals(lists: Sequence[str], platform: str) -> tuple[str, ...]:
     rivals = variants.rivals(platform)
     settings = [name for name in names if "=" in name]
     for setting in settings:
-        variants.check_setting(setting)
+        variants.check_setting(setting, platform)
     for name in names:
         if name not in (*rivals, *settings):
             raise BenchError(

@@ -7,23 +7,27 @@ and take turns.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import importlib.util
 import mmap
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from xla_shmem import _core
 from xla_shmem.errors import BenchError
 from xla_shmem.gpu.chosen_gpus import Gpus
+from xla_shmem.options.given import check_effects
 from xla_shmem.options.table import TABLE, read
 from xla_shmem.options.values import OptionError
 
 #: XLA's libraries are hundreds of megabytes; the small ones beside them have no flags.
 _LARGE = 32 << 20
 
+_PROFILE = "XLA_SHMEM_PROFILE"
+
 #: Options that decide what runs on SHMEM at all. A variant with another one is measured wherever it runs.
-_RULES = ("XLA_SHMEM_PROFILE", "XLA_SHMEM_OPS", "XLA_SHMEM_THRESHOLD", "XLA_SHMEM_HIERARCHICAL", "XLA_SHMEM_TUNING")
+_RULES = (_PROFILE, "XLA_SHMEM_OPS", "XLA_SHMEM_THRESHOLD", "XLA_SHMEM_HIERARCHICAL", "XLA_SHMEM_TUNING")
 
 #: Options that concern some collectives only.
 _OPS_OF = {
@@ -175,22 +179,26 @@ def _with_setting(setting: str) -> Variant:
     )
 
 
-def check_setting(setting: str) -> None:
+def check_setting(setting: str, platform: str) -> None:
     """Checks a setting `NAME=VALUE`.
 
     Raises:
-      BenchError: the name is none of SHMEM's options, or the value is not allowed.
+      BenchError: the name is none of SHMEM's options, the value is not allowed, or it has no effect on the platform.
     """
     variable, _, value = setting.partition("=")
     options = {option.env: option for option in TABLE.values()}
     if variable not in options:
-        near = difflib.get_close_matches(variable, options, n=1)
-        hint = f"did you mean {near[0]}?" if near else "`xla-shmem options` lists them."
-        raise BenchError(f"--vs {setting}: {variable} is no option of xla-shmem; {hint}")
+        raise BenchError(f"--vs {setting}: {_core.no_such_option(variable)}")
+    option = options[variable]
     try:
-        read(options[variable], variable, value)
+        read(option, variable, value)
+        check_effects({_PROFILE: os.environ.get(_PROFILE, ""), variable: value}, {}, **_runs_on(platform))
     except OptionError as error:
         raise BenchError(f"--vs {error}") from None
+
+
+def _runs_on(platform: str) -> dict[str, bool]:
+    return {"cpu": platform == "cpu", "gpu": platform == "gpu"}
 
 
 def rivals(platform: str) -> tuple[str, ...]:

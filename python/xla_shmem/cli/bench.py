@@ -7,6 +7,7 @@ import functools
 import importlib.util
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,16 @@ import click
 from xla_shmem.bench.plan import DTYPES, REDUCTIONS, Plan, chosen_ops, chosen_rivals
 from xla_shmem.bench.variants import VARIANTS
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, size, timing_options
-from xla_shmem.cli.job_options import ending_on_signals
-from xla_shmem.cli.one_sentence_errors import one_sentence_errors
-from xla_shmem.errors import BenchError
+from xla_shmem.cli.job_options import ending_on_signals, json_option
+from xla_shmem.cli.list_options import completions
+from xla_shmem.errors import BenchError, JobError
 from xla_shmem.gpu.chosen_gpus import chosen_gpus
+from xla_shmem.options.table import TABLE
 
 _DEFAULTS = Plan()
+
+#: What a shell offers behind `--vs`.
+_RIVALS = (*(variant.name for variant in VARIANTS[1:]), "none", *(f"{option.env}=" for option in TABLE.values()))
 
 
 @click.command("bench")
@@ -38,8 +43,8 @@ _DEFAULTS = Plan()
 )
 @timing_options
 @click.option(
-    "-c/-C",
     "--check/--no-check",
+    "-c/-C",
     default=True,
     show_default=True,
     help="Compare the results with NumPy's, and count wrong elements in column #wrong.",
@@ -51,7 +56,8 @@ _DEFAULTS = Plan()
     show_default=True,
     multiple=True,
     metavar="LIST",
-    help="What to compare with, a list, repeatable; or none. "
+    shell_complete=lambda ctx, param, begun: completions(_RIVALS, begun),
+    help="What to compare with, a list; or none. "
     + " ".join(f"{one.name}: {one.what}." for one in VARIANTS[1:])
     + " NAME=VALUE: SHMEM with that option.",
 )
@@ -79,7 +85,7 @@ _DEFAULTS = Plan()
     metavar="COMMAND",
     help="Command that starts an MPI job, with options.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -93,7 +99,6 @@ _DEFAULTS = Plan()
     metavar="FILE",
     help="Draw times and bandwidths.",
 )
-@one_sentence_errors
 def bench_command(
     platform: str,
     num_ranks: int,
@@ -120,7 +125,7 @@ def bench_command(
     \b
     Examples:
       xla-shmem bench -n 4 -b 8 -e 128M -f 4 --op all
-      xla-shmem bench --op permute --op all-reduce --vs stock,mpi --output bench.json --png bench.png
+      xla-shmem bench --op permute,all-reduce --vs stock,mpi --output bench.json --png bench.png
       xla-shmem bench -n 4 --groups 2 -d bf16 --misalign 2 --op all-gather
       xla-shmem bench -n 4 --vs stock --vs XLA_SHMEM_SPIN_US=0,XLA_SHMEM_STATS=1
       xla-shmem bench -n 8 --launcher 'srun -N 2 -n 8' --op all --vs stock,XLA_SHMEM_HIERARCHICAL=off
@@ -142,7 +147,7 @@ def bench_command(
     with ending_on_signals(lambda: ""):
         wrong = _run(plan, output, picture, as_json)
     if wrong:
-        raise click.ClickException(f"{wrong} elements are wrong.")
+        raise JobError(f"{wrong} elements are wrong.")
 
 
 def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bool) -> int:
@@ -151,6 +156,7 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
     from xla_shmem.bench import jobs, measure, picture, printed_table, results, variants
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = printed_table.columns(sys.stderr if as_json else sys.stdout, plan.rivals)
     facts = machine.describe_machine()
     rows: list[results.Row] = []
     remarks: set[str] = set()
@@ -162,13 +168,11 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
             if plan.launcher:
                 facts["hosts"] = running["shmem"].ranks_of_hosts()
                 notes.append("ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say("\n".join(printed_table.heading(plan, facts, notes)))
+            say("\n".join(printed_table.heading(plan, facts, notes, form)))
             for row in measure.measure(plan, running, missing):
                 rows.append(row)
-                for line in printed_table.row_lines(row, remarks):
+                for line in printed_table.row_lines(row, remarks, form):
                     say(line)
-    except jobs.JobFailed as error:
-        raise click.ClickException(str(error)) from None
     finally:
         # Rows that were measured are kept, also after a failure or Ctrl-C.
         if rows:
@@ -181,7 +185,7 @@ def _run(plan: Plan, output: Path | None, picture_file: Path | None, as_json: bo
         if picture_file is not None and any(times.us for row in rows for times in row.times.values()):
             picture.save_picture(picture_file, _title(plan, facts), rows)
     if not any(row.times["shmem"].us for row in rows):
-        raise click.ClickException("SHMEM ran none of these collectives; the reasons are in the table.")
+        raise JobError("SHMEM ran none of these collectives; the reasons are in the table.")
     return results.total_wrong(rows)
 
 

@@ -9,7 +9,8 @@ import click
 
 from xla_shmem.bench.plan import Plan
 from xla_shmem.cli.job_options import bind_option, devices_option, num_ranks_option, platform_option, rounds_option
-from xla_shmem.options.values import OP_ALIASES, OPS, parse_size
+from xla_shmem.cli.list_options import op_option
+from xla_shmem.options.values import parse_size
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -29,13 +30,6 @@ def size(least: int) -> Callable[[str], int]:
         return bytes_
 
     return read
-
-
-def _op(text: str) -> str:
-    name = OP_ALIASES.get(text, text)
-    if name not in (*OPS, "all"):
-        raise click.BadParameter(f"'{text}' is not one of {', '.join(OPS)}, all.")
-    return name
 
 
 def bench_job_options(command: Command) -> Command:
@@ -62,16 +56,7 @@ def cell_options(ops: str, largest: str, factor: int) -> Callable[[Command], Com
     def decorate(command: Command) -> Command:
         return _with(
             command,
-            click.option(
-                "--op",
-                "ops",
-                type=_op,
-                metavar="OP",
-                multiple=True,
-                default=(ops,),
-                show_default=True,
-                help=f"Collective, repeatable: {', '.join(OPS)}; or all.",
-            ),
+            op_option("Collective", everything=True, default=(ops,)),
             _size_option("-b", "--min-bytes", "8", "Smallest size, of the larger buffer of a PE."),
             _size_option("-e", "--max-bytes", largest, "Largest size, of the larger buffer of a PE."),
             click.option(

@@ -16,6 +16,9 @@ from xla_shmem.gpu.chosen_gpus import Gpus as Gpus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+#: Of every command that reports: `as_json`.
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
 #: Exit code after Ctrl-C: 128 plus SIGINT.
 INTERRUPTED = 130
 

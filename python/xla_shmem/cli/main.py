@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import click
+
+from xla_shmem.cli.one_sentence_errors import one_sentence_errors
+from xla_shmem.errors import UserError
 
 #: Group, command and its line in ``--help``. A command is imported when it is used, so that ``--help`` needs neither
 #: JAX nor the compiled module: `xla_shmem.cli.<command>` holds `<command>_command`, except for `_ELSEWHERE`.
@@ -41,6 +46,10 @@ _COMMANDS = tuple(command for commands in _GROUPS.values() for command in comman
 _ELSEWHERE = MappingProxyType(dict.fromkeys(("train", "compare", "demo"), "pip install ./python/long_context"))
 
 
+#: Commands that work with a wrong environment, because they say what is wrong with it.
+_EXPLAIN = ("doctor", "options")
+
+
 class _GroupedCommands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -54,6 +63,19 @@ class _GroupedCommands(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if not ctx.resilient_parsing:  # as while a shell completes
+            _check_command(ctx, args[0])
+            if args[0] not in _EXPLAIN and not {"-h", "--help"}.intersection(args):
+                _check_variables()
+        return super().resolve_command(ctx, args)
+
+    @one_sentence_errors
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, _COMMANDS))
         for group, commands in _GROUPS.items():
@@ -61,8 +83,21 @@ class _GroupedCommands(click.Group):
                 formatter.write_dl([(command.ljust(width), help_) for command, help_ in commands.items()])
 
 
-class _NotInstalled(click.ClickException):
-    exit_code = 2
+def _check_command(ctx: click.Context, name: str) -> None:
+    if name in _COMMANDS or name.startswith("-"):
+        return
+    import difflib  # `--help` does not need it
+
+    near = difflib.get_close_matches(name, _COMMANDS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"choose one of {', '.join(_COMMANDS)}."
+    ctx.fail(f"No such command '{name}'; {hint}")
+
+
+def _check_variables() -> None:
+    if any(name.startswith("XLA_SHMEM_") for name in os.environ):
+        from xla_shmem.options.given import check_names
+
+        check_names(os.environ)
 
 
 def _from_elsewhere(name: str) -> click.Command:
@@ -77,7 +112,7 @@ def _from_elsewhere(name: str) -> click.Command:
     @click.command(name, add_help_option=False, context_settings={"ignore_unknown_options": True})
     @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
     def say_what_to_install(arguments: tuple[str, ...]) -> None:
-        raise _NotInstalled(
+        raise UserError(
             f"{name} is a command of the package long-context, which is not installed; in a clone of xla-shmem run: "
             f"{_ELSEWHERE[name]}"
         )
@@ -93,4 +128,6 @@ def main() -> None:
     Programs do not need this command: install the package and set
     XLA_FLAGS=--xla_gpu_experimental_enable_nvshmem=true. The commands run local jobs, show decisions and
     problems, measure, and estimate.
+
+    Exit codes: 0 for success, 1 for a job or a check that failed, 2 for wrong use.
     """

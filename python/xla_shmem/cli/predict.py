@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import click
 
-from xla_shmem.cli.one_sentence_errors import one_sentence_errors
+from xla_shmem.cli.job_options import json_option
 from xla_shmem.errors import PredictError
 from xla_shmem.hlo.files import HloInput, read_modules, why_unpartitioned
 from xla_shmem.options import resolve
-from xla_shmem.predict.cluster import read_cluster
+from xla_shmem.predict.cluster import preset_names, read_cluster
 from xla_shmem.predict.constants import read_constants
 from xla_shmem.predict.forecast import forecast
 from xla_shmem.predict.module_program import program_of_module
@@ -25,6 +25,7 @@ from xla_shmem.predict.walk import Machine
     default="gb200-nvl72",
     show_default=True,
     metavar="NAME|FILE",
+    shell_complete=lambda ctx, param, begun: [name for name in preset_names() if name.startswith(begun)],
     help="Cluster that the estimate is for.",
 )
 @click.option(
@@ -39,8 +40,7 @@ from xla_shmem.predict.walk import Machine
     help="Assume --xla_gpu_collective_permute_connected_components for NCCL: small communicators for permutes.",
 )
 @click.option("--fp8-peak", is_flag=True, help="Assume that the matmuls are in FP8.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
-@one_sentence_errors
+@json_option
 def predict_command(
     paths: tuple[str, ...],
     cluster: str,

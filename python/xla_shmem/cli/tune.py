@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import click
 
 from xla_shmem.bench.plan import DTYPES, Plan, chosen_ops
 from xla_shmem.cli.bench_options import bench_job_options, cell_options, timing_options
-from xla_shmem.cli.job_options import ending_on_signals
-from xla_shmem.cli.one_sentence_errors import one_sentence_errors
+from xla_shmem.cli.job_options import ending_on_signals, json_option
+from xla_shmem.cli.list_options import ListOf, list_option
+from xla_shmem.errors import JobError
 from xla_shmem.gpu.chosen_gpus import chosen_gpus
 from xla_shmem.options import resolve
 from xla_shmem.options import tuning_table as tables
@@ -25,16 +27,14 @@ from xla_shmem.options import tuning_table as tables
 @bench_job_options
 @click.option("--groups", metavar="LIST", help="PEs of each group, a list.  [default: powers of two, and all PEs]")
 @cell_options(ops="all", largest="32M", factor=4)
-@click.option(
+@list_option(
     "-d",
     "--dtype",
     "dtypes",
-    type=click.Choice(list(DTYPES)),
-    metavar="TYPE",
-    multiple=True,
+    of=ListOf(tuple(DTYPES)),
+    metavar="LIST",
     default=("f32",),
-    show_default=True,
-    help=f"Element type, repeatable: {', '.join(DTYPES)}.",
+    words=f"Element type, a list: {', '.join(DTYPES)}.",
 )
 @timing_options
 @click.option("--show", is_flag=True, help="Measure nothing; print what the table decides.")
@@ -47,7 +47,7 @@ from xla_shmem.options import tuning_table as tables
     metavar="FILE",
     help="Table of profile tuned, for --show and --verify.  [default: XLA_SHMEM_TUNING, or the user's]",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+@json_option
 @click.option(
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -55,7 +55,6 @@ from xla_shmem.options import tuning_table as tables
     help="Where to write: the table measured, or the findings of --verify.  "
     "[default for the table: XLA_SHMEM_TUNING, or the user's]",
 )
-@one_sentence_errors
 def tune_command(
     platform: str,
     num_ranks: int,
@@ -84,7 +83,7 @@ def tune_command(
     Examples:
       xla-shmem tune -n 4
       xla-shmem tune -n 8 --launcher 'srun -N 2 -n 8'
-      xla-shmem tune -n 4 --groups 4 --op all-reduce -d f32 -d f16 --output tuning.json
+      xla-shmem tune -n 4 --groups 4 --op all-reduce,permute -d f32,f16 --output tuning.json
       xla-shmem tune --show
       xla-shmem tune -n 4 --verify -f 2 --output findings.json
     """
@@ -124,12 +123,12 @@ def _show(path: Path, as_json: bool) -> None:
 
 def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
     from xla_shmem import machine
-    from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.options import fingerprint
     from xla_shmem.tune import printed_rows
     from xla_shmem.tune.measuring import fingerprint_of_ranks, measure_rows, measuring_job
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = printed_rows.columns(sys.stderr if as_json else sys.stdout)
     settings = vars(resolve(overrides={"profile": "domain"}))
     facts: dict[str, Any] = {**machine.describe_machine(), "plan": dataclasses.asdict(every[0])}
     platform = every[0].platform
@@ -149,23 +148,21 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
                 measured_on = fingerprint_of_ranks(job)
                 facts["hosts"] = job.ranks_of_hosts()
                 say("# ranks: " + ", ".join(f"{ranks} on {host}" for host, ranks in facts["hosts"].items()))
-            say(printed_rows.heading())
+            say(form.heading())
             for row, tuned in measure_rows(every, job):
                 if wrong := row.times["shmem"].wrong:
-                    raise click.ClickException(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
+                    raise JobError(f"SHMEM: {wrong} elements of {row.cell} are wrong; no table is written.")
                 if tuned is None:
                     say(printed_rows.left_out(row))
                 else:
                     rows.append(tuned)
-                    say(printed_rows.row_line(tuned))
+                    say(printed_rows.row_line(tuned, form))
         complete = True
-    except JobFailed as error:
-        raise click.ClickException(str(error)) from None
     finally:
         if rows and not complete:
             tables.save(partial, table(), complete=False)
     if not rows:
-        raise click.ClickException("SHMEM ran none of these collectives; the reasons are above.")
+        raise JobError("SHMEM ran none of these collectives; the reasons are above.")
     tables.save(path, table(), complete=True)
     partial.unlink(missing_ok=True)
     if as_json:
@@ -176,23 +173,21 @@ def _measure(every: Sequence[Plan], path: Path, as_json: bool) -> None:
 
 def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: bool) -> None:
     from xla_shmem import machine
-    from xla_shmem.bench.jobs import JobFailed
     from xla_shmem.bench.results import save_json
     from xla_shmem.tune import printed_rows, verify
 
     say = functools.partial(click.echo, err=as_json)  # stdout holds nothing but the JSON
+    form = verify.columns(sys.stderr if as_json else sys.stdout)
     # Ranks of a launcher have hosts of their own.
     table = resolve(overrides={"profile": "tuned", "tuning": path}, any_machine=bool(every[0].launcher)).tuning
     assert table is not None
     facts = machine.describe_machine()
     comparisons: list[verify.Comparison] = []
-    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), verify.heading()]))
+    say("\n".join([printed_rows.measured_line(table), *(f"# {plan}" for plan in every), form.heading()]))
     try:
         for comparison in verify.compare(every, path, table):
             comparisons.append(comparison)
-            say(comparison.line())
-    except JobFailed as error:
-        raise click.ClickException(str(error)) from None
+            say(comparison.line(form))
     finally:
         if comparisons:
             found = {**facts, "load_after": list(os.getloadavg()), "plan": dataclasses.asdict(every[0])}
@@ -203,4 +198,4 @@ def _verify(every: Sequence[Plan], path: Path, output: Path | None, as_json: boo
                 click.echo(json.dumps(found, indent=1))
     say("\n".join(verify.summary(comparisons)))
     if slow := verify.slower(comparisons):
-        raise click.ClickException(f"tuned is slower than the better of stock and upstream in {len(slow)} lines.")
+        raise JobError(f"tuned is slower than the better of stock and upstream in {len(slow)} lines.")

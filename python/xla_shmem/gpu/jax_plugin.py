@@ -81,6 +81,14 @@ def wanted_plugin() -> CudaPlugin | None:
     return plugins[0] if plugins else None
 
 
+def wants_cpu() -> bool:
+    """Returns whether this process will have devices on the CPU."""
+    import jax
+
+    platforms = jax.config.jax_platforms
+    return not platforms or "cpu" in platforms.split(",")
+
+
 def local_ordinals() -> list[int] | None:
     """Returns the CUDA ordinals that JAX will use in this process (``local_device_ids``), None for all visible ones."""
     from jax._src import xla_bridge

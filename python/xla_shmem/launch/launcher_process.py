@@ -7,11 +7,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from xla_shmem.errors import UserError
 from xla_shmem.launch.launcher import GRACE, SAYS
 from xla_shmem.xla_flags import FLAG, take_flag
 
 #: `xla-shmem launch`, also from a checkout where the command is not on PATH.
-LAUNCHER = (sys.executable, "-c", "from xla_shmem.cli.main import main; main(prog_name='xla-shmem')", "launch")
+LAUNCHER = (sys.executable, "-m", "xla_shmem", "launch")
 
 _LINES_SHOWN = 25
 
@@ -20,7 +21,7 @@ def cpu_environment(environ: Mapping[str, str], *, flag: bool) -> dict[str, str]
     """Returns an environment for ranks on the CPU, with the flag on or off.
 
     Raises:
-      ValueError: `XLA_FLAGS` gives the flag a value that is not a bool.
+      UserError: `XLA_FLAGS` gives the flag a value that is not a bool.
     """
     return _with_flag(environ, flag) | {"JAX_PLATFORMS": "cpu"}
 
@@ -32,7 +33,7 @@ def gpu_environment(environ: Mapping[str, str], *, flag: bool, shared: bool) -> 
       shared: whether all ranks use the first GPU.
 
     Raises:
-      ValueError: as for `cpu_environment`.
+      UserError: as for `cpu_environment`.
     """
     variables = {"JAX_PLATFORMS": "cuda,cpu", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     return _with_flag(environ, flag) | variables | ({"JAX_LOCAL_DEVICE_IDS": "0"} if shared else {})
@@ -40,7 +41,11 @@ def gpu_environment(environ: Mapping[str, str], *, flag: bool, shared: bool) -> 
 
 def _with_flag(environ: Mapping[str, str], flag: bool) -> dict[str, str]:
     environment = dict(environ)
-    if take_flag(environment):
+    try:
+        was_on = take_flag(environment)
+    except ValueError as error:
+        raise UserError(str(error)) from None
+    if was_on:
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAG}=false".strip()
         take_flag(environment)  # removes the marker, by which child processes would inherit the flag
     if flag:

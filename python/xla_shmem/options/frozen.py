@@ -88,13 +88,15 @@ def _text(value: object) -> str:
     return "auto" if value is None else str(value)
 
 
-def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: bool) -> Table | None:
-    """Reads the table if the profile needs it; ``values["tuning"]`` is its path, or None for the default."""
+def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], source: str, any_machine: bool) -> Table | None:
+    """Reads the table if the profile needs it; ``values["tuning"]`` is its path, or None for the default.
+
+    `source`: the option that names the path, for errors; "" for none.
+    """
     if values["profile"] != "tuned":
         return None
     from xla_shmem.options import fingerprint
     from xla_shmem.options import tuning_table as tables
-    from xla_shmem.options.table import TABLE
 
     path = tables.default_path(environ) if values["tuning"] is None else Path(values["tuning"])
     try:
@@ -103,7 +105,8 @@ def _tuning(values: Mapping[str, Any], environ: Mapping[str, str], any_machine: 
         if not any_machine and (difference := fingerprint.difference(found.fingerprint, here)):
             raise tables.TuningError(f"{difference}; run `xla-shmem tune` again, or choose another profile.")
     except tables.TuningError as error:
-        raise OptionError(f"{TABLE['tuning'].env}={str(path)!r}: {error}") from None
+        named = f"{source}={str(path)!r}" if source else f"the tuning table {path}"
+        raise OptionError(f"{named}: {error}") from None
     return found
 
 
@@ -122,14 +125,17 @@ def resolve(
       any_machine: accept a tuning table of another machine and other versions, to see its decisions there.
 
     Raises:
-      OptionError: a value is not allowed; the message names the variable (or keyword), the value and the allowed
-        values. Or the tuning table cannot be used.
+      OptionError: a variable is no option; or a value is not allowed, and the message names the variable (or keyword),
+        the value and the allowed values; or the tuning table cannot be used.
     """
+    from xla_shmem.options.given import check_names
     from xla_shmem.options.table import TABLE, read
 
     environ = os.environ if environ is None else environ
+    check_names(environ)
     overrides = _overrides if overrides is None else overrides
     values: dict[str, Any] = {}
+    tuning = "" if "tuning" in overrides or not environ.get(TABLE["tuning"].env) else TABLE["tuning"].env
     for name, option in TABLE.items():
         if name in overrides:
             values[name] = read(option, name, str(overrides[name]))
@@ -137,7 +143,7 @@ def resolve(
             values[name] = read(option, option.env, text)
         else:
             values[name] = None
-    values["tuning"] = _tuning(values, environ, any_machine)
+    values["tuning"] = _tuning(values, environ, tuning, any_machine)
     return Options(**values)
 
 
@@ -231,13 +237,20 @@ def export(environ: MutableMapping[str, str]) -> None:
     environ.update({TABLE[name].env: str(value) for name, value in _overrides.items()})
 
 
-def freeze() -> Options:
+def freeze(*, cpu: bool = True, gpu: bool = True) -> Options:
     """Returns the options in force and refuses later :func:`configure` calls. Called by the plugin.
 
+    Args:
+      cpu: whether this process runs collectives on CPUs.
+      gpu: whether it runs them on GPUs.
+
     Raises:
-      OptionError: as :func:`resolve`.
+      OptionError: as :func:`resolve`, or an option has no effect here.
     """
+    from xla_shmem.options.given import check_effects
+
     global _frozen
     options = resolve()
+    check_effects(os.environ, _overrides, cpu=cpu, gpu=gpu)
     _frozen = True
     return options

@@ -6,10 +6,8 @@ import json
 from collections.abc import Sequence
 
 import click
-from rich import box
-from rich.table import Table
 
-from xla_shmem.console import report_console
+from xla_shmem.console import report_console, report_table
 from xla_shmem.predict.forecast import BACKENDS, Forecast
 from xla_shmem.predict.program import Backend
 from xla_shmem.predict.walk import Machine
@@ -32,7 +30,7 @@ def print_tables(forecasts: Sequence[Forecast], machine: Machine) -> None:
         divided = f", {each.divided} divided" if each.divided else ""
         on = f"{each.on_nvshmem} of {each.collectives} collectives on NVSHMEM{divided}"
         console.print(f"\n{each.title}: {each.devices} GPUs, {on}")
-        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
+        table = report_table()
         for column in _COLUMNS:
             table.add_column(column, justify="left" if column == "backend" else "right", no_wrap=True)
         for backend in BACKENDS:

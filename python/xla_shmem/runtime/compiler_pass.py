@@ -97,7 +97,8 @@ class CompilerPass:
         return decide(module, job.topology, job.transport, **rules, lowering=platform, gpu=job.gpu)
 
     def _add(self, platform: CpuPlatform | GpuPlatform) -> None:
-        platform.register(_print_assignment if self._options.verbose and self._job.process == 0 else None)
+        tells = self._options.verbose and self._job.process == 0
+        platform.register(_log_assignment if tells else None, _warn_of_unread_module)
         if not self._paused:
             platform.add_pass()
         self._platforms.append(platform)
@@ -138,7 +139,18 @@ def salt_cache_keys(text: Callable[[str], str]) -> None:
     cache_key.get = get
 
 
-def _print_assignment(module: bytes, records: Any) -> None:
+def _log_assignment(module: bytes, records: Any) -> None:
     from xla_shmem.hlo.collective_report import ModuleReport, print_tables
+    from xla_shmem.runtime.messages import printed
 
-    print_tables([ModuleReport("compiled now", _core.module_header(module)["name"], records)])
+    name = _core.module_header(module)["name"]
+    logger.info(
+        "%s", printed(lambda console: print_tables([ModuleReport("compiled now", name, records)], None, console))
+    )
+
+
+def _warn_of_unread_module(num_bytes: int, why: str) -> None:
+    # The same module has the same bytes on all ranks, so all of them leave it on the default backend.
+    logger.warning(
+        "xla_shmem: the pass leaves a module of %d bytes as it is, on the default backend: %s", num_bytes, why
+    )

@@ -35,11 +35,12 @@ class CpuPlatform:
         self._topology = topology
         self._options = options
 
-    def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
+    def register(self, observe: Callable[[bytes, Any], None] | None, unread: Callable[[int, str], None]) -> None:
         """Registers the handlers, but not the transform. Called before the backend exists.
 
         Args:
           observe: called with every module that has collectives, and their records.
+          unread: called with the bytes of a module that the pass cannot read, and the reason.
         """
         # jax.ffi.register_ffi_type would not do: before the backend exists, JAX would register the types after the
         # handlers that need them.
@@ -48,7 +49,7 @@ class CpuPlatform:
             jax.ffi.register_ffi_target(name, stages, platform="cpu")
         jax.ffi.register_ffi_target(_core.after_target(), _core.empty_call(), platform="cpu")
         _core.set_connect_hook(self._why_not_connected)
-        _core.cpu_pass().set_hooks(self._connect, observe)
+        _core.cpu_pass().set_hooks(self._connect, observe, unread)
 
     def add_pass(self) -> None:
         """Registers the pass for modules that are compiled from now on."""

@@ -213,7 +213,9 @@ def read_job(directory: Path) -> list[ProcessRecord]:
     """
     rings = sorted(directory.glob("*.ring"), key=lambda path: int(path.stem) if path.stem.isdigit() else -1)
     if not rings:
-        raise RecordError(f"{directory} holds no flight records")
+        raise RecordError(
+            f"{directory} holds no flight records; `xla-shmem postmortem` without JOB takes the last job."
+        )
     return [_read_process(ring) for ring in rings]
 
 
@@ -222,13 +224,13 @@ def _read_process(ring: Path) -> ProcessRecord:
         data = ring.read_bytes()
         magic, pid, process, processes, n_pes, site_bytes, outcome = _RING_HEADER.unpack_from(data)
         if magic != _MAGIC:
-            raise RecordError(f"{ring} is no flight record of this xla-shmem")
+            raise RecordError(f"{ring} is no flight record of this xla-shmem; read it with the release that wrote it.")
         failure = data[_FAILURE_OFFSET:_RING_HEADER_BYTES].split(b"\0", 1)[0].decode(errors="replace")
         rings = list(_read_rings(data, n_pes))
         sites = dict(_read_sites(data, rings[-1].end if rings else _RING_HEADER_BYTES, site_bytes))
         entries = {of.pe: _read_entries(data, of, sites) for of in rings}
     except (OSError, struct.error, ValueError) as error:
-        raise RecordError(f"{ring} cannot be read: {error}") from None
+        raise RecordError(f"{ring} cannot be read: {error}.") from None
     listed = tuple(sites.values())
     return ProcessRecord(process, processes, pid, _life(pid, ring), Outcome(outcome), failure, listed, entries)
 

@@ -19,7 +19,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from xla_shmem import _core
@@ -115,7 +115,14 @@ class GpuJob:
         self._multimem = options.gpu_reduce == "multimem"
         self._topology: JobTopology | None = None
 
-    def start(self, ordinals: Sequence[int] | None, cuda: int, error: str = "", compiler: str = "") -> None:
+    def start(
+        self,
+        ordinals: Sequence[int] | None,
+        cuda: int,
+        error: str = "",
+        compiler: str = "",
+        why_ending: Callable[[], str] = str,
+    ) -> None:
         """Announces, agrees, and starts NVSHMEM. Never raises: a failure is kept as the reason.
 
         Args:
@@ -123,6 +130,7 @@ class GpuJob:
           cuda: release of JAX's CUDA plugin, 12 or 13.
           error: why this process cannot take part, "" if it can.
           compiler: release of XLA's GPU compiler. Different releases order and combine collectives differently.
+          why_ending: asked when all processes have announced; "" if the job goes on. The process that ends says why.
         """
         begin_trace(self._options, self._process)
         facts, free_bytes, error = self._open(ordinals, cuda, error)
@@ -137,7 +145,7 @@ class GpuJob:
             self._worlds = nvshmem_worlds(self._places)
             self._gpu = _generation(all_facts)
             self._store.propose(f"{_PREFIX}/started/{self._process}", self._start_world(announced))
-        elif self._process == 0:
+        elif self._process == 0 and not why_ending():
             logger.warning("xla_shmem: %s; collectives between GPUs stay on the default backend", self._reason)
 
     def topology(self, devices: Sequence[Any]) -> JobTopology:

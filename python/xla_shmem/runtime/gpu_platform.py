@@ -27,19 +27,21 @@ BACKEND = "cuda"
 _HARDWARE_QUEUES = ("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 
-def start_gpu_job(options: Options, error: str) -> GpuJob | None:
+def start_gpu_job(options: Options, error: str, why_ending: Callable[[], str]) -> GpuJob | None:
     """Returns the started GPU job of this process, None if JAX has no CUDA plugin or does not use it.
 
     Args:
       options: the options in force.
       error: why this process cannot take part, "" if it can.
+      why_ending: as for `GpuJob.start`.
     """
     plugin = wanted_plugin()
     if plugin is None:
         return None
     os.environ.setdefault(*_HARDWARE_QUEUES)
     job = GpuJob(options, *open_store())
-    job.start(local_ordinals(), plugin.cuda, error or why_too_old(plugin), compiler=plugin.pjrt or "")
+    error = error or why_too_old(plugin)
+    job.start(local_ordinals(), plugin.cuda, error, compiler=plugin.pjrt or "", why_ending=why_ending)
     return job
 
 
@@ -61,18 +63,19 @@ class GpuPlatform:
         self._job = job
         self._options = options
 
-    def register(self, observe: Callable[[bytes, Any], None] | None) -> None:
+    def register(self, observe: Callable[[bytes, Any], None] | None, unread: Callable[[int, str], None]) -> None:
         """Registers the handlers, before the backend exists. `add_pass` registers the transform.
 
         Args:
           observe: called with every module that has collectives, and their records.
+          unread: called with the bytes of a module that the pass cannot read, and the reason.
 
         Raises:
           RuntimeError: the plugin refuses.
         """
         for target, stages in _core.cuda_handlers().items():
             self._plugin.register_handler(target, stages)
-        _core.gpu_pass().set_hooks(self._connect, observe)
+        _core.gpu_pass().set_hooks(self._connect, observe, unread)
         _core.set_gpu_admit_hook(self.job_topology)
 
     def add_pass(self) -> None:

@@ -42,12 +42,14 @@ class Announcement:
       error: why this process cannot take part, empty if it can.
       agreement: version and options that must be equal everywhere.
       segment: key in the name of the process's segment.
+      wrong_option: why its options are refused, which ends all processes; "" if they are not.
     """
 
     host: str
     error: str
     agreement: str
     segment: str
+    wrong_option: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,24 +83,36 @@ class Job:
         """Number of this process in the job."""
         return self._process
 
-    def announce(self, error: str = "") -> None:
+    def announce(self, wrong_option: str = "") -> None:
         """Creates the segment and publishes whether that worked.
 
         It does not raise if memory is short, because the other processes must learn of it.
 
         Args:
-          error: why this process cannot take part even with a segment, "" if it can.
+          wrong_option: why the options of this process are refused, "" if they are not; it then needs no segment.
         """
-        segment = self._segment_key()
-        try:
-            _core.create_segment(segment, self._process, self._segment_bytes(), self._options.single_copy)
-        except (RuntimeError, OSError) as failure:
-            error = error or _describe(failure)
-        begin_trace(self._options, self._process)
-        if error:
-            logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
-        announcement = Announcement(_host_identity(), error, self._agreement(), segment)
+        segment, error = self._segment_key(), wrong_option
+        if not wrong_option:
+            size = self._segment_bytes()
+            try:
+                _core.create_segment(segment, self._process, size, self._options.single_copy)
+                logger.debug("xla_shmem: process %d has a segment of %d bytes", self._process, size)
+            except (RuntimeError, OSError) as failure:
+                error = _describe(failure)
+                logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
+            begin_trace(self._options, self._process)
+        announcement = Announcement(_host_identity(), error, self._agreement(), segment, wrong_option)
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
+
+    def wrong_option(self) -> str:
+        """Returns why the options of a process are refused, equal in all processes; "" if those of none are.
+
+        Call it when all processes have announced.
+        """
+        announced = [one.wrong_option if one else "" for one in self._announcements()]
+        if len(set(announced)) == 1:
+            return announced[0]
+        return next(f"process {process}: {sentence}" for process, sentence in enumerate(announced) if sentence)
 
     def topology(self) -> JobTopology:
         """Returns the job's topology; the first call connects to the other processes. Needs the backend.
@@ -180,6 +194,7 @@ class Job:
                 single_copy=self._options.single_copy != "off",
                 finish_in_caller=self._process in one_thread,
             )
+            logger.debug("xla_shmem: process %d shares memory with processes %s", self._process, here)
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
             # Handlers run last in, first out: this one before JAX's.
             atexit.register(_leave_failed_job)

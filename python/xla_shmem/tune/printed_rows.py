@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TextIO
 
 from xla_shmem.bench.results import Row
+from xla_shmem.bench.text_columns import TextColumns, columns_for
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
 from xla_shmem.quantities import format_bytes
 from xla_shmem.tune.crossovers import Curve, curves
 
-_COLUMNS = "{:<20} {:>5} {:>5} {:>5} {:>10} {:>33} {:>33} {:>8}"
+_TIMES = {"NVSHMEM (µs)": 33, "DEFAULT (µs)": 33}
+_MEDIANS = {"NVSHMEM": 10, "DEFAULT": 10}
+_CELL = {"type": 5, "group": 5, "hosts": 5, "bytes": 10}
 
 
-def heading() -> str:
-    """Returns the headings of `row_line`."""
-    return "# " + _COLUMNS.format("op", "type", "group", "hosts", "bytes", "NVSHMEM (µs)", "DEFAULT (µs)", "ratio")
+def columns(stream: TextIO) -> TextColumns:
+    """Returns the columns for a stream; a narrow terminal gets medians without intervals."""
+    full = TextColumns({"op": 20, **_CELL, **_TIMES, "ratio": 8})
+    return columns_for(stream, full, TextColumns({"op": 17, **_CELL, **_MEDIANS, "ratio": 8}))
 
 
-def row_line(row: TunedRow) -> str:
+def row_line(row: TunedRow, form: TextColumns) -> str:
     """Returns a measured row as text: medians with their intervals, and DEFAULT's time divided by NVSHMEM's."""
-    ratio = f"{row.default.median_us / row.nvshmem.median_us:.2f}x" if row.default else ""
-    times = (_times(row.nvshmem), _times(row.default) if row.default else "not run")
-    return "  " + _COLUMNS.format(row.op, row.dtype, row.group, row.domains, row.bytes, *times, ratio)
+    cells = {"op": row.op, "type": row.dtype, "group": str(row.group), "hosts": str(row.domains)}
+    cells["bytes"] = str(row.bytes)
+    for name, times in (("NVSHMEM", row.nvshmem), ("DEFAULT", row.default)):
+        cells[name] = f"{times.median_us:.2f}" if times else "not run"
+        cells[f"{name} (µs)"] = _times(times) if times else "not run"
+    if row.default:
+        cells["ratio"] = f"{row.default.median_us / row.nvshmem.median_us:.2f}x"
+    return form.line(cells)
 
 
 def left_out(row: Row) -> str:

@@ -12,11 +12,12 @@ import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 from xla_shmem.bench import jobs, measure
 from xla_shmem.bench.plan import Plan
 from xla_shmem.bench.results import Row
+from xla_shmem.bench.text_columns import TextColumns, columns_for
 from xla_shmem.errors import BenchError
 from xla_shmem.options import fingerprint
 from xla_shmem.options.tuning_table import Measured, Table, TunedRow
@@ -25,8 +26,6 @@ from xla_shmem.tune.measuring import fingerprint_of_ranks
 #: `same`: tuned chose the backend of the faster one of stock and upstream. Otherwise its own choice is `faster`, `even`
 #: (no significant difference) or `slower`.
 Verdict = Literal["same", "faster", "even", "slower"]
-
-_COLUMNS = "{:<20} {:>5} {:>5} {:>10} {:>10} {:>10} {:>10} {:>12} {:>7} {:>7}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,17 +49,20 @@ class Comparison:
     ratio: float
     verdict: Verdict
 
-    def line(self) -> str:
+    def line(self, form: TextColumns) -> str:
         """Returns the comparison as a line of text."""
-        us = ("" if time is None else f"{time:.2f}" for time in (self.stock_us, self.upstream_us, self.tuned_us))
-        row = (self.op, self.dtype, self.group, self.bytes, *us, self.backend, f"{self.ratio:.2f}", self.verdict)
-        return "  " + _COLUMNS.format(*row)
+        cells = {"op": self.op, "type": self.dtype, "group": str(self.group), "bytes": str(self.bytes)}
+        times = {"stock": self.stock_us, "upstream": self.upstream_us, "tuned": self.tuned_us}
+        cells |= {name: "" if us is None else f"{us:.2f}" for name, us in times.items()}
+        return form.line(cells | {"choice": self.backend, "ratio": f"{self.ratio:.2f}", "verdict": self.verdict})
 
 
-def heading() -> str:
-    """Returns the headings of `Comparison.line`."""
-    names = ("op", "type", "group", "bytes", "stock (µs)", "upstream (µs)", "tuned (µs)", "choice", "ratio", "verdict")
-    return "# " + _COLUMNS.format(*names)
+def columns(stream: TextIO) -> TextColumns:
+    """Returns the columns for a stream; times are in µs."""
+    times = {"stock": 10, "upstream": 10, "tuned": 10}
+    full = {"op": 20, "type": 5, "group": 5, "bytes": 10, **times, "choice": 12, "ratio": 7, "verdict": 7}
+    narrow = {"op": 17, "bytes": 10, **times, "ratio": 6, "verdict": 7}
+    return columns_for(stream, TextColumns(full), TextColumns(narrow))
 
 
 def compare(every: Sequence[Plan], path: Path, table: Table) -> Iterator[Comparison]:

@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from long_context.cli.config_options import config_options, from_options
+from long_context.cli.config_options import TRAINED, config_options, from_options
 from long_context.models.llama_config import PRESETS
 from long_context.train.config import ConfigError, TrainConfig
 from long_context.train.config_file import read_config_file
@@ -104,7 +104,7 @@ def test_the_error_about_a_config_file_names_file_and_key(text: str, message: st
 
 def test_a_wrong_option_ends_the_command_with_its_error() -> None:
     @click.command()
-    @config_options(leave_out=("resume",))
+    @config_options(only=TRAINED)
     def command(config: Path | None, **options: Any) -> None:
         from_options(config, options)
 
@@ -112,6 +112,25 @@ def test_a_wrong_option_ends_the_command_with_its_error() -> None:
     assert (wrong.exit_code, "does not divide into 3 heads" in wrong.stderr) == (2, True)
     left_out = CliRunner().invoke(command, ["--resume"])
     assert (left_out.exit_code, "No such option" in left_out.stderr) == (2, True)
+
+
+def test_a_key_of_a_file_that_is_none_of_the_options_is_refused(tmp_path: Path) -> None:
+    @click.command()
+    @config_options(only=TRAINED)
+    def command(config: Path | None, **options: Any) -> None:
+        from_options(config, options)
+
+    file = tmp_path / "job.toml"
+    file.write_text('preset = "tiny"\nresume = true\n')
+    refused = CliRunner().invoke(command, ["--config", str(file)])
+    assert refused.exit_code == 2
+    assert f"config {file}: resume is none of this command's options; remove it." in refused.stderr.replace("\n", " ")
+
+
+def test_every_field_is_trained_or_about_files() -> None:
+    assert {field.name for field in dataclasses.fields(TrainConfig)} - set(TRAINED) == {
+        *("output", "checkpoint_every", "checkpoints_kept", "resume")
+    }
 
 
 def test_a_profile_needs_steps_behind_those_that_compile() -> None:

@@ -110,7 +110,7 @@ def test_programs_on_gpus_have_a_fixed_number_of_turns() -> None:
     ],
 )
 def test_a_setting_is_shmem_with_that_variable(setting: str, carried: bool | None, ops: tuple[str, ...]) -> None:
-    variants.check_setting(setting)
+    variants.check_setting(setting, "cpu" if setting.startswith("XLA_SHMEM_SPIN") else "gpu")
     one = variants.named(setting)
     assert (one.name, one.environ) == (setting, (tuple(setting.split("=")),))
     assert variants.carried(setting) is carried
@@ -128,11 +128,12 @@ def test_variables_whose_meaning_depends_on_their_name_are_options() -> None:
         ("XLA_SHMEM_SPIN=0", "XLA_SHMEM_SPIN is no option of xla-shmem; did you mean XLA_SHMEM_SPIN_US?"),
         ("OMP_NUM_THREADS=1", "OMP_NUM_THREADS is no option of xla-shmem"),
         ("XLA_SHMEM_GPU_PERMUTE=fast", "XLA_SHMEM_GPU_PERMUTE='fast': must be"),
+        ("XLA_SHMEM_SPIN_US=0", "XLA_SHMEM_SPIN_US='0': has no effect, because JAX_PLATFORMS leaves the CPU out"),
     ],
 )
 def test_a_setting_that_is_none_is_refused(setting: str, words: str) -> None:
     with pytest.raises(BenchError, match=re.escape(words)):
-        variants.check_setting(setting)
+        variants.check_setting(setting, "gpu")
 
 
 def test_what_nccl_and_xla_cannot_do_is_said() -> None:
@@ -245,3 +246,10 @@ def test_a_variant_is_measured_where_it_differs_and_a_missing_one_has_its_reason
     assert reduce.times["xla-kernels"].us == [100.0, 100.0]
     assert reduce.times["shmem"].turns == 200
     assert reduce.memcpy_gb_per_s == reduce.empty_call_us == []
+
+
+@pytest.mark.parametrize(("profile", "allowed"), [("tuned", True), ("domain", False)])
+def test_a_table_needs_the_profile_that_reads_it(monkeypatch: pytest.MonkeyPatch, profile: str, allowed: bool) -> None:
+    monkeypatch.setenv("XLA_SHMEM_PROFILE", profile)
+    with contextlib.nullcontext() if allowed else pytest.raises(BenchError, match="only profile tuned reads it"):
+        variants.check_setting("XLA_SHMEM_TUNING=table.json", "cpu")

@@ -75,6 +75,13 @@ def test_help_of_each_command_has_examples(command: str) -> None:
     assert f"xla-shmem {command} " in result.stdout
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_default_is_a_word_and_no_letter_of_an_option(command: str) -> None:
+    """`[default: c]` was the short name of `--check`."""
+    result = CliRunner().invoke(main, [command, "--help"], env={"COLUMNS": "110"})
+    assert re.findall(r"\[default:\s+[a-z]\]", result.stdout) == []
+
+
 def test_every_option_has_one_meaning_in_all_commands() -> None:
     meanings: dict[str, dict[tuple[str, ...], str]] = {}
     for name in COMMANDS:

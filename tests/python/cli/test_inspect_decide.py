@@ -223,7 +223,7 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
     ("option", "value", "sentence"),
     [
         ("--profile", "fast", "profile='fast': must be 'upstream', 'domain' or 'tuned'"),
-        ("--tuning", "no/table", "XLA_SHMEM_TUNING='no/table': there is no such file; `xla-shmem tune` writes one."),
+        ("--tuning", "no/table", "the tuning table no/table: there is no such file; `xla-shmem tune` writes one."),
         ("--threshold", "16MB", "threshold='16MB': must be 'none' or a size"),
         ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),
         ("--output", "out.json", "out.json: the extension must be .txt or .hlo (text) or .pb"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from terminals import Terminal
 from tuning_tables import here, row, written
 
 from xla_shmem.bench import jobs
@@ -179,12 +181,30 @@ def test_show_prints_groups_over_several_hosts_apart(tmp_path: Path) -> None:
     ]
 
 
-def test_a_line_has_a_value_under_every_heading() -> None:
-    line = printed_rows.row_line(row("all-reduce", 64, 2.0, 9.0, domains=4))
+def test_a_line_has_a_value_under_every_heading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    form = printed_rows.columns(Terminal())
+    line = printed_rows.row_line(row("all-reduce", 64, 2.0, 9.0, domains=4), form)
     values = "all-reduce f32 2 4 64 2.00 (2.00 to 2.00) 9.00 (9.00 to 9.00) 4.50x"
     assert " ".join(line.split()) == values
-    assert len(line) == len(printed_rows.heading())
-    assert "not run" in printed_rows.row_line(row("collective-broadcast", 64, 2.0, None))
+    assert len(line) == len(form.heading())
+    assert "not run" in printed_rows.row_line(row("collective-broadcast", 64, 2.0, None), form)
+
+
+def test_a_narrow_terminal_gets_medians_in_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    form = printed_rows.columns(Terminal())
+    line = printed_rows.row_line(row("collective-permute", 1 << 30, 123456.0, 999999.0, domains=4), form)
+    assert line.split() == ["permute", "f32", "2", "4", "1073741824", "123456.00", "999999.00", "8.10x"]
+    assert len(line) <= 80
+    found = dataclasses.replace(_same(), op="ragged-all-to-all", bytes=1 << 30)
+    lines = [verify.columns(Terminal()).heading(), found.line(verify.columns(Terminal()))]
+    assert max(map(len, lines)) <= 80
+    assert lines[1].split()[0] == "ragged-all-to-all"
+
+
+def _same() -> verify.Comparison:
+    return verify.Comparison("all-reduce", "f32", 2, 64, 1.0, 2.0, 1.0, "DEFAULT", 1.0, "same")
 
 
 def _compared(backends: tuple[str, str, str], **us: list[float]) -> verify.Comparison:
@@ -229,7 +249,7 @@ def test_a_divided_collective_is_a_choice_of_its_own(tuned: float, verdict: str)
 def test_an_op_that_only_tuned_can_run_is_no_slower() -> None:
     found = _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[], upstream=[], tuned=[5.0, 6.0])
     assert (found.verdict, found.stock_us, found.upstream_us) == ("same", None, None)
-    assert found.line().split()[-3:] == ["NVSHMEM", "1.00", "same"]
+    assert found.line(verify.columns(io.StringIO())).split()[-3:] == ["NVSHMEM", "1.00", "same"]
     with pytest.raises(BenchError, match="permute of 64 B did not run: XLA cannot"):
         _compared(("DEFAULT", "DEFAULT", "NVSHMEM"), stock=[1.0], upstream=[1.0], tuned=[])
 

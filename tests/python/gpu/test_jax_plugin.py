@@ -34,7 +34,7 @@ def test_a_plugin_is_wanted_if_jax_may_use_gpus(monkeypatch: pytest.MonkeyPatch,
 def test_without_a_plugin_there_is_no_gpu_job(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jax_plugin, "installed_plugins", lambda: [])
     monkeypatch.setattr(gpu_platform, "wanted_plugin", wanted_plugin)
-    assert gpu_platform.start_gpu_job(resolve({}, {}), "") is None
+    assert gpu_platform.start_gpu_job(resolve({}, {}), "", str) is None
 
 
 @pytest.mark.parametrize(("chosen", "queues"), [(None, "32"), ("1", "1")])
@@ -52,7 +52,7 @@ def test_the_driver_starts_with_all_hardware_queues_unless_the_user_chose(
     monkeypatch.setattr(gpu_platform, "wanted_plugin", lambda: PLUGIN)
     monkeypatch.setattr(gpu_platform, "GpuJob", Job)
     monkeypatch.setattr(os, "environ", {} if chosen is None else {"CUDA_DEVICE_MAX_CONNECTIONS": chosen})
-    gpu_platform.start_gpu_job(resolve({}, {}), "")
+    gpu_platform.start_gpu_job(resolve({}, {}), "", str)
     assert at_start == [queues]
 
 

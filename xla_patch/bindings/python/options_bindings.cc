@@ -1,7 +1,12 @@
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -9,6 +14,7 @@
 #include <vector>
 
 #include "xla_patch/bindings/python/bindings.h"
+#include "xla_patch/options/given_options.h"
 #include "xla_patch/options/table.h"
 #include "xla_patch/options/values.h"
 
@@ -53,6 +59,18 @@ nb::list TableRows() {
   return rows;
 }
 
+std::optional<std::pair<std::string, std::string>> IdleIn(const std::map<std::string, nb::bytes>& texts, bool cpu,
+                                                          bool gpu) {
+  Variables given;
+  for (const auto& [name, text] : texts) given.emplace(name, StringOf(text));
+  OptionReaders readers;
+  readers.cpu = cpu;
+  readers.gpu = gpu;
+  const std::optional<IdleOption> idle = FindIdleOption(given, readers);
+  if (!idle.has_value()) return std::nullopt;
+  return std::pair(std::string(idle->option->name), IdleSentence(*idle));
+}
+
 auto Has(uint32_t trait) {
   return [trait](const Option& option) { return option.Has(trait); };
 }
@@ -81,6 +99,19 @@ void BindOptions(nb::module_& m) {
       .def("read", &ReadValue, nb::arg("text"),
            "The value that a text stands for; text as bytes. ValueError says what the text must be.");
   m.def("options", &TableRows, "The table of options.");
+  m.def(
+      "check_names",
+      [](const std::vector<std::string>& names) {
+        if (const Status status = CheckNames(names); !status.ok()) throw nb::value_error(status.message().c_str());
+      },
+      nb::arg("names"),
+      "ValueError, a sentence, for the first of the variables' names that begins with XLA_SHMEM_ and is no option.");
+  m.def(
+      "no_such_option", [](const std::string& variable) { return NoSuchOption(variable); }, nb::arg("variable"),
+      "The sentence about a variable that is no option, with the option that it may have meant.");
+  m.def("idle_option", &IdleIn, nb::arg("texts"), nb::kw_only(), nb::arg("cpu"), nb::arg("gpu"),
+        "(name, sentence) of the first option without an effect in a process that runs collectives on CPUs, GPUs or "
+        "both; None if each may have one. texts: what the user wrote, as bytes by the option's name.");
   m.def(
       "read_size", [](const nb::bytes& text) { return ValueOrThrow(ReadSize(StringOf(text))); }, nb::arg("text"),
       "Bytes of a size such as 16MiB, 4K or 65536. ValueError says what the text must be.");

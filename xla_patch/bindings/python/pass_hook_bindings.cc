@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
@@ -20,7 +21,8 @@ namespace {
 namespace nb = nanobind;
 
 // The callables are leaked on purpose: XLA may compile while the interpreter shuts down.
-void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> observe) {
+void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> observe,
+              std::optional<nb::callable> unread) {
   auto* kept_connect = new nb::object(std::move(connect));
   hook.SetConnect([kept_connect]() -> Status {
     nb::gil_scoped_acquire acquire;
@@ -31,15 +33,22 @@ void SetHooks(PassHook& hook, nb::callable connect, std::optional<nb::callable> 
       return Status::Error(exception.what());
     }
   });
-  if (!observe.has_value()) {
-    hook.SetObserver(nullptr);
-    return;
+  hook.SetObserver(nullptr);
+  if (observe.has_value()) {
+    auto* kept_observe = new nb::object(std::move(*observe));
+    hook.SetObserver([kept_observe](std::string_view module, const std::vector<CollectiveRecord>& records) {
+      nb::gil_scoped_acquire acquire;
+      (*kept_observe)(nb::bytes(module.data(), module.size()), RecordList(records));
+    });
   }
-  auto* kept_observe = new nb::object(std::move(*observe));
-  hook.SetObserver([kept_observe](std::string_view module, const std::vector<CollectiveRecord>& records) {
-    nb::gil_scoped_acquire acquire;
-    (*kept_observe)(nb::bytes(module.data(), module.size()), RecordList(records));
-  });
+  hook.SetUnread(nullptr);
+  if (unread.has_value()) {
+    auto* kept_unread = new nb::object(std::move(*unread));
+    hook.SetUnread([kept_unread](size_t num_bytes, const std::string& why) {
+      nb::gil_scoped_acquire acquire;
+      (*kept_unread)(num_bytes, Text(why));
+    });
+  }
 }
 
 // "none" is replaced by the hook's own lowering.
@@ -65,10 +74,10 @@ nb::object Run(PassHook& hook, const nb::bytes& module) {
 
 void BindPassHook(nb::module_& m) {
   nb::class_<PassHook>(m, "PassHook", "The entry of the compiler pass for one platform.")
-      .def("set_hooks", &SetHooks, nb::arg("connect"), nb::arg("observe") = nb::none(),
+      .def("set_hooks", &SetHooks, nb::arg("connect"), nb::arg("observe") = nb::none(), nb::arg("unread") = nb::none(),
            "`connect()` is called at the first module unless set_options was called before. It calls set_options and "
            "returns \"\", or returns an error, which fails the compilation. `observe(module, records)` is called for "
-           "every module with collectives.")
+           "every module with collectives, `unread(num_bytes, why)` for every module that the pass cannot read.")
       .def("set_options", &SetOptions, nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
            nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
            nb::arg("tuning") = nb::none(), nb::arg("gpu") = "", nb::arg("hierarchical") = "auto",

@@ -30,6 +30,7 @@
 #include "xla_patch/nvshmem/gpu/world_members.h"
 #include "xla_patch/nvshmem/gpu/world_settings.h"
 #include "xla_patch/options/environment.h"
+#include "xla_patch/options/given_options.h"
 #include "xla_patch/thunks/gpu/gpu_runtime.h"
 #include "xla_patch/types/status.h"
 
@@ -85,7 +86,8 @@ std::string Agreement(const EnvironmentOptions& options) {
 }  // namespace
 
 const Result<EnvironmentOptions>& ShmemOptions() {
-  static const auto* const options = new Result<EnvironmentOptions>(xla_shmem::ReadEnvironment(Environment));
+  static const auto* const options =
+      new Result<EnvironmentOptions>(xla_shmem::ReadEnvironment(xla_shmem::OwnVariables()));
   return *options;
 }
 
