@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from xla_shmem.cli.main import main
 from xla_shmem.options.table import TABLE
 from xla_shmem.options.values import OPS
+from xla_shmem.xla_flags import FLAG
 
 #: Wrong uses of each command: arguments, and words of the sentence.
 WRONG_USES = [
@@ -63,6 +64,12 @@ def test_a_variable_that_is_no_option_is_refused_by_every_command(command: str) 
     assert result.exit_code == 2
     assert _said(result) == ("Error: XLA_SHMEM_TRESHOLD is no option of xla-shmem; did you mean XLA_SHMEM_THRESHOLD?")
     assert _invoke(command, "--help", XLA_SHMEM_TRESHOLD="4K").exit_code == 0
+
+
+def test_a_wrong_value_of_the_flag_is_refused_before_ranks_start() -> None:
+    result = _invoke("bench", "-n", "2", "--platform", "cpu", XLA_FLAGS=f"{FLAG}=maybe")
+    assert result.exit_code == 2
+    assert _said(result) == f"Error: XLA_FLAGS: {FLAG}=maybe: must be true, false, 1 or 0."
 
 
 def test_the_list_of_options_is_printed_before_the_variable_is_refused() -> None:
