@@ -73,13 +73,17 @@ class _Server:
             status, answer = _receive(self._process.stdout)
         except (BrokenPipeError, EOFError):
             raise XlaTextError(f"XLA ends its process: {self._last_words()}") from None
+        except BaseException:  # such as Ctrl-C: the next request would get this answer
+            self._process.kill()
+            self._process.wait()
+            raise
         if status == _REFUSED:
             raise XlaTextError(answer.decode("utf-8", "replace"))
         return answer
 
     @property
     def usable(self) -> bool:
-        """Whether it runs and belongs to this process: after a fork, ``poll`` finds no such child in the new process."""
+        """Whether it runs and belongs to this process: after a fork, `poll` finds no such child in the new process."""
         return self._process.poll() is None
 
     def close(self) -> None:

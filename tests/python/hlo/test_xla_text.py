@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hlo_samples import CPU_SYNC
+from hlo_samples import ALL_GATHER, CPU_SYNC
 
 from xla_shmem.hlo import xla_text
 from xla_shmem.hlo.files import HloFileError, read_module
@@ -86,3 +86,15 @@ def test_a_forked_process_has_a_parser_of_its_own() -> None:
     )
     path = os.pathsep.join([str(Path(__file__).parents[1]), *sys.path])
     subprocess.run([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": path}, check=True, timeout=60)
+
+
+def test_an_interrupted_request_does_not_answer_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(stream: object) -> tuple[bytes, bytes]:
+        raise KeyboardInterrupt
+
+    xla_text.parse(CPU_SYNC)
+    with monkeypatch.context() as patch:
+        patch.setattr(xla_text, "_receive", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            xla_text.parse(ALL_GATHER)
+    assert xla_text.print_module(xla_text.parse(CPU_SYNC)).startswith("HloModule jit_step")
