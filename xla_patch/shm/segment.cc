@@ -36,10 +36,10 @@ class FileDescriptor {
   int fd_;
 };
 
-bool OwnerIsAlive(const SegmentHeader& header) {
+ProcessState StateOfOwner(const SegmentHeader& header) {
   const auto pid = static_cast<pid_t>(header.pid.load(std::memory_order_acquire));
-  if (pid == 0 || header.pid_namespace != PidNamespace()) return true;
-  return ProcessStartTime(pid) == header.pid_start_time;
+  if (pid == 0 || header.pid_namespace != PidNamespace()) return ProcessState::kRuns;
+  return StateOf(pid, header.pid_start_time);
 }
 
 // Opens an existing segment. O_NONBLOCK, because a plain open would hang on a FIFO of that name.
@@ -154,12 +154,7 @@ void Segment::NoteAttached(uint32_t processes) {
   if (header().attached.fetch_add(1, std::memory_order_acq_rel) + 1 == processes) Unlink();
 }
 
-bool Segment::OwnerAlive() const { return OwnerIsAlive(header()); }
-
-bool Segment::OwnerStopped() const {
-  const auto pid = static_cast<pid_t>(header().pid.load(std::memory_order_acquire));
-  return pid != 0 && header().pid_namespace == PidNamespace() && IsStopped(pid);
-}
+ProcessState Segment::OwnerState() const { return StateOfOwner(header()); }
 
 int SweepStale() {
   DIR* directory = opendir("/dev/shm");
@@ -177,7 +172,8 @@ int SweepStale() {
     if (address == MAP_FAILED) continue;
     const auto* header = static_cast<const SegmentHeader*>(address);
     const uint64_t magic = header->magic.load(std::memory_order_acquire);
-    if ((magic == kSegmentMagic || magic == 0) && !OwnerIsAlive(*header)) stale.push_back("/" + name);
+    if ((magic == kSegmentMagic || magic == 0) && StateOfOwner(*header) == ProcessState::kGone)
+      stale.push_back("/" + name);
     munmap(address, kPageBytes);
   }
   closedir(directory);

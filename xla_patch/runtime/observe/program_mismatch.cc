@@ -22,6 +22,7 @@ struct LoadedSite {
 struct Unfinished {
   int pe;
   uint32_t site;
+  uint64_t bytes;
 };
 
 // The content of the file of a process; "" if it has none.
@@ -52,7 +53,7 @@ std::vector<Unfinished> FindUnfinished(const std::string& ring) {
       if (entry->sequence.load() == 0 || (!IsOpen(*entry) && StateOf(*entry) != State::kFailed)) continue;
       if (oldest == nullptr || rank(*entry) < rank(*oldest)) oldest = entry;
     }
-    if (oldest != nullptr) found.push_back({static_cast<int>(pe->pe), oldest->site});
+    if (oldest != nullptr) found.push_back({static_cast<int>(pe->pe), oldest->site, oldest->bytes});
   }
   return found;
 }
@@ -83,9 +84,10 @@ bool IsLoaded(uint64_t operation, const std::vector<LoadedSite>& sites) {
 // "module" of a name "module/instruction".
 std::string ModuleOf(const std::string& name) { return name.substr(0, name.find('/')); }
 
-std::string Sentence(int process, int pe, const LoadedSite& other, const Site& own) {
-  std::string text = "process " + std::to_string(process) + " (PE " + std::to_string(pe) + ") is in " + other.op + " " +
-                     other.name + " of another program";
+std::string Sentence(int process, const Unfinished& unfinished, const LoadedSite& other, const Site& own) {
+  std::string text = "process " + std::to_string(process) + " (PE " + std::to_string(unfinished.pe) + ") is in " +
+                     other.op + " " + other.name + " (" + std::to_string(unfinished.bytes) +
+                     " bytes) of another program";
   if (ModuleOf(other.name) == ModuleOf(own.name)) {
     text +=
         " of that name: its copy differs, for example in a constant, in the order of the devices or in the flags of "
@@ -97,7 +99,7 @@ std::string Sentence(int process, int pe, const LoadedSite& other, const Site& o
 }  // namespace
 
 std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
-                                    int pe, const Site& site) {
+                                    int pe, const Site& site, MismatchScope scope) {
   std::vector<int> peers;
   for (const std::vector<int>& group : site.groups) {
     if (std::find(group.begin(), group.end(), pe) != group.end()) peers.insert(peers.end(), group.begin(), group.end());
@@ -112,8 +114,10 @@ std::string DescribeProgramMismatch(const std::string& directory, const std::vec
       if (std::find(peers.begin(), peers.end(), unfinished.pe) == peers.end()) continue;
       const auto other =
           std::find_if(sites.begin(), sites.end(), [&](const LoadedSite& of) { return of.number == unfinished.site; });
-      if (other != sites.end() && !IsLoaded(other->operation, own_sites)) {
-        return Sentence(process, unfinished.pe, *other, site);
+      if (other == sites.end()) continue;
+      const bool in_scope = scope == MismatchScope::kAllPrograms || ModuleOf(other->name) == ModuleOf(site.name);
+      if (in_scope && !IsLoaded(other->operation, own_sites)) {
+        return Sentence(process, unfinished, *other, site);
       }
     }
   }

@@ -64,9 +64,11 @@ std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int 
   std::vector<std::string> warnings = recording.observer.Start(options, pe, processes, {pe});
   recording.pe = pe;
   GpuRuntime::Get().SetFailureHook([](const std::string& why) { return TheRecording().observer.FailJob(why); });
-  std::atexit([] {
-    if (getpid() == TheRecording().creator) TheRecording().observer.Close();
-  });
+  on_exit(
+      [](int code, void*) {
+        if (getpid() == TheRecording().creator) TheRecording().observer.Close(code);
+      },
+      nullptr);
   return warnings;
 }
 
