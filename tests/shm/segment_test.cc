@@ -194,6 +194,31 @@ TEST_CASE("A FIFO with the name of a segment is refused and does not hang") {
   unlink(path.c_str());
 }
 
+TEST_CASE("A segment is allocated under a timer whose ticks are closer than the time for all of it") {
+  constexpr size_t kLarge = 192 << 20;
+  struct statvfs space{};
+  if (statvfs("/dev/shm", &space) != 0 || space.f_bavail * space.f_frsize < 2 * kLarge) {
+    MESSAGE("/dev/shm is too small for this test");
+    return;
+  }
+  const JobKey key = RandomJobKey();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    struct sigaction tick{};
+    tick.sa_handler = [](int) {};
+    sigaction(SIGPROF, &tick, nullptr);
+    const itimerval each{{0, 4000}, {0, 4000}};  // of processor time
+    setitimer(ITIMER_PROF, &each, nullptr);
+    const bool created = Segment::Create(key, 0, kLarge).ok();
+    _exit(created ? 0 : 1);
+  }
+  int status;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  SweepStale();
+}
+
 TEST_CASE("A reused pid is not taken for the owner") {
   const JobKey key = RandomJobKey();
   const auto segment = ValueOf(Segment::Create(key, 0, kBytes));

@@ -109,9 +109,10 @@ std::vector<Option> Rows() {
             kMinHeapBytes,
             "Symmetric heap of each process. `auto`: on CPU 64 MiB, or less if /dev/shm is small; on GPU 36 MiB for "
             "each other PE, 20 MiB in jobs of more than eight."),
-      Row(OptionType::kSeconds, "deadline", "60", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
+      Row(OptionType::kSeconds, "deadline", "inf", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
           "a number of seconds > 0, or inf",
-          "A collective that waits longer for a peer fails with an error that names it. `inf`: no limit."),
+          "Seconds without progress after which a collective fails in any case. `inf`: it fails only if it waits for "
+          "a process that can never come, and a line tells of any other that is late for a minute."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
             "How long a waiting collective polls before it sleeps. It yields its core meanwhile."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},

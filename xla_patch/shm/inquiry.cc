@@ -35,6 +35,6 @@ void Answer(SegmentHeader& own, uint32_t question, std::string_view text) {
   own.inquiry.answered.store(question, std::memory_order_release);
 }
 
-void StopAwaiting(SegmentHeader& own) { Ring(own.inquiry_bell); }
+void StopAwaiting(SegmentHeader& own) { Ask(own); }
 
 }  // namespace xla_shmem::shm

@@ -22,7 +22,8 @@ std::string AnswerTo(const SegmentHeader& header, uint32_t question);
 // of the newest question.
 uint32_t AwaitQuestion(SegmentHeader& own, uint32_t last);
 void Answer(SegmentHeader& own, uint32_t question, std::string_view text);
-// Lets AwaitQuestion return.
+// Lets AwaitQuestion return, also if it has not begun to sleep. The caller has set a word by which its thread then
+// knows that nobody has asked.
 void StopAwaiting(SegmentHeader& own);
 
 }  // namespace xla_shmem::shm

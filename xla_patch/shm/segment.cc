@@ -6,8 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -48,13 +50,21 @@ int OpenExisting(const std::string& name, int access) {
 }
 
 // Allocates memory for the first `bytes` now, because after a mere ftruncate a full /dev/shm would cause a SIGBUS
-// later. Repeats it after a signal, which interrupts tmpfs. Returns 0 or an errno.
+// later. A signal interrupts tmpfs, which then takes back all of the call, so each call is for a piece that is done
+// between two ticks of a profiler's timer. Returns 0 or an errno.
 int AllocateMemory(int file, size_t bytes) {
-  int status;
-  do {
-    status = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  } while (status == EINTR);
-  return status;
+  constexpr size_t kPiece = 4 << 20;
+  // Before anything is taken: a tmpfs may be as large as the memory of the machine.
+  struct statvfs space;
+  if (fstatvfs(file, &space) != 0) return errno;
+  if (bytes / space.f_frsize > space.f_bavail) return ENOSPC;
+  for (size_t done = 0; done < bytes;) {
+    const size_t piece = std::min(kPiece, bytes - done);
+    const int status = posix_fallocate(file, static_cast<off_t>(done), static_cast<off_t>(piece));
+    if (status != 0 && status != EINTR) return status;
+    if (status == 0) done += piece;
+  }
+  return 0;
 }
 
 }  // namespace

@@ -13,6 +13,8 @@
 #include <cassert>
 #include <utility>
 
+#include "xla_patch/shm/process_identity.h"
+
 namespace xla_shmem::observe {
 namespace {
 
@@ -92,6 +94,8 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string
   std::unique_ptr<FlightRecorder> recorder(new FlightRecorder(directory, std::move(processes), file, mapping, bytes));
   RingHeader* header = recorder->header_;
   header->pid = static_cast<uint32_t>(getpid());
+  header->pid_start_time = shm::ProcessStartTime(getpid());
+  header->pid_namespace = shm::PidNamespace();
   header->process = static_cast<uint32_t>(process);
   header->processes = static_cast<uint32_t>(recorder->processes_.size());
   header->n_pes = static_cast<uint32_t>(pes.size());

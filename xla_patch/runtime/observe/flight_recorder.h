@@ -58,7 +58,9 @@ struct RingHeader {
   std::atomic<uint32_t> outcome;
   std::atomic<uint32_t> exit_status;  // 1 + the exit code of the process; 0: it has not exited, or was killed
   std::atomic<uint64_t> at_end_ns;    // when its program came to its end; 0: it has not
-  char unused[208];
+  uint64_t pid_start_time;            // as in shm's SegmentHeader
+  uint64_t pid_namespace;
+  char unused[192];
   char failure[3840];  // NUL-terminated; why the job failed, in this process
 };
 static_assert(sizeof(RingHeader) == 4096 && offsetof(RingHeader, failure) == 256);

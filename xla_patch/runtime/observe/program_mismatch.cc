@@ -16,6 +16,7 @@ struct LoadedSite {
   uint64_t operation;
   std::string op;
   std::string name;
+  std::vector<std::vector<int>> groups;  // as in Site
 };
 
 // The collective that a PE has begun and not ended, or, if there is none, the first that a failure has ended.
@@ -34,6 +35,47 @@ std::string ReadRing(const std::string& directory, int process) {
   const bool is_whole =
       ring.size() >= sizeof(RingHeader) && ring.size() >= sizeof(RingHeader) + header->n_pes * FlightRecorder::kPeBytes;
   return is_whole ? ring : "";
+}
+
+// The PEs of the process that wrote the ring.
+std::vector<int> PesOf(const std::string& ring) {
+  std::vector<int> pes;
+  const uint32_t n_pes = ring.empty() ? 0 : reinterpret_cast<const RingHeader*>(ring.data())->n_pes;
+  for (size_t i = 0; i < n_pes; ++i) {
+    const char* const at = ring.data() + sizeof(RingHeader) + i * FlightRecorder::kPeBytes;
+    pes.push_back(static_cast<int>(reinterpret_cast<const PeHeader*>(at)->pe));
+  }
+  return pes;
+}
+
+// The groups of a record, whose sizes and then members begin at `at`; fewer if the record is too short.
+std::vector<std::vector<int>> ReadGroups(const std::string& ring, size_t at, size_t end, size_t n_groups) {
+  std::vector<std::vector<int>> groups;
+  const auto read = [&](size_t place) {
+    uint32_t number = 0;
+    memcpy(&number, ring.data() + place, sizeof(number));
+    return number;
+  };
+  if (n_groups > (end - at) / sizeof(uint32_t)) return groups;
+  size_t member = at + n_groups * sizeof(uint32_t);
+  for (size_t i = 0; i < n_groups; ++i) {
+    const size_t size = read(at + i * sizeof(uint32_t));
+    if (size > (end - member) / sizeof(uint32_t)) return groups;
+    std::vector<int>& group = groups.emplace_back();
+    for (size_t j = 0; j < size; ++j, member += sizeof(uint32_t)) group.push_back(static_cast<int>(read(member)));
+  }
+  return groups;
+}
+
+bool Has(const std::vector<int>& pes, int pe) { return std::find(pes.begin(), pes.end(), pe) != pes.end(); }
+
+// The PEs that take part with `pe`, and itself.
+std::vector<int> MembersWith(const std::vector<std::vector<int>>& groups, int pe) {
+  std::vector<int> members;
+  for (const std::vector<int>& group : groups) {
+    if (Has(group, pe)) members.insert(members.end(), group.begin(), group.end());
+  }
+  return members;
 }
 
 State StateOf(const Entry& entry) { return static_cast<State>(entry.state.load()); }
@@ -72,7 +114,8 @@ std::vector<LoadedSite> FindSites(const std::string& ring) {
     }
     const size_t name = at + sizeof(record) + record.op_bytes;
     sites.push_back({record.number, record.operation, ring.substr(at + sizeof(record), record.op_bytes),
-                     ring.substr(name, record.name_bytes)});
+                     ring.substr(name, record.name_bytes),
+                     ReadGroups(ring, name + record.name_bytes, at + record.bytes, record.n_groups)});
   }
   return sites;
 }
@@ -100,25 +143,25 @@ std::string Sentence(int process, const Unfinished& unfinished, const LoadedSite
 
 std::string DescribeProgramMismatch(const std::string& directory, const std::vector<int>& processes, int own_process,
                                     int pe, const Site& site, MismatchScope scope) {
-  std::vector<int> peers;
-  for (const std::vector<int>& group : site.groups) {
-    if (std::find(group.begin(), group.end(), pe) != group.end()) peers.insert(peers.end(), group.begin(), group.end());
-  }
-  const std::vector<LoadedSite> own_sites = FindSites(ReadRing(directory, own_process));
+  const std::vector<int> peers = MembersWith(site.groups, pe);
+  const std::string own_ring = ReadRing(directory, own_process);
+  const std::vector<LoadedSite> own_sites = FindSites(own_ring);
+  const std::vector<int> own_pes = PesOf(own_ring);
   for (const int process : processes) {
     if (process == own_process) continue;
     const std::string ring = ReadRing(directory, process);
     const std::vector<LoadedSite> sites = FindSites(ring);
     if (IsLoaded(site.operation, sites)) continue;
     for (const Unfinished& unfinished : FindUnfinished(ring)) {
-      if (std::find(peers.begin(), peers.end(), unfinished.pe) == peers.end()) continue;
+      if (!Has(peers, unfinished.pe)) continue;
       const auto other =
           std::find_if(sites.begin(), sites.end(), [&](const LoadedSite& of) { return of.number == unfinished.site; });
-      if (other == sites.end()) continue;
-      const bool in_scope = scope == MismatchScope::kAllPrograms || ModuleOf(other->name) == ModuleOf(site.name);
-      if (in_scope && !IsLoaded(other->operation, own_sites)) {
-        return Sentence(process, unfinished, *other, site);
-      }
+      if (other == sites.end() || IsLoaded(other->operation, own_sites)) continue;
+      if (scope == MismatchScope::kProgramsOfOneName && ModuleOf(other->name) != ModuleOf(site.name)) continue;
+      const std::vector<int> waited_for = MembersWith(other->groups, unfinished.pe);
+      const bool waits_for_us =
+          std::any_of(own_pes.begin(), own_pes.end(), [&](int own) { return Has(waited_for, own); });
+      if (waits_for_us) return Sentence(process, unfinished, *other, site);
     }
   }
   return "";
