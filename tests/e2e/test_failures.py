@@ -89,14 +89,14 @@ def test_a_late_rank_is_waited_for_and_a_line_says_what_it_does(tmp_path: Path) 
         results=tmp_path,
         timeout=40,
         XLA_SHMEM_DEADLINE="inf",
-        _XLA_SHMEM_LATE_AFTER="1",
+        _XLA_SHMEM_LATE_AFTER="2",
     )
     assert run.exit_code == 0, run.output
     assert [run.result(rank)["values"] for rank in (0, 1)] == [[2.0] * 10] * 2
     (line,) = [line for line in run.output.splitlines() if "no progress for" in line]
     assert re.search(r"all-reduce jit\S* at \S*worker_failures.py:\d+ \(40 bytes, 2 PEs\) on PE 0, run 1; ", line)
     assert (
-        "not arrived at this operation: PE 1; no progress for 1 s; process 1 (PE 1) is running, but in no coll" in line
+        "not arrived at this operation: PE 1; no progress for 2 s; process 1 (PE 1) is running, but in no coll" in line
     )
     assert re.search(r": it runs Python at \S*worker_failures.py:\d+ in comes_late; goes on waiting", line)
 

@@ -128,7 +128,7 @@ def test_runs_of_one_program_are_distinguished() -> None:
     late = record(2, entry(SUM, State.DONE, 980.0, 985.0, run=6))
     ahead = [record(pe, entry(SUM, State.WAITING, 990.0, run=7)) for pe in (0, 1)]
     (stuck,) = diagnose_job([*ahead, late], NOW).stuck
-    assert (stuck.run, [missing.pe for missing in stuck.missing]) == (7, [2])
+    assert (stuck.run, [missing.pe for missing in stuck.missing]) == (8, [2])
 
 
 def test_no_pe_is_missing_in_a_collective_that_all_have_begun() -> None:
