@@ -107,6 +107,12 @@ void MakeUnhurried(Random& random, Plan* plan) {
 void MakeAstray(Random& random, Plan* plan) {
   MakeCalm(plan);
   const auto process = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  if (Chance(random, 30)) {
+    // Or it comes when the deadline has long passed.
+    plan->deadline = std::chrono::seconds(1);
+    plan->faults = {{Fault::Kind::kLate, process, 0, 20'000'000'000}};
+    return;
+  }
   plan->faults = {{Chance(random, 50) ? Fault::Kind::kEnds : Fault::Kind::kOther, process, 0}};
   plan->within_ns = 3'000'000'000;
   plan->linger_ns = 4'000'000'000;

@@ -272,7 +272,7 @@ void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> trans
     Ended(member, std::move(transfer), finished.status(), pending);
     return;
   }
-  for (const int awaited : plan_.answers ? operation->WaitsFor() : std::set<int>()) {
+  for (const int awaited : plan_.Has(Fault::Kind::kLate) ? operation->WaitsFor() : std::set<int>()) {
     somebody_waits_ |= plan_.process_of_pe[static_cast<size_t>(awaited)] == plan_.ProcessWith(Fault::Kind::kLate);
   }
   auto* const left = transfer.release();
@@ -461,6 +461,10 @@ Report SimulatedJob::Finish() const {
                                             : plan_.LastFault() + plan_.LongestStop() + plan_.linger_ns +
                                                   2 * plan_.deadline.count() + 3'000'000'000;
   CheckLines();
+  const int64_t lateness = plan_.Has(Fault::Kind::kLate) ? plan_.faults[0].for_ns : 0;
+  if (somebody_waits_ && !plan_.must_succeed() && lateness > plan_.deadline.count() && report_.failed == 0) {
+    scheduler.Fail("nobody gave up after the deadline");
+  }
   if (!plan_.faults.empty() && ended_ - met_ > limit) {
     scheduler.Fail("the job ended " + std::to_string((ended_ - met_) / 1'000'000) + " ms after its begin");
   }

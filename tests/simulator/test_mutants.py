@@ -271,7 +271,7 @@ MUTANTS = {
         "shm/wait_watch.cc", "  PublishWaits(*heap_, awaited, longest.operation->Describe({}));\n", ""
     ),
     "a process that is stopped and had waited is not late": Mutant(
-        "shm/late_processes.cc", "return Lateness::kStopped;", "break;"
+        "shm/late_processes.cc", "return Lateness::kStopped;", "return Lateness::kNone;"
     ),
     # Late, stopped, dead, at the end, in another program.
     "progress does not count": Mutant(

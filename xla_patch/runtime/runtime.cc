@@ -88,8 +88,11 @@ Result<std::vector<std::unique_ptr<shm::Segment>>> Runtime::AttachSegments(const
 }
 
 void Runtime::MarkAtEnd() {
-  if (!connected() || getpid() != creator_) return;
-  heap_->OwnHeader().at_end.store(1, std::memory_order_release);
+  if (getpid() != creator_) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  shm::SegmentHeader* header = segment_ == nullptr ? nullptr : &segment_->header();
+  if (heap_ != nullptr) header = &heap_->OwnHeader();
+  if (header != nullptr) header->at_end.store(1, std::memory_order_release);
 }
 
 Runtime::Peers Runtime::CountPeers() const {

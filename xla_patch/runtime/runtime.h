@@ -64,8 +64,8 @@ class Runtime {
 
   // The program of this process has come to its end, for the records. Collectives may still be under way.
   void BeginEnd() { observer_.MarkAtEnd(); }
-  // Says to the other processes that no collective of this one is under way, and that none will begin. Does nothing
-  // before Connect.
+  // Says to the other processes that no collective of this one is under way, and that none will begin. Also before
+  // Connect: the others may have connected.
   void MarkAtEnd();
   // The processes of the job on this host, without this one, that have neither ended nor been stopped for good.
   struct Peers {

@@ -98,6 +98,8 @@ class Job:
             _core.create_segment(segment, self._process, self._segment_bytes(), self._options.single_copy)
         except RuntimeError as failure:
             error = error or str(failure)
+        if self._processes > 1:
+            self._end = JobEnd()
         begin_trace(self._options, self._process)
         if error:
             logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
@@ -186,8 +188,8 @@ class Job:
                 finish_in_caller=self._process in one_thread,
             )
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
-            if self._processes > 1:
-                self._end = JobEnd(one_host=len(set(hosts)) == 1)
+            if self._end is not None:
+                self._end.connected(one_host=len(set(hosts)) == 1)
         else:
             transport = _core.Transport(False, reason, None)
         return JobTopology(topology, transport, one_at_a_time=bool(one_thread))

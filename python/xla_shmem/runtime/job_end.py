@@ -33,23 +33,27 @@ _PATIENCE_S = 300.0
 
 
 class JobEnd:
-    """Accompanies this process to its end. Create one in a process, after `_core.connect`.
+    """Accompanies this process to its end. Create one in a process, after `_core.create_segment`."""
 
-    Args:
-      one_host: whether all processes of the job are on this host, so that the state of each is known.
-    """
-
-    def __init__(self, *, one_host: bool) -> None:
-        self._one_host = one_host
+    def __init__(self) -> None:
+        self._one_host = False
         self._pid = os.getpid()
         self._exiting = False
         self._questions = threading.Thread(target=_answer_questions, name="xla_shmem questions", daemon=True)
-        self._questions.start()
         state: Any = distributed.global_state
         self._shut_down_jax = state.shutdown
         state.shutdown = self._leave
         # Handlers run last in, first out: this one before JAX's.
         atexit.register(self._begin)
+
+    def connected(self, *, one_host: bool) -> None:
+        """Takes part in the job from now on: other processes may ask what this one does.
+
+        Args:
+          one_host: whether all processes of the job are on this host, so that the state of each is known.
+        """
+        self._one_host = one_host
+        self._questions.start()
 
     def _begin(self) -> None:
         if os.getpid() != self._pid:
@@ -58,8 +62,9 @@ class JobEnd:
         _core.begin_end()
         tell_launcher(os.environ)
         _core.stop_questions()
-        self._questions.join()
-        if not _core.failure():
+        if self._questions.ident is not None:
+            self._questions.join()
+        if _core.connected() and not _core.failure():
             with contextlib.suppress(Exception):  # a run that fails now has been reported, or nobody asked for it
                 _wait_for_runs()
 
@@ -94,12 +99,11 @@ def _wait_for_runs() -> None:
 
     XLA:CPU runs the programs of a process one after the other, so a program on all devices comes behind them all.
     """
+    untyped: Any = jax
     devices = np.array(jax.local_devices(backend="cpu"))
-    if not len(devices):
-        return
-    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, "i"), jax.sharding.PartitionSpec("i"))
+    sharding = jax.sharding.NamedSharding(jax.sharding.Mesh(devices, "i"), untyped.P("i"))
     last = jax.jit(lambda x: x + 1, out_shardings=sharding)(jax.device_put(np.zeros(len(devices)), sharding))
-    jax.block_until_ready(last)
+    untyped.block_until_ready(last)
 
 
 def _answer_questions() -> None:
