@@ -220,9 +220,9 @@ Plan DrawPlan(uint64_t seed) {
   if (seed % 16 == 9) MakeSlow(random, &plan);
   if (processes > 1) {
     if (seed % 16 == 3) MakeUnhurried(random, &plan);
-    if (seed % 16 == 5) MakeAstray(random, &plan);
+    if (seed % 16 == 15) MakeAstray(random, &plan);
     if (seed % 16 == 7) MakeHeld(random, &plan);
-    if (seed % 16 == 11) MakeCreeping(random, &plan);
+    if (seed % 16 == 12) MakeCreeping(random, &plan);
   }
   plan.system.must_be_woken = plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0;
   return plan;

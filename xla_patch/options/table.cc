@@ -111,8 +111,7 @@ std::vector<Option> Rows() {
             "each other PE, 20 MiB in jobs of more than eight."),
       Row(OptionType::kSeconds, "deadline", "inf", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
           "a number of seconds > 0, or inf",
-          "Seconds without progress after which a collective fails in any case. `inf`: it fails only if it waits for "
-          "a process that can never come, and a line tells of any other that is late for a minute."),
+          "Limit on a collective's time without progress. `inf`: it waits for late processes, and a line names them."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
             "How long a waiting collective polls before it sleeps. It yields its core meanwhile."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},
