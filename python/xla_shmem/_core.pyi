@@ -1010,6 +1010,7 @@ def connect(
     spin_us: float,
     deadline_s: float,
     *,
+    late_after_s: float = 60,
     single_copy: bool = True,
     finish_in_caller: bool = False,
 ) -> None:
@@ -1021,7 +1022,8 @@ def connect(
       segment_keys: for every process, the key of its segment; those that are not reachable may have any.
       topology_fingerprint: :attr:`Topology.fingerprint` of the job. Executables for another topology are refused.
       spin_us: µs that a waiting thread polls before it sleeps.
-      deadline_s: seconds after which an unfinished operation fails.
+      deadline_s: seconds without progress after which an operation fails.
+      late_after_s: seconds without progress after which a line on stderr names the process that is late.
       single_copy: whether PEs may read each other's memory, if the system permits it and it is faster.
       finish_in_caller: whether a collective keeps XLA's thread until it has finished.
 
@@ -1034,6 +1036,31 @@ def failure() -> str:
 
 def connected() -> bool:
     """Returns whether :func:`connect` has succeeded."""
+
+def begin_end() -> None:
+    """Records that the program of this process has come to its end. The first call counts."""
+
+def mark_at_end() -> None:
+    """Says to the other processes that no collective of this one is under way, and that none will begin."""
+
+def count_peers() -> tuple[int, int, int]:
+    """Returns how many other processes of this host are running, at their end, and lost.
+
+    A process is lost if it has exited or is stopped by a signal.
+    """
+
+def await_question() -> int:
+    """Sleeps until another process asks what this one does. One thread calls it, without the GIL.
+
+    Returns:
+      The number of the question; 0 after :func:`stop_questions`, or before :func:`connect`.
+    """
+
+def answer(question: int, text: str) -> None:
+    """Answers a question with a text that follows the word "it"; at most 255 bytes of it are told."""
+
+def stop_questions() -> None:
+    """Lets :func:`await_question` return 0, now and later."""
 
 def set_connect_hook(hook: Callable[[], str]) -> None:
     """Sets a callback for executables that are loaded before :func:`connect`.

@@ -35,7 +35,7 @@ def test_rank_that_never_comes_to_a_sum_is_named_after_the_deadline_and_ever_aft
     error = str(facts["error"])
     assert "all-reduce jit" in error
     assert "psum" in error
-    assert "(448 bytes, 2 PEs) on PE 0" in error or "(400 bytes, 2 PEs) on PE 0" in error
+    assert re.search(r"worker_failures.py:\d+ \(400 bytes, 2 PEs\) on PE 0, run 1;", error)
     assert "not arrived at this operation: PE 1" in error
     assert "gave up after the deadline of 2 s (XLA_SHMEM_DEADLINE)" in error
     assert 2 <= float(str(facts["seconds"])) < 4
@@ -68,23 +68,70 @@ def test_rank_killed_in_a_collective_is_named_long_before_the_deadline(tmp_path:
 
 
 def test_rank_that_ends_with_an_exception_does_not_leave_the_others_hanging(tmp_path: Path) -> None:
-    run = _fail("exits_with_an_exception", tmp_path)
+    run = _fail("exits_with_an_exception", tmp_path, deadline="inf")
     assert "rank 1 has had enough" in run.output
-    error = str(run.result(0)["error"])
-    assert "PE 1" in error
-    assert "all-reduce jit" in error
+    assert "process 1 (PE 1) has come to the end of its program" in str(run.result(0)["error"])
+
+
+def test_the_first_rank_to_end_gives_the_job_its_exit_code(tmp_path: Path) -> None:
+    run = _fail("exits_with_code_5", tmp_path, ranks=3, deadline="inf")
+    assert run.exit_code == 5
+    assert "rank 1 exited with code 5" in run.output
+    for rank in (0, 2):
+        assert "process 1 (PE 1) has come to the end of its program" in str(run.result(rank)["error"])
+
+
+def test_a_late_rank_is_waited_for_and_a_line_says_what_it_does(tmp_path: Path) -> None:
+    run = run_job(
+        "worker_failures.py",
+        ["comes_late"],
+        ranks=2,
+        results=tmp_path,
+        timeout=40,
+        XLA_SHMEM_DEADLINE="inf",
+        _XLA_SHMEM_LATE_AFTER="2",
+    )
+    assert run.exit_code == 0, run.output
+    assert [run.result(rank)["values"] for rank in (0, 1)] == [[2.0] * 10] * 2
+    (line,) = [line for line in run.output.splitlines() if "no progress for" in line]
+    assert re.search(r"all-reduce jit\S* at \S*worker_failures.py:\d+ \(40 bytes, 2 PEs\) on PE 0, run 1; ", line)
+    assert (
+        "not arrived at this operation: PE 1; no progress for 2 s; process 1 (PE 1) is running, but in no coll" in line
+    )
+    assert re.search(r": it runs Python at \S*worker_failures.py:\d+ in comes_late; goes on waiting", line)
+
+
+@pytest.mark.parametrize("raises", [0, 1])
+def test_ranks_that_catch_the_error_work_on_and_end_as_on_stock_jax(tmp_path: Path, raises: int) -> None:
+    run = run_job(
+        "worker_failures.py",
+        ["works_on_after_the_error", str(raises)],
+        ranks=3,
+        results=tmp_path,
+        timeout=40,
+        XLA_SHMEM_DEADLINE="1",
+    )
+    assert run.exit_code == 0, run.output
+    assert all("saved" in run.result(rank) for rank in range(3))
+
+
+def test_what_is_still_under_way_at_the_end_of_a_program_arrives(tmp_path: Path) -> None:
+    run = run_job("worker_failures.py", ["ends_with_a_sum_under_way"], ranks=2, results=tmp_path, timeout=40)
+    assert run.exit_code == 0, run.output
+    assert run.result(0)["values"] == [2.0] * 10
 
 
 def test_ranks_that_run_different_programs_both_get_an_error(tmp_path: Path) -> None:
-    run = _fail("runs_another_shape", tmp_path)
+    run = _fail("runs_another_shape", tmp_path, deadline="inf")
     for rank in (0, 1):
         error = str(run.result(rank)["error"])
         assert "all-reduce jit" in error
         # The words of the rank that gave up first.
-        first = int(re.search(r"on PE (\d), execution", error)[1])
-        assert f"not arrived at this operation: PE {1 - first}; gave up" in error
-        assert "each of these processes waits for another of them" in error
-        assert "deadline of 2 s" in error
+        first = int(re.search(r"on PE (\d), run", error)[1])
+        assert f"({400 + 4 * first} bytes, 2 PEs)" in error
+        assert f"not arrived at this operation: PE {1 - first}; process {1 - first} (PE {1 - first}) is in " in error
+        assert f"({404 - 4 * first} bytes) of another program of that name: its copy differs" in error
+        assert float(str(run.result(rank)["seconds"])) < 10
 
 
 @pytest.mark.parametrize("what", ["constant", "mesh"])

@@ -44,7 +44,7 @@ def test_a_fault_ends_in_right_results_or_in_an_error_that_names_its_rank_alone(
     assert result["problems"] == []
 
 
-LATE = "all-reduce x (8 bytes, 4 PEs) on PE 1, execution 3"
+LATE = "all-reduce x (8 bytes, 4 PEs) on PE 1, run 4"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from case_world import World
 from jax import lax
@@ -81,6 +82,49 @@ def exits_with_an_exception(world: World) -> None:
     if world.rank == 1:
         raise RuntimeError("rank 1 has had enough")
     _report_error_of(lambda: _total(world))
+
+
+def exits_with_code_5(world: World) -> None:
+    if world.rank == 1:
+        sys.exit(5)
+    _report_error_of(lambda: _total(world))
+    sys.exit(1)
+
+
+def comes_late(world: World) -> None:
+    if world.rank == 1:
+        time.sleep(3)
+    _report_error_or_values(lambda: _total(world, 10))
+    sys.exit(0)
+
+
+def works_on_after_the_error(world: World) -> None:
+    """The rank of the second argument has an error of its own, and others of their deadline. All catch it."""
+    try:
+        if world.rank == int(sys.argv[2]):
+            raise ValueError("bad input file")
+        jax.block_until_ready(_total(world))
+        raise AssertionError("the sum has come")
+    except (ValueError, RuntimeError):
+        time.sleep((world.n - 1 - world.rank) * 2)  # an emergency checkpoint
+    report({"saved": True})
+    sys.exit(0)
+
+
+def ends_with_a_sum_under_way(world: World) -> None:
+    """Rank 1 comes to its end while a long computation is under way, and rank 0 needs the sum behind it."""
+
+    def step(x: jax.Array) -> jax.Array:
+        waste = lax.fori_loop(0, 60, lambda _, y: jnp.tanh(y @ y), jnp.ones((500, 500)) * lax.axis_index("x"))
+        return lax.psum(x + 0 * waste[0, 0], "x")
+
+    function = world.shard_map(step)
+    ones = world.put(np.ones((world.n, 10), np.float32))
+    if world.rank == 1:
+        function(ones)
+    else:
+        _report_error_or_values(lambda: function(ones))
+    sys.exit(0)
 
 
 def runs_another_shape(world: World) -> None:

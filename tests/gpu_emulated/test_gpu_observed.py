@@ -92,10 +92,10 @@ def test_records_name_the_pe_that_did_not_come(emulator: Emulator, tmp_path: Pat
         XLA_SHMEM_RECORDS=str(records),
     )
     (directory,) = records.iterdir()
-    assert f"xla-shmem postmortem {directory.name} shows every PE" in job.line_with("within the deadline")
+    assert f"xla-shmem postmortem {directory.name} shows every PE" in job.line_with("gave up after the deadline")
     diagnosis = diagnose_job(read_job(directory), time.monotonic())
     (failure,) = diagnosis.failures[:1]
-    assert "has not finished within the deadline" in failure
+    assert "has not finished" in failure
     stuck = diagnosis.stuck[0]
     assert stuck.waiting == (0,)
     assert [missing.pe for missing in stuck.missing] == [1]

@@ -148,7 +148,38 @@ MISTAKES = {
         Bounds("cpu/failure.pml", ("DEADLINES=1",)), "  header[me] = FAILED\n", "  skip\n", STUCK
     ),
     "nobody looks for dead processes": Mistake(
-        Bounds("cpu/failure.pml", ("DEADLINES=0",)), "    :: WAITS_FOR_DEAD ->\n", "    :: false ->\n", STUCK
+        Bounds("cpu/failure.pml", ("DEADLINES=0",)), "    :: WAITS_FOR_GONE || ", "    :: ", STUCK
+    ),
+    "a process that is late fails the job": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0",)), "    :: WAITS_FOR_GONE || ", "    :: !posted[BEFORE(me)] || "
+    ),
+    "a process at its end fails those that need nothing more of it": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0",)),
+        "  (((dead[BEFORE(me)] || at_end[BEFORE(me)]) && WAITS_FOR_BEFORE) || \\\n",
+        "  ((dead[BEFORE(me)] || at_end[BEFORE(me)]) || \\\n",
+    ),
+    "a process marks its end while its operation is under way": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0",)),
+        "  posted[me] = true\n",
+        "  posted[me] = true;\n  at_end[me] = true\n",
+    ),
+    "nobody looks for processes at their end": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0", "FATE=AT_END", "VICTIM=1")),
+        ":: else -> at_end[me] = true\n",
+        ":: else -> skip\n",
+        STUCK,
+    ),
+    "nobody looks for processes that stay stopped": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0", "FATE=STOPPED", "VICTIM=1")),
+        "WAITS_FOR_GONE || WAITS_FOR_STOPPED || ",
+        "WAITS_FOR_GONE || ",
+        STUCK,
+    ),
+    "nobody looks for another program": Mistake(
+        Bounds("cpu/failure.pml", ("DEADLINES=0", "FATE=ELSEWHERE", "VICTIM=1")),
+        " || WAITS_FOR_ANOTHER_PROGRAM ->\n",
+        " ->\n",
+        STUCK,
     ),
     "mail is not taken back": Mistake(REVOKE, "  state = REVOKED;\n  reading == 0;\n", "  reading == 0;\n"),
     "nobody waits for the reader": Mistake(REVOKE, "  reading == 0;\n", ""),

@@ -80,7 +80,7 @@ TEST_CASE("A process that comes to no collective is named, and one that waits fo
 }
 
 TEST_CASE("A process that waits, but no longer looks, is named") {
-  CHECK(EndOfChain([](Heap& heap) { PublishWaits(heap, {0}); }) ==
+  CHECK(EndOfChain([](Heap& heap) { PublishWaits(heap, {0}, "all-reduce f"); }) ==
         "gate at 0; " + kGaveUp + "; process 2 (PE 2) waits in a collective, but its threads do not run");
 }
 
@@ -105,13 +105,14 @@ TEST_CASE("Processes that wait for one another are all named, and the error says
     const auto heap = HeapOfProcesses(group, key, rank, 2, kBytes);
     return WaitFor(heap.get(), 1 - rank, rank == 0 ? 800ms : 20000ms);
   });
-  CHECK(group.Join(0) == "gate at 0, not PE 1; " + kGaveUp + "; each of these processes waits for another of them");
+  CHECK(group.Join(0) == "gate at 0, not PE 1; " + kGaveUp +
+                             "; each of these processes waits for another of them; process 1 (PE 1) is in gate at 0");
   group.Join(1);
 }
 
 TEST_CASE("PEs beyond those that the record has room for are left out") {
   const auto heap = testing::HeapOfOneProcess(2, kBytes);
-  PublishWaits(*heap, {1, 1023, 1024, 5000});
+  PublishWaits(*heap, {1, 1023, 1024, 5000}, "");
   const WaitRecord& record = heap->OwnHeader().waits;
   CHECK(record.pes[0] == 2);
   CHECK(record.pes[15] == uint64_t{1} << 63);

@@ -214,6 +214,7 @@ class ThrowingOperation : public GateOperation {
     if (--left_ == 0) throw std::bad_alloc();
     return GateOperation::Poll();
   }
+  int polls_after() const { return -left_; }
 
  private:
   int left_;
@@ -237,6 +238,18 @@ TEST_CASE("An operation that throws fails the job, inline and in the engine, and
     CHECK(abandoned);
     CHECK(heap->JobStatus().message() == "gate at 0; std::bad_alloc");
   }
+}
+
+TEST_CASE("An operation that has thrown is not polled again") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20us, 10s);
+  std::atomic<uint64_t> never{0};
+  std::atomic<bool> abandoned{false};
+  ThrowingOperation operation(&never, 1);
+  operation.abandoned = &abandoned;
+  CHECK(engine.TryInline(operation).message() == "gate at 0; std::bad_alloc");
+  CHECK(operation.polls_after() == 0);
+  CHECK(abandoned);
 }
 
 TEST_CASE("An operation whose engine can start no thread fails with the reason") {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
@@ -65,6 +66,51 @@ TEST_CASE("An operation that makes progress is polled longer than one that waits
   CHECK_FALSE(ValueOf(engine.TryInline(waits)));
   CHECK(ValueOf(engine.TryInline(progresses)));
   CHECK_FALSE(ValueOf(engine.TryInline(endless)));
+}
+
+class CountedOperation : public GateOperation {
+ public:
+  CountedOperation(const std::atomic<uint64_t>* gate, std::atomic<int64_t>* polls)
+      : GateOperation(gate), polls_(polls) {}
+  bool Poll() override {
+    polls_->fetch_add(1, std::memory_order_relaxed);
+    return GateOperation::Poll();
+  }
+
+ private:
+  std::atomic<int64_t>* const polls_;
+};
+
+TEST_CASE("Of many operations the oldest are polled at each pass, and the others now and then") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 10s, 30s);
+  std::atomic<uint64_t> gate{0};
+  std::atomic<int64_t> first{0}, middle{0}, last{0};
+  std::atomic<int> left{202};
+  Outcome outcome;
+  const auto submit = [&](std::atomic<int64_t>* polls) {
+    engine.Submit(std::make_unique<CountedOperation>(&gate, polls), [&](const Status& status) {
+      if (--left == 0) outcome.Set(status.message());
+    });
+  };
+  submit(&first);
+  for (int i = 0; i < 200; ++i) submit(&middle);
+  submit(&last);
+  while (last < 5) std::this_thread::yield();  // not never
+  CHECK(first > 16 * last);
+  gate = 1;
+  CHECK(outcome.Get() == "");
+}
+
+TEST_CASE("With many operations in flight a caller does not wait for one of them") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  ProgressEngine engine(heap.get(), 20ms, 30s);
+  std::atomic<uint64_t> never{0};
+  std::atomic<int64_t> polls{0};
+  for (int i = 0; i < 8; ++i) engine.Submit(std::make_unique<GateOperation>(&never), [](const Status&) {});
+  CountedOperation operation(&never, &polls);
+  CHECK_FALSE(ValueOf(engine.TryInline(operation)));
+  CHECK(polls == 1);
 }
 
 TEST_CASE("A submitted operation completes once, after its signal, and is destroyed before its completion") {

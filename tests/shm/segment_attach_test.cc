@@ -39,7 +39,7 @@ TEST_CASE("An attached segment is the same memory") {
   const auto other = ValueOf(Segment::Attach(key, 7));
   CHECK(other->payload_bytes() == owner->payload_bytes());
   CHECK(other->header().process == 7);
-  CHECK(other->OwnerAlive());
+  CHECK(other->OwnerState() == ProcessState::kRuns);
   owner->payload()[kBytes - kPageBytes - 1] = 'z';
   CHECK(other->payload()[kBytes - kPageBytes - 1] == 'z');
 }

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
@@ -193,12 +194,37 @@ TEST_CASE("A FIFO with the name of a segment is refused and does not hang") {
   unlink(path.c_str());
 }
 
+TEST_CASE("A segment is allocated under a timer whose ticks are closer than the time for all of it") {
+  constexpr size_t kLarge = 192 << 20;
+  struct statvfs space{};
+  if (statvfs("/dev/shm", &space) != 0 || space.f_bavail * space.f_frsize < 2 * kLarge) {
+    MESSAGE("/dev/shm is too small for this test");
+    return;
+  }
+  const JobKey key = RandomJobKey();
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);
+    struct sigaction tick{};
+    tick.sa_handler = [](int) {};
+    sigaction(SIGPROF, &tick, nullptr);
+    const itimerval each{{0, 4000}, {0, 4000}};  // of processor time
+    setitimer(ITIMER_PROF, &each, nullptr);
+    const bool created = Segment::Create(key, 0, kLarge).ok();
+    _exit(created ? 0 : 1);
+  }
+  int status;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  SweepStale();
+}
+
 TEST_CASE("A reused pid is not taken for the owner") {
   const JobKey key = RandomJobKey();
   const auto segment = ValueOf(Segment::Create(key, 0, kBytes));
-  CHECK(segment->OwnerAlive());
+  CHECK(segment->OwnerState() == ProcessState::kRuns);
   segment->header().pid_start_time += 1;  // the same pid, started at another time
-  CHECK_FALSE(segment->OwnerAlive());
+  CHECK(segment->OwnerState() == ProcessState::kGone);
   SweepStale();
   CHECK(SegmentsOf(key).empty());
 }
@@ -214,22 +240,31 @@ TEST_CASE("A zombie counts as exited") {
   CHECK(ProcessStartTime(getpid()) != 0);
 }
 
-TEST_CASE("A process that a signal has stopped is told from one that runs") {
+TEST_CASE("Processes that a signal or a debugger has stopped, that run and that are gone are told apart") {
   const pid_t child = fork();
   if (child == 0) {
     while (true) pause();
   }
   int status;
-  CHECK_FALSE(IsStopped(child));
+  const uint64_t start = ProcessStartTime(child);
+  CHECK(StateOf(child, start) == ProcessState::kRuns);
   kill(child, SIGSTOP);
   REQUIRE(waitpid(child, &status, WUNTRACED) == child);
-  CHECK(IsStopped(child));
+  CHECK(StateOf(child, start) == ProcessState::kStopped);
   kill(child, SIGCONT);
   REQUIRE(waitpid(child, &status, WCONTINUED) == child);
-  CHECK_FALSE(IsStopped(child));
+  CHECK(StateOf(child, start) == ProcessState::kRuns);
+  CHECK(StateOf(child, start + 1) == ProcessState::kGone);  // another process had this pid
+  if (ptrace(PTRACE_ATTACH, child, nullptr, nullptr) == 0) {
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(StateOf(child, start) == ProcessState::kTraced);
+    ptrace(PTRACE_DETACH, child, nullptr, nullptr);
+  } else {
+    MESSAGE("this system lets nobody trace a child");
+  }
   kill(child, SIGKILL);
   waitpid(child, &status, 0);
-  CHECK_FALSE(IsStopped(child));
+  CHECK(StateOf(child, start) == ProcessState::kGone);
 }
 
 }  // namespace

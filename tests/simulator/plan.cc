@@ -67,6 +67,85 @@ void MakeSlow(Random& random, Plan* plan) {
   plan->scheduler.pause_ns = 0;
 }
 
+// Nothing but what a plan of these kinds is about.
+void MakeCalm(Plan* plan) {
+  plan->rounds = 1;
+  plan->operations = 3;
+  plan->sizes = {40 << 10};
+  plan->scarce = false;
+  plan->arena_bytes = 4 << 20;
+  plan->reserve_bytes = 4 << 20;
+  plan->starts_ns.assign(plan->starts_ns.size(), 0);
+  plan->speeds.assign(plan->speeds.size(), 1);
+  plan->in_process = false;
+  plan->faults.clear();
+  plan->deadline = std::chrono::nanoseconds(kForEver);
+  plan->linger_ns = 0;
+  plan->system.refused_threads = 0;
+  plan->scheduler.pause_chance = 0;
+  plan->scheduler.pause_ns = 0;
+}
+
+// One process comes so late that the others say so, or nearly so. The job goes on. A process that was stopped itself,
+// for longer than its deadline, has not waited.
+void MakeUnhurried(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  plan->answers = true;
+  plan->faults_are_harmless = true;
+  plan->late_after = std::chrono::seconds(1);
+  const auto late = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  plan->faults = {{Fault::Kind::kLate, late, 0, OneOf<int64_t>(random, {700'000'000, 4'500'000'000, 20'000'000'000})}};
+  if (plan->processes() == 2 && Chance(random, 50)) {
+    plan->faults[0].for_ns = 4'500'000'000;
+    plan->faults.push_back({Fault::Kind::kStopped, 1 - late, 100'000'000, 3'500'000'000});
+    plan->deadline = std::chrono::seconds(3);
+    plan->late_after = std::chrono::seconds(60);
+  }
+}
+
+// The program of one process ends before its operations, or is another one.
+void MakeAstray(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  const auto process = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  if (Chance(random, 30)) {
+    // Or it comes when the deadline has long passed.
+    plan->deadline = std::chrono::seconds(1);
+    plan->faults = {{Fault::Kind::kLate, process, 0, 20'000'000'000}};
+    return;
+  }
+  plan->faults = {{Chance(random, 50) ? Fault::Kind::kEnds : Fault::Kind::kOther, process, 0}};
+  plan->within_ns = 3'000'000'000;
+  plan->linger_ns = 4'000'000'000;
+}
+
+// One process is stopped for some time once or twice, or for good.
+void MakeHeld(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  plan->late_after = std::chrono::seconds(1);
+  const auto held = static_cast<int>(random() % static_cast<uint64_t>(plan->processes()));
+  if (Chance(random, 40)) {
+    plan->faults = {{Fault::Kind::kStopped, held, static_cast<int64_t>(random() % 20'000), kForEver}};
+    plan->within_ns = 3'000'000'000;
+    return;
+  }
+  plan->faults_are_harmless = true;
+  // Late first, so that the others wait for it all the time.
+  plan->faults = {{Fault::Kind::kLate, held, 0, 2'000'000'000},
+                  {Fault::Kind::kStopped, held, 50'000'000, 700'000'000},
+                  {Fault::Kind::kStopped, held, 1'100'000'000, 700'000'000}};
+}
+
+// All moves, and so slowly that a transfer takes longer than the deadline.
+void MakeCreeping(Random& random, Plan* plan) {
+  MakeCalm(plan);
+  plan->operations = 1;
+  plan->sizes = {700 << 10, 500 << 10};
+  plan->single_copy = shm::SingleCopy::kOff;
+  plan->arena_bytes = 16 << 10;
+  plan->deadline = std::chrono::seconds(2);
+  plan->scheduler.tick_ns = OneOf(random, {20'000.0, 60'000.0});
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed) {
@@ -139,7 +218,13 @@ Plan DrawPlan(uint64_t seed) {
   // By the seed alone, so that the plans of other seeds stay as they were when this came.
   plan.in_process = seed % 4 == 1;
   if (seed % 16 == 9) MakeSlow(random, &plan);
-  plan.system.must_be_woken = plan.must_succeed() && plan.scheduler.pause_ns == 0;
+  if (processes > 1) {
+    if (seed % 16 == 3) MakeUnhurried(random, &plan);
+    if (seed % 16 == 15) MakeAstray(random, &plan);
+    if (seed % 16 == 7) MakeHeld(random, &plan);
+    if (seed % 16 == 12) MakeCreeping(random, &plan);
+  }
+  plan.system.must_be_woken = plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0;
   return plan;
 }
 
@@ -176,13 +261,20 @@ std::string Describe(const Plan& plan) {
   if (plan.refuses_threads()) text += ", threads refused";
   if (plan.scheduler.pause_ns > 0) text += ", threads pause";
   for (const Fault& fault : plan.faults) {
-    text += ", process " + std::to_string(fault.process) +
-            (fault.kind == Fault::Kind::kKilled ? " killed" : " stopped") + " after " +
+    const char* const what[] = {" killed", " stopped", " late", " at its end", " in another program"};
+    text += ", process " + std::to_string(fault.process) + what[static_cast<int>(fault.kind)] + " after " +
             std::to_string(fault.at_ns / 1000) + " us";
-    if (fault.kind == Fault::Kind::kStopped) text += " for " + std::to_string(fault.for_ns / 1000) + " us";
+    if (fault.for_ns > 0) text += " for " + std::to_string(fault.for_ns / 1000) + " us";
   }
   if (plan.faults.empty()) return text;
   return text + ", deadline " + std::to_string(plan.deadline.count() / 1'000'000) + " ms";
+}
+
+bool Plan::Has(Fault::Kind kind) const { return ProcessWith(kind) >= 0; }
+
+int Plan::ProcessWith(Fault::Kind kind) const {
+  const auto found = std::find_if(faults.begin(), faults.end(), [=](const Fault& fault) { return fault.kind == kind; });
+  return found == faults.end() ? -1 : found->process;
 }
 
 bool Plan::IsKilled(int process) const {

@@ -17,11 +17,20 @@
 namespace xla_shmem::simulator {
 
 struct Fault {
-  enum class Kind { kKilled, kStopped } kind;
+  enum class Kind {
+    kKilled,
+    kStopped,
+    kLate,   // it begins its operations later than the others
+    kEnds,   // its program ends before its operations
+    kOther,  // it runs another program
+  } kind;
   int process;
-  int64_t at_ns;       // after all processes have met
-  int64_t for_ns = 0;  // kStopped
+  int64_t at_ns;       // after all processes have met; kKilled and kStopped
+  int64_t for_ns = 0;  // kStopped and kLate
 };
+
+// Longer than any run.
+constexpr int64_t kForEver = 1'000'000'000'000'000;
 
 struct Plan {
   uint64_t seed = 1;
@@ -41,6 +50,9 @@ struct Plan {
   shm::SingleCopy single_copy = shm::SingleCopy::kOff;
   std::chrono::microseconds spin{20};
   std::chrono::nanoseconds deadline{30'000'000'000};
+  std::chrono::nanoseconds late_after{60'000'000'000};
+  bool answers = false;    // each process has a thread that says what it does
+  int64_t within_ns = 0;   // when all operations must have ended, after the last fault; 0: by the deadline
   bool ring_only = false;  // permutes around a ring of all PEs, and all-reduces of eight: for thousands of PEs
 
   bool verbose = false;  // says what begins and ends
@@ -57,12 +69,18 @@ struct Plan {
   bool refuses_threads() const { return system.refused_threads > 0; }
   bool IsKilled(int process) const;
   bool AnyKilled() const;
+  bool Has(Fault::Kind kind) const;
+  // The process of the first fault of a kind, -1 if there is none.
+  int ProcessWith(Fault::Kind kind) const;
+  // Whether lines about late processes can be told from those of other reasons.
+  bool KnowsLateness() const { return late_after.count() < 10'000'000'000; }
   // The process that is stopped, if nothing else can make a process late; else -1.
   int OnlyStopped() const;
   int64_t LongestStop() const;
   int64_t LastFault() const;
   // Whether every operation must give results.
-  bool must_succeed() const { return faults.empty() && !refuses_threads() && !scarce; }
+  bool must_succeed() const { return (faults.empty() || faults_are_harmless) && !refuses_threads() && !scarce; }
+  bool faults_are_harmless = false;
 };
 
 Plan DrawPlan(uint64_t seed);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "tests/thunks/cpu/random_transfer.h"
 #include "xla_patch/runtime/execution_counter.h"
 #include "xla_patch/shm/heap.h"
+#include "xla_patch/shm/inquiry.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
@@ -110,6 +112,10 @@ class SimulatedJob {
     TheScheduler().SetLooking(false);
   }
   void CheckError(const Member& member, const std::string& error) const;
+  // A line that a process prints about those that are late.
+  void CheckLine(const Member& member, const std::string& line);
+  void CheckLines() const;
+  void AnswerQuestions(Member& member, const bool* stop) const;
   void CheckAllFree(const Member& member) const;
 
   const Plan plan_;
@@ -117,6 +123,9 @@ class SimulatedJob {
   std::vector<Process*> processes_;
   std::vector<uint64_t> operations_;  // ids, round by round
   int64_t met_ = 0;                   // when all processes had met
+  int64_t ended_ = 0;                 // when the last process exited
+  bool somebody_waits_ = false;       // for the process that is late
+  std::vector<int> lines_;            // about late processes, by the process that prints them
   Report report_;
 };
 
@@ -156,10 +165,24 @@ void SimulatedJob::RunProcess(Process* process) {
                        member.heap.get());
   if (!pes.ok()) scheduler.Fail(pes.status().message());
   member.pes = *std::move(pes);
-  member.engine = std::make_unique<shm::ProgressEngine>(member.heap.get(), plan_.spin, plan_.deadline);
+  shm::WaitLimits limits{plan_.deadline, plan_.late_after};
+  limits.say = [&](const std::string& line) { CheckLine(member, line); };
+  member.engine = std::make_unique<shm::ProgressEngine>(member.heap.get(), plan_.spin, std::move(limits));
   std::vector<std::thread> threads;
-  for (const int pe : member.heap->local_pes()) threads.push_back(StartThread([&, pe] { RunPe(member, pe); }));
+  bool stop = false;
+  std::thread answering;
+  if (plan_.answers) answering = StartThread([&] { AnswerQuestions(member, &stop); });
+  if (plan_.ProcessWith(Fault::Kind::kEnds) == process->number) {
+    member.heap->OwnHeader().at_end.store(1, std::memory_order_release);
+  } else {
+    for (const int pe : member.heap->local_pes()) threads.push_back(StartThread([&, pe] { RunPe(member, pe); }));
+  }
   for (std::thread& thread : threads) thread.join();
+  if (plan_.answers) {
+    stop = true;
+    shm::StopAwaiting(member.heap->OwnHeader());
+    answering.join();
+  }
   if (plan_.must_succeed()) {
     end_.Meet();
     CheckAllFree(member);
@@ -172,6 +195,7 @@ void SimulatedJob::RunProcess(Process* process) {
 void SimulatedJob::ProcessMain(Process* process) {
   RunProcess(process);
   const OwnCode own_code;
+  ended_ = TheScheduler().now();
   TheScheduler().Kill(process);  // it exits
 }
 
@@ -196,13 +220,28 @@ std::unique_ptr<Transfer> SimulatedJob::Draw(Random& random, MessageKey key, int
                                                     testing::Placement::kApart);
 }
 
+void SimulatedJob::AnswerQuestions(Member& member, const bool* stop) const {
+  uint32_t last = 0;
+  while (!*stop) {
+    const uint32_t question = shm::AwaitQuestion(member.heap->OwnHeader(), last);
+    if (question != last) shm::Answer(member.heap->OwnHeader(), question, "is simulated");
+    last = question;
+  }
+}
+
 // Starts all operations of a round in an order of its own, on several threads, and waits for them, as XLA:CPU does.
 void SimulatedJob::RunPe(Member& member, int pe) {
   Random shared(plan_.seed * 31 + 7), own(plan_.seed * 1000 + static_cast<uint64_t>(pe));
+  for (const Fault& fault : plan_.faults) {
+    if (fault.kind != Fault::Kind::kLate || fault.process != member.process) continue;
+    const OwnCode own_code;
+    TheScheduler().Block(&member, TheScheduler().now() + fault.for_ns);
+  }
+  const uint64_t program = plan_.ProcessWith(Fault::Kind::kOther) == member.process ? uint64_t{1} << 60 : 0;
   for (int round = 0; round < plan_.rounds; ++round) {
     std::vector<std::unique_ptr<Transfer>> transfers;
     for (int i = 0; i < plan_.operations; ++i) {
-      const uint64_t operation = operations_[static_cast<size_t>(round * plan_.operations + i)];
+      const uint64_t operation = operations_[static_cast<size_t>(round * plan_.operations + i)] | program;
       const auto counted = member.executions.Begin(operation, pe, /*executable=*/1, /*run_id=*/round);
       transfers.push_back(Draw(shared, {operation, counted->number}, pe));
     }
@@ -233,10 +272,17 @@ void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> trans
     Ended(member, std::move(transfer), finished.status(), pending);
     return;
   }
+  for (const int awaited : plan_.Has(Fault::Kind::kLate) ? operation->WaitsFor() : std::set<int>()) {
+    somebody_waits_ |= plan_.process_of_pe[static_cast<size_t>(awaited)] == plan_.ProcessWith(Fault::Kind::kLate);
+  }
   auto* const left = transfer.release();
-  member.engine->Submit(std::move(operation), [=, &member](const Status& status) {
-    Ended(member, std::unique_ptr<Transfer>(left), status, pending);
-  });
+  member.engine->Submit(
+      std::move(operation),
+      [=, &member](const Status& status) { Ended(member, std::unique_ptr<Transfer>(left), status, pending); },
+      [this](bool) -> std::string {
+        const int other = plan_.ProcessWith(Fault::Kind::kOther);
+        return other < 0 ? "" : "process " + std::to_string(other) + " (PE 0) is in another program";
+      });
 }
 
 // XLA may reuse the buffers from here on: they are gone when this returns.
@@ -261,6 +307,23 @@ void SimulatedJob::CheckError(const Member& member, const std::string& error) co
     TheScheduler().Fail(why + ": process " + std::to_string(member.process) + " failed with: " + error);
   };
   if (plan_.must_succeed()) fail("a run without a fault failed");
+  if (const int ended = plan_.ProcessWith(Fault::Kind::kEnds); ended >= 0) {
+    if (!says("process " + std::to_string(ended) + " (PE ") || !says(") has come to the end of its program")) {
+      fail("an error does not name the process at its end");
+    }
+    return;
+  }
+  if (plan_.Has(Fault::Kind::kOther)) {
+    if (!says("is in another program")) fail("an error does not say that a process is in another program");
+    return;
+  }
+  if (plan_.KnowsLateness() && plan_.Has(Fault::Kind::kStopped)) {
+    if (!says("process " + std::to_string(plan_.ProcessWith(Fault::Kind::kStopped)) + " (PE ") ||
+        !says(") has been stopped for 1 s")) {
+      fail("an error does not name the process that is stopped for good");
+    }
+    return;
+  }
   if (plan_.refuses_threads() && says("cannot start a thread")) return;
   bool names_killed = false;
   for (int process = 0; process < plan_.processes(); ++process) {
@@ -280,6 +343,39 @@ void SimulatedJob::CheckError(const Member& member, const std::string& error) co
   if (in_time && plan_.LongestStop() + 150'000'000 < plan_.deadline.count()) {
     fail("a stop of " + std::to_string(plan_.LongestStop() / 1'000'000) + " ms failed a job before its deadline");
   }
+}
+
+void SimulatedJob::CheckLine(const Member& member, const std::string& line) {
+  Say([&] { return "says: " + line; });
+  ++lines_[static_cast<size_t>(member.process)];
+  if (!plan_.KnowsLateness()) return;
+  const int late = plan_.ProcessWith(Fault::Kind::kLate);
+  const auto fail = [&](const std::string& why) { TheScheduler().Fail(why + ": " + line); };
+  for (int process = 0; process < plan_.processes(); ++process) {
+    const bool is_named = line.find("process " + std::to_string(process) + " (PE ") != std::string::npos;
+    if (process != late && late >= 0 && is_named) fail("a line names a process that is not late");
+  }
+  if (plan_.answers && line.find("is running, but in no collective") != std::string::npos &&
+      line.find(": it is simulated") == std::string::npos) {
+    fail("a line does not say what the late process does");
+  }
+}
+
+// Each wait of at least `late_after` is told, at growing distance; a shorter one is not.
+void SimulatedJob::CheckLines() const {
+  const int late = plan_.ProcessWith(Fault::Kind::kLate);
+  if (!plan_.KnowsLateness() || late < 0 || !plan_.answers) return;
+  const int64_t time = plan_.faults[0].for_ns, after = plan_.late_after.count(), slack = 500'000'000;
+  int most = 0, any = 0;
+  for (int64_t at = after; at < time + slack; at *= 2) ++most;
+  for (const int lines : lines_) {
+    any += lines;
+    if (lines > most) {
+      TheScheduler().Fail(std::to_string(lines) + " lines in " + std::to_string(time / 1'000'000) + " ms");
+    }
+  }
+  if (lines_[static_cast<size_t>(late)] > 0) TheScheduler().Fail("the late process itself prints a line");
+  if (somebody_waits_ && time > after + slack && any == 0) TheScheduler().Fail("nobody says that a process is late");
 }
 
 void SimulatedJob::CheckAllFree(const Member& member) const {
@@ -330,6 +426,7 @@ std::vector<uint64_t> SimulatedJob::DrawOperations() const {
 
 void SimulatedJob::Start() {
   operations_ = DrawOperations();
+  lines_.assign(static_cast<size_t>(plan_.processes()), 0);
   for (int process = 0; process < plan_.processes(); ++process) {
     processes_.push_back(TheScheduler().AddProcess(plan_.speeds[static_cast<size_t>(process)]));
     TheScheduler().Spawn(processes_.back(), "main", [this, owner = processes_.back()] { ProcessMain(owner); });
@@ -340,6 +437,7 @@ void SimulatedJob::Start() {
 void SimulatedJob::PlanFaults() {
   met_ = TheScheduler().now();
   for (const Fault& fault : plan_.faults) {
+    if (fault.kind != Fault::Kind::kKilled && fault.kind != Fault::Kind::kStopped) continue;
     TheScheduler().At(met_ + fault.at_ns, [this, fault] {
       Process* const process = processes_[static_cast<size_t>(fault.process)];
       if (process->dead) return;
@@ -349,16 +447,26 @@ void SimulatedJob::PlanFaults() {
         TheScheduler().Stop(process, met_ + fault.at_ns + fault.for_ns);
       }
     });
+    if (fault.for_ns != kForEver) continue;
+    // When the others must have given up: the run ends when all processes have.
+    TheScheduler().At(met_ + fault.at_ns + 2'500'000'000,
+                      [this, fault] { TheScheduler().Kill(processes_[static_cast<size_t>(fault.process)]); });
   }
 }
 
 Report SimulatedJob::Finish() const {
   Scheduler& scheduler = TheScheduler();
   // A process that stops may begin its last operation when it goes on.
-  const int64_t limit =
-      plan_.LastFault() + plan_.LongestStop() + plan_.linger_ns + 2 * plan_.deadline.count() + 3'000'000'000;
-  if (!plan_.faults.empty() && scheduler.now() - met_ > limit) {
-    scheduler.Fail("the job ended " + std::to_string((scheduler.now() - met_) / 1'000'000) + " ms after its begin");
+  const int64_t limit = plan_.within_ns > 0 ? plan_.LastFault() + plan_.within_ns + plan_.linger_ns
+                                            : plan_.LastFault() + plan_.LongestStop() + plan_.linger_ns +
+                                                  2 * plan_.deadline.count() + 3'000'000'000;
+  CheckLines();
+  const int64_t lateness = plan_.Has(Fault::Kind::kLate) ? plan_.faults[0].for_ns : 0;
+  if (somebody_waits_ && !plan_.must_succeed() && lateness > plan_.deadline.count() && report_.failed == 0) {
+    scheduler.Fail("nobody gave up after the deadline");
+  }
+  if (!plan_.faults.empty() && ended_ - met_ > limit) {
+    scheduler.Fail("the job ended " + std::to_string((ended_ - met_) / 1'000'000) + " ms after its begin");
   }
   Report report = report_;
   report.steps = scheduler.steps();

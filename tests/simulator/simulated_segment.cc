@@ -69,14 +69,13 @@ void Segment::NoteAttached(uint32_t /*processes*/) { header().attached.fetch_add
 
 void Segment::Unlink() {}
 
-bool IsStopped(pid_t pid) { return Scheduler::Get().IsStopped(pid - 1000); }
-
-bool Segment::OwnerStopped() const {
-  return IsStopped(static_cast<pid_t>(header().pid.load(std::memory_order_acquire)));
+ProcessState StateOf(pid_t pid, uint64_t /*start_time*/) {
+  if (ProcessStartTime(pid) == 0) return ProcessState::kGone;
+  return Scheduler::Get().IsStopped(pid - 1000) ? ProcessState::kStopped : ProcessState::kRuns;
 }
 
-bool Segment::OwnerAlive() const {
-  return ProcessStartTime(static_cast<pid_t>(header().pid.load(std::memory_order_acquire))) != 0;
+ProcessState Segment::OwnerState() const {
+  return StateOf(static_cast<pid_t>(header().pid.load(std::memory_order_acquire)), 1);
 }
 
 }  // namespace xla_shmem::shm

@@ -40,7 +40,7 @@ MUTANTS = {
         "      return true;\n",
     ),
     "a process that has exited is named though it sent everything": Mutant(
-        "shm/progress_engine.cc", "      if (entry.operation->WaitsFor().count(pe) == 0) continue;\n", ""
+        "shm/wait_watch.cc", "      if (wait->operation->WaitsFor().count(pe) == 0) continue;\n", ""
     ),
     # What the simulator itself has found first.
     "a refused message grants its slots only when it is looked at again": Mutant(
@@ -68,7 +68,9 @@ MUTANTS = {
         "shm/futex.cc", "  bell.ticket.fetch_add(1, std::memory_order_seq_cst);\n", ""
     ),
     "a sleeper does not look again": Mutant(
-        "shm/progress_engine.cc", "if (!PollOnce(finished) && !arrivals) Sleep", "if (!arrivals) Sleep"
+        "shm/progress_engine.cc",
+        "if (!PollOnce(Pass::kWhole, finished) && !made_progress_ && !arrivals) Sleep",
+        "if (!arrivals) Sleep",
     ),
     "a new operation does not wake the polling thread": Mutant(
         "shm/progress_engine.cc", "  if (ring) Ring(heap_->OwnBell());\n", ""
@@ -260,20 +262,67 @@ MUTANTS = {
         "  const size_t length = std::min(why.size(), kFailureTextBytes - 1);\n",
     ),
     "a deadline is not kept": Mutant(
-        "shm/progress_engine.cc", "return now > entry.deadline;", "return (void)now, (void)entry, false;"
+        "shm/wait_watch.cc", "is_past = longest.time > limits_.deadline;", "is_past = false;"
     ),
     "a process that was stopped gives up without another look": Mutant(
-        "shm/progress_engine.cc",
-        "polls_once_more_ = late != pending_.end() && was_away && !polls_once_more_;",
-        "(void)was_away;",
+        "shm/wait_watch.cc", "polls_once_more_ = is_past && was_away_ && !polls_once_more_;", "(void)was_away_;"
     ),
     "a process does not say for whom it waits": Mutant(
-        "shm/progress_engine.cc",
-        "    PublishPending();\n    status = FindFailure(now, was_away);\n",
-        "    status = FindFailure(now, was_away);\n",
+        "shm/wait_watch.cc", "  PublishWaits(*heap_, awaited, longest.operation->Describe({}));\n", ""
     ),
     "a process that is stopped and had waited is not late": Mutant(
-        "shm/late_processes.cc", '  if (heap.IsStopped(pe)) return "is stopped";\n', ""
+        "shm/late_processes.cc", "return Lateness::kStopped;", "return Lateness::kNone;"
+    ),
+    # Late, stopped, dead, at the end, in another program.
+    "progress does not count": Mutant(
+        "shm/wait_watch.cc", "    if (wait->made_progress) {\n", "    if (wait->made_progress && false) {\n"
+    ),
+    "a process waits while it is stopped itself": Mutant(
+        "shm/wait_watch.cc",
+        "wait->time += std::min<nanoseconds>(now - wait->looked, kAway);",
+        "wait->time += now - wait->looked;",
+    ),
+    "a late process fails the job": Mutant(
+        "shm/wait_watch.cc",
+        "  TellIfLate(now, longest);\n",
+        "  if (is_late) return PastDeadline(*longest.operation);\n  TellIfLate(now, longest);\n",
+    ),
+    "nobody looks for processes at their end": Mutant(
+        "shm/wait_watch.cc",
+        "heap_->HeaderOf(pe).at_end.load(std::memory_order_acquire) != 0",
+        "heap_->HeaderOf(pe).at_end.load(std::memory_order_acquire) > 1",
+    ),
+    "a process that is stopped is an error at once": Mutant(
+        "shm/wait_watch.cc", "    if (stopped[pe] < limits_.late_after) continue;\n", ""
+    ),
+    "a process that stays stopped is waited for": Mutant(
+        "shm/wait_watch.cc", "if (stopped[pe] < limits_.late_after) continue;", "if (stopped[pe] >= 0s) continue;"
+    ),
+    "two short stops count as a long one": Mutant(
+        "shm/wait_watch.cc",
+        "  stopped_ = std::move(stopped);\n",
+        "  for (const auto& [pe, time] : stopped) stopped_[pe] = time;\n",
+    ),
+    "nobody looks for another program": Mutant(
+        "shm/wait_watch.cc", "    if (!wait->find_fault || ", "    if (wait->find_fault || "
+    ),
+    "lines about late processes come at equal distance": Mutant(
+        "shm/wait_watch.cc",
+        "tell_at_ = 2 * std::max(longest.time, limits_.late_after);",
+        "tell_at_ = longest.time + limits_.late_after;",
+    ),
+    "a process that waits counts as late": Mutant(
+        "shm/late_processes.cc", "if (looked == 0) return Lateness", "if (looked >= 0) return Lateness"
+    ),
+    "a late process is not asked what it does": Mutant(
+        "shm/wait_watch.cc", "each.lateness == Lateness::kElsewhere", "each.lateness == Lateness::kTraced"
+    ),
+    "a line does not wait for the answer": Mutant(
+        "shm/wait_watch.cc", "  if (!all_answered && now - asked_at_ < kAnswerTime) return;\n", ""
+    ),
+    "a question wakes nobody": Mutant("shm/inquiry.cc", "  Ring(header.inquiry_bell);\n", ""),
+    "a thread sleeps though it has been asked": Mutant(
+        "shm/inquiry.cc", "own.inquiry.questions.load(std::memory_order_acquire) == last) Sleep", "last != ~0u) Sleep"
     ),
     "executions have no numbers": Mutant(
         "runtime/execution_counter.cc",

@@ -20,7 +20,7 @@ struct EnvironmentOptions {
   // Devices of an NVLink domain; 0: those of a host. None: as the transport finds them.
   std::optional<int64_t> nvlink_domain;
   std::optional<int64_t> heap_bytes;
-  std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+  std::chrono::nanoseconds deadline{std::chrono::seconds(9'000'000'000)};  // TimeLimit(inf)
   bool nvshmem_puts = false;  // puts and signals by NVSHMEM's calls, not the driver's
   GpuPermute gpu_permute = GpuPermute::kAuto;
   bool multimem = false;        // reductions in the NVLink switch, where it can

@@ -109,9 +109,9 @@ std::vector<Option> Rows() {
             kMinHeapBytes,
             "Symmetric heap of each process. `auto`: on CPU 64 MiB, or less if /dev/shm is small; on GPU 36 MiB for "
             "each other PE, 20 MiB in jobs of more than eight."),
-      Row(OptionType::kSeconds, "deadline", "60", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
+      Row(OptionType::kSeconds, "deadline", "inf", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
           "a number of seconds > 0, or inf",
-          "A collective that waits longer for a peer fails with an error that names it. `inf`: no limit."),
+          "Limit on a collective's time without progress. `inf`: it waits for late processes, and a line names them."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
             "How long a waiting collective polls, yielding its core, before it sleeps."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "xla_patch/shm/copy_timer.h"
+#include "xla_patch/shm/inquiry.h"
 
 namespace xla_shmem {
 
@@ -38,7 +39,7 @@ std::vector<std::string> Runtime::StartObserver(const observe::ObserverOptions& 
   if (options.statistics || !options.trace_file.empty()) shm::EnableCopyTimer();
   std::vector<std::string> warnings = observer_.Start(options, process_, processes, local_pes);
   // Runs after JAX's shutdown barrier, like the unlinking of the segment.
-  std::atexit([] { Runtime::Get().CloseObserver(); });
+  on_exit([](int code, void*) { Runtime::Get().CloseObserver(code); }, nullptr);
   return warnings;
 }
 
@@ -64,7 +65,7 @@ Status Runtime::ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, c
   if (!pes.ok()) return pes.status();
   pes_ = *std::move(pes);
   for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
-  engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.deadline);
+  engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.limits);
   connected_.store(true, std::memory_order_release);
   return Status();
 }
@@ -86,13 +87,56 @@ Result<std::vector<std::unique_ptr<shm::Segment>>> Runtime::AttachSegments(const
   return segments;
 }
 
+void Runtime::MarkAtEnd() {
+  if (getpid() != creator_) return;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  shm::SegmentHeader* header = segment_ == nullptr ? nullptr : &segment_->header();
+  if (heap_ != nullptr) header = &heap_->OwnHeader();
+  if (header != nullptr) header->at_end.store(1, std::memory_order_release);
+}
+
+Runtime::Peers Runtime::CountPeers() const {
+  Peers peers;
+  int before = process_;
+  for (int pe = 0; connected() && pe < heap_->n_pes(); ++pe) {
+    const int process = heap_->ProcessOf(pe);
+    if (process == process_ || process == before || !heap_->Reaches(pe)) continue;
+    before = process;  // PEs of a process are consecutive
+    const shm::ProcessState state = heap_->StateOf(pe);
+    if (state == shm::ProcessState::kGone || state == shm::ProcessState::kStopped) {
+      ++peers.lost;
+    } else if (heap_->HeaderOf(pe).at_end.load(std::memory_order_acquire) != 0) {
+      ++peers.at_end;
+    } else {
+      ++peers.running;
+    }
+  }
+  return peers;
+}
+
+uint32_t Runtime::AwaitQuestion() {
+  while (connected() && !stops_questions_.load(std::memory_order_acquire)) {
+    const uint32_t question = shm::AwaitQuestion(heap_->OwnHeader(), last_question_);
+    if (question == last_question_ || stops_questions_.load(std::memory_order_acquire)) continue;
+    return last_question_ = question;
+  }
+  return 0;
+}
+
+void Runtime::Answer(uint32_t question, const std::string& text) { shm::Answer(heap_->OwnHeader(), question, text); }
+
+void Runtime::StopQuestions() {
+  stops_questions_.store(true, std::memory_order_release);
+  if (connected()) shm::StopAwaiting(heap_->OwnHeader());
+}
+
 void Runtime::UnlinkSegment() {
   // A forked child also runs the exit handlers. By name, because a failed Connect has destroyed the segment.
   if (getpid() == creator_) shm::UnlinkSegment(segment_key_, process_);
 }
 
-void Runtime::CloseObserver() {
-  if (getpid() == creator_) observer_.Close();
+void Runtime::CloseObserver(int exit_code) {
+  if (getpid() == creator_) observer_.Close(exit_code);
 }
 
 Status Runtime::EnsureConnected() {

@@ -41,7 +41,7 @@ struct JobLayout {
 
 struct RuntimeOptions {
   std::chrono::microseconds spin{100};
-  std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+  shm::WaitLimits limits;
   shm::SingleCopy single_copy = shm::SingleCopy::kAuto;
   // Whether XLA must go on in the thread that started a collective: MPI accepts calls of one thread only. Its modules
   // must have been compiled with PassOptions::one_at_a_time.
@@ -61,6 +61,24 @@ class Runtime {
   // Maps the segments of the other processes. Calls after a successful one do nothing. Once this process has attached,
   // an error is final, and later calls return it again.
   Status Connect(const JobLayout& layout, const RuntimeOptions& options);
+
+  // The program of this process has come to its end, for the records. Collectives may still be under way.
+  void BeginEnd() { observer_.MarkAtEnd(); }
+  // Says to the other processes that no collective of this one is under way, and that none will begin. Also before
+  // Connect: the others may have connected.
+  void MarkAtEnd();
+  // The processes of the job on this host, without this one, that have neither ended nor been stopped for good.
+  struct Peers {
+    int running = 0;  // and not at their end
+    int at_end = 0;
+    int lost = 0;  // exited or stopped by a signal, so that JAX's barrier at shutdown waits for them in vain
+  };
+  Peers CountPeers() const;
+  // Sleeps until another process asks what this one does. Returns the number of the question, or 0 once
+  // StopQuestions has been called, or before Connect. One thread calls it.
+  uint32_t AwaitQuestion();
+  void Answer(uint32_t question, const std::string& text);
+  void StopQuestions();
 
   bool connected() const { return connected_.load(std::memory_order_acquire); }
   // `hook` is called, on any thread and without locks held, when an executable is loaded before Connect.
@@ -84,7 +102,7 @@ class Runtime {
   Status ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, const JobLayout& layout,
                    const RuntimeOptions& options);
   void UnlinkSegment();
-  void CloseObserver();
+  void CloseObserver(int exit_code);
 
   std::mutex mutex_;
   std::atomic<bool> connected_{false};
@@ -99,6 +117,8 @@ class Runtime {
   std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<shm::ProgressEngine> engine_;
   std::unique_ptr<LocalPes> pes_;
+  uint32_t last_question_ = 0;
+  std::atomic<bool> stops_questions_{false};
   std::unordered_map<int64_t, const PeContext*> context_of_device_;
   ExecutionCounter executions_;
   observe::Observer observer_;

@@ -63,12 +63,13 @@ class Heap {
   void FollowFailure();
   // The error of the first process that has published a reason; ok if none has.
   Status JobStatus() const;
-  const SegmentHeader& HeaderOf(int pe) const { return locations_[pe].segment->header(); }
+  SegmentHeader& HeaderOf(int pe) const { return locations_[pe].segment->header(); }
   SegmentHeader& OwnHeader() const { return segments_[own_process_]->header(); }
-  // False if the process of `pe` has exited. Reads /proc: some microseconds.
-  bool Alive(int pe) const { return locations_[pe].segment == nullptr || locations_[pe].segment->OwnerAlive(); }
-  // True if the process of `pe` is stopped. Reads /proc too.
-  bool IsStopped(int pe) const { return locations_[pe].segment != nullptr && locations_[pe].segment->OwnerStopped(); }
+  // The state of the process of `pe`; kRuns on other hosts. Reads /proc: some microseconds.
+  ProcessState StateOf(int pe) const {
+    return locations_[pe].segment == nullptr ? ProcessState::kRuns : locations_[pe].segment->OwnerState();
+  }
+  bool Alive(int pe) const { return StateOf(pe) != ProcessState::kGone; }
 
  private:
   struct Location {

@@ -33,10 +33,7 @@ std::string FieldsFromState(pid_t pid) {
   return bracket == nullptr || bracket[1] == '\0' ? "" : bracket + 2;
 }
 
-}  // namespace
-
-uint64_t ProcessStartTime(pid_t pid) {
-  const std::string fields = FieldsFromState(pid);
+uint64_t StartTimeIn(const std::string& fields) {
   if (fields.empty() || fields[0] == 'Z' || fields[0] == 'X') return 0;
   constexpr int kState = 3, kStartTime = 22;
   const char* cursor = fields.c_str();
@@ -47,9 +44,15 @@ uint64_t ProcessStartTime(pid_t pid) {
   return strtoull(cursor, nullptr, 10);
 }
 
-bool IsStopped(pid_t pid) {
+}  // namespace
+
+uint64_t ProcessStartTime(pid_t pid) { return StartTimeIn(FieldsFromState(pid)); }
+
+ProcessState StateOf(pid_t pid, uint64_t start_time) {
   const std::string fields = FieldsFromState(pid);
-  return !fields.empty() && (fields[0] == 'T' || fields[0] == 't');
+  if (StartTimeIn(fields) != start_time || start_time == 0) return ProcessState::kGone;
+  if (fields[0] == 'T') return ProcessState::kStopped;
+  return fields[0] == 't' ? ProcessState::kTraced : ProcessState::kRuns;
 }
 
 void PermitReaders(Readers readers) {

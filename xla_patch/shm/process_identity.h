@@ -14,8 +14,14 @@ uint64_t PidNamespace();
 // Start time of `pid` in clock ticks since boot, 0 if there is no such process or it is a zombie.
 uint64_t ProcessStartTime(pid_t pid);
 
-// Whether a signal or a debugger has stopped `pid`.
-bool IsStopped(pid_t pid);
+enum class ProcessState {
+  kRuns,
+  kStopped,  // by a signal (SIGSTOP, SIGTSTP)
+  kTraced,   // stopped by a debugger
+  kGone,     // there is no such process, or it is a zombie
+};
+// The state of the process `pid` that started at `start_time`. Reads /proc: some microseconds.
+ProcessState StateOf(pid_t pid, uint64_t start_time);
 
 // Who may read the memory of this process where Yama restricts that to its ancestors (kernel.yama.ptrace_scope = 1).
 // Yama knows no permission to read alone: a reader may also attach a debugger.

@@ -3,11 +3,9 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <exception>
 #include <future>
 #include <iterator>
-#include <set>
 #include <utility>
 
 #include "xla_patch/shm/late_processes.h"
@@ -15,12 +13,19 @@
 namespace xla_shmem::shm {
 namespace {
 
-// How often a sleeping thread checks deadlines and whether other processes have exited.
-constexpr auto kMaxSleep = std::chrono::milliseconds(100);
+// A sleeping thread wakes up to look at its waits.
+constexpr auto kMaxSleep = WaitWatch::kInterval;
 
 // The caller's thread polls an operation that keeps making progress for at most this many times `spin`, because XLA may
 // have other work for the thread.
 constexpr int kMaxInlineSpins = 10;
+
+// Peers start independent operations in about the same order, so those that can go on are mostly among the oldest. A
+// pass over the front ends after this many operations without progress, and every so many passes one goes over all.
+constexpr int kIdlePolls = 16;
+constexpr int kPassesToWhole = 32;
+// With so many operations in flight, a caller's thread does not wait for one of them: others can go on first.
+constexpr size_t kCrowd = 8;
 
 // Waits between two polls. Only the first waits are busy: the peer may be runnable on this core, and busy waits would
 // delay it. A yield costs little if no other thread wants the core.
@@ -50,8 +55,8 @@ int BusyPolls(const Heap& heap) {
 
 }  // namespace
 
-ProgressEngine::ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline)
-    : heap_(heap), spin_(spin), deadline_(deadline), busy_polls_(BusyPolls(*heap)) {}
+ProgressEngine::ProgressEngine(Heap* heap, std::chrono::microseconds spin, WaitLimits limits)
+    : heap_(heap), spin_(spin), busy_polls_(BusyPolls(*heap)), watch_(heap, std::move(limits)) {}
 
 ProgressEngine::~ProgressEngine() {
   {
@@ -63,13 +68,10 @@ ProgressEngine::~ProgressEngine() {
   // From here on Submit starts no thread.
   for (std::thread& thread : threads_) thread.join();
   do {
-    pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
-                    std::make_move_iterator(arrivals_.end()));
-    arrivals_.clear();
-    std::vector<Pending> left;
+    pending_.splice(pending_.end(), arrivals_);
+    Operations left;
     FailAll(Status::Error("the process is shutting down"), &left);
-    left.insert(left.end(), std::make_move_iterator(finished_.begin()), std::make_move_iterator(finished_.end()));
-    finished_.clear();
+    left.splice(left.end(), finished_);
     for (Pending& entry : left) {
       entry.operation.reset();
       entry.completion(entry.status);
@@ -84,7 +86,14 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
     heap_->FollowFailure();
     return SetFailureOfPeer(of_peer, operation);
   }
+  const auto give_up = [&] {
+    heap_->FollowFailure();
+    operation.Abandon();
+    return status();
+  };
   if (Poll(operation)) return true;
+  if (failed_.load(std::memory_order_relaxed)) return give_up();
+  if (unfinished_.load(std::memory_order_relaxed) >= kCrowd) return false;
   Clock::time_point now = Clock::now();
   Clock::time_point until = now + spin_;
   const Clock::time_point last = now + kMaxInlineSpins * spin_;
@@ -92,11 +101,7 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
   do {
     backoff.Wait();
     if (Poll(operation)) return true;
-    if (failed_.load(std::memory_order_relaxed)) {
-      heap_->FollowFailure();
-      operation.Abandon();
-      return status();
-    }
+    if (failed_.load(std::memory_order_relaxed)) return give_up();
     now = Clock::now();
     if (operation.made_progress()) {
       until = std::min(now + spin_, last);
@@ -106,12 +111,14 @@ Result<bool> ProgressEngine::TryInline(Operation& operation) {
   return false;
 }
 
-void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion completion) {
+void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion completion, FindFault find_fault) {
   bool ring = false;
   operation->OnSubmit();
+  WaitWatch::Wait wait{operation.get(), std::move(find_fault), Clock::now()};
+  unfinished_.fetch_add(1, std::memory_order_relaxed);
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    arrivals_.push_back({std::move(operation), std::move(completion), Clock::now() + deadline_, Status()});
+    arrivals_.push_back({std::move(operation), std::move(completion), std::move(wait), Status()});
     if (stopping_) return;  // called by a completion; the destructor fails this operation after it
     ring = polling_;
     if (!polling_ && !EnsureThread()) FailAllHere(lock);
@@ -119,11 +126,11 @@ void ProgressEngine::Submit(std::unique_ptr<Operation> operation, Completion com
   if (ring) Ring(heap_->OwnBell());
 }
 
-Status ProgressEngine::Finish(std::unique_ptr<Operation> operation) {
+Status ProgressEngine::Finish(std::unique_ptr<Operation> operation, FindFault find_fault) {
   // Shared, because the completion may still be in set_value when the caller goes on.
   const auto finished = std::make_shared<std::promise<Status>>();
   std::future<Status> status = finished->get_future();
-  Submit(std::move(operation), [finished](const Status& how) { finished->set_value(how); });
+  Submit(std::move(operation), [finished](const Status& how) { finished->set_value(how); }, std::move(find_fault));
   return status.get();
 }
 
@@ -182,9 +189,8 @@ bool ProgressEngine::EnsureThread() {
 }
 
 void ProgressEngine::FailAllHere(std::unique_lock<std::mutex>& lock) {
-  pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()), std::make_move_iterator(arrivals_.end()));
-  arrivals_.clear();
-  std::vector<Pending> failed;
+  pending_.splice(pending_.end(), arrivals_);
+  Operations failed;
   FailAll(status_, &failed);
   lock.unlock();
   for (Pending& entry : failed) {
@@ -208,10 +214,9 @@ void ProgressEngine::ThreadMain() {
       --idle_threads_;
     } else {
       polling_ = true;
-      std::vector<Pending> finished = PollUntilFinished(lock);
+      Operations finished = PollUntilFinished(lock);
       polling_ = false;
-      finished_.insert(finished_.end(), std::make_move_iterator(finished.begin()),
-                       std::make_move_iterator(finished.end()));
+      finished_.splice(finished_.end(), finished);
     }
   }
 }
@@ -229,8 +234,8 @@ void ProgressEngine::RunOneCompletion(std::unique_lock<std::mutex>& lock) {
   lock.lock();
 }
 
-std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::unique_lock<std::mutex>& lock) {
-  std::vector<Pending> finished;
+ProgressEngine::Operations ProgressEngine::PollUntilFinished(std::unique_lock<std::mutex>& lock) {
+  Operations finished;
   Clock::time_point spin_until = Clock::now() + spin_;
   PollBackoff backoff(busy_polls_);
   const auto restart_spin = [&] {
@@ -239,16 +244,15 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::uniq
   };
   while (!stopping_ && finished.empty()) {
     if (!arrivals_.empty()) {
-      pending_.insert(pending_.end(), std::make_move_iterator(arrivals_.begin()),
-                      std::make_move_iterator(arrivals_.end()));
-      arrivals_.clear();
+      pending_.splice(pending_.end(), arrivals_);
       restart_spin();
     }
     const Status status = status_;
     lock.unlock();
     if (!status.ok()) {
       FailAll(status, &finished);
-    } else if (!PollOnce(&finished) && !CheckForFailure(&finished)) {
+    } else if (!PollOnce(++passes_ % kPassesToWhole == 0 ? Pass::kWhole : Pass::kFront, &finished) &&
+               !CheckForFailure(&finished)) {
       if (made_progress_) {
         restart_spin();
       } else if (Clock::now() < spin_until) {
@@ -268,42 +272,44 @@ std::vector<ProgressEngine::Pending> ProgressEngine::PollUntilFinished(std::uniq
   return finished;
 }
 
-bool ProgressEngine::PollOnce(std::vector<Pending>* finished) {
+bool ProgressEngine::PollOnce(Pass pass, Operations* finished) {
   made_progress_ = false;
-  for (size_t i = 0; i < pending_.size();) {
-    const bool is_done = Poll(*pending_[i].operation);
-    made_progress_ |= pending_[i].operation->made_progress();
+  int idle = 0;
+  for (auto entry = pending_.begin(); entry != pending_.end();) {
+    if (pass == Pass::kFront && idle == kIdlePolls) break;
+    const auto next = std::next(entry);
+    const bool is_done = Poll(*entry->operation);
+    const bool made_progress = entry->operation->made_progress();
+    entry->wait.made_progress |= made_progress;
+    made_progress_ |= made_progress;
     if (is_done) {
-      finished->push_back(std::move(pending_[i]));
-      if (i + 1 != pending_.size()) pending_[i] = std::move(pending_.back());
-      pending_.pop_back();
-    } else {
-      ++i;
+      finished->splice(finished->end(), pending_, entry);
+      unfinished_.fetch_sub(1, std::memory_order_relaxed);
     }
+    if (!is_done && !made_progress) ++idle;
+    entry = next;
   }
   return !finished->empty();
 }
 
-void ProgressEngine::FailAll(const Status& status, std::vector<Pending>* finished) {
+void ProgressEngine::FailAll(const Status& status, Operations* finished) {
   if (!pending_.empty()) heap_->FollowFailure();  // nothing if the job has failed because of this process
   for (Pending& entry : pending_) {
     entry.operation->Abandon();
     entry.status = status;
-    finished->push_back(std::move(entry));
   }
-  pending_.clear();
+  unfinished_.fetch_sub(pending_.size(), std::memory_order_relaxed);
+  finished->splice(finished->end(), pending_);
 }
 
-bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
+bool ProgressEngine::CheckForFailure(Operations* finished) {
   const Clock::time_point now = Clock::now();
   if (now < next_check_ || pending_.empty()) return false;
-  const bool was_away = now - next_check_ > kMaxSleep;
   next_check_ = now + kMaxSleep;
   Status of_peer = heap_->JobStatus();
   Status status;
   if (of_peer.ok()) {
-    PublishPending();
-    status = FindFailure(now, was_away);
+    status = FindFailure(now);
     if (status.ok()) return false;
     // A process that has exited between the two calls may have published why; then its exit is not the cause.
     of_peer = heap_->JobStatus();
@@ -318,52 +324,15 @@ bool ProgressEngine::CheckForFailure(std::vector<Pending>* finished) {
   return true;
 }
 
-Status ProgressEngine::FindFailure(Clock::time_point now, bool was_away) {
-  const auto late =
-      std::find_if(pending_.begin(), pending_.end(), [&](const Pending& entry) { return now > entry.deadline; });
-  // A process that was stopped itself may have all that it waits for. It polls once more before it gives up.
-  polls_once_more_ = late != pending_.end() && was_away && !polls_once_more_;
-  if (late != pending_.end() && !polls_once_more_) return PastDeadline(*late->operation);
-  for (int pe = 0; pe < heap_->n_pes(); ++pe) {
-    if (heap_->IsLocal(pe) || heap_->Alive(pe)) continue;
-    // The process may have sent everything before it exited, so only operations that still wait for it fail.
-    for (const Pending& entry : pending_) {
-      if (entry.operation->WaitsFor().count(pe) == 0) continue;
-      return Status::Error(entry.operation->Describe({pe}) + "; process " + std::to_string(heap_->ProcessOf(pe)) +
-                           " (PE " + std::to_string(pe) + ") has exited");
-    }
-  }
-  return Status();
-}
-
-Status ProgressEngine::PastDeadline(const Operation& operation) const {
-  const std::set<int> awaited = operation.WaitsFor();
-  // A process that waits looks every 100 ms.
-  const auto patience = std::max<std::chrono::nanoseconds>(deadline_ / 2, 5 * kMaxSleep);
-  const std::vector<LateProcess> late = FindLateProcesses(*heap_, awaited, patience);
-  std::set<int> named;
-  for (const int pe : awaited) {
-    const bool is_late = std::any_of(late.begin(), late.end(),
-                                     [&](const LateProcess& each) { return each.process == heap_->ProcessOf(pe); });
-    if (is_late || late.empty()) named.insert(pe);
-  }
-  const bool waits_for_others =
-      std::any_of(awaited.begin(), awaited.end(), [this](int pe) { return !heap_->IsLocal(pe); });
-  char limit[32];
-  snprintf(limit, sizeof(limit), "%.3g s", std::chrono::duration<double>(deadline_).count());
-  return Status::Error(operation.Describe(named) + "; gave up after the deadline of " + limit +
-                       " (XLA_SHMEM_DEADLINE)" + Describe(late) +
-                       (late.empty() && waits_for_others ? "; each of these processes waits for another of them" : ""));
-}
-
-void ProgressEngine::PublishPending() {
+Status ProgressEngine::FindFailure(Clock::time_point now) {
   has_published_ = true;
-  std::set<int> pes;
-  for (const Pending& entry : pending_) pes.merge(entry.operation->WaitsFor());
-  PublishWaits(*heap_, pes);
+  std::vector<WaitWatch::Wait*> waits;
+  waits.reserve(pending_.size());
+  for (Pending& entry : pending_) waits.push_back(&entry.wait);
+  return watch_.Check(now, waits);
 }
 
-void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
+void ProgressEngine::SleepOnDoorbell(Operations* finished) {
   Doorbell& bell = heap_->OwnBell();
   const uint32_t ticket = PrepareSleep(bell);
   bool arrivals;
@@ -371,7 +340,7 @@ void ProgressEngine::SleepOnDoorbell(std::vector<Pending>* finished) {
     std::lock_guard<std::mutex> lock(mutex_);
     arrivals = !arrivals_.empty() || stopping_;
   }
-  if (!PollOnce(finished) && !arrivals) Sleep(bell, ticket, kMaxSleep);
+  if (!PollOnce(Pass::kWhole, finished) && !made_progress_ && !arrivals) Sleep(bell, ticket, kMaxSleep);
   FinishSleep(bell);
 }
 

@@ -11,8 +11,8 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +21,7 @@
 
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/operation.h"
+#include "xla_patch/shm/wait_watch.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::shm {
@@ -31,7 +32,9 @@ class ProgressEngine {
   // Called once, on an engine thread, with no lock held.
   using Completion = std::function<void(const Status& status)>;
 
-  ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline);
+  ProgressEngine(Heap* heap, std::chrono::microseconds spin, WaitLimits limits);
+  ProgressEngine(Heap* heap, std::chrono::microseconds spin, std::chrono::nanoseconds deadline)
+      : ProgressEngine(heap, spin, WaitLimits{deadline}) {}
   // Fails the pending operations and those that their completions submit ("the process is shutting down"), and joins
   // the threads. Must not be called from a completion.
   ~ProgressEngine();
@@ -39,9 +42,10 @@ class ProgressEngine {
   // Polls `operation` in the caller's thread until it has made no progress for `spin`, for at most ten times as long.
   // Returns true if it finished, false if the caller has to submit it, and the error if the job has failed.
   Result<bool> TryInline(Operation& operation);
-  void Submit(std::unique_ptr<Operation> operation, Completion completion);
+  // `find_fault` is called on an engine thread with no lock held, while the operation waits for long; may be empty.
+  void Submit(std::unique_ptr<Operation> operation, Completion completion, FindFault find_fault = nullptr);
   // Submits `operation` and sleeps until it has finished. The caller must not be an engine thread.
-  Status Finish(std::unique_ptr<Operation> operation);
+  Status Finish(std::unique_ptr<Operation> operation, FindFault find_fault = nullptr);
 
   // Records a failure, publishes it to the other processes, and returns the error of every later operation.
   Status Fail(const std::string& why);
@@ -52,9 +56,11 @@ class ProgressEngine {
   struct Pending {
     std::unique_ptr<Operation> operation;
     Completion completion;
-    Clock::time_point deadline;
+    WaitWatch::Wait wait;
     Status status;
   };
+  // Oldest first. A list, because entries move between lists and are taken out in any order.
+  using Operations = std::list<Pending>;
 
   // Keeps the first failure and returns it. Called with mutex_ held.
   const Status& SetFailure(const std::string& why);
@@ -73,47 +79,47 @@ class ProgressEngine {
   void RunOneCompletion(std::unique_lock<std::mutex>& lock);
   // Polls until an operation finishes or the engine stops. Returns the finished operations. `lock` is held at both
   // ends.
-  std::vector<Pending> PollUntilFinished(std::unique_lock<std::mutex>& lock);
-  // One pass over `pending_`. Moves finished entries to `finished` and sets `made_progress_`. Returns true if any
-  // finished.
-  bool PollOnce(std::vector<Pending>* finished);
+  Operations PollUntilFinished(std::unique_lock<std::mutex>& lock);
+  enum class Pass {
+    kFront,  // as far as operations make progress, and some more
+    kWhole,
+  };
+  // One pass over `pending_`, from the oldest on. Moves finished entries to `finished` and sets `made_progress_`.
+  // Returns true if any finished.
+  bool PollOnce(Pass pass, Operations* finished);
   // Says that this process gives up before it lets go of the operations, whose memory other processes may read.
-  void FailAll(const Status& status, std::vector<Pending>* finished);
+  void FailAll(const Status& status, Operations* finished);
   // At most every 100 ms. Fails all operations if another process has failed or if a pending operation can never
   // finish. Returns true if it failed them.
-  bool CheckForFailure(std::vector<Pending>* finished);
-  // An error if a pending operation is past its deadline or waits for a process that has exited. `was_away`: this
-  // process has not run for a while.
-  Status FindFailure(Clock::time_point now, bool was_away);
-  // The error of an operation that is past its deadline.
-  Status PastDeadline(const Operation& operation) const;
-  // Says to the other processes for whom the pending operations wait.
-  void PublishPending();
-  void SleepOnDoorbell(std::vector<Pending>* finished);
+  bool CheckForFailure(Operations* finished);
+  // The error of a wait that this process gives up; ok if it goes on.
+  Status FindFailure(Clock::time_point now);
+  void SleepOnDoorbell(Operations* finished);
 
   Heap* const heap_;
   const std::chrono::microseconds spin_;
-  const std::chrono::nanoseconds deadline_;
   const int busy_polls_;  // of a wait, before each poll yields
 
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<Pending> arrivals_;  // guarded by mutex_
-  std::deque<Pending> finished_;   // guarded by mutex_; their completions have not run
+  Operations arrivals_;  // guarded by mutex_
+  Operations finished_;  // guarded by mutex_; their completions have not run
   std::vector<std::thread> threads_;
   int idle_threads_ = 0;
   bool thread_starting_ = false;
   bool polling_ = false;  // a thread owns pending_
   bool stopping_ = false;
-  Status status_;                    // guarded by mutex_
-  std::atomic<bool> failed_{false};  // status_ is an error
+  Status status_;                      // guarded by mutex_
+  std::atomic<bool> failed_{false};    // status_ is an error
+  std::atomic<size_t> unfinished_{0};  // submitted, and not known to be finished
 
   // Owned by the polling thread.
-  std::vector<Pending> pending_;
+  Operations pending_;
+  WaitWatch watch_;
+  int passes_ = 0;
   bool made_progress_ = false;
   bool has_published_ = false;  // for whom it waits
   Clock::time_point next_check_ = Clock::now();
-  bool polls_once_more_ = false;  // before it gives up
 };
 
 }  // namespace xla_shmem::shm

@@ -6,8 +6,10 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -36,10 +38,10 @@ class FileDescriptor {
   int fd_;
 };
 
-bool OwnerIsAlive(const SegmentHeader& header) {
+ProcessState StateOfOwner(const SegmentHeader& header) {
   const auto pid = static_cast<pid_t>(header.pid.load(std::memory_order_acquire));
-  if (pid == 0 || header.pid_namespace != PidNamespace()) return true;
-  return ProcessStartTime(pid) == header.pid_start_time;
+  if (pid == 0 || header.pid_namespace != PidNamespace()) return ProcessState::kRuns;
+  return StateOf(pid, header.pid_start_time);
 }
 
 // Opens an existing segment. O_NONBLOCK, because a plain open would hang on a FIFO of that name.
@@ -48,13 +50,21 @@ int OpenExisting(const std::string& name, int access) {
 }
 
 // Allocates memory for the first `bytes` now, because after a mere ftruncate a full /dev/shm would cause a SIGBUS
-// later. Repeats it after a signal, which interrupts tmpfs. Returns 0 or an errno.
+// later. A signal interrupts tmpfs, which then takes back all of the call, so each call is for a piece that is done
+// between two ticks of a profiler's timer. Returns 0 or an errno.
 int AllocateMemory(int file, size_t bytes) {
-  int status;
-  do {
-    status = posix_fallocate(file, 0, static_cast<off_t>(bytes));
-  } while (status == EINTR);
-  return status;
+  constexpr size_t kPiece = 4 << 20;
+  // Before anything is taken: a tmpfs may be as large as the memory of the machine.
+  struct statvfs space;
+  if (fstatvfs(file, &space) != 0) return errno;
+  if (bytes / space.f_frsize > space.f_bavail) return ENOSPC;
+  for (size_t done = 0; done < bytes;) {
+    const size_t piece = std::min(kPiece, bytes - done);
+    const int status = posix_fallocate(file, static_cast<off_t>(done), static_cast<off_t>(piece));
+    if (status != 0 && status != EINTR) return status;
+    if (status == 0) done += piece;
+  }
+  return 0;
 }
 
 }  // namespace
@@ -154,12 +164,7 @@ void Segment::NoteAttached(uint32_t processes) {
   if (header().attached.fetch_add(1, std::memory_order_acq_rel) + 1 == processes) Unlink();
 }
 
-bool Segment::OwnerAlive() const { return OwnerIsAlive(header()); }
-
-bool Segment::OwnerStopped() const {
-  const auto pid = static_cast<pid_t>(header().pid.load(std::memory_order_acquire));
-  return pid != 0 && header().pid_namespace == PidNamespace() && IsStopped(pid);
-}
+ProcessState Segment::OwnerState() const { return StateOfOwner(header()); }
 
 int SweepStale() {
   DIR* directory = opendir("/dev/shm");
@@ -177,7 +182,8 @@ int SweepStale() {
     if (address == MAP_FAILED) continue;
     const auto* header = static_cast<const SegmentHeader*>(address);
     const uint64_t magic = header->magic.load(std::memory_order_acquire);
-    if ((magic == kSegmentMagic || magic == 0) && !OwnerIsAlive(*header)) stale.push_back("/" + name);
+    if ((magic == kSegmentMagic || magic == 0) && StateOfOwner(*header) == ProcessState::kGone)
+      stale.push_back("/" + name);
     munmap(address, kPageBytes);
   }
   closedir(directory);

@@ -19,13 +19,15 @@
 
 #include "xla_patch/shm/futex.h"
 #include "xla_patch/shm/job_key.h"
+#include "xla_patch/shm/process_identity.h"
+#include "xla_patch/shm/shared_text.h"
 #include "xla_patch/types/status.h"
 
 namespace xla_shmem::shm {
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr uint64_t kSegmentMagic = 0x314d4853414c58ull;  // "XLASHM1"
-inline constexpr uint32_t kSegmentVersion = 6;
+inline constexpr uint32_t kSegmentVersion = 7;
 inline constexpr size_t kFailureTextBytes = 1024;
 
 // What a process says about the job, in SegmentHeader::failed.
@@ -41,6 +43,14 @@ struct WaitRecord {
   static constexpr int kPes = 1024;  // PEs with higher numbers are left out
   std::atomic<int64_t> looked_ns;    // when its engine last looked, on the steady clock; 0: no operation is pending
   std::atomic<uint64_t> pes[kPes / 64];
+  SharedText in;  // the operation that has waited longest
+};
+
+// Another process asks the owner what it does (inquiry.h).
+struct InquiryRecord {
+  std::atomic<uint32_t> questions;  // asked so far
+  std::atomic<uint32_t> answered;   // the last question that `answer` answers
+  SharedText answer;
 };
 
 // First page of every segment.
@@ -59,8 +69,12 @@ struct SegmentHeader {
   // A FailureState. A process sets it before it lets go of memory that others may still read.
   std::atomic<uint32_t> failed;
   char failure_text[kFailureTextBytes];
+  // 1: the owner has come to the end of its program, and begins no further collective.
+  std::atomic<uint32_t> at_end;
   WaitRecord waits;
+  InquiryRecord inquiry;
   alignas(64) Doorbell doorbell;
+  Doorbell inquiry_bell;
 };
 static_assert(sizeof(SegmentHeader) <= kPageBytes);
 
@@ -79,10 +93,8 @@ class Segment {
   // Counts this process as attached. Unlinks the name when all `processes` have mapped the segment.
   void NoteAttached(uint32_t processes);
   void Unlink();
-  // False if the process that created the segment has exited or is a zombie. True if its pid is not visible here.
-  bool OwnerAlive() const;
-  // True if a signal or a debugger has stopped that process. False if its pid is not visible here.
-  bool OwnerStopped() const;
+  // The state of the process that created the segment; kRuns if its pid is not visible here.
+  ProcessState OwnerState() const;
 
  private:
   Segment(std::string name, void* address, size_t bytes, bool owner);

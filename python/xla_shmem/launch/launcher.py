@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from xla_shmem.gpu.chosen_gpus import local_gpu_count
+from xla_shmem.launch.first_end import FirstEnd
 from xla_shmem.launch.guard import JobGuard
 from xla_shmem.launch.processor_shares import processor_shares
 from xla_shmem.launch.rank_environment import platform_note, rank_environment, reserve_port
@@ -28,6 +29,9 @@ from xla_shmem.launch.segments import unlink_job_segments
 
 #: Seconds between the first signal to the ranks and SIGKILL.
 GRACE = 5.0
+
+# Seconds that ranks get to exit which had come to their end before the first that failed. JAX lets all exit at once.
+_ORDER_TIME = 2.0
 
 #: Beginning of each line that the launcher itself prints.
 SAYS = "xla-shmem launch: "
@@ -76,6 +80,9 @@ class _Job:
         self._ranks: list[_Rank] = []
         self._selector = selectors.DefaultSelector()
         self._exit_code: int | None = None  # of the first failure or signal
+        self._ends = FirstEnd()
+        self._failed: dict[int, int] = {}  # ranks that failed: how many had come to their end before
+        self._blame_at = float("inf")
         self._kill_at: float | None = None
         self._leave_at = float("inf")
         self._seen_exits: set[int] = set()
@@ -94,7 +101,8 @@ class _Job:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment,
+                env={**environment, **self._ends.environment()},
+                pass_fds=(self._ends.write_end,),
                 bufsize=0,
                 process_group=0,
             )
@@ -135,6 +143,7 @@ class _Job:
         for rank in self._ranks:
             rank.signal_group(signal.SIGKILL)
             rank.process.wait()
+        self._ends.close()
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(number)
@@ -154,15 +163,30 @@ class _Job:
             if rank.index in self._seen_exits or rank.running:
                 continue
             self._seen_exits.add(rank.index)
-            code = rank.process.returncode
-            if code == 0 or self._exit_code is not None:
+            if rank.process.returncode == 0 or self._exit_code is not None:
                 continue
-            self._exit_code = 128 - code if code < 0 else code
-            how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
-            others = "; stopping the others" if any(other.running for other in self._ranks) else ""
-            _say(f"rank {rank.index} {how}{others}.")
-            # The others wait for the rank that has ended, so a longer grace would not help.
-            self._stop(signal.SIGTERM, min(self._grace, GRACE))
+            order = self._ends.order()
+            if not self._failed:
+                self._blame_at = time.monotonic() + _ORDER_TIME
+            self._failed[rank.index] = order.index(rank.index) if rank.index in order else len(order)
+        if self._failed and self._exit_code is None:
+            self._blame_first()
+
+    def _blame_first(self) -> None:
+        """Takes the exit code of the failed rank that came to its end first, and stops the others."""
+        first = min(self._failed, key=lambda index: self._failed[index])
+        earlier = self._ends.order()[: self._failed[first]]
+        if any(self._ranks[index].running for index in earlier) and time.monotonic() < self._blame_at:
+            return
+        code = self._ranks[first].process.returncode
+        self._exit_code = 128 - code if code < 0 else code
+        how = f"was killed by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
+        later = ", ".join(str(index) for index in sorted(set(self._failed) - {first}))
+        after = f", before rank {later}" if later else ""
+        others = "; stopping the others" if any(other.running for other in self._ranks) else ""
+        _say(f"rank {first} {how}{after}{others}.")
+        # The others wait for the rank that has ended, so a longer grace would not help.
+        self._stop(signal.SIGTERM, min(self._grace, GRACE))
 
     def _stop(self, number: int, grace: float) -> None:
         if self._kill_at is None:
@@ -187,7 +211,7 @@ class _Job:
 
     def _timeout(self) -> float | None:
         if self._kill_at is None:
-            return None
+            return None if self._exit_code is not None or not self._failed else 0.02
         # Grandchildren send us no SIGCHLD, so poll at short intervals while stopping.
         return max(0.0, min(0.02, self._kill_at - time.monotonic()))
 

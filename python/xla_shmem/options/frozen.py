@@ -175,7 +175,7 @@ def configure(
     nvlink_domain: int | str | None = _default("auto"),
     hierarchical: Literal["auto", "on", "off"] | None = _default("auto"),
     heap_size: int | str | None = _default("auto"),
-    deadline: float | None = _default("60"),
+    deadline: float | None = _default("inf"),
     spin_us: int | None = _default("100"),
     single_copy: Literal["auto", "off", "user"] | None = _default("auto"),
     verbose: int | None = _default("0"),

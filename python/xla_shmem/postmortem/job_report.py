@@ -31,6 +31,8 @@ def print_job_report(directory: Path, diagnosis: JobDiagnosis) -> None:
     console.print(table)
     if diagnosis.absent:
         console.print(f"Processes on this host without a record: {diagnosis.absent}. They did not reach a collective.")
+    if diagnosis.first_end:
+        console.print(diagnosis.first_end, markup=False)
     for failure in diagnosis.failures:
         console.print(f"Failure: {failure}", markup=False)
     for stuck in diagnosis.stuck:
@@ -52,7 +54,7 @@ def _row(status: PeStatus) -> tuple[str, ...]:
 
 
 def _name(entry: Entry) -> str:
-    return f"{'?' if entry.site is None else entry.site.name} run {entry.execution >> 32}"
+    return f"{'?' if entry.site is None else entry.site.name} run {entry.run}"
 
 
 def _pes(pes: tuple[int, ...]) -> str:

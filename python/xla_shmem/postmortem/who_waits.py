@@ -51,7 +51,7 @@ class Stuck:
     Attributes:
       name: ``module/instruction``.
       op: name of the op in HLO.
-      run: number of the program's run.
+      run: number of the program's run, from 1.
       bytes: bytes of the operands.
       waiting: PEs that have begun it.
       missing: PEs that take part and have not begun it.
@@ -78,12 +78,14 @@ class JobDiagnosis:
       stuck: collectives under way. Those with missing PEs come first, then the oldest.
       failures: why the job failed, as its processes recorded it; equal texts once.
       absent: number of processes of this host without a record: they did not reach their first collective.
+      first_end: the process that came to its end first, as a sentence; "" if none has, or all ended well.
     """
 
     pes: tuple[PeStatus, ...]
     stuck: tuple[Stuck, ...]
     failures: tuple[str, ...]
     absent: int
+    first_end: str
 
 
 def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
@@ -97,7 +99,18 @@ def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
     pes = tuple(_status(pe, by_pe[pe]) for pe in sorted(by_pe))
     stuck = _stuck(by_pe, now)
     failures = tuple(dict.fromkeys(record.failure for record in records if record.failure))
-    return JobDiagnosis(pes, stuck, failures, max(records[0].processes - len(records), 0))
+    return JobDiagnosis(pes, stuck, failures, max(records[0].processes - len(records), 0), _first_end(records))
+
+
+def _first_end(records: Sequence[ProcessRecord]) -> str:
+    """Names the process to which the others came too late. A process that was killed has left no time."""
+    ended = sorted((record for record in records if record.at_end is not None), key=lambda record: record.at_end or 0.0)
+    killed = any(not record.life and record.at_end is None for record in records)
+    if not ended or killed or all(record.exit_code == 0 for record in records):
+        return ""
+    first = ended[0]
+    how = "is at its end" if first.exit_code is None else f"exited with code {first.exit_code}"
+    return f"Process {first.process} (pid {first.pid}) was the first to come to the end of its program; it {how}."
 
 
 def _status(pe: int, record: ProcessRecord) -> PeStatus:
@@ -116,13 +129,14 @@ def _status(pe: int, record: ProcessRecord) -> PeStatus:
 
 def _life_in_words(record: ProcessRecord) -> str:
     if not record.life:
-        return {
-            Outcome.EXITED: "ended",
-            Outcome.FAILED: "ended after a failure",
-            Outcome.RUNNING: "was killed or crashed",
-        }[record.outcome]
+        if record.outcome is Outcome.RUNNING:
+            return "was killed or crashed"
+        code = f" with exit code {record.exit_code}" if record.exit_code else ""
+        return f"ended{' after a failure' if record.outcome is Outcome.FAILED else ''}{code}"
     if record.life in ("T", "t"):
-        return "is stopped by a signal"
+        return "is stopped by a signal" if record.life == "T" else "is stopped by a debugger"
+    if record.at_end is not None:
+        return "is at the end of its program"
     return "has failed and still runs" if record.outcome is Outcome.FAILED else "runs"
 
 
@@ -158,7 +172,7 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
         failed = all(entry.state is State.FAILED for entry in entries.values())
         end = max(entry.end for entry in entries.values()) if failed else now
         waiting = tuple(sorted(entries))
-        found.append(Stuck(site.name, site.op, key[1] >> 32, any_entry.bytes, waiting, missing, end - start, failed))
+        found.append(Stuck(site.name, site.op, any_entry.run, any_entry.bytes, waiting, missing, end - start, failed))
     return tuple(sorted(found, key=lambda stuck: (not stuck.missing, -stuck.seconds)))
 
 
@@ -183,7 +197,7 @@ def _why_missing(
 ) -> str:
     if record is None:
         return "no record on this host: it is on another host, or its process did not reach its first collective"
-    cut_short = record.outcome is not Outcome.FAILED and record.life in ("", "T", "t")
+    cut_short = record.outcome is not Outcome.FAILED and (record.life in ("", "T", "t") or record.at_end is not None)
     if other := _in_another_program(record, pe, site, loaded_by_peer):
         copy = " of that name: its copy differs" if other.module == site.module else ""
         return f"process {record.process} is in {other.op} {other.name} of another program{copy}"

@@ -28,13 +28,13 @@ logger = logging.getLogger(__name__)
 KEPT = 16
 
 _ATTEMPTS = 100
-_RING_HEADER = struct.Struct("<8s4IQI")
+_RING_HEADER = struct.Struct("<8s4IQ2IQ")
 _RING_HEADER_BYTES = 4096
 _FAILURE_OFFSET = 256
 _PE_HEADER = struct.Struct("<IIQ48x")
 _ENTRY = struct.Struct("<QQIIQQQ16x")
 _SITE = struct.Struct("<Q6I")
-_MAGIC = b"XSHMFR2\n"
+_MAGIC = b"XSHMFR3\n"
 
 
 class State(enum.Enum):
@@ -107,6 +107,11 @@ class Entry:
     end: float
 
     @property
+    def run(self) -> int:
+        """Number of the program's run, from 1."""
+        return (self.execution >> 32) + 1
+
+    @property
     def under_way(self) -> bool:
         return self.state in (State.STARTED, State.WAITING)
 
@@ -121,6 +126,8 @@ class ProcessRecord:
       pid: of the process.
       life: its state letter in ``/proc`` (``R``, ``S``, ``T`` stopped, …), ``""`` if it has ended.
       outcome: how it has ended, as it recorded itself.
+      exit_code: with which it has exited; None if it has not, or was killed.
+      at_end: when its program came to its end, in seconds of the machine's monotonic clock; None if it has not.
       failure: why the job failed, as this process recorded it; ``""`` for no failure.
       sites: collectives of the programs it has loaded.
       entries: by PE, oldest first.
@@ -131,6 +138,8 @@ class ProcessRecord:
     pid: int
     life: str
     outcome: Outcome
+    exit_code: int | None
+    at_end: float | None
     failure: str
     sites: tuple[Site, ...]
     entries: dict[int, tuple[Entry, ...]]
@@ -222,7 +231,9 @@ def read_job(directory: Path) -> list[ProcessRecord]:
 def _read_process(ring: Path) -> ProcessRecord:
     try:
         data = ring.read_bytes()
-        magic, pid, process, processes, n_pes, site_bytes, outcome = _RING_HEADER.unpack_from(data)
+        magic, pid, process, processes, n_pes, site_bytes, outcome, exit_status, at_end_ns = _RING_HEADER.unpack_from(
+            data
+        )
         if magic != _MAGIC:
             raise RecordError(f"{ring} is no flight record of this xla-shmem; read it with the release that wrote it.")
         failure = data[_FAILURE_OFFSET:_RING_HEADER_BYTES].split(b"\0", 1)[0].decode(errors="replace")
@@ -232,7 +243,18 @@ def _read_process(ring: Path) -> ProcessRecord:
     except (OSError, struct.error, ValueError) as error:
         raise RecordError(f"{ring} cannot be read: {error}.") from None
     listed = tuple(sites.values())
-    return ProcessRecord(process, processes, pid, _life(pid, ring), Outcome(outcome), failure, listed, entries)
+    return ProcessRecord(
+        process,
+        processes,
+        pid,
+        _life(pid, ring),
+        Outcome(outcome),
+        exit_status - 1 if exit_status else None,
+        at_end_ns / 1e9 if at_end_ns else None,
+        failure,
+        listed,
+        entries,
+    )
 
 
 @dataclasses.dataclass(frozen=True)

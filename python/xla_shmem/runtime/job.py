@@ -9,7 +9,6 @@ that is missing will never arrive, and all processes decide alike whether SHMEM 
 from __future__ import annotations
 
 import atexit
-import ctypes
 import dataclasses
 import json
 import logging
@@ -26,11 +25,15 @@ from xla_shmem.machine import cpu_collectives
 from xla_shmem.options import Options
 from xla_shmem.options.values import AUTO_HEAP_SIZE, MIN_HEAP_SIZE
 from xla_shmem.runtime.flight_records import begin_trace, record_directory
+from xla_shmem.runtime.job_end import JobEnd
 from xla_shmem.runtime.store import open_store
 
 logger = logging.getLogger(__name__)
 
 _KEY_PREFIX = "xla_shmem/1"
+
+# For tests: seconds after which a late process is reported.
+_LATE_AFTER = "_XLA_SHMEM_LATE_AFTER"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Job:
         self._store, self._process, self._processes = open_store()
         self._lock = threading.Lock()
         self._topology: JobTopology | None = None
+        self._end: JobEnd | None = None
 
     @property
     def process(self) -> int:
@@ -100,6 +104,8 @@ class Job:
             except (RuntimeError, OSError) as failure:
                 error = _describe(failure)
                 logger.error("xla_shmem: %s; all collectives stay on the default backend", error.removesuffix("."))
+            if self._processes > 1:
+                self._end = JobEnd()
             begin_trace(self._options, self._process)
         announcement = Announcement(_host_identity(), error, self._agreement(), segment, wrong_option)
         self._store.set(f"{_KEY_PREFIX}/{self._process}", json.dumps(dataclasses.asdict(announcement)))
@@ -191,13 +197,14 @@ class Job:
                 topology.fingerprint,
                 self._options.spin_us,
                 self._options.deadline,
+                late_after_s=float(os.environ.get(_LATE_AFTER, "60")),
                 single_copy=self._options.single_copy != "off",
                 finish_in_caller=self._process in one_thread,
             )
             logger.debug("xla_shmem: process %d shares memory with processes %s", self._process, here)
             transport = _core.cpu_transport({device: host for device, _, host, *_ in locations})
-            # Handlers run last in, first out: this one before JAX's.
-            atexit.register(_leave_failed_job)
+            if self._end is not None:
+                self._end.connected(one_host=len(set(hosts)) == 1)
         else:
             transport = _core.Transport(False, reason, None)
         return JobTopology(topology, transport, one_at_a_time=bool(one_thread))
@@ -219,19 +226,6 @@ class Job:
                     " they must be equal"
                 )
         return ""
-
-
-def _leave_failed_job() -> None:
-    """Lets the process end without JAX's barrier at shutdown, which would wait for minutes for a stuck process."""
-    if not _core.failure():
-        return
-    from jax._src import distributed
-
-    state = distributed.global_state
-    for held in (state.client, state.service):
-        # The reference is never released, because their destructors wait too.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(held))
-    state.client = state.service = None
 
 
 def _describe(failure: RuntimeError | OSError) -> str:

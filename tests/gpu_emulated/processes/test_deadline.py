@@ -12,21 +12,21 @@ from emulator import Emulator
 
 pytestmark = pytest.mark.timeout(180, func_only=True)
 
-_LATE = " on PE 0 has not finished within the deadline; "
+_LATE = " on PE 0 has not finished; "
 # What the message says in the end, with what the GPU tells.
 _WAITS = {
-    "permute": f"permute{_LATE}PE 2 has put 0 of 1 messages (XLA_SHMEM_DEADLINE)",
-    "all_reduce": f"all-reduce{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
-    "whole_permute": f"permute{_LATE}it waits for PE 2 to put (XLA_SHMEM_DEADLINE)",
-    "kernel_permute": f"permute{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
-    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2 (XLA_SHMEM_DEADLINE)",
+    "permute": f"permute{_LATE}PE 2 has put 0 of 1 messages; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "all_reduce": f"all-reduce{_LATE}it waits for PE 2; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "whole_permute": f"permute{_LATE}it waits for PE 2 to put; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "kernel_permute": f"permute{_LATE}it waits for PE 2; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2; gave up after the deadline (XLA_SHMEM_DEADLINE)",
 }
 # The first line does not wait for the GPU, which may not answer.
 _EARLY = _WAITS | {
-    "permute": f"permute{_LATE}it waits for PE 2 to put 1 messages (XLA_SHMEM_DEADLINE)",
-    "all_reduce": f"all-reduce{_LATE}it waits for PE 1 or PE 2 (XLA_SHMEM_DEADLINE)",
-    "kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1 (XLA_SHMEM_DEADLINE)",
-    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1 (XLA_SHMEM_DEADLINE)",
+    "permute": f"permute{_LATE}it waits for PE 2 to put 1 messages; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "all_reduce": f"all-reduce{_LATE}it waits for PE 1 or PE 2; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1; gave up after the deadline (XLA_SHMEM_DEADLINE)",
+    "whole_kernel_permute": f"permute{_LATE}it waits for PE 2 or PE 1; gave up after the deadline (XLA_SHMEM_DEADLINE)",
 }
 
 

@@ -95,6 +95,16 @@ TEST_CASE("nesting beyond the limit is an error, not a stack overflow") {
   CHECK(ParseShape(shape.str()).message() == "shape nested more than 32 deep");
 }
 
+TEST_CASE("tuples with more elements than any program has are an error, not gigabytes") {
+  const auto tuple_of = [](int elements) {
+    std::string proto;
+    for (int i = 0; i < elements; ++i) proto += std::string("\x22\x00", 2);  // an empty shape as tuple element
+    return ParseShape(proto);
+  };
+  CHECK(tuple_of(100000).ok());
+  CHECK(tuple_of(300000).message() == "shape: its tuples have more than 262144 elements");
+}
+
 TEST_CASE("a byte copy needs the same type, dimensions and order") {
   const Shape row_major = Parse(ArrayShape({2, 3}));
   CHECK(SameBytesLayout(row_major, Parse(ArrayShape({2, 3}))));

@@ -168,7 +168,8 @@ def test_a_permute_receives_into_what_came_from_other_domains() -> None:
 def test_a_broadcast_goes_to_one_device_of_each_domain() -> None:
     op = "op = f32[8]{0} collective-broadcast(p0), channel_id=1, replica_groups={{3,0,1}}"
     run = divide(module_with(op))
-    assert run.after.instruction("op") == (
+    # jax 0.12 also prints has_dynamic_root=false.
+    assert run.after.instruction("op").startswith(
         "f32[8]{0} collective-broadcast(p0), channel_id=1, replica_groups={{3,0},{1}}"
     )
     assert run.after.instruction("op.local-collective-broadcast").startswith("f32[8]{0} custom-call(op)")

@@ -87,7 +87,8 @@ def test_sync_collectives_become_cpu_calls_in_their_place() -> None:
 
 def test_a_permute_carries_its_pairs_in_pes() -> None:
     arguments = run_pass(SYNC).after.arguments("permute.2")
-    assert list(arguments) == ["op", "module", "name", "topology", "pairs"]
+    assert list(arguments) == ["op", "module", "name", "topology", "pairs", "source"]
+    assert arguments["source"] == '"/home/me/train.py:42"'
     assert (arguments["module"], arguments["name"]) == ('"jit_f"', '"permute.2"')
     assert arguments["pairs"] == "array<i64: 3, 2, 2, 1, 1, 0, 0, 3>"
 

@@ -19,6 +19,9 @@ namespace {
 
 using gpu::Watchdog;
 
+constexpr std::chrono::nanoseconds kNoDeadline{9'000'000'000'000'000'000};
+const std::string kGaveUp = "; gave up after the deadline (XLA_SHMEM_DEADLINE)";
+
 std::atomic<bool> driver_hangs{false};
 std::atomic<bool> copies_hang{false};
 
@@ -47,13 +50,14 @@ const gpu::CudaDriver& HangingDriver() {
 // A watchdog with a transfer that waits for a word which nobody writes.
 class LateJob {
  public:
-  explicit LateJob(std::chrono::milliseconds deadline = std::chrono::milliseconds(100))
+  explicit LateJob(std::chrono::nanoseconds deadline = std::chrono::milliseconds(100),
+                   std::chrono::milliseconds late_after = Watchdog::kLateAfter)
       : device_(&HangingDriver(), &CudaDouble::Shmem(), gpu::Puts::kDriver, cuda_.context()) {
     const gpu::ScopedContext context(device_);
     REQUIRE(device_.LoadKernels("kernels.cu").ok());
     watchdog_ = std::make_unique<Watchdog>(
         &device_, deadline, [this](Watchdog::Event event, const std::string& reason) { Note(event, reason); },
-        std::chrono::milliseconds(300));
+        std::chrono::milliseconds(300), late_after);
   }
   ~LateJob() {
     driver_hangs = copies_hang = false;
@@ -101,8 +105,8 @@ TEST_CASE("A late transfer is reported, then described with what was read from t
   LateJob job;
   job.Start();
   const auto events = job.WaitForEvents(2);
-  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op waits")));
-  CHECK(events[1] == std::make_pair(Watchdog::Event::kDescribed, std::string("op waits, seen 0")));
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, "op waits" + kGaveUp));
+  CHECK(events[1] == std::make_pair(Watchdog::Event::kDescribed, "op waits, seen 0" + kGaveUp));
 }
 
 TEST_CASE("A copy that the driver does not take stands behind the report and ends the process") {
@@ -110,10 +114,11 @@ TEST_CASE("A copy that the driver does not take stands behind the report and end
   copies_hang = true;
   job.Start();
   const auto events = job.WaitForEvents(2);
-  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op waits")));
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, "op waits" + kGaveUp));
   CHECK(events[1].first == Watchdog::Event::kStuck);
-  CHECK(events[1].second == "the CUDA driver does not answer after this error: op waits; the process exits");
-  CHECK(job.Check().message() == "op waits");
+  CHECK(events[1].second ==
+        "the CUDA driver does not answer after this error: op waits" + kGaveUp + "; the process exits");
+  CHECK(job.Check().message() == "op waits" + kGaveUp);
 }
 
 TEST_CASE("A driver that does not answer ends the process with the transfer that is unfinished") {
@@ -123,6 +128,28 @@ TEST_CASE("A driver that does not answer ends the process with the transfer that
   const auto events = job.WaitForEvents(1);
   CHECK(events[0].first == Watchdog::Event::kStuck);
   CHECK(events[0].second == "the CUDA driver has not answered for 0 s; unfinished: op waits; the process exits");
+}
+
+TEST_CASE("Without a deadline a late transfer is told at growing distance, and the job goes on") {
+  LateJob job(kNoDeadline, std::chrono::milliseconds(200));
+  job.watchdog().SetAskPeers([] { return gpu::PeerFacts{"", "; process 1 (pid 7) is running"}; });
+  job.Start();
+  const auto events = job.WaitForEvents(3);
+  for (const auto& [event, reason] : events) {
+    CHECK(event == Watchdog::Event::kWaits);
+    CHECK(reason.find("op waits; no progress for ") == 0);
+    CHECK(reason.find(" s; process 1 (pid 7) is running; goes on waiting (XLA_SHMEM_DEADLINE)") != std::string::npos);
+  }
+  CHECK(events.size() == 3);  // after 0.2, 0.4 and 0.8 s, and not at each look
+  CHECK(job.Check().ok());
+}
+
+TEST_CASE("A transfer whose peer is lost ends without a deadline") {
+  LateJob job(kNoDeadline);
+  job.watchdog().SetAskPeers([] { return gpu::PeerFacts{"process 1 (pid 7) has exited", ""}; });
+  job.Start();
+  const auto events = job.WaitForEvents(1);
+  CHECK(events[0] == std::make_pair(Watchdog::Event::kLate, std::string("op waits; process 1 (pid 7) has exited")));
 }
 
 TEST_CASE("A fault that is found ends a transfer before its deadline") {

@@ -1,9 +1,17 @@
-/* The failure of a job of three processes: deadlines, deaths at any point, and failures that others follow.
+/* The failure of a job of three processes: deadlines, deaths at any point, programs that end early or differ, processes
+ * that are stopped, and failures that others follow.
  *
  * Process p reads its message out of the memory of p - 1, and its own is read by p + 1. A message has POSITIONS
- * positions. Process VICTIM may be killed, and the deadlines of the first DEADLINES processes may pass, at any time.
- * The others end without a deadline.
+ * positions. Process VICTIM may be killed at any time, or does what its FATE is, or is only late. The deadlines of the
+ * first DEADLINES processes may pass at any time. The others end without a deadline.
  */
+#define LATE 0
+#define AT_END 1  /* its program ends before its operation */
+#define ELSEWHERE 2 /* it runs another program, and waits there */
+#define STOPPED 3 /* for good, before its operation */
+#ifndef FATE
+#define FATE LATE
+#endif
 #ifndef VICTIM
 #define VICTIM 0
 #endif
@@ -28,7 +36,11 @@ bool posted[PROCESSES]; /* mail of process p for the next one */
 byte taken[PROCESSES];  /* of that message */
 bool let_go[PROCESSES]; /* the operand of process p is used for other things */
 bool dead[PROCESSES];
+bool at_end[PROCESSES];
+bool elsewhere[PROCESSES]; /* its records say that it waits in another program */
+bool stopped[PROCESSES];
 bool ended[PROCESSES];
+bool is_broken; /* there is a reason to give up */
 
 /* = CrossMemoryReader::Read (xla_patch/shm/cross_memory_reader.cc) */
 inline Read() {
@@ -70,7 +82,18 @@ inline Receive() {
 /* = CollectiveOperation::WaitsFor (xla_patch/thunks/cpu/collective_operation.cc) */
 /* = MessageReceiver::WaitsForSender (xla_patch/thunks/cpu/message_receiver.cc) */
 /* = MessageSender::WaitsForReceiver (xla_patch/thunks/cpu/message_sender.cc) */
-#define WAITS_FOR_DEAD ((dead[BEFORE(me)] && consumed < POSITIONS) || (dead[AFTER(me)] && taken[me] < POSITIONS))
+#define WAITS_FOR_BEFORE (consumed < POSITIONS)
+#define WAITS_FOR_AFTER (taken[me] < POSITIONS)
+#define WAITS_FOR_GONE \
+  (((dead[BEFORE(me)] || at_end[BEFORE(me)]) && WAITS_FOR_BEFORE) || \
+   ((dead[AFTER(me)] || at_end[AFTER(me)]) && WAITS_FOR_AFTER))
+
+/* = WaitWatch::FindStopped (xla_patch/shm/wait_watch.cc) */
+#define WAITS_FOR_STOPPED ((stopped[BEFORE(me)] && WAITS_FOR_BEFORE) || (stopped[AFTER(me)] && WAITS_FOR_AFTER))
+
+/* = Observer::FindMismatch (xla_patch/runtime/observe/observer.cc) */
+#define WAITS_FOR_ANOTHER_PROGRAM \
+  ((elsewhere[BEFORE(me)] && WAITS_FOR_BEFORE) || (elsewhere[AFTER(me)] && WAITS_FOR_AFTER))
 
 /* = Heap::Fail (xla_patch/shm/heap.cc) */
 inline Fail() {
@@ -100,9 +123,11 @@ inline FailAll() {
   let_go[me] = true
 }
 
+/* = WaitWatch::Check (xla_patch/shm/wait_watch.cc) */
 /* = ProgressEngine::FindFailure (xla_patch/shm/progress_engine.cc) */
 /* = ProgressEngine::CheckForFailure (xla_patch/shm/progress_engine.cc) */
 inline GiveUp() {
+  assert(is_broken); /* a process that is only late fails no job */
   if
   :: JOB_HAS_FAILED -> skip
   :: else -> Fail()
@@ -113,6 +138,28 @@ inline GiveUp() {
 /* = ProgressEngine::PollOnce (xla_patch/shm/progress_engine.cc) */
 inline Complete() {
   let_go[me] = true
+}
+
+/* environment: a deadline passes */
+inline PassDeadline() {
+  is_broken = true
+}
+
+/* environment: the program of a process ends early, is another one, or stops */
+inline GoAstray() {
+  atomic {
+    is_broken = true;
+    if
+    :: FATE == ELSEWHERE -> elsewhere[me] = true
+    :: FATE == STOPPED -> stopped[me] = true
+    :: else -> at_end[me] = true
+    fi
+  }
+}
+
+/* = Runtime::MarkAtEnd (xla_patch/runtime/runtime.cc) */
+inline MarkAtEnd() {
+  at_end[me] = true
 }
 
 /* environment: a process ends */
@@ -130,18 +177,27 @@ proctype Process(byte me) {
   bool gone, garbage;
   {
     do
-    :: !posted[me] -> Post()
+    :: FATE != LATE && me == VICTIM ->
+       GoAstray();
+       if
+       :: FATE == ELSEWHERE -> JOB_HAS_FAILED
+       :: else -> skip
+       fi;
+       break
+    :: !posted[me] && (FATE == LATE || me != VICTIM) -> Post()
     :: posted[BEFORE(me)] && consumed < POSITIONS && !gone -> Receive()
     :: consumed == POSITIONS && taken[me] == POSITIONS ->
        Complete();
+       MarkAtEnd();
        break
     :: JOB_HAS_FAILED ->
        FailAll();
        break
-    :: WAITS_FOR_DEAD ->
+    :: WAITS_FOR_GONE || WAITS_FOR_STOPPED || WAITS_FOR_ANOTHER_PROGRAM ->
        GiveUp();
        break
-    :: me < DEADLINES -> /* it has passed */
+    :: me < DEADLINES ->
+       PassDeadline();
        GiveUp();
        break
     od;
@@ -151,13 +207,16 @@ proctype Process(byte me) {
 
 /* environment: a process is killed, or exits though others wait for it */
 inline Kill(process) {
-  dead[process] = true
+  atomic {
+    is_broken = true;
+    dead[process] = true
+  }
 }
 
 /* environment: one process is killed at any point, or none */
 proctype Killer() {
   if
-  :: Kill(VICTIM)
+  :: FATE == LATE -> Kill(VICTIM)
   :: skip
   fi
 }

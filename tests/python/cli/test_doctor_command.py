@@ -124,7 +124,7 @@ def test_a_wrong_setting_is_named_once_with_a_sentence(case: str) -> None:
 
 def test_an_error_of_an_option_is_in_its_own_row() -> None:
     output = doctor(JAX_PLATFORMS="cpu", XLA_FLAGS=f"{FLAG}=true", XLA_SHMEM_OPS="foo").stdout
-    rows = {line.strip().partition("  ")[0]: line for line in output.splitlines() if "  " in line.strip()}
+    rows = {line.partition("\t")[0]: line for line in output.splitlines() if "\t" in line}
     assert f"{FLAG}: on" in rows["flag"]
     assert "XLA_SHMEM_OPS='foo'" in rows["options"]
     assert "not searched: XLA_SHMEM_OPS='foo'" in rows["NVSHMEM"]

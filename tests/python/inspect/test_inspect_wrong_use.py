@@ -57,7 +57,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "explain: no name": (["explain", "{}/cpu.txt"], "Missing argument 'PATH...'"),
     "explain: an unknown name": (
         ["explain", "{}/cpu.txt", "smal"],
-        "explain smal: no such collective; there are small",
+        "smal: no such collective; there are small and others",
     ),
     "explain: the name first": (
         ["explain", "small", "{}/cpu.txt"],

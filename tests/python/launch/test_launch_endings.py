@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import signal
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from launched_jobs import STAY, alive, children, launch, launched, pids_in, wait_for
 
+from xla_shmem.launch.first_end import FirstEnd, tell_launcher
 from xla_shmem.launch.segments import SHM_DIRECTORY
 
 
@@ -23,6 +25,53 @@ def test_first_failure_stops_the_others_and_its_code_is_passed_on() -> None:
     assert result.returncode == 7
     assert result.stderr == "xla-shmem launch: rank 1 exited with code 7; stopping the others.\n"
     assert time.monotonic() - begin < 5
+
+
+# Rank 1 comes to its end first and then takes its time, as in JAX's barrier; rank 0 fails because of it.
+_ENDS = """
+import os, sys, time
+from xla_shmem.launch.first_end import tell_launcher
+if os.environ['XLA_SHMEM_LOCAL_RANK'] == '1':
+    tell_launcher(os.environ)
+    time.sleep(float(os.environ["SECONDS"]))
+    sys.exit(int(os.environ["CODE"]))
+time.sleep(0.4)
+tell_launcher(os.environ)
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "code", "expected", "says"),
+    [
+        ("0.8", "5", 5, "rank 1 exited with code 5, before rank 0."),
+        ("0.8", "0", 1, "rank 0 exited with code 1."),
+        ("60", "5", 1, "rank 0 exited with code 1; stopping the others."),
+    ],
+)
+def test_the_rank_that_comes_to_its_end_first_gives_the_code(seconds: str, code: str, expected: int, says: str) -> None:
+    begin = time.monotonic()
+    result = launch(2, _ENDS, SECONDS=seconds, CODE=code)
+    assert result.returncode == expected
+    assert result.stderr == f"xla-shmem launch: {says}\n"
+    assert time.monotonic() - begin < 10
+
+
+def test_an_end_is_told_only_to_a_pipe_of_the_launcher(tmp_path: Path) -> None:
+    with contextlib.closing(FirstEnd()) as ends:
+        for rank in (3, 0):
+            tell_launcher({**ends.environment(), "XLA_SHMEM_LOCAL_RANK": str(rank)})
+        assert ends.order() == [3, 0]
+        tell_launcher({"XLA_SHMEM_LOCAL_RANK": "1"})
+        tell_launcher({**ends.environment(), "XLA_SHMEM_LOCAL_RANK": "x"})
+        descriptor = ends.environment()["XLA_SHMEM_ENDS_PIPE"].partition(":")[0]
+        tell_launcher({"XLA_SHMEM_ENDS_PIPE": f"{descriptor}:1", "XLA_SHMEM_LOCAL_RANK": "1"})
+        assert ends.order() == [3, 0]
+    other = (tmp_path / "file").open("wb")  # takes the number of a descriptor that has been closed
+    inode = os.fstat(other.fileno()).st_ino
+    tell_launcher({"XLA_SHMEM_ENDS_PIPE": f"{other.fileno()}:{inode}", "XLA_SHMEM_LOCAL_RANK": "1"})
+    other.close()
+    assert (tmp_path / "file").read_bytes() == b""
 
 
 def test_signal_that_kills_a_rank_becomes_128_plus_its_number() -> None:

@@ -32,7 +32,7 @@ def dump(tmp_path: Path) -> Path:
 @pytest.fixture
 def rewritten(dump: Path) -> Path:
     path = dump.with_name("rewritten.txt")
-    assert inspect(dump, "--decide", "--output", path).exit_code == 0
+    assert inspect("decide", dump, "--output", path).exit_code == 0
     return path
 
 

@@ -24,7 +24,13 @@ def entry(site: Site, state: State, start: float, end: float = 0.0, run: int = 0
 
 
 def record(pe: int, *entries: Entry, sites: tuple[Site, ...] = (SUM, SHIFT), **other: object) -> ProcessRecord:
-    fields: dict[str, object] = {"life": "S", "outcome": Outcome.RUNNING, "failure": ""} | other
+    fields: dict[str, object] = {
+        "life": "S",
+        "outcome": Outcome.RUNNING,
+        "exit_code": None,
+        "at_end": None,
+        "failure": "",
+    } | other
     return ProcessRecord(
         process=pe,
         processes=3,
@@ -51,11 +57,26 @@ def test_nothing_is_stuck_if_every_collective_is_done() -> None:
     assert [status.last is not None for status in diagnosis.pes] == [True] * 3
 
 
+def test_the_first_process_to_come_to_its_end_is_named_with_its_exit_code() -> None:
+    ended = [record(0, life="", outcome=Outcome.FAILED, exit_code=1, at_end=996.0), record(1, at_end=995.0)]
+    first = "Process 1 (pid 101) was the first to come to the end of its program; it "
+    assert diagnose_job([*ended, record(2)], NOW).first_end == first + "is at its end."
+    exited = dataclasses.replace(ended[1], life="", outcome=Outcome.EXITED, exit_code=3)
+    assert diagnose_job([ended[0], exited], NOW).first_end == first + "exited with code 3."
+    # A process that was killed has left no time.
+    assert diagnose_job([*ended, record(2, life="")], NOW).first_end == ""
+    well = [record(pe, life="", outcome=Outcome.EXITED, exit_code=0, at_end=990.0 + pe) for pe in range(2)]
+    assert diagnose_job(well, NOW).first_end == ""
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [
         ({"life": ""}, "process 2 (pid 102) was killed or crashed"),
-        ({"life": "", "outcome": Outcome.EXITED}, "process 2 (pid 102) ended"),
+        ({"life": "", "outcome": Outcome.EXITED, "exit_code": 0}, "process 2 (pid 102) ended"),
+        ({"life": "", "outcome": Outcome.EXITED, "exit_code": 3}, "process 2 (pid 102) ended with exit code 3"),
+        ({"at_end": 995.0}, "process 2 (pid 102) is at the end of its program"),
+        ({"life": "t"}, "process 2 (pid 102) is stopped by a debugger"),
         ({"life": "T"}, "process 2 (pid 102) is stopped by a signal"),
         ({"sites": (OTHER,)}, "it has begun no collective yet"),
         ({"sites": ()}, "it has begun no collective yet"),
@@ -107,7 +128,7 @@ def test_runs_of_one_program_are_distinguished() -> None:
     late = record(2, entry(SUM, State.DONE, 980.0, 985.0, run=6))
     ahead = [record(pe, entry(SUM, State.WAITING, 990.0, run=7)) for pe in (0, 1)]
     (stuck,) = diagnose_job([*ahead, late], NOW).stuck
-    assert (stuck.run, [missing.pe for missing in stuck.missing]) == (7, [2])
+    assert (stuck.run, [missing.pe for missing in stuck.missing]) == (8, [2])
 
 
 def test_no_pe_is_missing_in_a_collective_that_all_have_begun() -> None:

@@ -51,7 +51,7 @@ def _leave_record(directory: Path, pid: int, age: int) -> Path:
     """Writes the record of a process that has run no collective."""
     directory.mkdir()
     ring = directory / "0.ring"
-    ring.write_bytes(struct.pack("<8s4IQI", b"XSHMFR2\n", pid, 0, 1, 0, 0, 0).ljust(4096, b"\0"))
+    ring.write_bytes(struct.pack("<8s4IQ2IQ", b"XSHMFR3\n", pid, 0, 1, 0, 0, 0, 0, 0).ljust(4096, b"\0"))
     os.utime(directory, (10_000 - age, 10_000 - age))
     return ring
 
@@ -103,7 +103,8 @@ def _site(number: int, name: bytes, groups: list[list[int]], is_pairs: bool, rec
 
 def _write_ring(path: Path, sites: bytes, site_bytes: int) -> None:
     """Writes the record of a process with PE 5 and a ring of two entries, of which one was used."""
-    header = struct.pack("<8s4IQI", b"XSHMFR2\n", 2**22 + 1, 3, 4, 1, site_bytes, 0).ljust(4096, b"\0")
+    fields = (b"XSHMFR3\n", 2**22 + 1, 3, 4, 1, site_bytes, 0, 4, 5 * 10**9)
+    header = struct.pack("<8s4IQ2IQ", *fields).ljust(4096, b"\0")
     entry = struct.pack("<QQIIQQQ16x", 1, 7 << 32, 2, 3, 64, 10**9, 2 * 10**9)
     path.write_bytes(header + struct.pack("<IIQ48x", 5, 2, 1) + bytes(64) + entry + sites)
 
@@ -114,6 +115,7 @@ def test_entries_refer_to_the_records_of_loaded_collectives(tmp_path: Path) -> N
     _write_ring(tmp_path / "3.ring", sites + b"XXXX", len(sites))
     (record,) = read_job(tmp_path)
     assert (record.process, record.processes, record.life) == (3, 4, "")
+    assert (record.exit_code, record.at_end) == (3, 5.0)
     assert [(site.operation, site.op, site.name) for site in record.sites] == [
         (40, "all-reduce", "jit_f/a"),
         (42, "all-reduce", "jit_f/\u00e9"),

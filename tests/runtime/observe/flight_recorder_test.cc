@@ -44,7 +44,7 @@ TEST_CASE("a reader of the file finds its process and the collectives of each PE
   Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
   FlightRecorder::Set(entry, sequence, State::kDone, 250);
   const Ring ring(directory, 1);
-  CHECK(std::string(ring.header().magic, 8) == "XSHMFR2\n");
+  CHECK(std::string(ring.header().magic, 8) == "XSHMFR3\n");
   CHECK(ring.header().pid == static_cast<uint32_t>(getpid()));
   CHECK(ring.header().process == 1);
   CHECK(ring.header().processes == 2);
@@ -168,10 +168,10 @@ TEST_CASE("the last of the processes that end well removes the records") {
   const std::string job = parent.File("job");
   std::filesystem::create_directory(job);
   const auto first = testing::ValueOf(FlightRecorder::Create(job, 2, {2, 5}, {0}));
-  first->Close();
+  first->Close(0);
   CHECK(std::filesystem::exists(job + "/2.ring"));  // process 5 may not have started
   const auto second = testing::ValueOf(FlightRecorder::Create(job, 5, {2, 5}, {1}));
-  second->Close();
+  second->Close(0);
   CHECK_FALSE(std::filesystem::exists(job));
 }
 
@@ -179,7 +179,7 @@ TEST_CASE("records of a failed job stay") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory);
   recorder->Fail("a peer has exited");
-  recorder->Close();
+  recorder->Close(0);
   CHECK(Ring(directory).header().outcome == static_cast<uint32_t>(Outcome::kFailed));
 }
 

@@ -19,7 +19,7 @@ TEST_CASE("if all is off, nothing is written and no clock is read") {
   observer.MarkWaiting(span);
   observer.End(span, 0, true);
   observer.Fail(span, "why");
-  observer.Close();
+  observer.Close(0);
 }
 
 TEST_CASE("the recorder follows a collective from start to end") {

@@ -31,9 +31,10 @@ class Job {
     FlightRecorder::Set(entry, sequence, state, 2);
   }
 
-  std::string Ask(uint64_t operation, const std::string& name) const {
+  std::string Ask(uint64_t operation, const std::string& name,
+                  MismatchScope scope = MismatchScope::kAllPrograms) const {
     return DescribeProgramMismatch(directory_.path(), kProcesses, 0, 0,
-                                   {operation, "all-reduce", name, false, {{0, 1}, {2}}});
+                                   {operation, "all-reduce", name, false, {{0, 1}, {2}}}, scope);
   }
 
  private:
@@ -46,7 +47,8 @@ TEST_CASE("a peer in a collective of its own program is named, with that collect
   job.Load(0, 7, "jit_f/a");
   job.Run(1, job.Load(1, 8, "jit_g/b"), State::kWaiting);
   CHECK(job.Ask(7, "jit_f/a") ==
-        "process 1 (PE 1) is in all-reduce jit_g/b of another program; all processes must run the same programs");
+        "process 1 (PE 1) is in all-reduce jit_g/b (64 bytes) of another program; all processes must run the same "
+        "programs");
 }
 
 TEST_CASE("a copy that differs is told from another program") {
@@ -54,8 +56,20 @@ TEST_CASE("a copy that differs is told from another program") {
   job.Load(0, 7, "jit_f/a");
   job.Run(1, job.Load(1, 8, "jit_f/b"), State::kFailed);
   CHECK(job.Ask(7, "jit_f/a") ==
-        "process 1 (PE 1) is in all-reduce jit_f/b of another program of that name: its copy differs, for example in a "
+        "process 1 (PE 1) is in all-reduce jit_f/b (64 bytes) of another program of that name: its copy differs, for "
+        "example in a "
         "constant, in the order of the devices or in the flags of XLA; all processes must run the same programs");
+}
+
+TEST_CASE("at first only programs of one name are looked at") {
+  Job job;
+  job.Load(0, 7, "jit_f/a");
+  job.Run(1, job.Load(1, 8, "jit_g/b"), State::kWaiting);
+  CHECK(job.Ask(7, "jit_f/a", MismatchScope::kProgramsOfOneName).empty());
+  Job copies;
+  copies.Load(0, 7, "jit_f/a");
+  copies.Run(1, copies.Load(1, 8, "jit_f/b"), State::kWaiting);
+  CHECK_FALSE(copies.Ask(7, "jit_f/a", MismatchScope::kProgramsOfOneName).empty());
 }
 
 TEST_CASE("the collective under way counts, not one that ended before") {
@@ -83,6 +97,9 @@ TEST_CASE("peers that may still come are not accused") {
   SUBCASE("this program is loaded") {
     job.Load(1, 7, "jit_f/a");
     job.Run(1, job.Load(1, 8, "jit_g/b"), State::kWaiting);
+  }
+  SUBCASE("in a program that does not wait for this process") {
+    job.Run(1, job.Load(1, 8, "jit_g/b", {1, 2}), State::kWaiting);
   }
   SUBCASE("a process outside of the group") { job.Run(2, job.Load(2, 8, "jit_g/b", {2}), State::kWaiting); }
   CHECK(job.Ask(7, "jit_f/a").empty());

@@ -185,8 +185,8 @@ TEST_CASE("An error names all members that have not arrived") {
   reduction.group = {2, 0, 3};
   AllReduceTransfer transfer({NextOperation(), 8}, 0, reduction, Placement::kApart);
   const std::string error = job.Finish(transfer.Begin(job.context(0)));
-  CHECK(error.find("(448 bytes, 3 PEs) on PE 0, execution 8; not arrived at this operation: PE 2, 3; gave up after") !=
-        std::string::npos);
+  CHECK(error.find("(400 bytes, 3 PEs) on PE 0, run 1, execution 9 in it; not arrived at this operation: PE 2, 3; gave "
+                   "up after") != std::string::npos);
 }
 
 }  // namespace

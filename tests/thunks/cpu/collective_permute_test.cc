@@ -136,8 +136,9 @@ TEST_CASE("The error for a target that has not arrived names operation, PE and e
   PermuteTransfer transfer({5, 3}, 0, {1, -1}, {9000}, Placement::kApart);
   const std::string error = job.Finish(transfer.Begin(job.context(0)));
   CHECK(error ==
-        "collective-permute permute.5 (9024 bytes) on PE 0, execution 3; not arrived at this operation: PE 1; "
-        "gave up after the deadline of 0.2 s (XLA_SHMEM_DEADLINE)");
+        "collective-permute permute.5 (9000 bytes) on PE 0, run 1, execution 4 in it; not arrived at this operation: "
+        "PE 1; gave up after the deadline of 0.2 s (XLA_SHMEM_DEADLINE); PE 1 is in this process: XLA may have too few "
+        "threads for what runs at once; set NPROC=64 and PJRT_NPROC=64");
 }
 
 TEST_CASE("An error distinguishes a target that has not arrived from one that has arrived and does not read") {
@@ -150,7 +151,7 @@ TEST_CASE("An error distinguishes a target that has not arrived from one that ha
     Job job(options);
     PermuteTransfer transfer({5, 3}, 0, {1, -1}, {bytes}, Placement::kApart);
     const std::string error = job.Finish(transfer.Begin(job.context(0)));
-    CHECK(error.find("execution 3; not arrived at this operation: PE 1; gave up after") != std::string::npos);
+    CHECK(error.find("execution 4 in it; not arrived at this operation: PE 1; gave up after") != std::string::npos);
   }
   Job job(options);
   PermuteTransfer here({5, 3}, 0, {1, 0}, {bytes}, Placement::kApart),
@@ -158,7 +159,7 @@ TEST_CASE("An error distinguishes a target that has not arrived from one that ha
   const auto stopped = there.Begin(job.context(1));
   CHECK(!stopped->Poll());  // it posts its addresses and stops
   const std::string error = job.Finish(here.Begin(job.context(0)));
-  CHECK(error.find("execution 3; PE 1 has taken 0 of " + std::to_string(bytes)) != std::string::npos);
+  CHECK(error.find("execution 4 in it; PE 1 has taken 0 of " + std::to_string(bytes)) != std::string::npos);
   CHECK(error.find("not arrived") == std::string::npos);
 }
 

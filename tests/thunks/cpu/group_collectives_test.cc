@@ -183,7 +183,7 @@ TEST_CASE("The error of every collective names a member that has not arrived") {
       Job job(options);
       const std::string error = job.Finish(transfer->Begin(job.context(0)));
       INFO(error);
-      CHECK(error.find("on PE 0, execution 1; not arrived at this operation: PE 2; gave up after") !=
+      CHECK(error.find("on PE 0, run 1, execution 2 in it; not arrived at this operation: PE 2; gave up after") !=
             std::string::npos);
     }
   }

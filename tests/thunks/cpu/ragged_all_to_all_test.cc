@@ -163,7 +163,9 @@ TEST_CASE("Every wrong number ends in an error that names op, PE, array, index a
       const std::string both = errors[0] + " | " + errors[1];
       INFO(both);
       const std::string pe = "PE " + std::to_string(wrong.pe);
-      const std::string begin = wrong.pe < 0 ? "" : in_process ? "; " + pe + ": " : "on " + pe + ", execution 1; ";
+      const std::string begin = wrong.pe < 0 ? ""
+                                : in_process ? "; " + pe + ": "
+                                             : "on " + pe + ", run 1, execution 2 in it; ";
       CHECK(both.find(begin + wrong.error) != std::string::npos);
       CHECK(both.find("ragged-all-to-all ragged-all-to-all.") == (errors[0].empty() ? 3 : 0));
     }

@@ -139,7 +139,7 @@ TEST_CASE("A member that never comes ends the collective with an error that name
       CHECK(job.pe(number).cuda->trapped());
       const std::string reason = job.pe(number).watchdog->Check().message();
       CHECK(reason == "module/op on PE " + std::to_string(number) +
-                          " has not finished within the deadline; it waits for PE 1 (XLA_SHMEM_DEADLINE)");
+                          " has not finished; it waits for PE 1; gave up after the deadline (XLA_SHMEM_DEADLINE)");
       CHECK(results[number] == std::vector<char>(1000, 2));
     }
   }

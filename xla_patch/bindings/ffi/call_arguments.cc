@@ -55,7 +55,13 @@ Result<CallIdentity> ReadIdentity(ffi::Dictionary attributes) {
   if (!module.ok()) return module.status();
   const Result<std::string_view> name = ReadAttribute<std::string_view>(attributes, "name");
   if (!name.ok()) return name.status();
-  return CallIdentity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name)};
+  CallIdentity identity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name), ""};
+  if (attributes.contains("source")) {
+    const Result<std::string_view> source = ReadAttribute<std::string_view>(attributes, "source");
+    if (!source.ok()) return source.status();
+    identity.source = std::string(*source);
+  }
+  return identity;
 }
 
 Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) {

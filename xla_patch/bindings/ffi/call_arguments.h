@@ -20,7 +20,11 @@ namespace xla_shmem {
 // Attributes of every call.
 struct CallIdentity {
   uint64_t operation = 0;
-  std::string name;  // "module/instruction", for errors
+  std::string name;    // "module/instruction"
+  std::string source;  // "file:line"; "" if the module does not name it
+
+  // For errors: "module/instruction at file:line".
+  std::string Label() const { return source.empty() ? name : name + " at " + source; }
 };
 Result<CallIdentity> ReadIdentity(::xla::ffi::Dictionary attributes);
 

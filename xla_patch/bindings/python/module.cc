@@ -2,11 +2,13 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <chrono>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -49,7 +51,7 @@ void CreateSegment(const std::string& key, int process, size_t bytes, const std:
 
 void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<bool>& process_reachable,
              const std::vector<std::string>& segment_keys, int64_t topology_fingerprint, double spin_us,
-             double deadline_s, bool single_copy, bool finish_in_caller) {
+             double deadline_s, double late_after_s, bool single_copy, bool finish_in_caller) {
   JobLayout layout;
   layout.processes = static_cast<int>(process_reachable.size());
   layout.process_reachable = process_reachable;
@@ -66,7 +68,8 @@ void Connect(const std::vector<std::pair<int, int64_t>>& pes, const std::vector<
   }
   RuntimeOptions options;
   options.spin = std::chrono::microseconds(static_cast<int64_t>(spin_us));
-  options.deadline = TimeLimit(deadline_s);
+  options.limits.deadline = TimeLimit(deadline_s);
+  options.limits.late_after = TimeLimit(late_after_s);
   options.single_copy = single_copy ? shm::SingleCopy::kAuto : shm::SingleCopy::kOff;
   options.finish_in_caller = finish_in_caller;
   Status status;
@@ -81,6 +84,8 @@ std::vector<std::string> Observe(const std::vector<int>& processes, const std::v
                                  const std::string& record_directory, bool statistics, const std::string& trace_file) {
   return Runtime::Get().StartObserver({record_directory, statistics, trace_file}, processes, local_pes);
 }
+
+constexpr double kLateAfterSeconds = 60;
 
 void SetConnectHook(nb::callable hook) {
   // Leaked on purpose: XLA may load an executable while the interpreter shuts down.
@@ -130,11 +135,31 @@ NB_MODULE(_core, m) {
       "Prints the statistics, once, and writes the trace so far. At exit of the process this happens anyway.");
   m.def("connect", &Connect, nb::arg("pes"), nb::arg("process_reachable"), nb::arg("segment_keys"),
         nb::arg("topology_fingerprint"), nb::arg("spin_us"), nb::arg("deadline_s"), nb::kw_only(),
-        nb::arg("single_copy") = true, nb::arg("finish_in_caller") = false,
+        nb::arg("late_after_s") = kLateAfterSeconds, nb::arg("single_copy") = true, nb::arg("finish_in_caller") = false,
         "Maps the segments of the job. `pes`: (process, global device id) of every PE in PE order. `segment_keys`: by "
-        "process. `single_copy`: whether PEs may read each other's memory. `finish_in_caller`: whether a collective "
+        "process. `late_after_s`: seconds after which a late process is reported. `single_copy`: whether PEs may read "
+        "each other's memory. `finish_in_caller`: whether a collective "
         "keeps XLA's thread until it has finished. Raises RuntimeError.");
   m.def("failure", [] { return Runtime::Get().status().message(); }, "Why the job has failed, \"\" if it has not.");
+  m.def(
+      "begin_end", [] { Runtime::Get().BeginEnd(); }, "Records that the program of this process has come to its end.");
+  m.def(
+      "mark_at_end", [] { Runtime::Get().MarkAtEnd(); },
+      "Says to the other processes that no collective of this one is under way and none will begin.");
+  m.def(
+      "count_peers",
+      [] {
+        const Runtime::Peers peers = Runtime::Get().CountPeers();
+        return std::tuple(peers.running, peers.at_end, peers.lost);
+      },
+      "How many other processes of this host are running, at their end, and lost (exited, or stopped by a signal).");
+  m.def(
+      "await_question", [] { return Runtime::Get().AwaitQuestion(); }, nb::call_guard<nb::gil_scoped_release>(),
+      "Sleeps until another process asks what this one does. Returns the question's number, 0 after `stop_questions`.");
+  m.def(
+      "answer", [](uint32_t question, const std::string& text) { Runtime::Get().Answer(question, text); },
+      nb::arg("question"), nb::arg("text"), "Answers a question: a text that follows the word 'it'.");
+  m.def("stop_questions", [] { Runtime::Get().StopQuestions(); }, "Ends `await_question`.");
   m.def("connected", [] { return Runtime::Get().connected(); }, "Whether `connect` has succeeded.");
   m.def(
       "set_connect_hook", &SetConnectHook, nb::arg("hook"),

@@ -13,6 +13,8 @@ namespace {
 
 // Deeper than any shape XLA builds, shallow enough for every stack.
 constexpr int kMaxNesting = 32;
+// In all tuples of a shape. Each takes a hundred times the memory of its two bytes in a proto.
+constexpr int kMaxElements = 1 << 18;
 constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
 
 // Of numbers that are not negative.
@@ -55,7 +57,8 @@ Status ParseLayout(std::string_view proto, Shape* shape) {
   return Status();
 }
 
-Status ParseNested(std::string_view proto, int depth, Shape* shape) {
+// `elements`: that may still come.
+Status ParseNested(std::string_view proto, int depth, int* elements, Shape* shape) {
   if (depth > kMaxNesting) return Status::Error("shape nested more than " + std::to_string(kMaxNesting) + " deep");
   shape->proto = proto;
   FieldReader reader(proto);
@@ -75,7 +78,10 @@ Status ParseNested(std::string_view proto, int depth, Shape* shape) {
       case ShapeField::kTupleShapes:
         shape->elements.emplace_back();
         if (field.type != WireType::kBytes) return Status::Error("shape: wrong wire type");
-        XLA_SHMEM_RETURN_IF_ERROR(ParseNested(field.bytes, depth + 1, &shape->elements.back()));
+        if (--*elements < 0) {
+          return Status::Error("shape: its tuples have more than " + std::to_string(kMaxElements) + " elements");
+        }
+        XLA_SHMEM_RETURN_IF_ERROR(ParseNested(field.bytes, depth + 1, elements, &shape->elements.back()));
         break;
       case ShapeField::kLayout:
         XLA_SHMEM_RETURN_IF_ERROR(ParseLayout(field.bytes, shape));
@@ -130,7 +136,8 @@ std::vector<const Shape*> Shape::Leaves() const {
 
 Result<Shape> ParseShape(std::string_view proto) {
   Shape shape;
-  XLA_SHMEM_RETURN_IF_ERROR(ParseNested(proto, 0, &shape));
+  int elements = kMaxElements;
+  XLA_SHMEM_RETURN_IF_ERROR(ParseNested(proto, 0, &elements, &shape));
   return shape;
 }
 

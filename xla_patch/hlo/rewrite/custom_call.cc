@@ -42,6 +42,12 @@ CustomCall CallThatWrites(std::string target, const Module& module, const Collec
   return call;
 }
 
+// "/home/me/train.py:42"; "" if the module does not name it.
+std::string SourceOf(const Collective& collective) {
+  if (collective.fields.source_file.empty()) return "";
+  return std::string(collective.fields.source_file) + ":" + std::to_string(collective.fields.source_line);
+}
+
 }  // namespace
 
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
@@ -82,6 +88,8 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
     dictionary.AddInts("group_offsets", spec.groups.offsets);
     dictionary.AddInts("groups", PesOf(spec.groups.devices, topology));
   }
+  const std::string source = SourceOf(collective);
+  if (!source.empty()) dictionary.AddString("source", source);
   return dictionary;
 }
 

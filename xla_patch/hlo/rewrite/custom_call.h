@@ -26,6 +26,7 @@ Unsupported UnsupportedForm(const Collective& collective, Lowering lowering);
 //   pairs     permute: source, target, source, target, ...
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
+//   source    file:line, for error messages, if the module names it
 //
 // `spec`: name, op, participants and reduction of the call. `number`: of the calls for one collective.
 MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,

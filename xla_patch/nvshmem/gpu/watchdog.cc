@@ -10,6 +10,10 @@ namespace xla_shmem::gpu {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{100};
+constexpr std::chrono::seconds kAskPeers{1};
+// A longer deadline is none.
+constexpr std::chrono::hours kCenturies{1'000'000};
+constexpr char kPastDeadline[] = "; gave up after the deadline (XLA_SHMEM_DEADLINE)";
 // For the counters of a late transfer (thunks/gpu/late_transfer.cc): each is read within a second.
 constexpr std::chrono::seconds kDescribeTime{2};
 // The watchdog marks the number of a wait that it has seen. A stream that comes to another wait writes it unmarked.
@@ -31,11 +35,13 @@ EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing) {
   return EventRef(device.Mark(stream, timing), [&device, timing](CudaEvent event) { device.Recycle(event, timing); });
 }
 
-Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event, std::chrono::milliseconds grace)
+Watchdog::Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event, std::chrono::milliseconds grace,
+                   std::chrono::milliseconds late_after)
     : device_(device),
       deadline_(deadline),
       on_event_(on_event ? std::move(on_event) : OnEvent(PrintOrExit)),
       grace_(grace),
+      late_after_(late_after),
       trap_stream_(device->CreateStream()) {
   device->PrepareReads();
   waits_word_ = device->AllocateHostWords(1);
@@ -74,6 +80,11 @@ void Watchdog::WatchKernels(KernelProgress progress) {
   std::lock_guard<std::mutex> lock(mutex_);
   kernels_.push_back({std::move(progress), 0, {}});
   wake_.notify_all();
+}
+
+void Watchdog::SetAskPeers(std::function<PeerFacts()> ask) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ask_peers_ = std::move(ask);
 }
 
 Status Watchdog::Check() const {
@@ -126,6 +137,39 @@ Device::Progress Watchdog::ProgressOf(const Entry& entry) const {
   return progress;
 }
 
+std::optional<Watchdog::Failure> Watchdog::Judge(Clock::time_point since, const LateTransfer& late) {
+  const Clock::time_point now = Clock::now();
+  if (now - since >= deadline_) {
+    std::function<std::string()> describe;
+    if (late.describe) describe = [read = late.describe] { return read() + kPastDeadline; };
+    return Failure{late.waits_for + kPastDeadline, std::move(describe)};
+  }
+  if (now - since < std::min<std::chrono::nanoseconds>(kAskPeers, late_after_)) return std::nullopt;
+  if (now >= next_question_) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ask = ask_peers_;
+    lock.unlock();
+    facts_ = ask ? ask() : PeerFacts();
+    next_question_ = now + kAskPeers;
+  }
+  if (!facts_.lost.empty()) return Failure{late.waits_for + "; " + facts_.lost, {}};
+  TellIfLate(since, late, facts_.late);
+  return std::nullopt;
+}
+
+void Watchdog::TellIfLate(Clock::time_point since, const LateTransfer& late, const std::string& facts) {
+  if (since != told_since_) {
+    told_since_ = since;
+    next_line_ = since + late_after_;
+  }
+  const Clock::time_point now = Clock::now();
+  if (now < next_line_) return;
+  next_line_ = since + 2 * (now - since);
+  on_event_(Event::kWaits, late.waits_for + "; no progress for " + Seconds(now - since) + facts + "; goes on waiting" +
+                               (deadline_ < kCenturies ? " until the deadline of " + Seconds(deadline_) : "") +
+                               " (XLA_SHMEM_DEADLINE)");
+}
+
 // Drops finished entries from the front: later transfers are enqueued behind earlier ones.
 std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entries) {
   for (; !entries.empty(); entries.pop_front()) {
@@ -134,14 +178,14 @@ std::optional<Watchdog::Failure> Watchdog::CheckTransfers(std::list<Entry>& entr
     if (is_new) {
       if (device_->Query(entry.begun.get()) == Device::Progress::kRunning) return std::nullopt;
       entry.begun.reset();
-      entry.deadline = Clock::now() + deadline_;
+      entry.since = Clock::now();
     }
     const Device::Progress progress = ProgressOf(entry);
     if (progress == Device::Progress::kFailed) {
       return Failure{"the GPU reports an error on the streams of xla-shmem", {}};
     }
     if (progress == Device::Progress::kDone) continue;
-    if (Clock::now() >= entry.deadline) return Failure{entry.late.waits_for, entry.late.describe};
+    if (std::optional<Failure> failure = Judge(entry.since, entry.late); failure.has_value()) return failure;
     const std::string fault = is_new || !entry.late.find_fault ? "" : entry.late.find_fault();
     return fault.empty() ? std::nullopt : std::optional<Failure>({fault, {}});
   }
@@ -159,12 +203,12 @@ std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
     if (number != 0 && (number & kSeen) == 0) {
       // The stream may write in between, and then its value stays.
       __atomic_compare_exchange_n(waits_word_, &number, number | kSeen, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-      wait_deadline_ = Clock::now() + deadline_;
+      wait_since_ = Clock::now();
     }
     if (number < kSeen) return std::nullopt;
     wait = waits_[(number & ~kSeen) - 1];
   }
-  if (Clock::now() >= wait_deadline_) return Failure{wait.waits_for, wait.describe};
+  if (std::optional<Failure> failure = Judge(wait_since_, wait); failure.has_value()) return failure;
   const std::string fault = wait.find_fault ? wait.find_fault() : "";
   const bool is_there = __atomic_load_n(waits_word_, __ATOMIC_ACQUIRE) == number;
   return fault.empty() || !is_there ? std::nullopt : std::optional<Failure>({fault, {}});
@@ -172,20 +216,23 @@ std::optional<Watchdog::Failure> Watchdog::CheckWaits() {
 
 // Fails if a kernel cannot go on, or has been running for as long as the deadline.
 std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
-  std::lock_guard<std::mutex> lock(mutex_);
   const Clock::time_point now = Clock::now();
-  for (WatchedKernels& watched : kernels_) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (WatchedKernels& watched : kernels_) {  // none is ever removed
+    lock.unlock();
     const uint64_t* const words = watched.progress.words;
     const bool at_fault = __atomic_load_n(words + kFault, __ATOMIC_ACQUIRE) != kNoFault;
     const uint64_t ended = __atomic_load_n(words + kEnded, __ATOMIC_ACQUIRE);
     const uint64_t begun = __atomic_load_n(words + kBegun, __ATOMIC_ACQUIRE);
     if (!at_fault && (begun <= ended || begun != watched.begun_seen)) {
       watched.begun_seen = begun;
-      watched.deadline = now + deadline_;
-    } else if (at_fault || now >= watched.deadline) {
+      watched.since = now;
+    } else {
       LateTransfer late = watched.progress.describe(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE));
-      return Failure{std::move(late.waits_for), std::move(late.describe)};
+      if (at_fault) return Failure{std::move(late.waits_for), std::move(late.describe)};
+      if (std::optional<Failure> failure = Judge(watched.since, late); failure.has_value()) return failure;
     }
+    lock.lock();
   }
   return std::nullopt;
 }
@@ -217,10 +264,13 @@ void Watchdog::Guard() {
     if (Clock::now().time_since_epoch().count() < answer_by_.load()) continue;
     ExpectNoAnswer();
     const std::string after = failure_.empty()
-                                  ? "has not answered for " + Seconds(deadline_) + "; unfinished: " + oldest_
+                                  ? "has not answered for " + Seconds(AnswerTime()) + "; unfinished: " + oldest_
                                   : "does not answer after this error: " + failure_;
+    // A call also blocks if another thread waits for room in a queue behind a late peer.
+    const bool waits = failure_.empty() && deadline_ >= kCenturies;
     lock.unlock();
-    on_event_(Event::kStuck, "the CUDA driver " + after + "; the process exits");
+    on_event_(waits ? Event::kWaits : Event::kStuck,
+              "the CUDA driver " + after + (waits ? "; goes on waiting (XLA_SHMEM_DEADLINE)" : "; the process exits"));
     lock.lock();
   }
 }
@@ -243,7 +293,7 @@ void Watchdog::Run() {
     entries_.clear();
     oldest_ = checked.empty() ? "" : checked.front().late.waits_for;
     lock.unlock();
-    ExpectAnswerWithin(deadline_);
+    ExpectAnswerWithin(AnswerTime());
     std::optional<Failure> failure = CheckTransfers(checked);
     if (!failure.has_value()) failure = CheckWaits();
     if (!failure.has_value()) failure = CheckKernels();

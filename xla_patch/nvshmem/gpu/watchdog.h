@@ -10,6 +10,7 @@
 #ifndef XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 #define XLA_SHMEM_NVSHMEM_GPU_WATCHDOG_H_
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -35,7 +36,7 @@ EventRef MarkShared(Device& device, CudaStream stream, Device::Timing timing = D
 
 // What is known of a transfer that is late.
 struct LateTransfer {
-  std::string waits_for;  // the operation, and its peers
+  std::string waits_for;  // "the operation has not finished; it waits for PE 1"
   // The same with the counters seen and expected, which it reads from the GPU; `waits_for` if it cannot. May be empty.
   std::function<std::string()> describe = nullptr;
   // Reads from the GPU why the transfer cannot end, before it is late; "" if nothing is known. May be empty.
@@ -48,9 +49,16 @@ struct KernelProgress {
   std::function<LateTransfer(uint64_t operation)> describe;
 };
 
+// What the host knows of the other processes of the job (runtime/observe/recorded_peers.h).
+struct PeerFacts {
+  std::string lost;  // why a wait is in vain; "" if it need not be
+  std::string late;  // "; process 1 (pid 7) is running"
+};
+
 class Watchdog {
  public:
   enum class Event {
+    kWaits,      // a peer is late; the job goes on
     kLate,       // the job fails
     kDescribed,  // the same in other words, with what was read from the GPU
     kStuck,      // the streams have not ended a while after the trap, or the driver does not answer
@@ -59,9 +67,13 @@ class Watchdog {
   // The default: prints the reason; with kStuck the process then exits with status 70.
   static void PrintOrExit(Event event, const std::string& reason);
   static constexpr std::chrono::seconds kGrace{10};
+  // After this time without progress a line tells of it, and again each time it has become twice as long.
+  static constexpr std::chrono::seconds kLateAfter{60};
+  static constexpr std::chrono::seconds kDriverAnswer{60};
 
+  // `deadline`: of a time without progress; a century or more is none.
   Watchdog(Device* device, std::chrono::nanoseconds deadline, OnEvent on_event = {},
-           std::chrono::milliseconds grace = kGrace);
+           std::chrono::milliseconds grace = kGrace, std::chrono::milliseconds late_after = kLateAfter);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -78,6 +90,8 @@ class Watchdog {
   uint64_t NumberOfWait(LateTransfer late, uint64_t key = 0);
   // From now on also watches the kernels that write these words.
   void WatchKernels(KernelProgress progress);
+  // `ask` is called on the watchdog's thread, about once a second while a transfer does not go on.
+  void SetAskPeers(std::function<PeerFacts()> ask);
   // Ok, or why the job has failed. A failed job stays failed.
   Status Check() const;
   // Fails the job.
@@ -88,7 +102,7 @@ class Watchdog {
   struct Entry {
     EventRef begun;  // null once it was seen reached
     std::vector<EventRef> events;
-    Clock::time_point deadline;
+    Clock::time_point since;
     LateTransfer late;
   };
   struct Failure {
@@ -101,8 +115,13 @@ class Watchdog {
   void Guard();
   void ExpectAnswerWithin(std::chrono::nanoseconds time);
   void ExpectNoAnswer();
+  // How long a driver call may take.
+  std::chrono::nanoseconds AnswerTime() const { return std::min<std::chrono::nanoseconds>(deadline_, kDriverAnswer); }
   // kDone once all events of the entry are reached, kFailed if one has failed.
   Device::Progress ProgressOf(const Entry& entry) const;
+  // What to do about a transfer that has not gone on since `since`.
+  std::optional<Failure> Judge(Clock::time_point since, const LateTransfer& late);
+  void TellIfLate(Clock::time_point since, const LateTransfer& late, const std::string& facts);
   std::optional<Failure> CheckTransfers(std::list<Entry>& entries);
   std::optional<Failure> CheckWaits();
   std::optional<Failure> CheckKernels();
@@ -113,6 +132,7 @@ class Watchdog {
   const std::chrono::nanoseconds deadline_;
   const OnEvent on_event_;
   const std::chrono::milliseconds grace_;
+  const std::chrono::nanoseconds late_after_;
   CudaStream trap_stream_;
   uint64_t* waits_word_ = nullptr;
 
@@ -126,13 +146,18 @@ class Watchdog {
   struct WatchedKernels {
     KernelProgress progress;
     uint64_t begun_seen = 0;
-    Clock::time_point deadline;
+    Clock::time_point since;
   };
   std::list<WatchedKernels> kernels_;
   bool stop_ = false;
   std::atomic<Clock::rep> answer_by_;
+  std::function<PeerFacts()> ask_peers_;  // guarded by mutex_
   // Only the watchdog's thread uses these.
-  Clock::time_point wait_deadline_;
+  Clock::time_point wait_since_;
+  Clock::time_point next_question_;
+  PeerFacts facts_;
+  Clock::time_point told_since_;  // the wait of which the next line tells
+  Clock::time_point next_line_;
   std::thread thread_;
   std::thread guard_;
 };

@@ -13,10 +13,12 @@
 #include <cassert>
 #include <utility>
 
+#include "xla_patch/shm/process_identity.h"
+
 namespace xla_shmem::observe {
 namespace {
 
-constexpr char kMagic[] = "XSHMFR2\n";
+constexpr char kMagic[] = "XSHMFR3\n";
 
 Status CannotCreate(const std::string& path, int code) {
   return Status::Error("cannot create " + path + ": " + strerror(code));
@@ -92,6 +94,8 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::Create(const std::string
   std::unique_ptr<FlightRecorder> recorder(new FlightRecorder(directory, std::move(processes), file, mapping, bytes));
   RingHeader* header = recorder->header_;
   header->pid = static_cast<uint32_t>(getpid());
+  header->pid_start_time = shm::ProcessStartTime(getpid());
+  header->pid_namespace = shm::PidNamespace();
   header->process = static_cast<uint32_t>(process);
   header->processes = static_cast<uint32_t>(recorder->processes_.size());
   header->n_pes = static_cast<uint32_t>(pes.size());
@@ -172,7 +176,14 @@ void FlightRecorder::Fail(const std::string& why) {
   header_->outcome.store(static_cast<uint32_t>(Outcome::kFailed), std::memory_order_release);
 }
 
-void FlightRecorder::Close() {
+void FlightRecorder::MarkAtEnd() {
+  uint64_t never = 0;
+  header_->at_end_ns.compare_exchange_strong(never, MonotonicNanoseconds());
+}
+
+void FlightRecorder::Close(int exit_code) {
+  MarkAtEnd();
+  header_->exit_status.store(1 + static_cast<uint32_t>(exit_code & 0xff), std::memory_order_release);
   uint32_t running = static_cast<uint32_t>(Outcome::kRunning);
   header_->outcome.compare_exchange_strong(running, static_cast<uint32_t>(Outcome::kExited));
   // One process at a time, so that exactly one finds itself to be the last.

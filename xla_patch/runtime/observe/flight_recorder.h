@@ -49,14 +49,18 @@ static_assert(sizeof(PeHeader) == 64);
 enum class Outcome : uint32_t { kRunning = 0, kExited = 1, kFailed = 2 };
 
 struct RingHeader {
-  char magic[8];  // "XSHMFR2\n"
+  char magic[8];  // "XSHMFR3\n"
   uint32_t pid;
   uint32_t process;
   uint32_t processes;                // of the job on this host
   uint32_t n_pes;                    // of this process
   std::atomic<uint64_t> site_bytes;  // of all complete site records
   std::atomic<uint32_t> outcome;
-  char unused[220];
+  std::atomic<uint32_t> exit_status;  // 1 + the exit code of the process; 0: it has not exited, or was killed
+  std::atomic<uint64_t> at_end_ns;    // when its program came to its end; 0: it has not
+  uint64_t pid_start_time;            // as in shm's SegmentHeader
+  uint64_t pid_namespace;
+  char unused[192];
   char failure[3840];  // NUL-terminated; why the job failed, in this process
 };
 static_assert(sizeof(RingHeader) == 4096 && offsetof(RingHeader, failure) == 256);
@@ -123,9 +127,12 @@ class FlightRecorder {
   static void Set(Entry* entry, uint64_t sequence, State state, uint64_t end_ns);
 
   void Fail(const std::string& why);
+  // The program of this process has come to its end. The first call counts.
+  void MarkAtEnd();
 
-  // Called when the process ends. If all processes of the job on this host have ended well, the last removes the files.
-  void Close();
+  // Called when the process exits with `exit_code`. If all processes of the job on this host have ended well, the last
+  // removes the files.
+  void Close(int exit_code);
 
  private:
   FlightRecorder(std::string directory, std::vector<int> processes, int file, void* mapping, size_t bytes);

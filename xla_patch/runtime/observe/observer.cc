@@ -115,13 +115,19 @@ std::string Observer::PlaceOfRecords() const {
   return " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
 }
 
+std::string Observer::FindMismatch(const Span& span, bool is_late) const {
+  if (recorder_ == nullptr) return "";
+  const auto scope = is_late ? MismatchScope::kAllPrograms : MismatchScope::kProgramsOfOneName;
+  return DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site, scope);
+}
+
 std::string Observer::Fail(const Span& span, const std::string& why) {
   FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
   if (recorder_ == nullptr) return why;
   std::string text = why;
   const std::string mismatch =
       DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site);
-  if (!mismatch.empty()) text += "; " + mismatch;
+  if (!mismatch.empty() && text.find(mismatch) == std::string::npos) text += "; " + mismatch;
   recorder_->Fail(text);
   return text + PlaceOfRecords();
 }
@@ -135,9 +141,13 @@ void Observer::Report(const std::string& footer) {
   if (trace_ != nullptr) trace_->Flush();
 }
 
-void Observer::Close() {
+void Observer::MarkAtEnd() {
+  if (recorder_ != nullptr) recorder_->MarkAtEnd();
+}
+
+void Observer::Close(int exit_code) {
   Report();
-  if (recorder_ != nullptr) recorder_->Close();
+  if (recorder_ != nullptr) recorder_->Close(exit_code);
 }
 
 }  // namespace xla_shmem::observe

@@ -66,6 +66,10 @@ class Observer {
   void MarkWaiting(const Span& span);
   // `copied_ns`: the time spent copying and reducing data.
   void End(const Span& span, uint64_t copied_ns, bool is_inline);
+  // Why the execution can never finish: another process is in a program that differs from this one's. "" if it may.
+  // Unless `is_late`, only programs of one name are looked at: with several threads, processes may be in programs of
+  // different names for as long as they compile.
+  std::string FindMismatch(const Span& span, bool is_late) const;
   // Returns `why`, extended by what the records of the other processes tell.
   std::string Fail(const Span& span, const std::string& why);
 
@@ -84,8 +88,10 @@ class Observer {
   // Called when the program ends: prints the totals, once, and writes the trace so far.
   // `footer`: printed below them.
   void Report(const std::string& footer = "");
-  // Called when the process ends: reports, and records that the process has ended well.
-  void Close();
+  // The program has come to its end.
+  void MarkAtEnd();
+  // Called when the process exits: reports, and records the exit.
+  void Close(int exit_code);
 
  private:
   void Add(const RecordedSite& site, const Finished& execution);

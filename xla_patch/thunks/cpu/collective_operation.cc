@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "xla_patch/shm/copy.h"
@@ -41,11 +42,18 @@ bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vecto
   return any_in_place;
 }
 
+std::string NameRun(uint64_t execution) {
+  constexpr int kRun = 32;  // MessageKey::execution
+  const uint64_t before = execution & 0xffffffff;
+  return "run " + std::to_string((execution >> kRun) + 1) +
+         (before == 0 ? "" : ", execution " + std::to_string(before + 1) + " in it");
+}
+
 std::string NameExecution(CollectiveOp op, const std::string& name, size_t bytes, size_t members, int pe,
                           const MessageKey& key) {
   return std::string(OpName(op)) + " " + name + " (" + std::to_string(bytes) + " bytes" +
-         (members == 0 ? "" : ", " + std::to_string(members) + " PEs") + ") on PE " + std::to_string(pe) +
-         ", execution " + std::to_string(key.execution & 0xffffffff);
+         (members == 0 ? "" : ", " + std::to_string(members) + " PEs") + ") on PE " + std::to_string(pe) + ", " +
+         NameRun(key.execution);
 }
 
 std::string NameMissing(const std::set<int>& missing) {
@@ -69,7 +77,7 @@ size_t CollectiveOperation::IndexIn(const std::vector<int>& group) const {
 void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Source source, bool overwritten) {
   XLA_SHMEM_INVARIANT(pe, !=, context_->pe);
   XLA_SHMEM_INVARIANT(pe, <, context_->heap->n_pes());
-  if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.total());
+  if (source == Source::kOperands) bytes_ = std::max(bytes_, memory.bytes());
   if (sends_.empty()) sends_.reserve(members_);
   sends_.push_back({MessageSender(pe, key, std::move(memory), overwritten), source});
 }
@@ -77,7 +85,7 @@ void CollectiveOperation::Send(int pe, const MessageKey& key, Spans memory, Sour
 void CollectiveOperation::Receive(int pe, const MessageKey& key, Spans memory, int overwritten_send) {
   XLA_SHMEM_INVARIANT(pe, !=, context_->pe);
   XLA_SHMEM_INVARIANT(overwritten_send, <, static_cast<int>(sends_.size()));
-  bytes_ = std::max(bytes_, memory.total());
+  bytes_ = std::max(bytes_, memory.bytes());
   if (receives_.empty()) receives_.reserve(members_);
   receives_.push_back({MessageReceiver(pe, key, std::move(memory)), overwritten_send});
 }
@@ -99,12 +107,29 @@ void CollectiveOperation::CopyLocally(const char* from, char* to, size_t bytes, 
   copies_overwrite_sends_ |= overwrites_sends;
 }
 
+// A large transfer whose peers keep up could go on for seconds. Other operations of the engine must be polled too, and
+// the process must look at its waits.
+bool CollectiveOperation::AdvanceForAWhile() {
+  constexpr int kRoundsWithoutClock = 16;
+  constexpr auto kWhile = std::chrono::milliseconds(20);
+  std::chrono::steady_clock::time_point begin;
+  bool made_progress = false;
+  for (int round = 0; AdvanceOnce(); ++round) {
+    made_progress = true;
+    if (round < kRoundsWithoutClock) continue;
+    const auto now = std::chrono::steady_clock::now();
+    if (round == kRoundsWithoutClock) begin = now;
+    if (now - begin > kWhile) break;
+  }
+  return made_progress;
+}
+
 bool CollectiveOperation::Poll() {
   // A message that can only come through slots needs a grant at once: its sender may wait for it while this PE sends.
   if (polls_ == 0 && AnyNeedsGrant()) OpenGrants();
   made_progress_ = false;
   do {
-    while (AdvanceOnce()) made_progress_ = true;
+    made_progress_ |= AdvanceForAWhile();
     if (!local_copies_.empty()) made_progress_ |= RunLocalCopies();
   } while (HasReceived() && DeclareMore());
   // Before the sends are done: a peer may have no block to receive them, because another operation there holds it and
@@ -175,6 +200,8 @@ void CollectiveOperation::GiveBackBlocks() {
   }
   for (const BlockSet& set : blocks_) ReturnBlocks(set);
   blocks_.clear();
+  // An operation of this process that waits for blocks may sleep in the progress engine.
+  shm::Ring(context_->heap->OwnBell());
 }
 
 void CollectiveOperation::ForEachReceiver(const std::function<void(const MessageReceiver&)>& visit) const {

@@ -7,6 +7,7 @@
 #define XLA_SHMEM_THUNKS_CPU_COLLECTIVE_OPERATION_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -37,7 +38,10 @@ bool CopyOverlappingOperands(const std::vector<char*>& results, const std::vecto
 
 // Parts of the texts of errors.
 //
-// "all-reduce jit_f/psum.1 (400 bytes, 2 PEs) on PE 0, execution 3". `bytes`: of the operands. `members`: of the group;
+// "run 5", or "run 5, execution 3 in it": numbers of MessageKey::execution as people count.
+std::string NameRun(uint64_t execution);
+
+// "all-reduce jit_f/psum.1 (400 bytes, 2 PEs) on PE 0, run 5". `bytes`: of the operands. `members`: of the group;
 // 0 if it says nothing.
 std::string NameExecution(CollectiveOp op, const std::string& name, size_t bytes, size_t members, int pe,
                           const MessageKey& key);
@@ -58,6 +62,8 @@ class CollectiveOperation : public Operation {
   // `members`: the number of PEs in the group, for errors; 0 if it says nothing.
   CollectiveOperation(const PeContext* context, CollectiveOp op, const MessageKey& key, std::string name,
                       size_t members);
+  // Of the operands, for errors, where the largest message is not as large as they are.
+  void SetBytes(size_t bytes) { bytes_ = bytes; }
 
   const PeContext& context() const { return *context_; }
   // The index of this PE in `group`.
@@ -102,6 +108,7 @@ class CollectiveOperation : public Operation {
   };
 
   bool AdvanceOnce();
+  bool AdvanceForAWhile();
   // True if the copies ran.
   bool RunLocalCopies();
   // Whether all that was declared to come has come, and been copied.

@@ -11,6 +11,11 @@
 namespace xla_shmem {
 namespace {
 
+size_t OperandBytes(const CollectiveArguments& arguments) {
+  const size_t bytes = std::accumulate(arguments.bytes.begin(), arguments.bytes.end(), size_t{0});
+  return bytes * OperandParts(arguments.op, arguments.group.size());
+}
+
 size_t PaddedBytes(const std::vector<size_t>& bytes) {
   size_t total = 0;
   for (const size_t size : bytes) total += AlignedPiece(size);
@@ -242,6 +247,7 @@ MessageCollective::MessageCollective(const PeContext* context, CollectiveArgumen
     case CollectiveOp::kRaggedAllToAll:  // has arguments of its own
       XLA_SHMEM_INVARIANT(arguments.op, !=, CollectiveOp::kRaggedAllToAll);
   }
+  SetBytes(OperandBytes(arguments));
 }
 
 void MessageCollective::AllReduce(const CollectiveArguments& arguments, bool in_place) {
@@ -404,8 +410,7 @@ std::unique_ptr<Operation> MakeOperation(const PeContext* context, CollectiveArg
   if (!is_in_process) return MakeMessageOperation(context, std::move(arguments));
   OperandCopies copies;
   CopyOverlapping(IndexOf(context->pe, arguments.group), &arguments, &copies);
-  size_t bytes = std::accumulate(arguments.bytes.begin(), arguments.bytes.end(), size_t{0});
-  if (arguments.op == CollectiveOp::kAllToAll) bytes *= arguments.group.size();
+  const size_t bytes = OperandBytes(arguments);
   MemberBuffers buffers{std::move(arguments.operands), std::move(arguments.results)};
   const auto [op, key] = std::pair(arguments.op, arguments.key);
   std::string name = std::move(arguments.name);

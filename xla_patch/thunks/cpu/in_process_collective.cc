@@ -11,6 +11,23 @@
 
 namespace xla_shmem {
 
+namespace {
+
+class WorkerCount {
+ public:
+  explicit WorkerCount(std::atomic<int>* workers) : workers_(workers) {
+    workers_->fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~WorkerCount() { workers_->fetch_sub(1, std::memory_order_release); }
+  WorkerCount(const WorkerCount&) = delete;
+  WorkerCount& operator=(const WorkerCount&) = delete;
+
+ private:
+  std::atomic<int>* const workers_;
+};
+
+}  // namespace
+
 InProcessMeeting::InProcessMeeting(size_t members, size_t cached_bytes)
     : cached_bytes_(cached_bytes), members_(members), has_arrived_(members) {}
 
@@ -33,8 +50,8 @@ bool InProcessMeeting::Work(bool* is_last) {
   if (next_.load(std::memory_order_relaxed) >= plan_.chunks()) return false;
   bool worked = false;
   InProcessPlan::Scratch scratch;
-  // Stop waits for workers that may not have seen its flag.
-  workers_.fetch_add(1, std::memory_order_seq_cst);
+  // Stop waits for workers that may not have seen its flag. A guard, because a chunk that needs memory may throw.
+  const WorkerCount counted(&workers_);
   const shm::ScopedCopyTimer timer;
   while (!is_stopped_.load(std::memory_order_seq_cst)) {
     const size_t chunk = next_.fetch_add(1, std::memory_order_relaxed);
@@ -43,7 +60,6 @@ bool InProcessMeeting::Work(bool* is_last) {
     worked = true;
     *is_last = left_.fetch_sub(1, std::memory_order_acq_rel) == 1;
   }
-  workers_.fetch_sub(1, std::memory_order_release);
   return worked;
 }
 

@@ -16,6 +16,8 @@ using shm::RemotePiece;
 constexpr size_t kBounceBytes = 128 << 10;
 // Bytes that Receive reads at a time: so many that the cost of the system call is negligible.
 constexpr size_t kCrossMemoryReadBytes = 4 << 20;
+// Pieces that Receive takes before other messages have their turn.
+constexpr int kPiecesAtOnce = 8;
 
 }  // namespace
 
@@ -94,7 +96,7 @@ void MessageReceiver::Consume(const PeContext& context, size_t end) {
 bool MessageReceiver::Receive(const PeContext& context, size_t limit) {
   XLA_SHMEM_INVARIANT(limit, <=, total());
   bool made_progress = false;
-  while (consumed_ < limit) {
+  for (int piece = 0; piece < kPiecesAtOnce && consumed_ < limit; ++piece) {
     if (protocol_ == Protocol::kUndecided && !DetermineProtocol(context)) break;
     if (protocol_ == Protocol::kCrossMemoryRead) {
       const size_t end = std::min({Arrived(), limit, consumed_ + kCrossMemoryReadBytes});

@@ -113,6 +113,7 @@ RaggedAllToAllOperation::RaggedAllToAllOperation(const PeContext* context, Ragge
       slices_(SlicesOf(arguments_)),
       checks_(arguments_.group, slices_, arguments_.input_rows, arguments_.output_rows) {
   copies_ = CopyOverlapping(&arguments_);
+  SetBytes(static_cast<size_t>(arguments_.input_rows) * arguments_.row_bytes);
 }
 
 bool RaggedAllToAllOperation::DeclareMore() {

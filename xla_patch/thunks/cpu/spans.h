@@ -28,11 +28,14 @@ class Spans {
     if (count_ == 1) spans_.push_back(only_);
     count_++ == 0 ? void(only_ = span) : spans_.push_back(span);
     total_ += (bytes + kPieceAlignment - 1) / kPieceAlignment * kPieceAlignment;
+    bytes_ += bytes;
   }
 
   size_t count() const { return count_; }
   // The number of positions, with the padding after the last buffer.
   size_t total() const { return total_; }
+  // Without padding.
+  size_t bytes() const { return bytes_; }
   char* memory(size_t span) const { return begin()[span].memory; }
 
   // Calls visit(span, memory, position, bytes) for the parts of the buffers that lie in [begin, end).
@@ -76,6 +79,7 @@ class Spans {
   std::vector<Span> spans_;   // of all other messages
   size_t count_ = 0;
   size_t total_ = 0;
+  size_t bytes_ = 0;
 };
 
 // The part of member `index` of every buffer: `bytes[i]` bytes each, in group order.

@@ -109,7 +109,8 @@ Result<size_t> GpuRuntime::Start(const GpuStartOptions& options) {
 }
 
 void GpuRuntime::Report(gpu::Watchdog::Event event, const std::string& why) const {
-  gpu::Watchdog::PrintOrExit(event, failure_hook_ ? failure_hook_(why) : why);
+  const bool fails = event != gpu::Watchdog::Event::kWaits;
+  gpu::Watchdog::PrintOrExit(event, fails && failure_hook_ ? failure_hook_(why) : why);
 }
 
 Result<char*> GpuRuntime::MakeArena(const GpuStartOptions& options) {

@@ -58,7 +58,7 @@ struct GpuStartOptions {
   GpuPermute permute = GpuPermute::kAuto;
   bool multimem = false;  // reductions in the NVLink switch, if UseMultimem is called
   bool timed = false;     // the timeline measures times on the device
-  std::chrono::nanoseconds deadline{std::chrono::seconds(60)};
+  std::chrono::nanoseconds deadline = std::chrono::nanoseconds::max();  // of a time without progress
 };
 
 class GpuRuntime {
@@ -85,6 +85,8 @@ class GpuRuntime {
   void SetAdmitHook(std::function<void()> hook) { admit_hook_ = std::move(hook); }
   // `hook` is told why the job has failed, and returns what to print. To be called before the first collective.
   void SetFailureHook(std::function<std::string(const std::string& why)> hook) { failure_hook_ = std::move(hook); }
+  // `ask` says what the host knows of the other processes. To be called after Start.
+  void SetAskPeers(std::function<gpu::PeerFacts()> ask) { watchdog_->SetAskPeers(std::move(ask)); }
   bool EnsureAdmitted();
   bool admitted() const { return ready_.load(std::memory_order_acquire); }
   int64_t topology_fingerprint() const { return fingerprint_; }

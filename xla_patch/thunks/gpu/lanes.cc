@@ -295,8 +295,7 @@ LateTransfer Lanes::Describe(LaneUse use, uint64_t number) {
     for (const int peer : operation.peers) {
       if (is_late(peer)) waits += (waits.empty() ? "; it waits for PE " : " or PE ") + std::to_string(peer);
     }
-    return operation.name + " on PE " + std::to_string(pe) + " has not finished within the deadline" + waits +
-           " (XLA_SHMEM_DEADLINE)";
+    return operation.name + " on PE " + std::to_string(pe) + " has not finished" + waits;
   };
   const std::string waits_for = text([](int) { return true; });
   return {waits_for, [words, text, waits_for, peers = operation.peers] {

@@ -10,10 +10,8 @@ namespace xla_shmem::gpu {
 namespace {
 
 std::string IsLate(const std::string& name, int pe) {
-  return name + " on PE " + std::to_string(pe) + " has not finished within the deadline";
+  return name + " on PE " + std::to_string(pe) + " has not finished";
 }
-
-constexpr char kOption[] = " (XLA_SHMEM_DEADLINE)";
 
 // How long a read may take: when the transfer is late, and while it is not.
 constexpr std::chrono::milliseconds kLateRead{1000};
@@ -62,7 +60,7 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
   }
   const int pe = rings.pe();
   const std::string late = IsLate(name, pe);
-  std::string waits_for = late + waits + kOption;
+  std::string waits_for = late + waits;
   Device* device = &rings.device();
   const auto describe = [device, late, waits_for, expectations] {
     std::string counters;
@@ -74,7 +72,7 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
       counters += "; PE " + std::to_string(expected.peer) + (expected.credit ? " has consumed " : " has put ") +
                   std::to_string(seen.messages) + " of " + std::to_string(expected.last) + " messages";
     }
-    return late + counters + kOption;
+    return late + counters;
   };
   return {waits_for, describe, [device, name, pe, expectations] { return FindFault(*device, name, pe, expectations); }};
 }
@@ -82,7 +80,7 @@ LateTransfer DescribeLateTransfer(PairRings& rings, const std::string& name) {
 LateTransfer DescribeLateReplay(PairRings& rings, const std::string& name, uint32_t tag, int peer, bool grant) {
   const int pe = rings.pe();
   LateTransfer late{IsLate(name, pe) + "; it waits for PE " + std::to_string(peer) +
-                    (grant ? " to grant a slot" : " to put") + kOption};
+                    (grant ? " to grant a slot" : " to put")};
   if (!grant) return late;  // a PE puts only what was granted with its tag
   late.find_fault = [device = &rings.device(), words = rings.OwnReplayWords(peer, 0).grant, name, pe, tag, peer] {
     for (const uint64_t word : device->ReadWords(words, PairLayout::kReplaySlots, kEarlyRead)) {

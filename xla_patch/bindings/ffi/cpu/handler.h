@@ -47,19 +47,19 @@ Outcome ExecuteCall(const LoadedCall* call, ::xla::ffi::RunId run, int32_t devic
                     ::xla::ffi::RemainingRets results, ::xla::ffi::Dictionary /*attributes: read when loaded*/) {
   try {
     const Result<const PeContext*> context = FindContext(*call, device);
-    if (!context.ok()) return Failed(context.status());
+    if (!context.ok()) return FailJob(context.message());
     const int pe = (*context)->pe;
     const CallFrame frame{*call, pe, operands, results};
     Arguments arguments;
-    arguments.name = call->identity.name;
-    if (const Status status = Read(frame, &arguments); !status.ok()) return Failed(status);
+    arguments.name = call->label;
+    if (const Status status = Read(frame, &arguments); !status.ok()) return FailJob(status.message());
     Result<ExecutionCounter::Execution> counted = Count(*call, pe, run);
     if (!counted.ok()) return Failed(counted.status());
     arguments.key = {call->identity.operation, counted->number};
     Execution execution{pe, counted->number, OperandBytes(frame), std::move(counted->running)};
     return Start(*call, std::move(execution), MakeOperation(*context, std::move(arguments)));
   } catch (const std::exception& error) {
-    return Failed(Status::Error(call->identity.name + ": " + error.what()));
+    return FailJob(call->label + ": " + error.what());
   }
 }
 

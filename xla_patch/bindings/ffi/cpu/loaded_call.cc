@@ -16,6 +16,7 @@ Status ReadAttributes(ffi::Dictionary attributes, LoadedCall* call) {
   Result<CallIdentity> identity = ReadIdentity(attributes);
   if (!identity.ok()) return identity.status();
   call->identity = *std::move(identity);
+  call->label = call->identity.Label();
   if (attributes.contains("reduction")) {
     const Result<ReductionKind> reduction = ReadReduction(attributes);
     if (!reduction.ok()) return reduction.status();
@@ -81,6 +82,8 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary a
 
 Outcome Failed(const Status& status) { return {ToError(status), std::nullopt}; }
 
+Outcome FailJob(const std::string& why) { return Failed(Runtime::Get().engine().Fail(why)); }
+
 Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Operation> operation) {
   shm::ProgressEngine& engine = Runtime::Get().engine();
   observe::Observer& observer = Runtime::Get().observer();
@@ -99,8 +102,9 @@ Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Opera
       return {};
     }
     observer.MarkWaiting(span);
+    shm::FindFault find_fault = [span, &observer](bool is_late) { return observer.FindMismatch(span, is_late); };
     if (Runtime::Get().finish_in_caller()) {
-      const Status status = engine.Finish(std::move(operation));
+      const Status status = engine.Finish(std::move(operation), std::move(find_fault));
       execution.running.End();
       if (!status.ok()) return Failed(Status::Error(observer.Fail(span, status.message())));
       observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
@@ -109,19 +113,22 @@ Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Opera
     ffi::Promise promise;
     Outcome outcome{std::nullopt, ffi::Future(promise)};
     const auto running = std::make_shared<ExecutionCounter::Running>(std::move(execution.running));
-    engine.Submit(std::move(operation), [promise, span, copied_ns, running, &observer](const Status& status) mutable {
-      running->End();
-      if (status.ok()) {
-        observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
-        promise.SetAvailable();
-      } else {
-        promise.SetError(ToError(Status::Error(observer.Fail(span, status.message()))));
-      }
-    });
+    engine.Submit(
+        std::move(operation),
+        [promise, span, copied_ns, running, &observer](const Status& status) mutable {
+          running->End();
+          if (status.ok()) {
+            observer.End(span, copied_ns == nullptr ? 0 : *copied_ns, /*is_inline=*/false);
+            promise.SetAvailable();
+          } else {
+            promise.SetError(ToError(Status::Error(observer.Fail(span, status.message()))));
+          }
+        },
+        std::move(find_fault));
     return outcome;
   } catch (const std::exception& error) {
     // Peers may read the operation's memory until the failure is published.
-    const Status failure = engine.Fail(call.identity.name + ": " + error.what());
+    const Status failure = engine.Fail(call.label + ": " + error.what());
     if (operation != nullptr) operation->Abandon();
     return Failed(failure);
   }
@@ -130,7 +137,7 @@ Outcome Start(const LoadedCall& call, Execution execution, std::unique_ptr<Opera
 Result<const PeContext*> FindContext(const LoadedCall& call, int32_t device) {
   const PeContext* context = Runtime::Get().ContextOfDevice(device);
   if (context == nullptr) {
-    return Status::Error(call.identity.name + " runs on device " + std::to_string(device) +
+    return Status::Error(call.label + " runs on device " + std::to_string(device) +
                          ", which is not one of this process's PEs");
   }
   return context;
@@ -142,7 +149,7 @@ Result<ExecutionCounter::Execution> Count(const LoadedCall& call, int pe, ffi::R
   if (counted.ok()) return counted;
   const Status of_job = runtime.engine().status();
   if (!of_job.ok()) return of_job;
-  return runtime.engine().Fail(call.identity.name + ": " + counted.message());
+  return runtime.engine().Fail(call.label + ": " + counted.message());
 }
 
 }  // namespace xla_shmem

@@ -26,6 +26,7 @@ struct LoadedCall {
   static ::xla::ffi::TypeId id;
   uint64_t executable = 0;  // for ExecutionCounter; never used twice, in no other call either
   CallIdentity identity;
+  std::string label;  // CallIdentity::Label
   // Only those that the op has.
   std::optional<PePairs> pairs;
   std::optional<PeGroups> groups;
@@ -49,6 +50,8 @@ struct Outcome {
 };
 
 Outcome Failed(const Status& status);
+// This process can do nothing for the collective. The others learn of it and do not wait for it.
+Outcome FailJob(const std::string& why);
 
 // One execution of a call on one PE.
 struct Execution {

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
+
+#include "xla_patch/runtime/observe/recorded_peers.h"
 
 namespace xla_shmem {
 namespace {
@@ -63,10 +66,17 @@ std::vector<std::string> StartGpuObserver(observe::ObserverOptions options, int 
   recording.creator = getpid();
   std::vector<std::string> warnings = recording.observer.Start(options, pe, processes, {pe});
   recording.pe = pe;
-  GpuRuntime::Get().SetFailureHook([](const std::string& why) { return TheRecording().observer.FailJob(why); });
-  std::atexit([] {
-    if (getpid() == TheRecording().creator) TheRecording().observer.Close();
+  const auto peers = std::make_shared<observe::RecordedPeers>(options.record_directory, processes, pe);
+  GpuRuntime::Get().SetAskPeers([peers] {
+    observe::RecordedPeers::Facts facts = peers->Look();
+    return gpu::PeerFacts{std::move(facts.lost), std::move(facts.late)};
   });
+  GpuRuntime::Get().SetFailureHook([](const std::string& why) { return TheRecording().observer.FailJob(why); });
+  on_exit(
+      [](int code, void*) {
+        if (getpid() == TheRecording().creator) TheRecording().observer.Close(code);
+      },
+      nullptr);
   return warnings;
 }
 
