@@ -103,7 +103,7 @@ def test_unknown_groups_are_told_with_the_reason(tmp_path: Path, old: str, new: 
     record = inspected(tmp_path / "m.txt")[name]
     assert (record["num_groups"], record["group_size"]) == (0, 0)
     assert record["reason"].endswith(f"; {reason}")
-    (row,) = (line for line in _lines(tmp_path / "m.txt") if line.startswith(f"{name} "))
+    (row,) = (line for line in _lines(tmp_path / "m.txt") if line.startswith(f"{name}\t"))
     assert "unknown" in row
     assert "0 × 0" not in row
     assert reason in row

@@ -82,9 +82,9 @@ def test_print_and_the_command_show_the_same(dump: Path, rewritten: Path) -> Non
     shown = _lines(inspect(rewritten).stdout)
     assert _lines(repr(rows))[-1] == shown[-1] == "3 collectives in 1 module: 2 NVSHMEM, 1 DEFAULT."
     assert _lines(str(rows))[1].split()[:3] == shown[1].split()[:3]
-    assert _lines(repr(rows.explain("small"))) == _lines(inspect(rewritten, "--explain", "small").stdout)
+    assert _lines(repr(rows.explain("small"))) == _lines(inspect("explain", rewritten, "small").stdout)
     (dump.parent / "a").mkdir()
-    assert _lines(repr(xla_shmem.decisions(dump).diff(rewritten))) == _lines(inspect("--diff", dump, rewritten).stdout)
+    assert _lines(repr(xla_shmem.decisions(dump).diff(rewritten))) == _lines(inspect("diff", dump, rewritten).stdout)
 
 
 def test_explain_goes_by_the_settings_that_it_is_given(dump: Path) -> None:
