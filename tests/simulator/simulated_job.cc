@@ -17,6 +17,7 @@
 #include "xla_patch/runtime/execution_counter.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/inquiry.h"
+#include "xla_patch/shm/late_processes.h"
 #include "xla_patch/shm/progress_engine.h"
 #include "xla_patch/thunks/cpu/grant_board.h"
 #include "xla_patch/thunks/cpu/local_pes.h"
@@ -173,7 +174,7 @@ void SimulatedJob::RunProcess(Process* process) {
   std::thread answering;
   if (plan_.answers) answering = StartThread([&] { AnswerQuestions(member, &stop); });
   if (plan_.ProcessWith(Fault::Kind::kEnds) == process->number) {
-    member.heap->OwnHeader().at_end.store(1, std::memory_order_release);
+    shm::PublishAtEnd(member.heap->OwnHeader());
   } else {
     for (const int pe : member.heap->local_pes()) threads.push_back(StartThread([&, pe] { RunPe(member, pe); }));
   }

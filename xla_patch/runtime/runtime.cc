@@ -7,6 +7,7 @@
 
 #include "xla_patch/shm/copy_timer.h"
 #include "xla_patch/shm/inquiry.h"
+#include "xla_patch/shm/late_processes.h"
 
 namespace xla_shmem {
 
@@ -92,7 +93,7 @@ void Runtime::MarkAtEnd() {
   const std::lock_guard<std::mutex> lock(mutex_);
   shm::SegmentHeader* header = segment_ == nullptr ? nullptr : &segment_->header();
   if (heap_ != nullptr) header = &heap_->OwnHeader();
-  if (header != nullptr) header->at_end.store(1, std::memory_order_release);
+  if (header != nullptr) shm::PublishAtEnd(*header);
 }
 
 Runtime::Peers Runtime::CountPeers() const {

@@ -66,6 +66,8 @@ void PublishWaits(const Heap& heap, const std::set<int>& pes, std::string_view i
 
 void PublishNoWaits(const Heap& heap) { heap.OwnHeader().waits.looked_ns.store(0, std::memory_order_release); }
 
+void PublishAtEnd(SegmentHeader& own) { own.at_end.store(1, std::memory_order_release); }
+
 std::vector<LateProcess> FindLateProcesses(const Heap& heap, const std::set<int>& pes,
                                            std::chrono::nanoseconds patience) {
   std::vector<LateProcess> late;

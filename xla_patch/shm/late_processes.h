@@ -23,6 +23,8 @@ namespace xla_shmem::shm {
 void PublishWaits(const Heap& heap, const std::set<int>& pes, std::string_view in);
 // Publishes that no operation of this process is pending.
 void PublishNoWaits(const Heap& heap);
+// Publishes that the owner of the segment begins no further collective.
+void PublishAtEnd(SegmentHeader& own);
 
 enum class Lateness : uint8_t {
   kNone,     // it waits and looks
