@@ -29,8 +29,8 @@ current=$({ echo "$jax${4:-}"; sources | sort | tr '\n' '\0' | xargs -0 sha256su
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 if [ -n "$jax" ]; then "$venv/bin/python" -m pip install --quiet "$jax"; fi
 echo "setup: building and installing xla-shmem into $venv (a minute or two the first time)"
-"$venv/bin/python" -m pip install --quiet ".${extras:+[$extras]}" -Cbuild-dir="build/wheel-$(basename "$venv")" \
-  -Ccmake.define.XLA_SHMEM_COMPILE_TOGETHER=ON
+"$venv/bin/python" -m pip install --quiet ".${extras:+[$extras]}" --config-settings=build-dir="build/wheel-$(basename "$venv")" \
+  --config-settings=cmake.define.XLA_SHMEM_COMPILE_TOGETHER=ON
 if [ -n "$extras" ]; then
   "$venv/bin/python" -m pip install --quiet "./python/long_context[data,plot]"
 else

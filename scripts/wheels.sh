@@ -25,7 +25,7 @@ for version in ${WHEEL_PYTHONS:-3.11 3.12}; do
   unchecked=build/wheels/$version
   rm -rf "$unchecked"
   # scikit-build-core uses the stable ABI for this Python and newer ones, not for older ones.
-  "$python" -m pip wheel --quiet --no-deps -w "$unchecked" -Cwheel.py-api=cp312 -Cbuild-dir="build/zig-{wheel_tag}" .
+  "$python" -m pip wheel --quiet --no-deps -w "$unchecked" --config-settings=wheel.py-api=cp312 --config-settings=build-dir="build/zig-{wheel_tag}" .
   case $(echo "$unchecked"/*.whl) in *-abi3-*) "$venv/bin/abi3audit" --strict --summary "$unchecked"/*.whl ;; esac
   PATH=$PWD/$venv/bin:$PATH "$venv/bin/auditwheel" repair --plat "manylinux_2_28_$architecture" -w dist \
     "$unchecked"/*.whl

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from xla_shmem.doctor.facts import Facts
-from xla_shmem.gpu.jax_plugin import OLDEST_JAX, REQUIRED_JAX, CudaPlugin, release
+from xla_shmem.gpu.jax_plugin import OLDEST_JAX, CudaPlugin, release, required_jax
 from xla_shmem.gpu.nvml import MISSING_PACKAGE, NO_DRIVER
 from xla_shmem.options.values import MIN_HEAP_SIZE
 from xla_shmem.xla_flags import FLAG
@@ -112,7 +112,7 @@ def _common(facts: Facts) -> Iterator[Finding]:
     for package, version in (("jax", installation.jax), ("jaxlib", installation.jaxlib)):
         if release(version) < OLDEST_JAX:
             fault = f"{package} {version} has no transform hook" if version else f"{package} is missing"
-            yield Finding(f"{fault}; 0.10.2 is the first release that works", f"pip install -U 'jax{REQUIRED_JAX}'")
+            yield Finding(f"{fault}; 0.10.2 is the first release that works", f"pip install -U 'jax{required_jax()}'")
             break
     if installation.core_error:
         yield Finding(
@@ -144,7 +144,7 @@ def _known_faults(facts: Facts) -> Iterator[Finding]:
     installation = facts.installation
     if (0, 10, 2) not in (release(installation.jax), release(installation.jaxlib)):
         return
-    upgrade = f"pip install -U 'jax{REQUIRED_JAX.replace('0.10.2', '0.11.2')}'"
+    upgrade = f"pip install -U 'jax{required_jax().replace('0.10.2', '0.11.2')}'"
     if release(facts.python) < (3, 12):
         upgrade = f"install Python 3.12 or newer, and there: {upgrade}"
     if _WITHOUT_YNN not in facts.environment.xla_flags.split():
@@ -216,7 +216,7 @@ def _gpu_blockers(facts: Facts) -> Iterator[Finding]:
     if not plugins:
         cuda = 13 if driver.cuda is None or driver.cuda >= (13, 0) else 12
         yield Finding(
-            "JAX has no CUDA plugin, so it cannot use a GPU", f"pip install -U 'jax[cuda{cuda}]{REQUIRED_JAX}'"
+            "JAX has no CUDA plugin, so it cannot use a GPU", f"pip install -U 'jax[cuda{cuda}]{required_jax()}'"
         )
     else:
         yield from _plugin_blockers(facts, plugins[0])
@@ -247,7 +247,7 @@ def _plugin_blockers(facts: Facts, plugin: CudaPlugin) -> Iterator[Finding]:
     if release(plugin.version) < OLDEST_JAX:
         yield Finding(
             f"{name} has no transform hook; 0.10.2 is the first release that works",
-            f"pip install -U 'jax[cuda{plugin.cuda}]{REQUIRED_JAX}'",
+            f"pip install -U 'jax[cuda{plugin.cuda}]{required_jax()}'",
         )
     elif {release(plugin.version), release(jaxlib)} != {release(plugin.pjrt)}:
         yield Finding(

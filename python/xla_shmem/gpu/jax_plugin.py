@@ -9,9 +9,6 @@ from dataclasses import dataclass
 #: First release with the transform hook, in jaxlib and in the CUDA plugins.
 OLDEST_JAX = (0, 10, 2)
 
-#: The releases that this package requires, as pip takes them; the same as in pyproject.toml.
-REQUIRED_JAX = ">=0.10.2,<=0.12.0.1"
-
 #: In the local version of wheels whose XLA has NVSHMEM collectives built in: "0.10.2+xlashmem", set by
 #: scripts/build_jaxlib.sh.
 PATCHED_LABEL = "xlashmem"
@@ -30,6 +27,12 @@ class CudaPlugin:
     cuda: int
     version: str
     pjrt: str | None
+
+
+def required_jax() -> str:
+    """Returns the releases of JAX that this package requires, as pip takes them: ``>=0.10.2,<=0.12.0.1``."""
+    (required,) = [text for text in importlib.metadata.requires("xla-shmem") or () if re.match(r"jax[<=>]", text)]
+    return ",".join(sorted(required.removeprefix("jax").split(","), reverse=True))
 
 
 def distribution_version(distribution: str) -> str | None:

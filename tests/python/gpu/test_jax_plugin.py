@@ -9,6 +9,7 @@ from pathlib import Path
 import jax
 import pytest
 from jax._src import xla_bridge
+from packaging.requirements import Requirement
 
 from xla_shmem.gpu import jax_plugin
 from xla_shmem.gpu.jax_plugin import CudaPlugin, has_native_pass, local_ordinals, wanted_plugin, why_too_old
@@ -97,6 +98,8 @@ def test_ordinals_are_jaxs_local_device_ids(chosen: str, ordinals: list[int] | N
 
 def test_required_releases_are_those_of_pyproject() -> None:
     project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
-    assert f"jax{jax_plugin.REQUIRED_JAX}" in project["dependencies"]
+    required = f"jax{jax_plugin.required_jax()}"
+    assert Requirement(required) in map(Requirement, project["dependencies"])
     for cuda in (12, 13):
-        assert f"jax[cuda{cuda}]{jax_plugin.REQUIRED_JAX}" in project["optional-dependencies"][f"cuda{cuda}"]
+        extra = Requirement(required.replace("jax", f"jax[cuda{cuda}]"))
+        assert extra in map(Requirement, project["optional-dependencies"][f"cuda{cuda}"])
