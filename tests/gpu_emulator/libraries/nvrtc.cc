@@ -94,8 +94,8 @@ Result Compile(Program* program, const std::string& standard) {
   const std::string source = temporary + "/source.cu", ptx = temporary + "/ptx", log = temporary + "/log";
   std::ofstream(source) << "#line 1 \"" << program->name << "\"\n" << program->source;
   // The libraries and sanitizers of this process are not the compiler's.
-  const std::string command = "env -u LD_PRELOAD -u LD_LIBRARY_PATH " + Quoted(GPU_EMULATOR_ZIG) + " clang" + options + " -o " +
-                              Quoted(ptx) + " " + Quoted(source) + " 2> " + Quoted(log);
+  const std::string command = "env -u LD_PRELOAD -u LD_LIBRARY_PATH " + Quoted(GPU_EMULATOR_ZIG) + " clang" + options +
+                              " -o " + Quoted(ptx) + " " + Quoted(source) + " 2> " + Quoted(log);
   const int status = std::system(command.c_str());
   program->log = Read(log);
   program->ptx = Read(ptx);
