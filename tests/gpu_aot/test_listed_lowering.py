@@ -38,9 +38,10 @@ def places(module: Module, instruction: Instruction, count: int) -> list[Slice]:
 
 def place_of(module: Module, name: str) -> set[Slice]:
     """Where a value lies; empty if it has another name in the buffer assignment."""
-    while (value := module.instructions[name]).opcode == "bitcast":
-        (name,) = value.operands
-    if element := re.search(r"\bindex=(\d+)", value.rest) if value.opcode == "get-tuple-element" else None:
+    while name in module.instructions and module.instructions[name].opcode == "bitcast":
+        (name,) = module.instructions[name].operands
+    value = module.instructions.get(name)
+    if element := re.search(r"\bindex=(\d+)", value.rest) if value and value.opcode == "get-tuple-element" else None:
         name = f"{value.operands[0]}{{{element[1]}}}"
     return module.slices.get(name, set())
 
