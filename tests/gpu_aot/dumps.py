@@ -10,6 +10,8 @@ from pathlib import Path
 _INSTRUCTION = re.compile(
     r"^  (?:ROOT )?%(?P<name>[\w.-]+) = (?P<shape>.*?) (?P<opcode>[a-z][\w-]*)\((?P<operands>.*?)\)(?P<rest>,.*)?$"
 )
+# From jax 0.11 element 1 of a tuple is "%tuple#1"; before, it is an instruction get-tuple-element.
+_OPERAND = re.compile(r"%(?P<name>[\w.-]+)(?:#(?P<element>\d+))?")
 _THUNK = re.compile(r"^(?P<indent> *)(?P<id>\d+): (?P<kind>k\w+)")
 _VALUE = re.compile(r"^ value: <\d+ (?P<name>\S+) @\d+> \(size=(?P<size>\d+),offset=(?P<offset>\d+)\)")
 _ALLOCATION = re.compile(r"^allocation (?P<index>\d+): size (?P<size>\d+),")
@@ -29,7 +31,11 @@ COLLECTIVES = {
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of the final module."""
+    """An instruction of the final module.
+
+    Attributes:
+      operands: their names; ``name{1}`` for an element of a tuple, as in ``Module.slices``.
+    """
 
     name: str
     shape: str
@@ -106,7 +112,10 @@ class Module:
         found = {}
         for line in self.hlo.splitlines():
             if match := _INSTRUCTION.match(line):
-                operands = tuple(re.findall(r"%([\w.-]+)", match["operands"]))
+                operands = tuple(
+                    each["name"] + (f"{{{each['element']}}}" if each["element"] else "")
+                    for each in _OPERAND.finditer(match["operands"])
+                )
                 rest = match["rest"] or ""
                 found[match["name"]] = Instruction(match["name"], match["shape"], match["opcode"], operands, rest)
         return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import jax
 import pytest
 from compiler_runs import Run
 from dumps import COLLECTIVES, Instruction, Module, Slice
@@ -38,9 +39,10 @@ def places(module: Module, instruction: Instruction, count: int) -> list[Slice]:
 
 def place_of(module: Module, name: str) -> set[Slice]:
     """Where a value lies; empty if it has another name in the buffer assignment."""
-    while (value := module.instructions[name]).opcode == "bitcast":
-        (name,) = value.operands
-    if element := re.search(r"\bindex=(\d+)", value.rest) if value.opcode == "get-tuple-element" else None:
+    while name in module.instructions and module.instructions[name].opcode == "bitcast":
+        (name,) = module.instructions[name].operands
+    value = module.instructions.get(name)
+    if element := re.search(r"\bindex=(\d+)", value.rest) if value and value.opcode == "get-tuple-element" else None:
         name = f"{value.operands[0]}{{{element[1]}}}"
     return module.slices.get(name, set())
 
@@ -70,9 +72,27 @@ def test_everything_runs_in_the_order_that_stock_xla_chose_without_more_copies(
     assert listed.dump[program].order() == listed_stock.dump[program].order()
 
 
+def overwritten_by_broadcasts(module: Module) -> int:
+    """Bytes of the operands that stock XLA's collective-broadcasts overwrite."""
+    broadcasts = [each for each in module.instructions.values() if each.opcode == "collective-broadcast"]
+    places = [place_of(module, each.operands[0]) & module.slices[each.name] for each in broadcasts]
+    return sum(place.size for both in places for place in both)
+
+
+# XLA of jax 0.10.2 keeps a broadcast with nothing beside it as a pair. From 0.11 it makes one op of it, which
+# overwrites an operand that nothing reads later: buffer assignment allows that by opcode. A custom call can only demand
+# the operand's buffer (output_to_operand_aliasing). Copy insertion ran before the hook, so nothing would keep other
+# values out of that buffer, such as the state of the loop.
+OVERWRITTEN = {"broadcast_alone", "broadcast_in_a_loop", "broadcast_in_a_branch"}
+OVERWRITES = jax.__version_info__ >= (0, 11)
+
+
 @pytest.mark.parametrize("program", LIKE_STOCK)
 def test_no_more_memory_is_taken(listed: Run, listed_stock: Run, program: str) -> None:
-    assert listed.dump[program].allocated <= listed_stock.dump[program].allocated + 1024
+    stock = listed_stock.dump[program]
+    overwritten = overwritten_by_broadcasts(stock)
+    assert bool(overwritten) == (OVERWRITES and program in OVERWRITTEN)
+    assert listed.dump[program].allocated <= stock.allocated + overwritten + 1024
 
 
 @pytest.mark.parametrize("program", [*PAIRS, "ragged_all_to_all_overlap"])
