@@ -17,10 +17,10 @@ constexpr std::string_view kPrefix = "XLA_SHMEM_";
 
 // Names with our prefix that are no options.
 constexpr std::array<std::string_view, 8> kOtherNames = {
-    "XLA_SHMEM_ENABLED",             // xla_flags.py sets it for child processes
-    "XLA_SHMEM_LOCAL_RANK",          // `xla-shmem launch` sets it
-    "XLA_SHMEM_WARNINGS_AS_ERRORS",  // the build reads these three
-    "XLA_SHMEM_TENSORFLOW",
+    "XLA_SHMEM_ENABLED",     // xla_flags.py sets it for child processes
+    "XLA_SHMEM_LOCAL_RANK",  // `xla-shmem launch` sets these two
+    "XLA_SHMEM_ENDS_PIPE",
+    "XLA_SHMEM_TENSORFLOW",  // builds read these two
     "XLA_SHMEM_XLA",
     "XLA_SHMEM_FAULT_RUNS",  // tests read these three
     "XLA_SHMEM_FAULT_SEED",

@@ -247,3 +247,12 @@ def test_defaults_of_the_pass_are_those_of_the_table(function: Any) -> None:
 def test_what_is_generated_from_the_table_is_up_to_date() -> None:
     for path, text in option_files.generated().items():
         assert path.read_text() == text, f"run tools/option_files.py: {path}"
+
+
+def test_every_variable_that_our_code_names_is_known() -> None:
+    named = set()
+    for folder, pattern in (("python/xla_shmem", "*.py"), ("python/long_context", "*.py"), ("xla_patch", "*.cc")):
+        for path in (Path(__file__).parents[3] / folder).rglob(pattern):
+            named |= set(re.findall(r'"(XLA_SHMEM_[A-Z_]+)"', path.read_text()))
+    assert {"XLA_SHMEM_ENDS_PIPE", "XLA_SHMEM_LOCAL_RANK"} <= named
+    _core.check_names(sorted(named))
