@@ -23,8 +23,7 @@ constexpr std::array<std::string_view, 8> kOtherNames = {
     "XLA_SHMEM_TENSORFLOW",  // builds read these two
     "XLA_SHMEM_XLA",
     "XLA_SHMEM_FAULT_RUNS",  // tests read these three
-    "XLA_SHMEM_FAULT_SEED",
-    "XLA_SHMEM_STRESS_SECONDS",
+    "XLA_SHMEM_FAULT_SEED", "XLA_SHMEM_STRESS_SECONDS",
 };
 
 bool HasPrefix(std::string_view name) { return name.substr(0, kPrefix.size()) == kPrefix; }
