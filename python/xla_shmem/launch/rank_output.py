@@ -40,9 +40,19 @@ class RankOutput:
             lines.append(self._line)
             self._line = b""
         if lines:
-            self._sink.write(b"".join(self._prefix + line + b"\n" for line in lines))
-            self._sink.flush()
+            self._write(b"".join(self._prefix + line + b"\n" for line in lines))
         return bool(chunk)
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._sink.write(data)
+            self._sink.flush()
+        except BrokenPipeError:
+            # What the buffer still holds would fail again when Python ends, which makes the exit code 120.
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self._sink.fileno())
+            os.close(nowhere)
+            raise
 
 
 def rank_prefix(rank: int, num_ranks: int, *, colour: bool) -> bytes:
