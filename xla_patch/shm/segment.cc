@@ -182,8 +182,9 @@ int SweepStale() {
     if (address == MAP_FAILED) continue;
     const auto* header = static_cast<const SegmentHeader*>(address);
     const uint64_t magic = header->magic.load(std::memory_order_acquire);
-    if ((magic == kSegmentMagic || magic == 0) && StateOfOwner(*header) == ProcessState::kGone)
+    if ((magic == kSegmentMagic || magic == 0) && StateOfOwner(*header) == ProcessState::kGone) {
       stale.push_back("/" + name);
+    }
     munmap(address, kPageBytes);
   }
   closedir(directory);

@@ -78,14 +78,14 @@ class WaitWatch {
 
   Heap* const heap_;
   const WaitLimits limits_;
-  Clock::time_point last_ = {};
+  Clock::time_point last_;
   std::chrono::nanoseconds elapsed_{0};              // since the last check, as far as it counts
   bool was_away_ = false;                            // this process has not run for a while
   bool polls_once_more_ = false;                     // before it gives up
   std::map<int, std::chrono::nanoseconds> stopped_;  // by PE of the processes that are stopped now
   std::chrono::nanoseconds tell_at_;                 // when the next line is due
   std::vector<Question> questions_;                  // for the next line
-  Clock::time_point asked_at_ = {};
+  Clock::time_point asked_at_;
 };
 
 }  // namespace xla_shmem::shm
