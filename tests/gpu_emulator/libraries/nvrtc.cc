@@ -77,8 +77,10 @@ Result Compile(Program* program, const std::string& standard) {
   // sm_80, because the emulator has no later instructions; the source sees the architecture that was asked for. All
   // functions inlined: the interpreter has no calls.
   const std::string architecture = std::to_string(10 * program->architecture);
+  // A CUDA toolkit of the machine would choose the version of PTX.
   const std::string options =
-      " -x cuda --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc -nocudalib -nostdinc"
+      " -x cuda --cuda-path=/nonexistent --cuda-feature=+ptx75 --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc "
+      "-nocudalib -nostdinc"
       " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-threshold=1000000 -O2 -S"
       " -Wno-builtin-macro-redefined -U__CUDA_ARCH__ -D__CUDA_ARCH__=" +
       architecture + " -std=" + standard + " -include " + Quoted(builtins);
