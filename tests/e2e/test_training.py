@@ -129,7 +129,7 @@ def test_ctrl_c_writes_a_checkpoint_and_ends_all_ranks_with_the_flag_off(tmp_pat
 def test_a_mesh_that_is_not_the_job_says_what_would_be(tmp_path: Path) -> None:
     with started("launch", "-n", "1", "--", *XLA_SHMEM, "train", *SMALL, "--context=2", f"--output={tmp_path}") as job:
         _, errors = job.communicate(timeout=WAIT_S)
-    assert job.returncode == 1
+    assert job.returncode == 2
     assert "context 2 x tensor 1 needs 2 devices, this job has 1; start 2 ranks or choose" in errors
     assert "Traceback" not in errors
 
