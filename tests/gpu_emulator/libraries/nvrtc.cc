@@ -81,7 +81,7 @@ Result Compile(Program* program, const std::string& standard) {
   const std::string options =
       " -x cuda --cuda-path=/nonexistent --cuda-feature=+ptx75 --cuda-device-only --cuda-gpu-arch=sm_80 -nocudainc "
       "-nocudalib -nostdinc"
-      " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-threshold=1000000 -O2 -S"
+      " -Wno-unknown-cuda-version -ffp-contract=off -mllvm -inline-all-viable-calls -O2 -S"
       " -Wno-builtin-macro-redefined -U__CUDA_ARCH__ -D__CUDA_ARCH__=" +
       architecture + " -std=" + standard + " -include " + Quoted(builtins);
   const std::string key =
