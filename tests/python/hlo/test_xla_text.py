@@ -50,7 +50,9 @@ def test_a_proto_that_xla_cannot_print_is_an_error() -> None:
     with pytest.raises(xla_text.XlaTextError):
         xla_text.print_module(b"\x1a\x02\x12\x00")
     no_devices = CPU_SYNC.replace(GROUPS, "replica_groups=mesh['a'=0,'b'=8] {'a'}")
-    with pytest.raises(xla_text.XlaTextError, match=r"XLA ends its process: Check failed|expected axis|more than one device"):
+    with pytest.raises(
+        xla_text.XlaTextError, match=r"XLA ends its process: Check failed|expected axis|more than one device"
+    ):
         xla_text.print_module(xla_text.parse(no_devices))
 
 
