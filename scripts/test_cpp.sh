@@ -3,7 +3,7 @@
 # WARNINGS_AS_ERRORS=ON stops at a warning, as CI does.
 # Usage: scripts/test_cpp.sh VENV_BIN SANITIZERS [CTEST_REGEX]
 # SANITIZERS: "address,undefined", "thread", "" for an optimised build, or "assertions" for one that is quickest to build:
-# not optimised, with the assertions of the standard library, and without the benchmarks.
+# not optimised, with the assertions of the standard library, and without the benchmarks and mutated modules.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 bin=$1 sanitizers=$2 regex=${3:-}
@@ -14,6 +14,7 @@ PATH=$(realpath "$bin"):$PATH
 compiler=
 flags=(-DXLA_SHMEM_SANITIZE="${sanitizers//,/;}" -DXLA_SHMEM_BUILD_BENCHMARKS=ON)
 if [ "$sanitizers" = assertions ]; then
+  regex=${regex:-_test$}
   flags=(-DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS="-O0 -g0 -D_GLIBCXX_ASSERTIONS" -DXLA_SHMEM_BUILD_BENCHMARKS=OFF)
 fi
 # clang compiles these two in half the time of g++.
