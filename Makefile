@@ -120,9 +120,9 @@ check-models: install
 test-bazel:
 	scripts/bazel_test.sh $(BAZEL_OPTIONS)
 
-# Feeds mutated modules to the pass, under sanitizers; FUZZ_SECONDS=600 make fuzz runs longer.
+# Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000 makes so many with a fixed seed.
 fuzz: install
-	scripts/fuzz.sh $(BIN) $${FUZZ_SECONDS:-60}
+	scripts/fuzz.sh $(BIN) $(if $(FUZZ_RUNS),runs=$(FUZZ_RUNS),$(or $(FUZZ_SECONDS),60))
 
 # Tables of transport and pass speed; see docs/performance.md. BENCH_VS=stock,mpi compares with MPI too (docs/bench.md).
 BENCH_VS ?= stock
