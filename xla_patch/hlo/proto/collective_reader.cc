@@ -164,8 +164,6 @@ class Finder {
       fields.source_line = source.line;
     }
     collective->has_work_between = collective->has_work_between || done.has_control_predecessors;
-    // Parts of a divided collective name the whole.
-    if (fields.name.empty()) return Status::Error("a collective has no name");
     spec.name = std::string(fields.name);
     spec.bytes = ShapeBytes(collective->result);
     for (const Shape* leaf : collective->result.Leaves()) spec.element_types.push_back(leaf->element_type);

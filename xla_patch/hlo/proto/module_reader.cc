@@ -157,11 +157,15 @@ class Scanner {
     std::string_view opcode;
     std::string_view target;
     std::string_view backend_config;
+    bool has_name = false;
     bool is_typed_ffi = false;
     callees_.clear();
     FieldReader reader(field.bytes);
     for (Field inner; reader.Next(&inner);) {
       switch (inner.number) {
+        case InstructionField::kName:
+          has_name = !inner.bytes.empty();
+          break;
         case InstructionField::kOpcode:
           opcode = inner.bytes;
           break;
@@ -194,6 +198,8 @@ class Scanner {
       if (IsStructure(inner.number)) *hash = HashBytes(*hash, inner.whole);
     }
     if (!reader.ok()) return Status::Error("instruction: " + reader.error());
+    // Parts of a divided collective name the whole, and errors name an instruction.
+    if (!has_name) return Status::Error("instruction " + std::to_string(instruction.id) + " has no name");
     if (is_typed_ffi) *hash = HashAttributes(*hash, backend_config);
     instruction.opcode = ClassifyOpcode(opcode);
     instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall &&
