@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.markup import render
 from rich.table import Table
 from rich.text import Text
@@ -18,7 +18,10 @@ class _Pipe(Console):
     """A console on a file or pipe: nothing wraps, and the cells of a table are separated by tabs, without padding."""
 
     def print(self, *objects: Any, **settings: Any) -> None:
-        if len(objects) == 1 and isinstance(objects[0], Table):
+        if len(objects) == 1 and isinstance(objects[0], Group):
+            for part in objects[0].renderables:
+                self.print(part, **settings)
+        elif len(objects) == 1 and isinstance(objects[0], Table):
             self.file.write("".join(f"{line}\n" for line in _lines(objects[0])))  # rich would expand the tabs
         else:
             super().print(*objects, **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from rich.console import Group
 from rich.text import Text
 from terminals import Terminal
 
@@ -29,6 +30,17 @@ def test_a_pipe_gets_cells_with_tabs_between_them_and_no_colour(capsys: pytest.C
     assert lines[:3] == ["a title", "op\treason", "all-reduce\tit is small"]
     assert lines[3] == "permute\tit is large, " + "very " * 40 + "large"
     assert lines[4:] == ["a sentence"]
+
+
+def test_a_pipe_gets_the_parts_of_a_report_without_padding(capsys: pytest.CaptureFixture[str]) -> None:
+    table = report_table()
+    table.show_header = False
+    table.add_column()
+    table.add_column()
+    table.add_row("op", "all-reduce")
+    table.add_row("overlaps with", "nothing")
+    report_console().print(Group("psum.1", table, "on NVSHMEM"))
+    assert capsys.readouterr().out == "psum.1\nop\tall-reduce\noverlaps with\tnothing\non NVSHMEM\n"
 
 
 def test_a_pipe_gets_no_line_for_headings_that_are_not_shown(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,19 +16,27 @@ from xla_shmem.options.table import TABLE
 R = TypeVar("R")
 
 
-def _of_table(name: str, metavar: str, help_: str, default: str = "") -> Callable[..., Any]:
+def _of_table(
+    name: str, metavar: str, help_: str, default: str = "", type_: click.Choice[str] | None = None
+) -> Callable[..., Any]:
     """An option of the table; ``default`` says what holds where the table's default does not."""
     option = TABLE[name]
     default = default or option.default
     return click.option(
         f"--{name.replace('_', '-')}",
+        type=type_,
         metavar=metavar,
         help=f"{help_}  [default: {option.env}{f', or {default}' if default else ''}]",
     )
 
 
 _RULES = (
-    _of_table("profile", "|".join(TABLE["profile"].words), "Rules that choose the backend."),
+    _of_table(
+        "profile",
+        "|".join(TABLE["profile"].words),
+        "Rules that choose the backend.",
+        type_=click.Choice(TABLE["profile"].words),
+    ),
     _of_table("threshold", "SIZE", "All-reduces this large stay on DEFAULT."),
     _of_table("ops", "OPS", "Collectives that may leave DEFAULT."),
     _of_table("tuning", "FILE", "Table of profile tuned, of any machine."),

@@ -114,7 +114,7 @@ def describe_explanation(module: InspectedModule, explanation: _core.Explanation
         if remark.record is None:
             lines.append(text)
         else:
-            lines.append(Text.assemble(text, decided_backend(remark.record), f" by {remark.record['rule']}: "))
+            lines.append(Text.assemble(text, decided_backend(remark.record), f" by {remark.record['rule']}:"))
             lines.append(Text(f"  {full_reason(remark.record)}"))
     return Group(*lines)
 

@@ -222,7 +222,6 @@ def test_module_that_names_no_devices_asks_for_their_number(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--profile", "fast", "profile='fast': must be 'upstream', 'domain' or 'tuned'"),
         ("--tuning", "no/table", "the tuning table no/table: there is no such file; `xla-shmem tune` writes one."),
         ("--threshold", "16MB", "threshold='16MB': must be 'none' or a size"),
         ("--nvlink-domain", "none", "nvlink_domain='none': must be 'auto', 'host' or a number of devices"),
@@ -234,6 +233,12 @@ def test_bad_option_is_one_sentence(
 ) -> None:
     monkeypatch.setenv("XLA_SHMEM_PROFILE", "tuned" if option == "--tuning" else "")
     assert sentence in _error(cpu, option, value)
+
+
+def test_a_wrong_profile_is_answered_with_those_there_are(cpu: Path) -> None:
+    result = _decide(cpu, "--profile", "fast")
+    assert result.exit_code == 2
+    assert "'fast' is not one of 'upstream', 'domain', 'tuned'" in result.stderr
 
 
 def test_the_cost_model_says_where_nccl_may_be_faster(cpu: Path) -> None:
