@@ -82,7 +82,8 @@ CUresult CheckWait(CUdeviceptr address, unsigned flags, size_t bytes, const char
 }
 
 CUresult CheckWrite(CUdeviceptr address, unsigned flags, size_t bytes, const char* call) {
-  if ((flags & ~static_cast<unsigned>(CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER)) != 0) return CUDA_ERROR_INVALID_VALUE;
+  // The v2 API, which these are, does not support CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER (cuda.h).
+  if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const CUresult result = CheckWord(address, bytes, call);
   if (result != CUDA_SUCCESS || DriverVersion() < kFirstWithoutRemoteWrites) return result;
   const Lock lock(Global());

@@ -284,7 +284,7 @@ TEST_CASE("Memory operations check address, alignment, flags and number") {
   uint64_t pageable = 0;
   CHECK(cuStreamWriteValue32(stream, word + 2, 1, 0) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuStreamWriteValue64(stream, word + 4, 1, 0) == CUDA_ERROR_INVALID_VALUE);
-  CHECK(cuStreamWriteValue32(stream, word, 1, 2) == CUDA_ERROR_INVALID_VALUE);
+  CHECK(cuStreamWriteValue32(stream, word, 1, CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuStreamWaitValue32(stream, word, 1, 4) == CUDA_ERROR_INVALID_VALUE);
   CHECK(cuStreamWaitValue32(stream, word, 1, CU_STREAM_WAIT_VALUE_FLUSH) == CUDA_ERROR_NOT_SUPPORTED);
   CHECK(cuStreamWriteValue64(stream, gpu.Address(&pageable), 1, 0) == CUDA_ERROR_INVALID_VALUE);

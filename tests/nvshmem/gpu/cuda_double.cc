@@ -95,7 +95,8 @@ struct DoubleCalls {
     command.value = value;
     return Enqueue(stream, command);
   }
-  static int WriteValue(CudaStream stream, DeviceAddress address, uint64_t value, unsigned) {
+  static int WriteValue(CudaStream stream, DeviceAddress address, uint64_t value, unsigned flags) {
+    if (flags != 0 || address % 8 != 0) return kInvalidValue;
     Command command{Command::Kind::kSignal, kSignalSet};
     command.word = reinterpret_cast<uint64_t*>(address);
     command.value = value;
@@ -107,8 +108,7 @@ struct DoubleCalls {
     for (unsigned i = 0; i < count; ++i) {
       const bool waits = operations[i].operation == gpu::kBatchWait64;
       if (!waits && operations[i].operation != gpu::kBatchWrite64) return kInvalidValue;
-      if (operations[i].flags > (waits ? gpu::kWaitEqual : gpu::kWriteUnfenced) || operations[i].address % 8 != 0)
-        return kInvalidValue;
+      if (operations[i].flags > (waits ? gpu::kWaitEqual : 0) || operations[i].address % 8 != 0) return kInvalidValue;
     }
     for (unsigned i = 0; i < count; ++i) {
       const auto& [operation, address, value, compare, alias, unused] = operations[i];

@@ -86,7 +86,7 @@ void Device::Signal(uint64_t* word, uint64_t value, int pe, CudaStream stream) {
   if (puts_ == Puts::kNvshmem) {
     shmem_->signal_op_on_stream(word, value, kSignalSet, pe, stream);
   } else {
-    Write(static_cast<uint64_t*>(PeerAddress(word, pe)), value, 0, stream);
+    Write(static_cast<uint64_t*>(PeerAddress(word, pe)), value, stream);
   }
 }
 
@@ -112,13 +112,11 @@ void Device::RunOne(const MemoryOperation& operation, CudaStream stream) {
     case MemoryOperation::Kind::kSignal:
       return Signal(operation.word, operation.value, operation.pe, stream);
     case MemoryOperation::Kind::kWrite:
-      return Write(operation.word, operation.value, 0, stream);
+      return Write(operation.word, operation.value, stream);
     case MemoryOperation::Kind::kWaitAtLeast:
       return WaitAtLeast(operation.word, operation.value, stream);
     case MemoryOperation::Kind::kWaitEqual:
       return WaitEqual(operation.word, operation.value, stream);
-    case MemoryOperation::Kind::kWriteHostWord:
-      return WriteHostWord(operation.word, operation.value, stream);
   }
 }
 
@@ -137,10 +135,6 @@ BatchedOperation Device::ToBatched(const MemoryOperation& operation) const {
       break;
     case MemoryOperation::Kind::kWaitEqual:
       batched.flags = kWaitEqual;
-      break;
-    case MemoryOperation::Kind::kWriteHostWord:
-      batched.operation = kBatchWrite64;
-      batched.flags = kWriteUnfenced;
       break;
   }
   return batched;
@@ -168,12 +162,9 @@ void Device::Fill(void* destination, unsigned char value, size_t bytes, CudaStre
   Check(cuda_->memset_d8_async(AddressOf(destination), value, bytes, stream), "cuMemsetD8Async");
 }
 
-void Device::WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream) {
-  Write(word, value, kWriteUnfenced, stream);
-}
-
-void Device::Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream stream) {
-  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, flags), "cuStreamWriteValue64");
+// Without flags: the v2 calls have no others (cuda.h on CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER).
+void Device::Write(uint64_t* word, uint64_t value, CudaStream stream) {
+  if (!failed()) Check(cuda_->stream_write_value64(stream, AddressOf(word), value, 0), "cuStreamWriteValue64");
 }
 
 void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads,

@@ -41,11 +41,10 @@ inline constexpr int kFirstDriverWithoutRemoteWrites = 13010;
 // A signal or a wait of a stream.
 struct MemoryOperation {
   enum class Kind {
-    kSignal,  // `word`: as for Device::Signal
-    kWrite,   // `word` of this and of the waits: in this device's memory
-    kWaitAtLeast,
+    kSignal,       // `word`: as for Device::Signal
+    kWrite,        // `word`: in this device's memory, or pinned memory of the host
+    kWaitAtLeast,  // `word` of the waits: in this device's memory
     kWaitEqual,
-    kWriteHostWord,
   };
   Kind kind;
   uint64_t* word;
@@ -99,8 +98,6 @@ class Device {
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.
   uint64_t* AllocateHostWords(size_t count);
-  // The write does not order what came before it.
-  void WriteHostWord(uint64_t* word, uint64_t value, CudaStream stream);
 
   // An event behind everything that `stream` has now. Recycle it after the last query.
   enum class Timing : int { kUntimed, kTimed };
@@ -137,7 +134,7 @@ class Device {
   bool failed() const;
   void Wait(uint64_t* word, uint64_t value, int compare, unsigned flags, CudaStream stream);
   void RunOne(const MemoryOperation& operation, CudaStream stream);
-  void Write(uint64_t* word, uint64_t value, unsigned flags, CudaStream stream);
+  void Write(uint64_t* word, uint64_t value, CudaStream stream);
   BatchedOperation ToBatched(const MemoryOperation& operation) const;
   void FindFunction(const std::string& kernel);
   void Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream);

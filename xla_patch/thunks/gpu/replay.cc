@@ -44,7 +44,7 @@ class Exchange {
   }
 
   void Tell(uint64_t wait) {
-    if (waits_.word != nullptr) stream_.WriteHostWord(waits_.word, wait);
+    if (waits_.word != nullptr) stream_.Write(waits_.word, wait);
   }
 
  private:
