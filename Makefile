@@ -13,7 +13,7 @@ JOB_TESTS := tests/e2e tests/examples tests/gpu_emulated tests/gpu_aot
 
 .PHONY: demo quick test check bench lint install test-cpp check-cpp test-tsan test-python test-jobs test-gpu-emulated \
   test-browser test-e2e-slow test-jax-ragged test-random simulate check-models test-compat test-tutorial test-upstream \
-  test-clients test-bazel test-faults test-hosts table2 docs fuzz wheels test-wheels clean
+  test-clients test-bazel test-overlay test-patched-xla test-faults test-hosts table2 docs fuzz wheels test-wheels clean
 
 # The main job: trains a small Llama with ring attention twice, on SHMEM and on stock JAX, and compares.
 demo: install
@@ -116,9 +116,18 @@ simulate: install
 check-models: install
 	$(BIN)/python -m pytest -q tests/protocol_models
 
-# The same C++ core and tests with Bazel. BAZEL_OPTIONS="-c fastbuild" compiles faster.
+# The same C++ core and tests with Bazel, and test-patched-xla. BAZEL_OPTIONS="-c fastbuild" compiles faster.
 test-bazel:
 	scripts/bazel_test.sh $(BAZEL_OPTIONS)
+
+# The overlay for a patched XLA as jax's build gets it: Bazel builds the shared core, and loads the rest beside stubs.
+test-overlay: install
+	$(BIN)/python -m pytest -q tests/python/repository/test_overlay_in_bazel.py
+
+# Every source of the overlay compiled, linked and run with the real XLA:GPU, from a nightly wheel of TensorFlow (620 MB).
+# Needs clang 16 or newer; half a minute of compiling a file.
+test-patched-xla:
+	BAZEL_TARGETS="//tests/overlay/... //xla_patch/overlay/..." scripts/bazel_test.sh $(BAZEL_OPTIONS)
 
 # Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000 makes so many with a fixed seed.
 fuzz: install

@@ -3,8 +3,12 @@ BUILD.overlay files instead."""
 
 load("//bazel:copts.bzl", "XLA_SHMEM_COPTS")
 
-# Optimising XLA's headers takes half a minute a file, and the tests take a second without it.
-_COPTS = XLA_SHMEM_COPTS + ["-O0"]
+# Optimising XLA's headers takes half a minute a file, and the tests take a second without it. The wheel of @xla is built
+# with AVX, and Abseil's hashes depend on it: without, a table that one side fills seems empty to the other.
+_COPTS = XLA_SHMEM_COPTS + [
+    "-O0",
+    "-mavx",
+]
 
 def overlay_cc_library(name, **kwargs):
     """A cc_library whose headers are included by their path in XLA's tree."""

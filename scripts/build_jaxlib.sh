@@ -92,9 +92,6 @@ missing() {
   ((memory_gib >= need_memory_gib)) || echo "memory: $memory_gib GiB, about $need_memory_gib GiB are needed"
   [[ -n $python ]] || echo "python3: none runs here; jax's build.py needs one"
   command -v git > /dev/null || echo "git: install your distribution's package"
-  command -v patch > /dev/null || echo "patch: install your distribution's package"
-  command -v clang > /dev/null || echo "clang: jax is built with clang (its docs/developer.md says which); install one"
-  command -v c++ > /dev/null || echo "c++: Bazel's own tools need a host compiler and its C++ library (g++ or build-essential)"
   [[ -n $bazel ]] || echo "bazelisk: github.com/bazelbuild/bazelisk, or npm install -g @bazel/bazelisk; it fetches Bazel $bazel_version"
 }
 

@@ -2,8 +2,8 @@
 
 JAX calls `initialize` before it creates its first backend, early enough to remove the flag from XLA_FLAGS: releases
 from 0.11 end the process because they do not know it. With the flag off, nothing is registered, and only the reader of
-the flag is imported. With a patched XLA:GPU, which has the pass built in (docs/patched-jaxlib.md), the flag stays and
-nothing is registered either.
+the flag is imported. With a patched XLA:GPU, which has the pass built in (docs/patched-jaxlib.md), the flag stays,
+no pass is registered, and the keys of JAX's compilation cache get the options that the built-in pass reads.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ def initialize() -> None:
         if xla_flags.read_flag(os.environ):
             from xla_shmem import options
             from xla_shmem.gpu import jax_plugin
+            from xla_shmem.runtime import cache_keys
 
             plugin = jax_plugin.wanted_plugin()
             if plugin is not None and jax_plugin.has_native_pass(plugin):
                 xla_flags.restore_flag(os.environ)
                 options.export(os.environ)  # the pass in it reads variables only
                 _is_built_in = True
+                cache_keys.salt_cache_keys(cache_keys.patched_xla_salt)
                 return
         if not xla_flags.take_flag(os.environ):
             return
@@ -54,7 +56,8 @@ def _start(error: str) -> None:
     global _pass
     from xla_shmem import options
     from xla_shmem.gpu.jax_plugin import wanted_plugin, wants_cpu
-    from xla_shmem.runtime.compiler_pass import CompilerPass, salt_cache_keys
+    from xla_shmem.runtime.cache_keys import salt_cache_keys
+    from xla_shmem.runtime.compiler_pass import CompilerPass
     from xla_shmem.runtime.gpu_platform import start_gpu_job
     from xla_shmem.runtime.job import Job
     from xla_shmem.runtime.messages import begin_messages

@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "tests/overlay/random_module.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/hlo_collective.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/ir/hlo_opcode.h"
-#include "xla/service/gpu/backend_configs.pb.h"
 #include "xla/service/hlo.pb.h"
 #include "xla/service/hlo_verifier.h"
 #include "xla_patch/assigner/record.h"
@@ -186,10 +186,7 @@ void ExpectBackendsFollow(const HloModule& module, const Written& written) {
           instruction->opcode() != HloOpcode::kAsyncStart &&
           !HloPredicateIsOp<HloOpcode::kAsyncDone, HloOpcode::kAllReduceDone, HloOpcode::kCollectivePermuteDone>(
               instruction);
-      const auto config = instruction->backend_config<GpuBackendConfig>();
-      ASSERT_TRUE(config.ok()) << config.status();
-      EXPECT_EQ(config->collective_backend_config().backend() == CollectiveBackendConfig::NVSHMEM, is_nvshmem)
-          << instruction->ToString();
+      EXPECT_EQ(IsOnNvshmem(*instruction), is_nvshmem) << instruction->ToString();
     }
   }
 }

@@ -87,6 +87,15 @@ class Workspace:
         done = self.run("build", "--nobuild", "--keep_going", "--color=no", "//...")
         return "" if done.returncode == 0 else done.stderr
 
+    def build(self, *targets: str) -> str:
+        """Builds targets; returns Bazel's errors, "" if there are none."""
+        done = self.run("build", "--cxxopt=-std=c++17", "--jobs=2", "--keep_going", "--color=no", *targets)
+        return "" if done.returncode == 0 else done.stderr
+
+    def built(self, path: str) -> str:
+        """Returns the text of a file that a build has made."""
+        return (self.root / "bazel-bin" / path).read_text()
+
     def rules(self) -> dict[str, Rule]:
         """Returns the rules of our packages by label."""
         packages = " + ".join(f"//{package}:all" for package in PACKAGES)
@@ -142,8 +151,11 @@ def _stubs(recorded: dict[str, Any]) -> dict[str, str]:
         name = label.partition(":")[2]
         headers = [os.path.relpath(header, package_of(label)) for header in library["headers"]]
         texts.update(dict.fromkeys(library["headers"], ""))
-        declare(package_of(label), _library(name, headers, library["reaches"], library["visibility"]))
+        deps = [*library["reaches"], *recorded["hooks"].get(label, ())]
+        declare(package_of(label), _library(name, headers, deps, library["visibility"]))
     for label, ours in recorded["hooks"].items():
+        if label in recorded["libraries"]:
+            continue
         declare(package_of(label), _library(label.partition(":")[2], [], ours, ["//visibility:public"]))
     for label, group in recorded["package_groups"].items():
         arguments = ", ".join(f"{key} = {json.dumps(value)}" for key, value in group.items())
@@ -189,9 +201,10 @@ def misplaced_files(workspace: Workspace) -> list[str]:
         if len(owners.get(file, [])) != 1
     ]
     wrong += [f"{file} reaches no target of XLA's" for file in sorted(installed - linked)]
+    wrong += [f"{file} is an input and is not installed" for file in sorted(linked - installed)]
     texts = {file: (workspace.root / file).read_text() for file in installed}
     wrong += [f"{file} is for tests" for file in sorted(installed) if _is_for_tests(file, texts[file])]
-    wrong += [f"no installed file includes {file}" for file in sorted(_unused(texts))]
+    wrong += [f"no installed file needs {file}" for file in sorted(_unused(texts, rules.values()))]
     for label, rule in rules.items():
         for file in sorted({file_of(source) for source in (*rule.srcs, *rule.hdrs)} & installed):
             if not file.endswith((".cc", ".h")):
@@ -211,19 +224,23 @@ def _is_for_tests(file: str, text: str) -> bool:
     )
 
 
-def _unused(texts: dict[str, str]) -> set[str]:
-    """Returns the sources and headers that no file of the overlay for XLA needs, directly or through another."""
+def _unused(texts: dict[str, str], rules: Iterable[Rule]) -> set[str]:
+    """Returns the files that no file of the overlay for XLA needs, directly or through another.
+
+    A source needs what it includes, a header needs its source, and a generated source needs its rule's inputs.
+    """
+    inputs = {file_of(out): [file_of(source) for source in rule.srcs] for rule in rules for out in rule.outs}
     needed: set[str] = set()
     pending = [file for file in texts if file.startswith("xla/")]
     while pending:
         file = pending.pop()
-        if file in needed or file not in texts:
+        if file in needed:
             continue
         needed.add(file)
-        pending += re.findall(r'#include "(xla_patch/.*?)"', texts[file])
+        pending += inputs.get(file, ())
+        pending += re.findall(r'#include "(xla_patch/.*?)"', texts.get(file, ""))
         pending.append(re.sub(r"\.h$", ".cc", file))
-    # The source of a genrule's output is needed as text.
-    return {file for file in texts if file.endswith((".cc", ".h"))} - needed
+    return texts.keys() - needed
 
 
 def _can_include(workspace: Workspace, header: str, label: str, rules: dict[str, Rule]) -> bool:

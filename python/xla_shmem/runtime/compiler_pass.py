@@ -1,10 +1,8 @@
-"""The pass in XLA's pipelines: registered with each platform, removed for a baseline, and part of the cache's keys."""
+"""The pass in XLA's pipelines: registered with each platform, and removed for a baseline."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -111,32 +109,6 @@ class CompilerPass:
             self._add(GpuPlatform(_NAME, _core.GpuPlugin(c_api), self._gpu_job, self._options))
         except RuntimeError as error:
             logger.error("xla_shmem: %s; all collectives on GPUs stay on the default backend", error)
-
-
-def salt_cache_keys(text: Callable[[str], str]) -> None:
-    """Adds `text(platform)` and the ordered device ids to every key of JAX's persistent compilation cache.
-
-    A rewritten executable depends on the transform and, through its PE numbers, on the device assignment. JAX's key has
-    neither for GPU, and no transform for CPU. Without the additions, a run with another order of devices, other
-    options, or without the flag would load the wrong executable.
-
-    Args:
-      text: called with the platform of the module's devices, "cpu" or "gpu" as JAX names it; "" leaves a key unchanged.
-    """
-    from jax._src import cache_key
-
-    original = cache_key.get
-
-    @functools.wraps(original)
-    def get(module: Any, devices: Any, *args: Any, **kwargs: Any) -> str:
-        key = original(module, devices, *args, **kwargs)
-        extra = text(devices.flat[0].platform)
-        if not extra:
-            return key
-        ids = ",".join(str(device.id) for device in devices.flat)
-        return f"{key}-{hashlib.sha256(f'{extra};{ids}'.encode()).hexdigest()[:16]}"
-
-    cache_key.get = get
 
 
 def _log_assignment(module: bytes, records: Any) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import inspect
 import os
 from importlib.metadata import EntryPoint
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from jax._src import cache_key
 from live_programs import PROGRAM, run
 
 import xla_shmem
@@ -15,6 +18,8 @@ from xla_shmem.gpu import jax_plugin
 from xla_shmem.gpu.jax_plugin import CudaPlugin
 from xla_shmem.notebook import switch
 from xla_shmem.options import frozen
+from xla_shmem.options.table import TABLE
+from xla_shmem.runtime.cache_keys import PATCHED_XLA_VARIABLES
 from xla_shmem.xla_flags import FLAG, MARKER
 
 _BACKENDS = "[row.lowered for row in xla_shmem.decisions(lowered())]"
@@ -109,13 +114,27 @@ def test_with_a_patched_jaxlib_options_reach_its_pass_as_variables(monkeypatch: 
     monkeypatch.setattr(jax_plugin, "wanted_plugin", lambda: CudaPlugin(13, "0.10.2+xlashmem", "0.10.2+xlashmem"))
     monkeypatch.setattr(jax_plugin, "has_native_pass", lambda _: True)
     monkeypatch.setenv("XLA_SHMEM_THRESHOLD", "4K")
+    monkeypatch.setattr(cache_key, "get", lambda module, devices: "key of JAX")
+    devices = np.array([SimpleNamespace(platform="gpu", id=device) for device in range(2)])
     xla_shmem.enable(threshold="1MiB")
     plugin.initialize()
     assert (os.environ["XLA_SHMEM_THRESHOLD"], os.environ["XLA_FLAGS"]) == (
         "1MiB",
         f"--xla_dump_to=/dev/null {FLAG}=true",
     )
+    # XLA decides by the options and the devices, so an executable of other ones must not be loaded.
+    keys = {cache_key.get("module", devices), cache_key.get("module", devices[::-1])}
+    for name in PATCHED_XLA_VARIABLES:
+        monkeypatch.setenv(name, "another")
+        keys.add(cache_key.get("module", devices))
+    assert len(keys) == 2 + len(PATCHED_XLA_VARIABLES)
+    assert cache_key.get("module", np.array([SimpleNamespace(platform="cpu", id=0)])) == "key of JAX"
     monkeypatch.setattr(jax_start, "has_begun", lambda: True)
     xla_shmem.enable()
     with pytest.raises(xla_shmem.TooLateError, match=r"configure\(ops\): JAX has already"):
         xla_shmem.enable(ops="all")
+
+
+def test_the_keys_of_the_cache_have_every_option_that_a_patched_jaxlib_decides_by() -> None:
+    decides = {option.env for option in TABLE.values() if option.decides and option.in_patched_jaxlib}
+    assert set(PATCHED_XLA_VARIABLES) == decides

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from overlay_workspace import PATCHES, Workspace, facts, file_of, find_bazel, misplaced_files
 
+from xla_shmem import _core
+
 COMMITS = sorted(path.name for path in PATCHES.iterdir())
 CORE = "xla_patch/BUILD"
 SHMEM = "xla/backends/gpu/shmem/BUILD"
@@ -55,6 +57,11 @@ def test_bazel_loads_and_analyses_every_package(workspace: Workspace) -> None:
     assert workspace.analyse() == ""
 
 
+def test_the_shared_core_builds(workspace: Workspace) -> None:
+    assert workspace.build("//xla_patch:all") == ""
+    assert _core.kernel_source() in workspace.built("xla_patch/nvshmem/gpu/kernel_source.cc")
+
+
 @pytest.mark.parametrize("workspace", COMMITS, indirect=True)
 def test_every_installed_file_is_used_and_can_include_what_it_includes(workspace: Workspace) -> None:
     assert misplaced_files(workspace) == []
@@ -92,7 +99,7 @@ def wrong_hooks(workspace: Workspace, commit: str) -> list[str]:
         exported = {file_of(header) for label in labels for header in rules[label].hdrs}
         wrong += [f"{path} includes {header}, which no label exports" for header in headers if header not in exported]
         declared = "".join((workspace.root / header).read_text() for header in headers if header in exported)
-        names = sorted(set(re.findall(r"\w*Shmem\w*|OnIts\w*", code)))
+        names = sorted(set(re.findall(r"\w*(?:Shmem|Nvshmem)\w*", code)))
         wrong += [
             f"{path} has {name}, which no header declares" for name in names if not re.search(rf"\b{name}\b", declared)
         ]
@@ -103,7 +110,8 @@ def wrong_hooks(workspace: Workspace, commit: str) -> list[str]:
 def test_upstreams_sources_include_and_call_what_our_headers_have(workspace: Workspace) -> None:
     for commit in COMMITS:
         assert wrong_hooks(workspace, commit) == []
-        assert sum(bool(headers) for headers, _ in hooked_files(commit).values()) == 4
+        calls = sum(bool(headers) for headers, _ in hooked_files(commit).values())
+        assert calls == len(facts(commit)["hooks"]) >= 3
 
 
 def test_a_renamed_function_of_a_hook_is_noticed(workspace: Workspace, edit: Edit) -> None:
@@ -115,10 +123,10 @@ def test_a_renamed_function_of_a_hook_is_noticed(workspace: Workspace, edit: Edi
 
 
 def test_a_header_that_a_hook_includes_and_its_label_lacks_is_noticed(workspace: Workspace, edit: Edit) -> None:
-    edit(SHMEM, replaced(workspace, SHMEM, 'hdrs = ["shmem_thunk_emission.h"]', "hdrs = []"))
+    edit(SHMEM, replaced(workspace, SHMEM, 'hdrs = ["shmem_thunk_substitution.h"]', "hdrs = []"))
     (sentence,) = wrong_hooks(workspace, COMMITS[0])[:1]
-    header = "xla/backends/gpu/shmem/shmem_thunk_emission.h"
-    assert sentence == f"xla/service/gpu/thunk_emitter.cc includes {header}, which no label exports"
+    header = "xla/backends/gpu/shmem/shmem_thunk_substitution.h"
+    assert sentence == f"xla/service/gpu/gpu_executable.cc includes {header}, which no label exports"
 
 
 def replaced(workspace: Workspace, path: str, old: str, new: str) -> str:
@@ -138,8 +146,8 @@ def test_two_targets_of_one_name_are_refused(workspace: Workspace, edit: Edit) -
 
 
 def test_a_label_that_this_xla_does_not_have_is_refused(workspace: Workspace, edit: Edit) -> None:
-    edit(SHMEM, replaced(workspace, SHMEM, "runtime:thunk_proto_cc", "runtime:thunk_protobuf_cc"))
-    assert "no such target '//xla/backends/gpu/runtime:thunk_protobuf_cc'" in workspace.analyse()
+    edit(SHMEM, replaced(workspace, SHMEM, "runtime:p2p_thunk_common", "runtime:p2p_thunks"))
+    assert "no such target '//xla/backends/gpu/runtime:p2p_thunks'" in workspace.analyse()
 
 
 def test_a_label_of_ours_that_does_not_exist_is_refused(workspace: Workspace, edit: Edit) -> None:
@@ -149,13 +157,13 @@ def test_a_label_of_ours_that_does_not_exist_is_refused(workspace: Workspace, ed
 
 def test_a_target_that_xla_cannot_see_is_refused(workspace: Workspace, edit: Edit) -> None:
     edit(SHMEM, replaced(workspace, SHMEM, "//xla:__subpackages__", "//visibility:private"))
-    assert "is not visible from target '//xla/service/gpu:gpu_compiler'" in workspace.analyse()
+    assert "is not visible from target '//xla:debug_options_flags'" in workspace.analyse()
 
 
 def test_a_dependency_on_what_depends_on_us_is_refused(workspace: Workspace, edit: Edit) -> None:
     edit(
         SHMEM,
-        replaced(workspace, SHMEM, '"//xla/hlo/ir:hlo",', '"//xla/hlo/ir:hlo", "//xla/service/gpu:thunk_emitter",'),
+        replaced(workspace, SHMEM, '"//xla/hlo/ir:hlo",', '"//xla/hlo/ir:hlo", "//xla/service/gpu:gpu_executable",'),
     )
     assert "cycle in dependency graph" in workspace.analyse()
 
@@ -164,7 +172,8 @@ def test_a_dependency_on_what_depends_on_us_is_refused(workspace: Workspace, edi
     ("path", "text", "wrong"),
     [
         ("xla_patch/assigner/stray/orphan.cc", "", "is in 0 targets"),
-        ("xla_patch/thunks/gpu/orphan.cc", "", "no installed file includes"),
+        ("xla_patch/thunks/gpu/orphan.cc", "", "no installed file needs"),
+        ("xla_patch/nvshmem/gpu/kernels/orphan.h", "", "no installed file needs"),
         ("xla_patch/types/test_values.h", "", "is for tests"),
         ("xla_patch/types/values.h", "#include <gtest/gtest.h>\n", "is for tests"),
         (
@@ -178,6 +187,14 @@ def test_a_misplaced_file_is_noticed(workspace: Workspace, edit: Edit, path: str
     (workspace.root / path).parent.mkdir(exist_ok=True)
     edit(path, text)
     assert any(path in sentence and wrong in sentence for sentence in misplaced_files(workspace))
+
+
+def test_an_input_that_is_not_installed_is_noticed(workspace: Workspace, edit: Edit) -> None:
+    edit(CORE, replaced(workspace, CORE, '"nvshmem/gpu/kernels/kernels.cu"', '"nvshmem/gpu/kernels/sent.cu"'))
+    wrong = misplaced_files(workspace)
+    assert "xla_patch/nvshmem/gpu/kernels/sent.cu is an input and is not installed" in wrong
+    assert "xla_patch/nvshmem/gpu/kernels/kernels.cu is in 0 targets" in wrong
+    assert "missing input file '//xla_patch:nvshmem/gpu/kernels/sent.cu'" in workspace.build("//xla_patch:all")
 
 
 def test_a_target_that_nothing_of_xla_needs_is_noticed(workspace: Workspace, edit: Edit) -> None:

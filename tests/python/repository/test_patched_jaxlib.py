@@ -100,8 +100,12 @@ def test_missing_tools_are_named_before_the_build_starts(tmp_path: Path, jax_rep
         (tools / tool).symlink_to(found)
     done = run(BUILD, "--work", tmp_path / "work", PATH=str(tools), JAX_URL=str(jax_repository))
     assert done.returncode == 1
-    for tool in ("python3", "git", "patch", "clang", "bazelisk"):
-        assert re.search(rf"^  {tool}: ", done.stderr, re.MULTILINE), done.stderr
+    # jax's build brings its compiler, and Bazel applies patches itself.
+    assert set(re.findall(r"^  (\S+): ", done.stderr, re.MULTILINE)) - {"disk", "memory"} == {
+        "python3",
+        "git",
+        "bazelisk",
+    }
     assert "not started" in done.stderr
     assert not (tmp_path / "work").exists()
 
@@ -147,8 +151,11 @@ def test_overlay_patch_adds_our_files_unchanged(tmp_path: Path) -> None:
 @pytest.mark.parametrize("commit", RELEASES.values())
 def test_a_patch_adds_few_lines_to_few_files(commit: str) -> None:
     lines = (PATCHES / commit / "nvshmem.patch").read_text().splitlines()
-    assert sum(line.startswith("+++ ") for line in lines) <= 11
-    assert sum(line.startswith("+") and not line.startswith("+++") for line in lines) <= 40
+    files = [line.removeprefix("+++ b/") for line in lines if line.startswith("+++ ")]
+    assert len(files) <= 7
+    # A changed message would be another class for whatever was compiled with the old one.
+    assert not any(file.endswith(".proto") for file in files)
+    assert sum(line.startswith("+") and not line.startswith("+++") for line in lines) <= 16
     # git needs one line of upstream's before and one after a hunk to find its place.
     hunks = sum(line.startswith("@@ ") for line in lines)
     assert sum(line.startswith(" ") for line in lines) <= 2 * hunks

@@ -2,23 +2,17 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/log/log.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "xla/backends/gpu/runtime/all_reduce_thunk.h"
 #include "xla/backends/gpu/runtime/collective_params.h"
 #include "xla/backends/gpu/runtime/thunk.pb.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/core/collectives/reduction_kind.h"
 #include "xla/runtime/device_id.h"
-#include "xla/service/buffer_assignment.h"
 #include "xla/service/collective_ops_utils.h"
 #include "xla/stream_executor/stream.h"
 #include "xla/tsl/platform/status_macros.h"
@@ -66,11 +60,11 @@ uint64_t HashOf(const CollectiveConfig& config, const xla_shmem::gpu::GroupArgum
 
 }  // namespace
 
-ShmemAllReduceThunk::ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& thunk)
+ShmemAllReduceThunk::ShmemAllReduceThunk(const AllReduceThunk& thunk)
     : ShmemThunk(Thunk::kAllReduce, thunk.thunk_info(), AllReduceConfig{thunk.config(), thunk.reduction_kind()},
                  thunk.buffers()) {}
 
-bool ShmemAllReduceThunk::Carries(const AllReduceReduceScatterThunkBase& thunk) {
+bool ShmemAllReduceThunk::Carries(const AllReduceThunk& thunk) {
   const std::vector<PrimitiveType>& types = thunk.config().operand_element_type;
   const ShmemReduction reduction = ToShmemReduction(thunk.reduction_kind());
   return std::all_of(types.begin(), types.end(), [&](PrimitiveType type) {
@@ -110,22 +104,12 @@ absl::StatusOr<ThunkProto> ShmemAllReduceThunk::ToProto() const {
   ThunkProto proto;
   *proto.mutable_thunk_info() = thunk_info().ToProto();
   AllReduceThunkProto* const thunk_proto = proto.mutable_all_reduce_thunk();
-  for (const Buffer& buffer : buffers()) ASSIGN_OR_RETURN(*thunk_proto->add_buffers(), buffer.ToProto());
+  for (const Buffer& buffer : buffers()) {
+    ASSIGN_OR_RETURN(*thunk_proto->add_buffers(), buffer.ToProto());
+  }
   *thunk_proto->mutable_collective_config() = config().ToProto();
   thunk_proto->set_reduction_kind(ToReductionKindProto(reduction_kind()));
-  thunk_proto->set_nvshmem(true);
   return proto;
-}
-
-absl::StatusOr<std::unique_ptr<CollectiveThunk>> ShmemAllReduceThunk::FromProto(
-    ThunkInfo thunk_info, const AllReduceThunkProto& thunk_proto,
-    absl::Span<const BufferAllocation> buffer_allocations) {
-  ASSIGN_OR_RETURN(std::unique_ptr<AllReduceThunk> thunk,
-                   AllReduceThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
-  const std::string failure = ShmemRuntime::Get().failure();
-  if (failure.empty()) return std::make_unique<ShmemAllReduceThunk>(*thunk);
-  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM and runs on NCCL: " << failure;
-  return thunk;
 }
 
 }  // namespace xla::gpu

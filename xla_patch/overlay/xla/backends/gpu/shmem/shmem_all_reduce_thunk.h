@@ -1,17 +1,12 @@
 #ifndef XLA_BACKENDS_GPU_SHMEM_SHMEM_ALL_REDUCE_THUNK_H_
 #define XLA_BACKENDS_GPU_SHMEM_SHMEM_ALL_REDUCE_THUNK_H_
 
-#include <memory>
-
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "xla/backends/gpu/runtime/all_reduce_thunk.h"
-#include "xla/backends/gpu/runtime/collective_thunk.h"
 #include "xla/backends/gpu/runtime/thunk.h"
 #include "xla/backends/gpu/runtime/thunk.pb.h"
 #include "xla/backends/gpu/shmem/shmem_thunk.h"
-#include "xla/service/buffer_assignment.h"
 #include "xla/stream_executor/stream.h"
 
 namespace xla::gpu {
@@ -21,16 +16,12 @@ namespace xla::gpu {
 class ShmemAllReduceThunk : public ShmemThunk<AllReduceReduceScatterThunkBase> {
  public:
   // Replaces `thunk`.
-  explicit ShmemAllReduceThunk(const AllReduceReduceScatterThunkBase& thunk);
+  explicit ShmemAllReduceThunk(const AllReduceThunk& thunk);
 
   // Whether the transfers support its types and its reduction.
-  static bool Carries(const AllReduceReduceScatterThunkBase& thunk);
+  static bool Carries(const AllReduceThunk& thunk);
 
-  // Returns upstream's thunk, from the same proto, if NVSHMEM does not run here.
-  static absl::StatusOr<std::unique_ptr<CollectiveThunk>> FromProto(
-      ThunkInfo thunk_info, const AllReduceThunkProto& thunk_proto,
-      absl::Span<const BufferAllocation> buffer_allocations);
-
+  // As upstream's thunk.
   absl::StatusOr<ThunkProto> ToProto() const override;
 
  protected:

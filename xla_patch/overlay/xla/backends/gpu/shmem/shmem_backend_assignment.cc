@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "xla/backends/gpu/shmem/shmem_flag.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/mosaic_nvshmem.h"
@@ -54,7 +55,7 @@ xla_shmem::GpuGeneration GenerationFor(const GpuTopology& described) {
 absl::Status AssignShmemBackends(HloModule* module, const GpuTopology& topology, int64_t slice_size,
                                  CompilationStats* stats) {
   const HloModuleConfig& config = module->config();
-  if (!config.debug_options().xla_gpu_experimental_enable_nvshmem()) return absl::OkStatus();
+  if (!IsNvshmemRequested(config.debug_options())) return absl::OkStatus();
   RETURN_IF_ERROR(RefuseMosaicWithNvshmem(*module));
   const xla_shmem::Result<xla_shmem::EnvironmentOptions>& options = ShmemOptions();
   if (!options.ok()) return absl::InvalidArgumentError(options.message());

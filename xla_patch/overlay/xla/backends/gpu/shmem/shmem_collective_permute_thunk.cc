@@ -1,23 +1,17 @@
 #include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
 
 #include <cstdint>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
-#include "absl/log/log.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "xla/backends/gpu/runtime/collective_params.h"
 #include "xla/backends/gpu/runtime/collective_permute_thunk.h"
 #include "xla/backends/gpu/runtime/p2p_thunk_common.h"
-#include "xla/backends/gpu/runtime/thunk.pb.h"
 #include "xla/backends/gpu/shmem/shmem_runtime.h"
 #include "xla/hlo/ir/collective_op_group_mode.h"
 #include "xla/runtime/device_id.h"
-#include "xla/service/buffer_assignment.h"
 #include "xla/service/computation_placer.h"
 #include "xla/stream_executor/stream.h"
 #include "xla/tsl/platform/status_macros.h"
@@ -72,23 +66,6 @@ absl::Status ShmemCollectivePermuteThunk::Enqueue(const ExecuteParams& params, s
   // One stream for start and join: XLA has moved it beside compute already if the schedule lets the two overlap.
   RETURN_IF_ERROR(ToStatus(runtime.transfers().StartPermute(Key(params), std::move(permute), Native(stream))));
   return ToStatus(runtime.transfers().Finish(Key(params), name(), Native(stream)));
-}
-
-absl::StatusOr<ThunkProto> ShmemCollectivePermuteThunk::ToProto() const {
-  ASSIGN_OR_RETURN(ThunkProto proto, CollectivePermuteThunk::ToProto());
-  proto.mutable_collective_permute_thunk()->set_nvshmem(true);
-  return proto;
-}
-
-absl::StatusOr<std::unique_ptr<CollectivePermuteThunk>> ShmemCollectivePermuteThunk::FromProto(
-    ThunkInfo thunk_info, const CollectivePermuteThunkProto& thunk_proto,
-    absl::Span<const BufferAllocation> buffer_allocations) {
-  ASSIGN_OR_RETURN(std::unique_ptr<CollectivePermuteThunk> thunk,
-                   CollectivePermuteThunk::FromProto(std::move(thunk_info), thunk_proto, buffer_allocations));
-  const std::string failure = ShmemRuntime::Get().failure();
-  if (failure.empty()) return std::make_unique<ShmemCollectivePermuteThunk>(*thunk);
-  LOG(WARNING) << thunk->thunk_info().profile_annotation << " was compiled for NVSHMEM and runs on NCCL: " << failure;
-  return thunk;
 }
 
 }  // namespace xla::gpu

@@ -19,10 +19,10 @@
 #include "absl/synchronization/mutex.h"
 #include "xla/backends/gpu/shmem/job_announcement.h"
 #include "xla/backends/gpu/shmem/job_rounds.h"
+#include "xla/backends/gpu/shmem/shmem_flag.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/debug_options_flags.h"
 #include "xla/runtime/device_id.h"
-#include "xla/xla.pb.h"
 #include "xla_patch/nvshmem/gpu/device.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 #include "xla_patch/nvshmem/gpu/nvrtc.h"
@@ -97,12 +97,13 @@ ShmemRuntime& ShmemRuntime::Get() {
 }
 
 void ShmemRuntime::Start(Job job) {
-  if (!GetDebugOptionsFromFlags().xla_gpu_experimental_enable_nvshmem()) return;
-  absl::MutexLock lock(&mutex_);
+  if (!IsNvshmemRequested(GetDebugOptionsFromFlags())) return;
+  absl::MutexLock lock(mutex_);
   if (started_) return;
   started_ = true;
   if (job.num_processes < 2 && job.device_ordinals.size() < 2) return;  // no other PE
-  const Status status = StartTogether(job);
+  const Status status =
+      job.is_mock ? Status::Error("the GPU topology is a mock, so there are no other processes") : StartTogether(job);
   failure_ = status.message();
   running_ = status.ok();
   device_to_process_ = std::move(job.device_to_process);
@@ -210,12 +211,12 @@ Result<int> ShmemRuntime::FindHosts(const JobRounds& rounds) {
 }
 
 std::string ShmemRuntime::failure() const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(mutex_);
   return failure_;
 }
 
 absl::Status ShmemRuntime::CheckRunning() const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(mutex_);
   if (running_) return absl::OkStatus();
   if (!failure_.empty()) return absl::FailedPreconditionError(failure_);
   return absl::FailedPreconditionError(
@@ -225,7 +226,7 @@ absl::Status ShmemRuntime::CheckRunning() const {
 
 std::vector<RunningDevice> ShmemRuntime::Devices() const {
   std::vector<RunningDevice> devices;
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(mutex_);
   if (!running_) return devices;
   for (const auto& [device, process] : device_to_process_) {
     const auto number = static_cast<int32_t>(process.value());
@@ -236,7 +237,7 @@ std::vector<RunningDevice> ShmemRuntime::Devices() const {
 }
 
 absl::StatusOr<int> ShmemRuntime::PeOf(GlobalDeviceId device) const {
-  absl::MutexLock lock(&mutex_);
+  absl::MutexLock lock(mutex_);
   const auto found = device_to_process_.find(device);
   if (found != device_to_process_.end()) return static_cast<int>(found->second.value());
   return absl::InternalError(absl::StrCat("device ", device.value(), " is in none of the job's processes"));

@@ -40,6 +40,7 @@ class ShmemRuntime {
     std::vector<int> device_ordinals;  // CUDA ordinals of this process's devices
     std::shared_ptr<KeyValueStoreInterface> kv_store;
     absl::flat_hash_map<GlobalDeviceId, ProcessId> device_to_process;
+    bool is_mock = false;  // this process pretends that the others exist
   };
 
   // That of this process. Tests make others.
@@ -91,8 +92,8 @@ class ShmemRuntime {
 template <typename LocalDevices>
 void StartShmemRuntime(int process, size_t num_processes, const LocalDevices& local_devices,
                        std::shared_ptr<KeyValueStoreInterface> kv_store,
-                       const absl::flat_hash_map<GlobalDeviceId, ProcessId>& device_to_process) {
-  ShmemRuntime::Job job{process, static_cast<int>(num_processes), {}, std::move(kv_store), device_to_process};
+                       const absl::flat_hash_map<GlobalDeviceId, ProcessId>& device_to_process, bool is_mock) {
+  ShmemRuntime::Job job{process, static_cast<int>(num_processes), {}, std::move(kv_store), device_to_process, is_mock};
   for (const auto& device : local_devices) job.device_ordinals.push_back(device.first);
   ShmemRuntime::Get().Start(std::move(job));
 }

@@ -11,7 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "google/protobuf/descriptor.h"
 #include "xla/backends/gpu/shmem/shmem_backend_assignment.h"
+#include "xla/backends/gpu/shmem/shmem_flag.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/pjrt/distributed/in_memory_key_value_store.h"
@@ -19,6 +21,8 @@
 #include "xla/runtime/process_id.h"
 #include "xla/service/compilation_stats.h"
 #include "xla/service/gpu_topology.h"
+#include "xla/tsl/util/command_line_flags.h"
+#include "xla/xla.pb.h"
 #include "xla_patch/nvshmem/gpu/kernel_source.h"
 
 // No device code is compiled here.
@@ -32,9 +36,18 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
+// Null in XLA 0.11.0, where the flag is ours, and an unpatched XLA ends the process over it.
+const google::protobuf::FieldDescriptor* Field() {
+  return DebugOptions::descriptor()->FindFieldByName("xla_gpu_experimental_enable_nvshmem");
+}
+
+bool SetFlag() {
+  std::vector<std::string> flags = {"--xla_gpu_experimental_enable_nvshmem=true"};
+  return Field() == nullptr ? tsl::Flags::Parse(flags, {NvshmemFlag()}) : setenv("XLA_FLAGS", flags[0].c_str(), 1) == 0;
+}
+
 // Both are read once in a process.
-const bool kEnvironmentIsSet = setenv("XLA_FLAGS", "--xla_gpu_experimental_enable_nvshmem=true", 1) == 0 &&
-                               setenv("XLA_SHMEM_PROFILE", "fast", 1) == 0;
+const bool kEnvironmentIsSet = SetFlag() && setenv("XLA_SHMEM_PROFILE", "fast", 1) == 0;
 
 // Starts a job, with so many devices in each process, and returns why it failed in each of them.
 std::vector<std::string> Failures(const std::vector<int>& devices) {
@@ -71,15 +84,26 @@ TEST(ShmemRuntimeTest, AWrongOptionKeepsAllProcessesFromStarting) {
 
 TEST(ShmemRuntimeTest, AProcessWithoutPeersIsNotStarted) { EXPECT_THAT(Failures({1}), Each(IsEmpty())); }
 
+TEST(ShmemRuntimeTest, ProcessesOfAMockTopologyAreNotWaitedFor) {
+  ShmemRuntime::Job job;
+  job.num_processes = 8;
+  job.device_ordinals = {0};
+  job.kv_store = std::make_shared<InMemoryKeyValueStore>();
+  job.is_mock = true;
+  ShmemRuntime runtime;
+  runtime.Start(std::move(job));
+  EXPECT_THAT(runtime.failure(), HasSubstr("the GPU topology is a mock"));
+}
+
 TEST(ShmemRuntimeTest, AWrongOptionIsAnErrorOfEveryCompilation) {
   const auto module = ParseEntry("ROOT c = f32[4] all-reduce(p), channel_id=1, to_apply=sum, replica_groups={}", 2);
-  module->mutable_config().mutable_debug_options().set_xla_gpu_experimental_enable_nvshmem(true);
+  DebugOptions& debug_options = module->mutable_config().mutable_debug_options();
+  if (Field() != nullptr) debug_options.GetReflection()->SetBool(&debug_options, Field(), true);
   const absl::Status status = AssignShmemBackends(
       module.get(), GpuTopology("", /*num_partitions=*/1, /*num_hosts_per_partition=*/2, /*num_devices_per_host=*/1),
       /*slice_size=*/0, CompilationStats::MakeNoopStats().get());
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), StartsWith("XLA_SHMEM_PROFILE='fast'"));
-  module->mutable_config().mutable_debug_options().set_xla_gpu_experimental_enable_nvshmem(false);
 }
 
 }  // namespace

@@ -39,15 +39,22 @@ class ShmemThunk : public Base {
  public:
   using Base::Base;
 
-  absl::Status Prepare(const Thunk::PrepareParams& params) override { return ShmemRuntime::Get().CheckRunning(); }
-  absl::Status Initialize(const Thunk::InitializeParams& params) override { return absl::OkStatus(); }
+  absl::Status Prepare(const Thunk::PrepareParams& params) override {
+    // Upstream checks this too. The transfers find their peers by it.
+    if (params.collective_params == nullptr || params.collective_params->device_assn == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name(), ": a collective on NVSHMEM needs a device assignment; run it on a device of the job"));
+    }
+    return ShmemRuntime::Get().CheckRunning();
+  }
+  absl::Status Initialize(const Thunk::InitializeParams& /*params*/) override { return absl::OkStatus(); }
 
   absl::Status ExecuteOnStream(const Thunk::ExecuteParams& params) override {
     return Enqueue(params, *params.stream, /*capturing=*/false);
   }
 
   absl::StatusOr<const se::CommandBuffer::Command*> Record(const Thunk::ExecuteParams& execute_params,
-                                                           const Command::RecordParams& record_params,
+                                                           const Command::RecordParams& /*record_params*/,
                                                            Command::RecordAction record_action,
                                                            se::CommandBuffer* command_buffer) override {
     ASSIGN_OR_RETURN(std::unique_ptr<se::CommandBuffer> graph,
@@ -112,8 +119,8 @@ class ShmemThunk : public Base {
 
  private:
   bool RequiresRendezvous() const override { return false; }
-  absl::Status RunCollective(const Thunk::ExecuteParams& params, const GpuCliqueKey& clique_key, se::Stream& stream,
-                             Communicator& comm) override {
+  absl::Status RunCollective(const Thunk::ExecuteParams& /*params*/, const GpuCliqueKey& /*clique_key*/,
+                             se::Stream& /*stream*/, Communicator& /*comm*/) override {
     return absl::InternalError(absl::StrCat(name(), ": NVSHMEM uses no communicator"));
   }
 };

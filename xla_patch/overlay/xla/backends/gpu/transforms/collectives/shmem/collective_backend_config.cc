@@ -1,31 +1,40 @@
 #include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 
-#include "google/protobuf/descriptor.h"
-#include "google/protobuf/message.h"
+#include "absl/status/statusor.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_instruction.h"
+#include "xla/hlo/ir/hlo_instructions.h"
 #include "xla/service/gpu/backend_configs.pb.h"
 #include "xla/tsl/platform/status_macros.h"
 
 namespace xla::gpu {
+namespace {
+
+// XLA of 2026-06 and later has reserved the number, and has no name for it.
+constexpr auto kNvshmem = static_cast<CollectiveBackendConfig::CollectiveBackend>(1);
+
+}  // namespace
 
 absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruction* instruction) {
   ASSIGN_OR_RETURN(GpuBackendConfig config, instruction->backend_config<GpuBackendConfig>());
-  google::protobuf::Message* collective = config.mutable_collective_backend_config();
-  const google::protobuf::FieldDescriptor* field = collective->GetDescriptor()->FindFieldByName("backend");
-  const google::protobuf::EnumValueDescriptor* nvshmem =
-      field == nullptr || field->enum_type() == nullptr
-          ? nullptr
-          : field->enum_type()->FindValueByName(xla_shmem::BackendName(xla_shmem::Backend::kNvshmem));
-  if (nvshmem == nullptr) return false;
-  const google::protobuf::Reflection* reflection = collective->GetReflection();
-  const bool is_nvshmem = reflection->GetEnumValue(*collective, field) == nvshmem->number();
-  if (is_nvshmem == (backend == xla_shmem::Backend::kNvshmem)) return false;
-  if (is_nvshmem) {
-    reflection->ClearField(collective, field);
+  CollectiveBackendConfig& collective = *config.mutable_collective_backend_config();
+  const bool was_nvshmem = collective.backend() == kNvshmem;
+  if (backend == xla_shmem::Backend::kNvshmem) {
+    if (was_nvshmem && collective.kernel_strategy() == CollectiveBackendConfig().kernel_strategy()) return false;
+    collective.set_backend(kNvshmem);
+    collective.clear_kernel_strategy();
   } else {
-    reflection->SetEnum(collective, field, nvshmem);
+    if (!was_nvshmem) return false;
+    collective.clear_backend();
   }
   RETURN_IF_ERROR(instruction->set_backend_config(config));
   return true;
+}
+
+bool IsOnNvshmem(const HloInstruction& instruction) {
+  if (DynCast<HloChannelInstruction>(&instruction) == nullptr) return false;
+  const absl::StatusOr<GpuBackendConfig> config = instruction.backend_config<GpuBackendConfig>();
+  return config.ok() && config->collective_backend_config().backend() == kNvshmem;
 }
 
 }  // namespace xla::gpu

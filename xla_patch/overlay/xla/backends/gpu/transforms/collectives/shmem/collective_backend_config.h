@@ -7,15 +7,16 @@
 
 namespace xla::gpu {
 
-// Writes the backend into the instruction's GpuBackendConfig and leaves the rest of it alone; true if that changed it.
-//
-// Goes by the names of field and value: XLA of 2026-06 and later has no NVSHMEM in the enum unless it is patched. There
-// the config stays as it is, and only the instruction's frontend attributes say what was decided.
+// Writes the backend into the instruction's GpuBackendConfig and leaves the rest of it alone, but with NVSHMEM clears
+// `kernel_strategy`, because XLA would emit a kernel of its own for it. True if anything changed.
 //
 // `collectives_mode` is left alone: with COLLECTIVES_SYMMETRIC_MEMORY XLA would place operands and results in
 // collective memory, which transfers through staging slots have no use for (docs/patched-jaxlib.md, "No collective
 // memory").
 absl::StatusOr<bool> SetCollectiveBackend(xla_shmem::Backend backend, HloInstruction* instruction);
+
+// Whether a collective has backend NVSHMEM there. False for other instructions.
+bool IsOnNvshmem(const HloInstruction& instruction);
 
 }  // namespace xla::gpu
 

@@ -29,6 +29,36 @@ TEST(ShmemBackendAssignerWritesTest, TheRestOfTheBackendConfigIsKept) {
   EXPECT_TRUE(written->force_earliest_schedule());
 }
 
+// XLA annotates collectives for kernels of its own before the pass. It would emit such a kernel, and no thunk to
+// replace.
+TEST(ShmemBackendAssignerWritesTest, OnlyCollectivesOnNvshmemLoseTheKernelStrategy) {
+  for (const auto& [shape, strategy] :
+       {std::pair{"f32[8]", CollectiveBackendConfig::KERNEL_STRATEGY_DEFAULT},
+        std::pair{"f32[4194304]", CollectiveBackendConfig::KERNEL_STRATEGY_TRITON_ONE_SHOT}}) {
+    const auto module = AllReduceOf(shape);
+    GpuBackendConfig config;
+    config.mutable_collective_backend_config()->set_kernel_strategy(
+        CollectiveBackendConfig::KERNEL_STRATEGY_TRITON_ONE_SHOT);
+    ASSERT_TRUE(Find(*module, "c")->set_backend_config(config).ok());
+    EXPECT_TRUE(RunAssigner(Job(8, 1, 0), module.get()));
+    const auto written = Find(*module, "c")->backend_config<GpuBackendConfig>();
+    ASSERT_TRUE(written.ok()) << written.status();
+    EXPECT_EQ(written->collective_backend_config().kernel_strategy(), strategy) << shape;
+  }
+}
+
+// XLA 0.11.0 has no name for NVSHMEM's number.
+TEST(ShmemBackendAssignerWritesTest, ABackendWithoutANameSurvivesAsText) {
+  constexpr auto kNameless = static_cast<CollectiveBackendConfig::CollectiveBackend>(7);
+  const auto module = AllReduceOf("f32[8]");
+  GpuBackendConfig config;
+  config.mutable_collective_backend_config()->set_backend(kNameless);
+  ASSERT_TRUE(Find(*module, "c")->set_backend_config(config).ok());
+  const auto read = Find(*module, "c")->backend_config<GpuBackendConfig>();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->collective_backend_config().backend(), kNameless);
+}
+
 TEST(ShmemBackendAssignerWritesTest, ADefaultDecisionLeavesTheBackendConfigAlone) {
   const auto module = AllReduceOf("f32[4194304]");
   EXPECT_TRUE(RunAssigner(Job(8, 1, 0), module.get()));

@@ -11,12 +11,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/job_topology.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/shmem_backend_assigner.h"
 #include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
 #include "xla/hlo/ir/hlo_module.h"
 #include "xla/hlo/pass/hlo_pass_pipeline.h"
-#include "xla/service/gpu/backend_configs.pb.h"
 #include "xla/service/hlo_verifier.h"
 
 namespace xla::gpu {
@@ -52,9 +52,7 @@ inline std::string Attribute(const HloModule& module, absl::string_view name, ab
 }
 
 inline std::string BackendOf(const HloModule& module, absl::string_view name = "c") {
-  const auto config = Find(module, name)->backend_config<GpuBackendConfig>();
-  EXPECT_TRUE(config.ok()) << config.status();
-  return CollectiveBackendConfig::CollectiveBackend_Name(config->collective_backend_config().backend());
+  return IsOnNvshmem(*Find(module, name)) ? "NVSHMEM" : "DEFAULT";
 }
 
 // The decision for instruction c, as "backend rule", or "backend rule; veto".

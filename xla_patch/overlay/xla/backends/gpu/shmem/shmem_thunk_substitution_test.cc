@@ -1,0 +1,159 @@
+// From a module to thunks on NVSHMEM, with XLA's own thunks before and after their serialised form.
+#include "xla/backends/gpu/shmem/shmem_thunk_substitution.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "xla/backends/gpu/runtime/all_reduce_thunk.h"
+#include "xla/backends/gpu/runtime/async_thunk.h"
+#include "xla/backends/gpu/runtime/collective_permute_thunk.h"
+#include "xla/backends/gpu/runtime/collective_thunk.h"
+#include "xla/backends/gpu/runtime/command.h"
+#include "xla/backends/gpu/runtime/execution_stream_id.h"
+#include "xla/backends/gpu/runtime/thunk.h"
+#include "xla/backends/gpu/runtime/thunk.pb.h"
+#include "xla/backends/gpu/runtime/thunk_proto_deserialization.h"
+#include "xla/backends/gpu/shmem/shmem_all_reduce_thunk.h"
+#include "xla/backends/gpu/shmem/shmem_collective_permute_thunk.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/collective_backend_config.h"
+#include "xla/backends/gpu/transforms/collectives/shmem/test_modules.h"
+#include "xla/hlo/ir/hlo_casting_utils.h"
+#include "xla/hlo/ir/hlo_instructions.h"
+#include "xla/service/buffer_assignment.h"
+#include "xla/shape_util.h"
+#include "xla_patch/assigner/assigner.h"
+#include "xla_patch/nvshmem/gpu/kernel_source.h"
+
+// No device code is compiled here.
+const char xla_shmem::gpu::kKernelSource[] = "";
+
+namespace xla::gpu {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// Three collectives of one size. `left` stays on NCCL.
+constexpr absl::string_view kCollectives = R"(
+  reduced = f32[4] all-reduce(p), channel_id=1, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true
+  permuted = f32[4] collective-permute(reduced), channel_id=2, source_target_pairs={{0,1},{1,0}}
+  ROOT left = f32[4] all-reduce(permuted), channel_id=3, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true)";
+
+class ShmemThunkSubstitutionTest : public ::testing::Test {
+ protected:
+  ShmemThunkSubstitutionTest() : module_(ParseEntry(kCollectives, /*devices=*/2)) {
+    allocations_.emplace_back(/*index=*/0, /*size=*/32, /*color=*/0);
+    Choose("reduced");
+    Choose("permuted");
+  }
+
+  void Choose(absl::string_view name) {
+    ASSERT_TRUE(SetCollectiveBackend(xla_shmem::Backend::kNvshmem, Find(*module_, name)).ok());
+  }
+
+  Thunk::ThunkInfo Info(absl::string_view name) {
+    return Thunk::ThunkInfo::WithProfileAnnotation(Find(*module_, name), ThunkId(++last_id_));
+  }
+
+  std::vector<CollectiveThunk::Buffer> Buffers() {
+    const Shape shape = ShapeUtil::MakeShapeWithDenseLayout(F32, {4}, {0});
+    return {{4, {{&allocations_[0], 0, 16}, shape}, {{&allocations_[0], 16, 16}, shape}, 0, 0}};
+  }
+
+  // What XLA emits: the permute on a stream of its own, the all-reduces one after the other.
+  ThunkSequence Emitted() {
+    ThunkSequence thunks;
+    for (const absl::string_view name : {"reduced", "left"}) {
+      const auto* all_reduce = Cast<HloAllReduceInstruction>(Find(*module_, name));
+      thunks.push_back(std::make_unique<AllReduceThunk>(Info(name), GetAllReduceConfigInst(all_reduce), Buffers()));
+    }
+    const auto* permute = Cast<HloCollectivePermuteInstruction>(Find(*module_, "permuted"));
+    ThunkSequence nested = ThunkSequence::Of(std::make_unique<CollectivePermuteThunk>(
+        Info("permuted"), permute, /*replica_count=*/1, /*partition_count=*/2, Buffers(),
+        DebugOptions::COLLECTIVES_PRIVATE_MEMORY, /*connected_components_enabled=*/false));
+    thunks.push_back(std::make_unique<AsyncStartThunk>(Info("permuted"), CommunicationStreamId(1), std::move(nested)));
+    return thunks;
+  }
+
+  // Name and kind of each collective, in the order of `Walk`.
+  static std::vector<std::string> Kinds(ThunkSequence& thunks) {
+    std::vector<std::string> kinds;
+    for (std::unique_ptr<Thunk>& top : thunks) {
+      top->Walk([&](Thunk* thunk) {
+        if (!thunk->IsCollective()) return;
+        const bool is_ours = dynamic_cast<ShmemAllReduceThunk*>(thunk) != nullptr ||
+                             dynamic_cast<ShmemCollectivePermuteThunk*>(thunk) != nullptr;
+        kinds.push_back(thunk->thunk_info().profile_annotation + (is_ours ? " NVSHMEM" : " NCCL"));
+      });
+    }
+    return kinds;
+  }
+
+  std::unique_ptr<HloModule> module_;
+  std::vector<BufferAllocation> allocations_;
+  int last_id_ = 0;
+};
+
+TEST_F(ShmemThunkSubstitutionTest, TheThunksOfTheChosenInstructionsAreReplacedAlsoNestedOnes) {
+  ThunkSequence thunks = Emitted();
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  EXPECT_THAT(Kinds(thunks), ElementsAre("reduced NVSHMEM", "left NCCL", "permuted NVSHMEM"));
+  EXPECT_EQ(thunks[0]->kind(), Thunk::kAllReduce);
+  EXPECT_EQ(thunks[0]->thunk_info().thunk_id, ThunkId(1));
+  // XLA records it into command buffers.
+  EXPECT_NE(dynamic_cast<Command*>(thunks[0].get()), nullptr);
+}
+
+TEST_F(ShmemThunkSubstitutionTest, WithoutAModuleNothingChanges) {
+  ThunkSequence thunks = Emitted();
+  ASSERT_TRUE(UseShmemThunks(nullptr, &thunks).ok());
+  EXPECT_THAT(Kinds(thunks), ElementsAre("reduced NCCL", "left NCCL", "permuted NCCL"));
+}
+
+TEST_F(ShmemThunkSubstitutionTest, ALoadedExecutableGetsTheSameThunks) {
+  ThunkSequence thunks = Emitted();
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  thunks.erase(thunks.begin() + 1);  // XLA 0.10.2 serialises only an all-reduce with a kernel, which `left` has not
+  ThunkSequenceProto serialised;
+  for (const std::unique_ptr<Thunk>& thunk : thunks) {
+    const auto proto = thunk->ToProto();
+    ASSERT_TRUE(proto.ok()) << proto.status();
+    *serialised.add_thunks() = *proto;
+  }
+  auto loaded = DeserializeThunkSequenceProto(serialised, allocations_, module_.get(), "CUDA", {});
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_THAT(Kinds(*loaded), ElementsAre("reduced NCCL", "permuted NCCL"));
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &*loaded).ok());
+  EXPECT_THAT(Kinds(*loaded), ElementsAre("reduced NVSHMEM", "permuted NVSHMEM"));
+}
+
+TEST_F(ShmemThunkSubstitutionTest, AnUnsupportedReductionStaysOnNccl) {
+  module_ = ParseEntry(R"(
+  r = f4e2m1fn[4] convert(p)
+  ROOT reduced = f4e2m1fn[4] all-reduce(r), channel_id=1, to_apply=sum, replica_groups={{0,1}}, use_global_device_ids=true)",
+                       /*devices=*/2);
+  Choose("reduced");
+  const auto* all_reduce = Cast<HloAllReduceInstruction>(Find(*module_, "reduced"));
+  ThunkSequence thunks = ThunkSequence::Of(
+      std::make_unique<AllReduceThunk>(Info("reduced"), GetAllReduceConfigInst(all_reduce), Buffers()));
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  EXPECT_THAT(Kinds(thunks), ElementsAre("reduced NCCL"));
+}
+
+TEST_F(ShmemThunkSubstitutionTest, AThunkNeedsADeviceAssignment) {
+  ThunkSequence thunks = Emitted();
+  ASSERT_TRUE(UseShmemThunks(module_.get(), &thunks).ok());
+  const absl::Status unplaced = thunks[0]->Prepare({});
+  EXPECT_EQ(unplaced.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(unplaced.message()), HasSubstr("reduced: a collective on NVSHMEM needs a device assignment"));
+}
+
+}  // namespace
+}  // namespace xla::gpu
