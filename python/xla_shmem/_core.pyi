@@ -494,6 +494,8 @@ def run_pass(
     gpu: str = "",
     hierarchical: str = "auto",
     one_at_a_time: bool = False,
+    mark_default_collectives: bool = False,
+    marks_keep_aliasing: bool = False,
 ) -> PassResult:
     """Decides the backend of every collective of a module, and rewrites the collectives that go to SHMEM.
 
@@ -512,6 +514,8 @@ def run_pass(
       hierarchical: ``"on"``, ``"off"`` or ``"auto"``: whether collectives that cross NVLink domains are divided, by the
         cost model of such a division with ``"auto"``.
       one_at_a_time: for XLA:CPU, whether each collective waits for the one that is scheduled before it.
+      mark_default_collectives: for XLA:CPU, whether calls record those that stay on the default backend.
+      marks_keep_aliasing: not in a module that would lose the aliasing of its parameters only for them.
 
     Raises:
       ValueError: the bytes are not a well-formed module; its collectives cannot be put in order; the profile, an op,
@@ -622,6 +626,8 @@ class PassHook:
         gpu: str = "",
         hierarchical: str = "auto",
         one_at_a_time: bool = False,
+        mark_default_collectives: bool = False,
+        marks_keep_aliasing: bool = False,
     ) -> None:
         """Sets topology, transport and rules, for modules that are compiled from now on.
 
@@ -633,6 +639,8 @@ class PassHook:
           gpu: as in :func:`run_pass`.
           hierarchical: as in :func:`run_pass`.
           one_at_a_time: as in :func:`run_pass`.
+          mark_default_collectives: as in :func:`run_pass`.
+          marks_keep_aliasing: as in :func:`run_pass`.
 
         Raises:
           ValueError: the profile or an op is unknown, or a number of bytes is negative.

@@ -45,6 +45,13 @@ xla_shmem::PassOptions OneAtATime() {
   return options;
 }
 
+xla_shmem::PassOptions Marking(bool one_at_a_time) {
+  xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
+  options.one_at_a_time = one_at_a_time;
+  options.mark_default_collectives = true;
+  return options;
+}
+
 xla_shmem::PassOptions MakeTunedOptions() {
   using xla_shmem::CollectiveOp;
   xla_shmem::PassOptions options = MakeOptions(xla_shmem::Lowering::kCpu);
@@ -73,6 +80,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                     ListingAll(xla_shmem::Lowering::kCpu),
                                                     ListingAll(xla_shmem::Lowering::kGpu),
                                                     OneAtATime(),
+                                                    Marking(false),
+                                                    Marking(true),
                                                     MakeTunedOptions()};
   const std::string_view module(reinterpret_cast<const char*>(data), size);
   const auto records = xla_shmem::InspectModule(module);

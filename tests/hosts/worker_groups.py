@@ -21,7 +21,7 @@ from job_runs import report
 
 TIMES = 4
 
-_OURS = re.compile(r'custom_call_target="xla_shmem\.(\w+)"')
+_OURS = re.compile(r'custom_call_target="xla_shmem\.(?!(?:begin|end)")(\w+)"')
 _LEFT = re.compile(r" (all-reduce|all-gather|reduce-scatter|collective-permute)(?:-start)?\(")
 _SEGMENT = re.compile(r"/dev/shm/xla_shmem\.\d+\.\w+\.(\d+)")
 

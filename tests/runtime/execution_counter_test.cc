@@ -74,6 +74,15 @@ TEST_CASE("a second run that begins before the first has ended is refused") {
   }
 }
 
+TEST_CASE("numbers alone are those of executions, and no run is refused") {
+  ExecutionCounter counter;
+  CHECK(counter.Number(kOperation, 0, 1, 10) == 0);
+  CHECK(counter.Number(kOperation, 0, 1, 10) == 1);
+  CHECK(counter.Number(kOperation, 0, 1, 12) == uint64_t{2} << 32);
+  CHECK(counter.Number(kOperation, 1, 1, 12) == 0);
+  CHECK(counter.Number(kOperation, 0, 2, 500) == uint64_t{3} << 32);
+}
+
 TEST_CASE("an execution that goes out of scope has ended") {
   ExecutionCounter counter;
   {

@@ -31,12 +31,14 @@ class GateOperation : public Operation {
     if (waits_for_ < 0 || gate_->load(std::memory_order_acquire) != 0) return {};
     return {waits_for_};
   }
+  bool is_of_default_backend() const override { return of_default_backend; }
   void Abandon() override {
     if (abandoned != nullptr) *abandoned = true;
   }
 
   std::atomic<bool>* destroyed = nullptr;
   std::atomic<bool>* abandoned = nullptr;
+  bool of_default_backend = false;
 
  private:
   const std::atomic<uint64_t>* gate_;

@@ -15,6 +15,7 @@
 
 #include "tests/shm/gate_operation.h"
 #include "tests/shm/test_heap.h"
+#include "tests/types/value_of.h"
 #include "xla_patch/shm/inquiry.h"
 #include "xla_patch/shm/progress_engine.h"
 
@@ -77,6 +78,7 @@ class Watched {
     return watch_.Check(now_, {&wait_});
   }
   Wait& wait() { return wait_; }
+  GateOperation& operation() { return operation_; }
 
  private:
   std::atomic<uint64_t> gate_{0};
@@ -131,6 +133,37 @@ TEST_CASE("Without a deadline a wait never ends, and lines come at growing dista
   CHECK(watched.Look(3s).ok());
   CHECK(count() == 5);
   CHECK(Contains(lines.all(), "gate at 0; no progress for 60 s; goes on waiting"));
+}
+
+TEST_CASE("Of the default backend it only tells: no deadline holds, and nobody is asked for another program") {
+  const auto heap = HeapOfOneProcess(1, kBytes);
+  Lines lines;
+  WaitLimits limits = lines.Limits(2s);
+  limits.deadline = 1s;
+  Watched watched(heap.get(), limits);
+  watched.operation().of_default_backend = true;
+  int searches = 0;
+  watched.wait().find_fault = [&](bool) -> std::string {
+    ++searches;
+    return "process 1 is in another program";
+  };
+  CHECK(watched.Look(5s).ok());
+  CHECK(searches == 0);
+  CHECK(Contains(lines.all(), "gate at 0; no progress for 2 s; goes on waiting\n"));
+  watched.operation().of_default_backend = false;
+  CHECK(Contains(watched.Look(1s).message(), "gave up after the deadline of 1 s"));
+}
+
+TEST_CASE("A wait for a PE of another host does not say that it waits in a circle") {
+  std::vector<std::unique_ptr<Segment>> segments(2);
+  segments[0] = testing::ValueOf(Segment::Create(RandomJobKey(), 0, kPageBytes + kBytes));
+  segments[0]->NoteAttached(1);
+  const auto heap = testing::ValueOf(Heap::Create(std::move(segments), {0, 1}, /*own_process=*/0));
+  Lines lines;
+  Watched watched(heap.get(), lines.Limits(2s), 1);
+  watched.operation().of_default_backend = true;
+  CHECK(watched.Look(3s).ok());
+  CHECK(lines.all() == "gate at 0, not PE 1; no progress for 2 s; no process of this host is late; goes on waiting\n");
 }
 
 TEST_CASE("A wait for a PE of this process says that XLA may have too few threads") {

@@ -83,14 +83,14 @@ std::vector<Option> Rows() {
              {{"upstream"}, {"domain"}, {"tuned"}},
              "Rules that choose the backend. `upstream` decides as XLA did. `domain` requires that each group lies in "
              "one NVLink domain, and asks the cost model on Hopper and Blackwell. `tuned` requires the same and takes "
-             "the backend that `xla-shmem tune` measured to be faster."),
+             "what `xla-shmem tune` measured to be faster."),
       Bytes("threshold", "16MiB", "64MiB", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
             {{"none", kNoThreshold}}, 0,
             "All-reduces of this size or larger stay on the default backend, unless `ops` gives a limit for them. "
-            "Profile `tuned` ignores it. A value other than the default holds instead of the cost model."),
+            "Profile `tuned` ignores it. Another value replaces the cost model."),
       Row(OptionType::kOps, "ops", "default", "all-reduce<16MiB,all-gather",
           kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
-          "'default', 'all' or a list such as all-reduce<16MiB,all-gather",
+          "'default', 'all', 'none' or a list such as all-reduce<16MiB,all-gather",
           "Collectives that may leave the default backend, each with an optional limit on its result's bytes. "
           "`default`: all-reduce and collective-permute, or all that profile `tuned` has measured. `permute` and "
           "`broadcast` are short names. What XLA:CPU cannot run leaves in any case."),
@@ -98,11 +98,11 @@ std::vector<Option> Rows() {
           "The table of profile `tuned`. Unset: `xla-shmem/tuning.json` in `XDG_CONFIG_HOME` or `~/.config`."),
       Count("nvlink_domain", "auto", "8", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
             {{"auto"}, {"host", 0}}, 1, kMaxDevices, "a number of devices",
-            "Devices of each NVLink domain, in device order; `host`: one domain a host. `auto` is `host` on CPU and "
-            "what the driver reports on GPU."),
+            "Devices of each NVLink domain, in device order; `host`: one domain a host. `auto`: `host` on CPU, what "
+            "the driver reports on GPU."),
       Choice("hierarchical", "auto", "on", kOnCpu | kOnGpu | kInTools | kPatchedJaxlib | kDecides | kEqualOnRanks,
              {{"auto"}, {"on"}, {"off"}},
-             "Whether collectives that cross NVLink domains (on CPU: hosts) are divided: SHMEM within the domains, the "
+             "Whether collectives that cross NVLink domains (on CPU: hosts) are divided: SHMEM within, the "
              "default backend between them. `auto`: on CPU if measurements (profile `tuned`) or a model expect a gain, "
              "on GPU never."),
       Bytes("heap_size", "auto", "256MiB", kOnCpu | kOnGpu | kPatchedJaxlib | kChangesTimes | kEqualOnRanks, {{"auto"}},
@@ -111,7 +111,7 @@ std::vector<Option> Rows() {
             "each other PE, 20 MiB in jobs of more than eight."),
       Row(OptionType::kSeconds, "deadline", "inf", "600", kOnCpu | kOnGpu | kPatchedJaxlib,
           "a number of seconds > 0, or inf",
-          "Limit on a collective's time without progress. `inf`: it waits for late processes, and a line names them."),
+          "Limit on a collective's time without progress. `inf`: it waits for late processes and names them."),
       Count("spin_us", "100", "0", kOnCpu | kChangesTimes, {}, 0, 1000000, "a whole number of microseconds",
             "How long a waiting collective polls, yielding its core, before it sleeps."),
       Choice("single_copy", "auto", "off", kOnCpu | kChangesTimes, {{"auto"}, {"off"}, {"user"}},
@@ -128,6 +128,8 @@ std::vector<Option> Rows() {
           "'auto', 'off' or a directory",
           "Where the flight recorder keeps each PE's last collectives for `xla-shmem postmortem`. `auto`: "
           "`xla-shmem-<uid>` among the temporary files. A job that ends well removes them."),
+      Choice("default_records", "on", "off", kOnCpu, {{"on"}, {"off"}},
+             "Whether collectives on gloo or MPI are recorded too, and late ranks named."),
       Row(OptionType::kLibrary, "nvshmem_library", "", "/opt/nvshmem/lib/libnvshmem_host.so.3",
           kOnGpu | kInTools | kPatchedJaxlib, "a path with a / in it, such as /opt/nvshmem/lib/libnvshmem_host.so.3",
           "NVSHMEM's host library. Unset: the one in NVIDIA's wheels, `LD_LIBRARY_PATH` or the CUDA toolkit."),

@@ -75,6 +75,11 @@ Result<ConsideredOp> ReadOp(const Option& option, const std::string& text) {
 Result<OptionValue> ReadOps(const Option& option, const std::string& text) {
   std::vector<ConsideredOp> ops;
   if (text == "default") return OptionValue(ops);
+  if (text == "none") {
+    // An empty list stands for the default. No all-reduce is smaller than this limit.
+    ops.push_back({CollectiveOp::kAllReduce, 0});
+    return OptionValue(ops);
+  }
   if (text == "all") {
     for (const CollectiveOpInfo& info : kCollectiveOps) {
       if (IsListable(info)) ops.push_back({info.op, std::nullopt});

@@ -9,18 +9,11 @@ namespace xla_shmem {
 
 Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, int pe, uint64_t executable,
                                                             int64_t run_id) {
-  const uint64_t key = operation ^ (static_cast<uint64_t>(pe) * 0x9e3779b97f4a7c15ull);
+  const uint64_t key = KeyOf(operation, pe);
   Shard& shard = ShardOf(key);
   std::lock_guard<std::mutex> lock(shard.mutex);
   Site& site = shard.sites[key];
-  if (site.executable != executable) {
-    site.executable = executable;
-    site.first_run_id = run_id;
-    site.first_number = site.next_number;
-    site.runs.clear();
-  }
-  // Modulo 2^32, because the launch ids of some JAX releases are.
-  const uint32_t number = site.first_number + static_cast<uint32_t>(run_id) - static_cast<uint32_t>(site.first_run_id);
+  const uint32_t number = RunNumber(site, executable, run_id);
   if (site.running != 0 && site.running_number != number) {
     return Status::Error(
         "two runs of its program are under way at once on PE " + std::to_string(pe) +
@@ -30,6 +23,29 @@ Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, 
   }
   ++site.running;
   site.running_number = number;
+  return Execution{CountIn(site, number), Running(this, key)};
+}
+
+uint64_t ExecutionCounter::Number(uint64_t operation, int pe, uint64_t executable, int64_t run_id) {
+  const uint64_t key = KeyOf(operation, pe);
+  Shard& shard = ShardOf(key);
+  std::lock_guard<std::mutex> lock(shard.mutex);
+  Site& site = shard.sites[key];
+  return CountIn(site, RunNumber(site, executable, run_id));
+}
+
+uint32_t ExecutionCounter::RunNumber(Site& site, uint64_t executable, int64_t run_id) {
+  if (site.executable != executable) {
+    site.executable = executable;
+    site.first_run_id = run_id;
+    site.first_number = site.next_number;
+    site.runs.clear();
+  }
+  // Modulo 2^32, because the launch ids of some JAX releases are.
+  return site.first_number + static_cast<uint32_t>(run_id) - static_cast<uint32_t>(site.first_run_id);
+}
+
+uint64_t ExecutionCounter::CountIn(Site& site, uint32_t number) {
   uint32_t executions = 0;
   const auto run =
       std::find_if(site.runs.rbegin(), site.runs.rend(), [number](const Run& of) { return of.number == number; });
@@ -41,7 +57,7 @@ Result<ExecutionCounter::Execution> ExecutionCounter::Begin(uint64_t operation, 
     // A run that another thread has launched earlier may come later, with its smaller number.
     if (static_cast<int32_t>(number - site.next_number) >= 0) site.next_number = number + 1;
   }
-  return Execution{static_cast<uint64_t>(number) << 32 | executions, Running(this, key)};
+  return static_cast<uint64_t>(number) << 32 | executions;
 }
 
 void ExecutionCounter::Running::End() {

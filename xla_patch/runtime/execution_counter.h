@@ -54,6 +54,8 @@ class ExecutionCounter {
   // `executable` is equal for all runs of one loaded executable and different for any other. Returns an error if
   // another run of the operation has not ended on this PE. Thread-safe.
   Result<Execution> Begin(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
+  // The number alone, of an operation whose executions XLA keeps apart by itself.
+  uint64_t Number(uint64_t operation, int pe, uint64_t executable, int64_t run_id);
 
  private:
   // XLA:CPU keeps at most 32 executions of a device in flight, so older runs have finished.
@@ -78,7 +80,13 @@ class ExecutionCounter {
     std::mutex mutex;
     std::unordered_map<uint64_t, Site> sites;
   };
+  static uint64_t KeyOf(uint64_t operation, int pe) {
+    return operation ^ (static_cast<uint64_t>(pe) * 0x9e3779b97f4a7c15ull);
+  }
   Shard& ShardOf(uint64_t key) { return shards_[(key >> 32) % kShards]; }
+  // Both with the shard's mutex held.
+  static uint32_t RunNumber(Site& site, uint64_t executable, int64_t run_id);
+  static uint64_t CountIn(Site& site, uint32_t run);
 
   std::array<Shard, kShards> shards_;
 };

@@ -29,6 +29,7 @@ class MeasuredOperation : public Operation {
   void OnSubmit() override { operation_->OnSubmit(); }
   std::string Describe(const std::set<int>& pes) const override { return operation_->Describe(pes); }
   std::set<int> WaitsFor() const override { return operation_->WaitsFor(); }
+  bool is_of_default_backend() const override { return operation_->is_of_default_backend(); }
   void Abandon() override { operation_->Abandon(); }
 
  private:

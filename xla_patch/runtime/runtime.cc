@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -10,6 +11,12 @@
 #include "xla_patch/shm/late_processes.h"
 
 namespace xla_shmem {
+namespace {
+
+// How often the collectives of the default backend are looked at.
+constexpr std::chrono::seconds kLookAtMarked{1};
+
+}  // namespace
 
 Runtime& Runtime::Get() {
   static Runtime* runtime = new Runtime;
@@ -67,6 +74,8 @@ Status Runtime::ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, c
   pes_ = *std::move(pes);
   for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
   engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.limits);
+  const auto look_every = std::min<std::chrono::nanoseconds>(kLookAtMarked, options.limits.late_after / 4);
+  marked_ = std::make_unique<MarkedCollectives>(heap_.get(), engine_.get(), &observer_, look_every);
   connected_.store(true, std::memory_order_release);
   return Status();
 }

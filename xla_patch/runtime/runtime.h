@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "xla_patch/runtime/execution_counter.h"
+#include "xla_patch/runtime/marked_collectives.h"
 #include "xla_patch/runtime/observe/observer.h"
 #include "xla_patch/shm/heap.h"
 #include "xla_patch/shm/process_identity.h"
@@ -93,6 +94,7 @@ class Runtime {
   const PeContext* ContextOfDevice(int64_t device_id) const;
   shm::ProgressEngine& engine() { return *engine_; }
   ExecutionCounter& executions() { return executions_; }
+  MarkedCollectives& marked() { return *marked_; }
   observe::Observer& observer() { return observer_; }
 
  private:
@@ -116,6 +118,7 @@ class Runtime {
   bool finish_in_caller_ = false;
   std::unique_ptr<shm::Heap> heap_;
   std::unique_ptr<shm::ProgressEngine> engine_;
+  std::unique_ptr<MarkedCollectives> marked_;
   std::unique_ptr<LocalPes> pes_;
   uint32_t last_question_ = 0;
   std::atomic<bool> stops_questions_{false};

@@ -22,6 +22,9 @@ class Operation {
   // The PEs that have to do something more before this operation can finish. Also called when the process of a PE has
   // exited, so it must be certain: a PE may exit as soon as its own part is done.
   virtual std::set<int> WaitsFor() const = 0;
+  // Another transport carries it. It is only told how long it takes: no process fails because of it, and no deadline
+  // holds for it.
+  virtual bool is_of_default_backend() const { return false; }
   // The job has failed: stops the transfer. Does not give back memory that a peer may still write to. Poll is not
   // called again.
   virtual void Abandon() = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <utility>
 
 #include "xla_patch/shm/inquiry.h"
@@ -40,6 +41,16 @@ std::string DescribeLocal(const Heap& heap, const std::set<int>& awaited) {
   return "";
 }
 
+std::set<int> AwaitedBy(const std::vector<WaitWatch::Wait*>& waits) {
+  std::set<int> awaited;
+  for (const WaitWatch::Wait* wait : waits) awaited.merge(wait->operation->WaitsFor());
+  return awaited;
+}
+
+const WaitWatch::Wait& Longest(const std::vector<WaitWatch::Wait*>& waits) {
+  return **std::max_element(waits.begin(), waits.end(), [](const auto* a, const auto* b) { return a->time < b->time; });
+}
+
 void Print(const std::string& line) {
   const std::string text = "xla_shmem: " + line + "\n";
   fwrite(text.data(), 1, text.size(), stderr);
@@ -50,12 +61,11 @@ void Print(const std::string& line) {
 WaitWatch::WaitWatch(Heap* heap, WaitLimits limits)
     : heap_(heap), limits_(std::move(limits)), tell_at_(limits_.late_after) {}
 
-WaitWatch::Wait& WaitWatch::Count(Clock::time_point now, const std::vector<Wait*>& waits) {
+void WaitWatch::Count(Clock::time_point now, const std::vector<Wait*>& waits) {
   constexpr auto kAway = 2 * kInterval;
   was_away_ = now - last_ > kAway;
   elapsed_ = std::min<nanoseconds>(now - last_, kAway);
   last_ = now;
-  Wait* longest = waits.front();
   for (Wait* const wait : waits) {
     if (wait->made_progress) {
       wait->time = 0s;
@@ -65,18 +75,27 @@ WaitWatch::Wait& WaitWatch::Count(Clock::time_point now, const std::vector<Wait*
     }
     wait->made_progress = false;
     wait->looked = now;
-    if (wait->time > longest->time) longest = wait;
   }
-  return *longest;
 }
 
 Status WaitWatch::Check(Clock::time_point now, const std::vector<Wait*>& waits) {
-  Wait& longest = Count(now, waits);
-  std::set<int> awaited;
-  for (const Wait* wait : waits) awaited.merge(wait->operation->WaitsFor());
-  PublishWaits(*heap_, awaited, longest.operation->Describe({}));
+  Count(now, waits);
+  const Wait& longest = Longest(waits);
+  PublishWaits(*heap_, AwaitedBy(waits), longest.operation->Describe({}));
+  std::vector<Wait*> own;
+  std::copy_if(waits.begin(), waits.end(), std::back_inserter(own),
+               [](const Wait* wait) { return !wait->operation->is_of_default_backend(); });
+  if (!own.empty()) {
+    XLA_SHMEM_RETURN_IF_ERROR(CheckOwn(own));
+  }
+  TellIfLate(now, longest);
+  return Status();
+}
 
+Status WaitWatch::CheckOwn(const std::vector<Wait*>& waits) {
+  const std::set<int> awaited = AwaitedBy(waits);
   XLA_SHMEM_RETURN_IF_ERROR(FindGone(waits, awaited));
+  const Wait& longest = Longest(waits);
   // A process that was stopped itself may have all that it waits for. It polls once more before it gives up.
   const bool is_past = longest.time > limits_.deadline;
   polls_once_more_ = is_past && was_away_ && !polls_once_more_;
@@ -89,7 +108,6 @@ Status WaitWatch::Check(Clock::time_point now, const std::vector<Wait*>& waits) 
     const std::string fault = wait->find_fault(is_late);
     if (!fault.empty()) return Status::Error(wait->operation->Describe(wait->operation->WaitsFor()) + "; " + fault);
   }
-  TellIfLate(now, longest);
   return Status();
 }
 
@@ -150,6 +168,9 @@ std::set<int> NamedPes(const Heap& heap, const std::set<int>& awaited, const std
 
 // What is known of processes none of which is late.
 std::string DescribeCycle(const Heap& heap, const std::set<int>& awaited) {
+  if (std::any_of(awaited.begin(), awaited.end(), [&](int pe) { return !heap.Reaches(pe); })) {
+    return "; no process of this host is late";
+  }
   const bool waits_for_others = std::any_of(awaited.begin(), awaited.end(), [&](int pe) { return !heap.IsLocal(pe); });
   return waits_for_others ? "; each of these processes waits for another of them" + DescribeWaits(heap, awaited) : "";
 }
@@ -202,9 +223,11 @@ void WaitWatch::Tell(const Wait& longest, const std::vector<LateProcess>& late) 
   if (late.empty()) text += DescribeCycle(*heap_, awaited);
   text += DescribeLocal(*heap_, awaited);
   text += "; goes on waiting";
-  text += limits_.deadline < kCenturies
-              ? " until the deadline of " + Seconds(limits_.deadline) + " (XLA_SHMEM_DEADLINE)"
-              : "; XLA_SHMEM_DEADLINE would set a limit";
+  if (!longest.operation->is_of_default_backend()) {
+    text += limits_.deadline < kCenturies
+                ? " until the deadline of " + Seconds(limits_.deadline) + " (XLA_SHMEM_DEADLINE)"
+                : "; XLA_SHMEM_DEADLINE would set a limit";
+  }
   (limits_.say ? limits_.say : Print)(text);
 }
 

@@ -7,6 +7,8 @@
 //   the late process does. It is repeated each time the wait has become twice as long.
 // * A wait of `deadline` without progress is an error in any case.
 //
+// Of collectives of the default backend it only tells (Operation::is_of_default_backend): XLA fails them.
+//
 // Time counts from the last progress of an operation, and only while this process itself has looked: a process that was
 // stopped or suspended has not waited.
 #ifndef XLA_SHMEM_SHM_WAIT_WATCH_H_
@@ -60,8 +62,10 @@ class WaitWatch {
   Status Check(Clock::time_point now, const std::vector<Wait*>& waits);
 
  private:
-  // Brings the times up to date, and returns the wait that is longest.
-  Wait& Count(Clock::time_point now, const std::vector<Wait*>& waits);
+  // Brings the times up to date.
+  void Count(Clock::time_point now, const std::vector<Wait*>& waits);
+  // Why the waits for our own operations fail the job, or ok.
+  Status CheckOwn(const std::vector<Wait*>& waits);
   Status FindGone(const std::vector<Wait*>& waits, const std::set<int>& awaited);
   // Counts for how long the processes have been stopped that `awaited` are part of.
   Status FindStopped(const std::set<int>& awaited, const Wait& longest);

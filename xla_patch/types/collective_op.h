@@ -96,6 +96,20 @@ inline constexpr CollectiveOpInfo kCollectiveOps[] = {
 // collective as its second. So whoever needs its result runs after that collective (hlo/rewrite/collective_order.h).
 inline constexpr char kAfterTarget[] = "xla_shmem.after";
 
+// Targets of the calls before and behind a collective that stays on the default backend (hlo/rewrite/marks.h). They
+// move nothing and only record.
+inline constexpr char kBeginTarget[] = "xla_shmem.begin";
+inline constexpr char kEndTarget[] = "xla_shmem.end";
+
+// Whether a custom call with this target is one of these.
+constexpr bool MovesNothing(std::string_view target) {
+  return target == kAfterTarget || target == kBeginTarget || target == kEndTarget;
+}
+// Whether a custom call with this target stands for a collective, or for a part of one.
+constexpr bool CarriesCollective(std::string_view target) {
+  return target.substr(0, 10) == "xla_shmem." && !MovesNothing(target);
+}
+
 constexpr const CollectiveOpInfo& InfoOf(CollectiveOp op) noexcept { return kCollectiveOps[static_cast<size_t>(op)]; }
 
 constexpr const char* OpName(CollectiveOp op) { return InfoOf(op).name; }

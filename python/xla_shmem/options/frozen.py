@@ -46,6 +46,7 @@ class Options:
     stats: int
     trace: str | None
     records: str
+    default_records: Literal["on", "off"]
     nvshmem_library: str | None
     gpu_puts: Literal["auto", "nvshmem", "driver"]
     gpu_permute: Literal["auto", "kernel", "copies"]
@@ -182,6 +183,7 @@ def configure(
     stats: int | None = _default("0"),
     trace: str | os.PathLike[str] | None = _default(""),  # noqa: B008
     records: str | os.PathLike[str] | None = _default("auto"),  # noqa: B008
+    default_records: Literal["on", "off"] | None = _default("on"),
     nvshmem_library: str | os.PathLike[str] | None = _default(""),  # noqa: B008
     gpu_puts: Literal["auto", "nvshmem", "driver"] | None = _default("auto"),
     gpu_permute: Literal["auto", "kernel", "copies"] | None = _default("auto"),

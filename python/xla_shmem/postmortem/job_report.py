@@ -63,7 +63,9 @@ def _pes(pes: tuple[int, ...]) -> str:
 
 def _sentence(stuck: Stuck) -> str:
     begun = "waited" if stuck.failed else "waits" if len(stuck.waiting) == 1 else "wait"
-    where = f"{_pes(stuck.waiting)} {begun} in {stuck.op} {stuck.name}, run {stuck.run}, {stuck.bytes} bytes"
+    at = f" at {stuck.source}" if stuck.source else ""
+    on = " on the default backend" if stuck.on_default_backend else ""
+    where = f"{_pes(stuck.waiting)} {begun} in {stuck.op} {stuck.name}{at}{on}, run {stuck.run}, {stuck.bytes} bytes"
     if not stuck.missing:
         return f"{where}, for {stuck.seconds:.1f} s. All its PEs have begun it."
     lines = [f"  PE {missing.pe} never arrived: {missing.why}." for missing in stuck.missing]

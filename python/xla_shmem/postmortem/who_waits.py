@@ -57,6 +57,8 @@ class Stuck:
       missing: PEs that take part and have not begun it.
       seconds: time since the first PE began, until now or until the failure.
       failed: whether a failure has ended it.
+      source: ``file:line``; ``""`` if the module does not name it.
+      on_default_backend: whether XLA's own backend carries it.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Stuck:
     missing: tuple[Missing, ...]
     seconds: float
     failed: bool
+    source: str = ""
+    on_default_backend: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,7 +176,20 @@ def _stuck(by_pe: Mapping[int, ProcessRecord], now: float) -> tuple[Stuck, ...]:
         failed = all(entry.state is State.FAILED for entry in entries.values())
         end = max(entry.end for entry in entries.values()) if failed else now
         waiting = tuple(sorted(entries))
-        found.append(Stuck(site.name, site.op, any_entry.run, any_entry.bytes, waiting, missing, end - start, failed))
+        found.append(
+            Stuck(
+                site.name,
+                site.op,
+                any_entry.run,
+                any_entry.bytes,
+                waiting,
+                missing,
+                end - start,
+                failed,
+                site.source,
+                site.on_default_backend,
+            )
+        )
     return tuple(sorted(found, key=lambda stuck: (not stuck.missing, -stuck.seconds)))
 
 

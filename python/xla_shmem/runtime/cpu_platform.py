@@ -67,7 +67,8 @@ class CpuPlatform:
             return ""
         job = self._topology()
         order = " one at a time" if job.one_at_a_time else ""
-        return f"{BACKEND} {job.topology.fingerprint}{order} {job.transport.reason}"
+        records = " with records" if self._marks(job) else ""
+        return f"{BACKEND} {job.topology.fingerprint}{order}{records} {job.transport.reason}"
 
     def job_topology(self) -> JobTopology:
         """Returns the job's devices on this platform; none without such a backend. Needs JAX's backends."""
@@ -82,8 +83,19 @@ class CpuPlatform:
         except Exception as error:
             return str(error)
         rules = self._options.rules("cpu")
-        _core.cpu_pass().set_options(job.topology, job.transport, **rules, one_at_a_time=job.one_at_a_time)
+        _core.cpu_pass().set_options(
+            job.topology,
+            job.transport,
+            **rules,
+            one_at_a_time=job.one_at_a_time,
+            mark_default_collectives=self._marks(job),
+            marks_keep_aliasing=jax.__version_info__ < (0, 11),
+        )
         return ""
+
+    def _marks(self, job: JobTopology) -> bool:
+        """Whether collectives of the default backend are recorded. Without the transport no runtime could do it."""
+        return self._options.default_records == "on" and job.transport.available
 
     def _why_not_connected(self) -> str:
         """Connects if necessary, since an executable may be loaded before any compilation; returns the error, or ""."""

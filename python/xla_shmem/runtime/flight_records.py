@@ -33,8 +33,9 @@ _RING_HEADER_BYTES = 4096
 _FAILURE_OFFSET = 256
 _PE_HEADER = struct.Struct("<IIQ48x")
 _ENTRY = struct.Struct("<QQIIQQQ16x")
-_SITE = struct.Struct("<Q6I")
-_MAGIC = b"XSHMFR3\n"
+_SITE = struct.Struct("<Q7I4x")
+_PAIRS, _ON_DEFAULT_BACKEND = 1, 2
+_MAGIC = b"XSHMFR4\n"
 
 
 class State(enum.Enum):
@@ -65,6 +66,8 @@ class Site:
       name: ``module/instruction``.
       groups: PEs; of a permute, source and target of each pair.
       is_pairs: whether `groups` are pairs.
+      source: ``file:line``; ``""`` if the module does not name it.
+      on_default_backend: whether XLA's own backend carries it.
     """
 
     operation: int
@@ -72,6 +75,8 @@ class Site:
     name: str
     groups: tuple[tuple[int, ...], ...]
     is_pairs: bool
+    source: str = ""
+    on_default_backend: bool = False
 
     @property
     def module(self) -> str:
@@ -287,13 +292,27 @@ def _read_entries(data: bytes, ring: _Ring, sites: dict[int, Site]) -> tuple[Ent
 def _read_sites(data: bytes, offset: int, size: int) -> Iterator[tuple[int, Site]]:
     end = offset + size
     while offset < end:
-        operation, record_bytes, number, is_pairs, n_groups, op_bytes, name_bytes = _SITE.unpack_from(data, offset)
+        operation, record_bytes, number, traits, n_groups, op_bytes, name_bytes, source_bytes = _SITE.unpack_from(
+            data, offset
+        )
         name = offset + _SITE.size + op_bytes
-        lengths = struct.unpack_from(f"<{n_groups}I", data, name + name_bytes)
-        members = iter(struct.unpack_from(f"<{sum(lengths)}I", data, name + name_bytes + 4 * n_groups))
+        source = name + name_bytes
+        sizes = source + source_bytes
+        lengths = struct.unpack_from(f"<{n_groups}I", data, sizes)
+        members = iter(struct.unpack_from(f"<{sum(lengths)}I", data, sizes + 4 * n_groups))
         groups = tuple(tuple(itertools.islice(members, length)) for length in lengths)
-        op_text, name_text = data[offset + _SITE.size : name], data[name : name + name_bytes]
-        yield number, Site(operation, op_text.decode(), name_text.decode(errors="replace"), groups, bool(is_pairs))
+        yield (
+            number,
+            Site(
+                operation,
+                data[offset + _SITE.size : name].decode(),
+                data[name:source].decode(errors="replace"),
+                groups,
+                bool(traits & _PAIRS),
+                data[source:sizes].decode(errors="replace"),
+                bool(traits & _ON_DEFAULT_BACKEND),
+            ),
+        )
         if record_bytes < _SITE.size:
             raise ValueError("the record of a collective is too short")
         offset += record_bytes

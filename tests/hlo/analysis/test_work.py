@@ -142,3 +142,14 @@ def test_a_reduction_counts_its_function_once_for_each_element_that_it_removes()
         "add { a = f32[] parameter(0)  b = f32[] parameter(1)  ROOT r = f32[] add(a, b) }",
     )
     assert main["sums"]["flops"] == 8 * 16 - 8
+
+
+@pytest.mark.parametrize("target", ["after", "begin", "end"])
+def test_calls_that_move_nothing_are_no_work(target: str) -> None:
+    main = work(f"""
+  a = f32[8]{{0}} parameter(0)
+  call = f32[8]{{0}} custom-call(a), custom_call_target="xla_shmem.{target}", custom_call_has_side_effect=true
+  ROOT sum = f32[8]{{0}} add(a, a)
+""")
+    assert (main["call"]["category"], main["call"]["flops"]) == ("other", 0)
+    assert main["call"]["bytes"] == main["a"]["bytes"] == 0

@@ -70,15 +70,15 @@ def test_ambiguous_sizes_are_refused(text: str) -> None:
         (
             "XLA_SHMEM_OPS",
             "all-reduce,all-gater",
-            "must be 'default', 'all' or a list such as all-reduce<16MiB,all-gather ",
+            "must be 'default', 'all', 'none' or a list such as all-reduce<16MiB,all-gather ",
         ),
         (
             "XLA_SHMEM_OPS",
             "everything",
-            "must be 'default', 'all' or a list such as all-reduce<16MiB,all-gather out of all-r",
+            "must be 'default', 'all', 'none' or a list such as all-reduce<16MiB,all-gather out of all-r",
         ),
-        ("XLA_SHMEM_OPS", "all-reduce,", "must be 'default', 'all' or a list"),
-        ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'default', 'all' or a list"),
+        ("XLA_SHMEM_OPS", "all-reduce,", "must be 'default', 'all', 'none' or a list"),
+        ("XLA_SHMEM_OPS", "all,all-reduce<1M", "must be 'default', 'all', 'none' or a list"),
         ("XLA_SHMEM_OPS", "all-reduce<16MB", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
         ("XLA_SHMEM_OPS", "all-reduce<=1M", "must be a list with, after all-reduce<, a size in bytes such as 16MiB"),
         ("XLA_SHMEM_OPS", "all-gather,all-gather<1M", "must be a list that names every op once"),
@@ -147,7 +147,7 @@ def test_decision_key_holds_the_ops_in_one_order() -> None:
 
     assert key("all-gather,all-reduce<1M") == key("all-reduce<1024K,all-gather")
     assert " ops=all-reduce<1048576,all-gather " in key("all-gather,all-reduce<1M")
-    assert len({key(text) for text in ("default", "all", "all-gather", "all-gather<1", "all-gather<2")}) == 5
+    assert len({key(text) for text in ("default", "all", "none", "all-gather", "all-gather<1", "all-gather<2")}) == 6
 
 
 def test_threshold_can_be_none() -> None:

@@ -40,6 +40,7 @@ DOES_NOT_DECIDE: dict[str, Any] = {
     "stats": 1,
     "trace": "/tmp/trace.json",
     "records": "off",
+    "default_records": "off",  # in CpuPlatform's part of the key
     "nvshmem_library": "/opt/libnvshmem_host.so.3",
     "gpu_puts": "driver",
     "gpu_permute": "kernel",
@@ -106,6 +107,20 @@ def _cpu_salt(**differs: Any) -> str:
 def test_what_xla_cpu_compiles_depends_on_the_job(monkeypatch: pytest.MonkeyPatch, differs: dict[str, Any]) -> None:
     monkeypatch.setattr(xla_bridge, "backends", lambda: {"cpu": None})
     assert _cpu_salt(**differs) != _cpu_salt()
+
+
+def test_what_xla_cpu_compiles_depends_on_whether_the_default_backend_is_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(xla_bridge, "backends", lambda: {"cpu": None})
+
+    def salt_with(records: str, available: bool) -> str:
+        job = JobTopology(_core.Topology([(0, 0, 0, 0, 0)]), _core.Transport(available, "", None))
+        options = dataclasses.replace(DEFAULTS, default_records=records)
+        return CpuPlatform("name", lambda: job, options).cache_salt()
+
+    assert salt_with("on", True) != salt_with("off", True)
+    assert salt_with("on", False) == salt_with("off", False)  # nothing could record
 
 
 def cpu_agreement(options: Options) -> str:

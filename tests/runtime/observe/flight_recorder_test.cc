@@ -44,7 +44,7 @@ TEST_CASE("a reader of the file finds its process and the collectives of each PE
   Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
   FlightRecorder::Set(entry, sequence, State::kDone, 250);
   const Ring ring(directory, 1);
-  CHECK(std::string(ring.header().magic, 8) == "XSHMFR3\n");
+  CHECK(std::string(ring.header().magic, 8) == "XSHMFR4\n");
   CHECK(ring.header().pid == static_cast<uint32_t>(getpid()));
   CHECK(ring.header().process == 1);
   CHECK(ring.header().processes == 2);
@@ -113,13 +113,13 @@ TEST_CASE("behind the rings is a record of each loaded collective") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory, 0, {0}, {0, 1});
   CHECK(recorder->AddSite({42, "all-reduce", "jit_f/\"a\"\n", false, {{0, 1}, {2}}}) == 0);
-  CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}}) == 1);
+  CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}, "f.py:7", true}) == 1);
   const Ring ring(directory);
   const char* const first = reinterpret_cast<const char*>(&ring.pe(2));
   const auto* record = reinterpret_cast<const SiteRecord*>(first);
   CHECK(record->operation == 42);
   CHECK(record->number == 0);
-  CHECK(record->is_pairs == 0);
+  CHECK(record->traits == 0);
   CHECK(record->n_groups == 2);
   CHECK(std::string(first + sizeof(*record), record->op_bytes + record->name_bytes) == "all-reducejit_f/\"a\"\n");
   uint32_t numbers[5];
@@ -129,7 +129,7 @@ TEST_CASE("behind the rings is a record of each loaded collective") {
   const auto* second = reinterpret_cast<const SiteRecord*>(first + record->bytes);
   CHECK(second->operation == ~uint64_t{0});
   CHECK(second->number == 1);
-  CHECK(second->is_pairs == 1);
+  CHECK(second->traits == (site_trait::kPairs | site_trait::kOnDefaultBackend));
   CHECK(ring.header().site_bytes == record->bytes + second->bytes);
   CHECK(ring.bytes.size() == sizeof(RingHeader) + 2 * FlightRecorder::kPeBytes + ring.header().site_bytes);
 }

@@ -1,6 +1,7 @@
 #include "xla_patch/runtime/observe/totals.h"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "doctest/doctest.h"
@@ -31,6 +32,17 @@ TEST_CASE("the collective that took longest comes first, and a sum last") {
         "          1     1.0 MiB       9.000       8.000       1.000     9000.0  100.0%  collective-permute  jit_f/p\n"
         "          2     3.0 KiB       3.000       2.000       1.000     2000.0   50.0%  all-reduce  jit_f/a\n"
         "          3     1.0 MiB      12.000      10.000       2.000     9000.0   66.7%  all  \n");
+}
+
+TEST_CASE("of the default backend only the time is known, and the sum has the shares of the others") {
+  const Totals ours = TotalsOf({Execution(1024, 3'000'000, 1'000'000, true)});
+  const Totals gloo = TotalsOf({Execution(1024, 5'000'000, std::nullopt, false)});
+  const std::string table =
+      TotalsTable("t", false, {{{"f/a", "all-reduce"}, ours}, {{"f/b", "all-gather (default backend)"}, gloo}});
+  CHECK(table.find("          1     1.0 KiB       5.000           -           -     5000.0       -  all-gather "
+                   "(default backend)  f/b\n") != std::string::npos);
+  CHECK(table.find("          2     2.0 KiB       8.000       2.000       1.000     5000.0  100.0%  all  \n") !=
+        std::string::npos);
 }
 
 TEST_CASE("on GPUs there is a mean and no share of waiting") {

@@ -32,6 +32,17 @@ TEST_CASE("processes append their PEs and collectives to one file") {
                   "\n") != std::string::npos);
 }
 
+TEST_CASE("what the default backend carries is marked, with its source line and no share of moving") {
+  const TemporaryDirectory directory;
+  {
+    const auto trace = testing::ValueOf(TraceFile::Open(directory.File("t"), 0, {0}));
+    trace->Add({1, "all-gather", "jit_f/a", false, {}, "f.py:3", true},
+               {0, uint64_t{1} << 32, 64, 1'500, 5'500, std::nullopt, false, std::nullopt});
+  }
+  CHECK(directory.Read("t").find(R"json("args": {"bytes": 64, "run": 1, "in_run": 0, "source": "f.py:3", )json"
+                                 R"json("backend": "default"}},)json") != std::string::npos);
+}
+
 // The tracks of executions from start to end, in µs, that are added in this order.
 std::vector<int> TracksOf(const std::vector<Finished>& executions) {
   const TemporaryDirectory directory;

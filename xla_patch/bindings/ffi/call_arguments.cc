@@ -51,17 +51,23 @@ ffi::Error ToError(const Status& status) { return ffi::Error::Internal("xla_shme
 Result<CallIdentity> ReadIdentity(ffi::Dictionary attributes) {
   const Result<int64_t> operation = ReadAttribute<int64_t>(attributes, "op");
   if (!operation.ok()) return operation.status();
-  const Result<std::string_view> module = ReadAttribute<std::string_view>(attributes, "module");
+  const Result<std::string> module = ReadString(attributes, "module");
   if (!module.ok()) return module.status();
-  const Result<std::string_view> name = ReadAttribute<std::string_view>(attributes, "name");
+  const Result<std::string> name = ReadString(attributes, "name");
   if (!name.ok()) return name.status();
-  CallIdentity identity{static_cast<uint64_t>(*operation), std::string(*module).append("/").append(*name), ""};
+  CallIdentity identity{static_cast<uint64_t>(*operation), *module + "/" + *name, ""};
   if (attributes.contains("source")) {
-    const Result<std::string_view> source = ReadAttribute<std::string_view>(attributes, "source");
+    Result<std::string> source = ReadString(attributes, "source");
     if (!source.ok()) return source.status();
-    identity.source = std::string(*source);
+    identity.source = *std::move(source);
   }
   return identity;
+}
+
+Result<std::string> ReadString(ffi::Dictionary attributes, const char* name) {
+  const Result<std::string_view> read = ReadAttribute<std::string_view>(attributes, name);
+  if (!read.ok()) return read.status();
+  return std::string(*read);
 }
 
 Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) {

@@ -28,6 +28,7 @@ struct CallIdentity {
 };
 Result<CallIdentity> ReadIdentity(::xla::ffi::Dictionary attributes);
 
+Result<std::string> ReadString(::xla::ffi::Dictionary attributes, const char* name);
 Result<int64_t> ReadInt(::xla::ffi::Dictionary attributes, const char* name);
 Result<std::vector<int64_t>> ReadInts(::xla::ffi::Dictionary attributes, const char* name);
 

@@ -77,10 +77,12 @@ Transport MakeTransport(bool available, std::string reason, std::optional<Reach>
 PassResult RunOnBytes(const nb::bytes& module, const Topology& topology, const Transport& transport,
                       const std::string& profile, int64_t threshold, const OpList& ops, const TuningTable* tuning,
                       const std::string& lowering, const std::string& gpu, const std::string& hierarchical,
-                      bool one_at_a_time) {
+                      bool one_at_a_time, bool mark_default_collectives, bool marks_keep_aliasing) {
   PassOptions options =
       MakePassOptions(topology, transport, profile, threshold, ops, tuning, lowering, gpu, hierarchical);
   options.one_at_a_time = one_at_a_time;
+  options.mark_default_collectives = mark_default_collectives;
+  options.marks_keep_aliasing = marks_keep_aliasing;
   return WithoutGil([&] { return RunPass(View(module), options); });
 }
 
@@ -177,7 +179,8 @@ void BindRunPass(nb::module_& m) {
   m.def("run_pass", &RunOnBytes, nb::arg("module"), nb::arg("topology"), nb::arg("transport"), nb::kw_only(),
         nb::arg("profile") = "upstream", nb::arg("threshold") = kDefaultThresholdBytes, nb::arg("ops") = OpList(),
         nb::arg("tuning") = nb::none(), nb::arg("lowering") = "cpu", nb::arg("gpu") = "",
-        nb::arg("hierarchical") = "auto", nb::arg("one_at_a_time") = false,
+        nb::arg("hierarchical") = "auto", nb::arg("one_at_a_time") = false, nb::arg("mark_default_collectives") = false,
+        nb::arg("marks_keep_aliasing") = false,
         "Decides for every collective of a serialised, scheduled HloModuleProto and rewrites it in place. profile: "
         "\"upstream\", \"domain\" or \"tuned\". threshold: bytes; all-reduces of that size and more stay with XLA; "
         "2^63-1 for none. ops: (op, limit in bytes or None) of each op to consider; if empty, all-reduce and "
@@ -185,6 +188,8 @@ void BindRunPass(nb::module_& m) {
         "\"cpu\", \"gpu\" or \"none\" (attributes only). gpu: \"hopper\" or \"blackwell\" for the cost model, \"\" for "
         "none. hierarchical: \"auto\", \"on\" or \"off\": whether collectives that cross NVLink domains are divided. "
         "one_at_a_time: for XLA:CPU, whether each collective waits for the one scheduled before it. "
+        "mark_default_collectives: for XLA:CPU, whether calls record those that stay on the default backend. "
+        "marks_keep_aliasing: not in a module that would lose the aliasing of its parameters only for them. "
         "ValueError if the bytes are not a well-formed module.");
 }
 

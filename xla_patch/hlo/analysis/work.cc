@@ -11,6 +11,7 @@
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/shape.h"
 #include "xla_patch/hlo/proto/wire.h"
+#include "xla_patch/types/collective_op.h"
 
 namespace xla_shmem::hlo {
 namespace {
@@ -186,6 +187,7 @@ class Counter {
     }
     if (module_.instructions[i].is_lowered || Is(kMessages, work_[i].opcode)) return WorkKind::kCollective;
     if (work_[i].opcode == "call") return WorkKind::kControl;
+    if (MovesNothing(work_[i].custom_call_target)) return WorkKind::kFree;
     return Is(kFree, work_[i].opcode) ? WorkKind::kFree : WorkKind::kCompute;
   }
 

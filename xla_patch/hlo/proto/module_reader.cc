@@ -202,8 +202,7 @@ class Scanner {
     if (!has_name) return Status::Error("instruction " + std::to_string(instruction.id) + " has no name");
     if (is_typed_ffi) *hash = HashAttributes(*hash, backend_config);
     instruction.opcode = ClassifyOpcode(opcode);
-    instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall &&
-                             target.substr(0, 10) == "xla_shmem." && target != kAfterTarget;
+    instruction.is_lowered = instruction.opcode.op_class == OpClass::kCustomCall && CarriesCollective(target);
     AddCalls(computation, instruction.opcode.op_class);
     return Status();
   }

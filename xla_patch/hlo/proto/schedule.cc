@@ -65,11 +65,14 @@ std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, Sched
     }
     std::vector<int64_t> ids;
     for (const int64_t id : ReadIds(entry.sequence)) {
-      const auto& [added, removed] = here->second;
+      const auto& [added, added_behind, removed] = here->second;
       if (const auto before = added.find(id); before != added.end()) {
         ids.insert(ids.end(), before->second.begin(), before->second.end());
       }
       if (removed.count(id) == 0) ids.push_back(id);
+      if (const auto behind = added_behind.find(id); behind != added_behind.end()) {
+        ids.insert(ids.end(), behind->second.begin(), behind->second.end());
+      }
     }
     std::string sequence;
     WritePackedInts(InstructionSequenceField::kInstructionIds, ids, &sequence);

@@ -26,7 +26,8 @@ class Schedule {
 
 // Changes to a computation's sequence.
 struct ScheduleChange {
-  std::unordered_map<int64_t, std::vector<int64_t>> added;  // to be put right before the instruction of this id
+  std::unordered_map<int64_t, std::vector<int64_t>> added;         // to be put right before the instruction of this id
+  std::unordered_map<int64_t, std::vector<int64_t>> added_behind;  // and right behind it
   std::unordered_set<int64_t> removed;
 };
 

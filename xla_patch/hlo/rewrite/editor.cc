@@ -63,6 +63,7 @@ size_t BytesFieldSize(size_t content) { return 1 + VarintSize(content) + content
 size_t SizeInComputation(const InstructionEdit& edit) {
   size_t size = edit.body.empty() ? 0 : BytesFieldSize(edit.body.size());
   for (const NewInstruction& before : edit.before) size += BytesFieldSize(before.body.size());
+  for (const NewInstruction& after : edit.after) size += BytesFieldSize(after.body.size());
   return size;
 }
 
@@ -71,10 +72,10 @@ std::string Rescheduled(const Module& module, const std::vector<InstructionEdit>
   std::map<int64_t, ScheduleChange> changes;
   for (const InstructionEdit& edit : edits) {
     const int64_t id = module.instructions[edit.instruction].id;
-    for (const NewInstruction& before : edit.before) {
-      changes[module.computations[edit.computation].id].added[id].push_back(before.id);
-    }
-    if (edit.body.empty()) changes[module.computations[edit.computation].id].removed.insert(id);
+    const int64_t computation = module.computations[edit.computation].id;
+    for (const NewInstruction& before : edit.before) changes[computation].added[id].push_back(before.id);
+    for (const NewInstruction& after : edit.after) changes[computation].added_behind[id].push_back(after.id);
+    if (edit.body.empty()) changes[computation].removed.insert(id);
   }
   if (changes.empty() || module.schedule.empty()) return bytes;
   std::string out;
@@ -180,6 +181,9 @@ std::string ApplyEdits(const Module& module, const std::vector<InstructionEdit>&
         WriteBytesField(ComputationField::kInstructions, before.body, &out);
       }
       if (!edits[first].body.empty()) WriteBytesField(ComputationField::kInstructions, edits[first].body, &out);
+      for (const NewInstruction& after : edits[first].after) {
+        WriteBytesField(ComputationField::kInstructions, after.body, &out);
+      }
       copied = old.data() + old.size();
     }
     copy_to(computation.body.data() + computation.body.size());

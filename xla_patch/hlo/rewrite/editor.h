@@ -46,8 +46,9 @@ struct NewInstruction {
 struct InstructionEdit {
   size_t computation = 0;
   size_t instruction = 0;
-  std::string body;                    // empty: the instruction is removed
-  std::vector<NewInstruction> before;  // inserted right before it, in this order
+  std::string body;                        // empty: the instruction is removed
+  std::vector<NewInstruction> before;      // inserted right before it, in this order
+  std::vector<NewInstruction> after = {};  // and right behind it
 };
 
 // The module with these instructions replaced, removed or added, also in the schedule, and without the computations in

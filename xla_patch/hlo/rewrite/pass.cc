@@ -18,6 +18,7 @@
 #include "xla_patch/hlo/rewrite/editor.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective.h"
 #include "xla_patch/hlo/rewrite/hierarchical_collective_on_gpu.h"
+#include "xla_patch/hlo/rewrite/marks.h"
 #include "xla_patch/hlo/rewrite/new_numbers.h"
 
 namespace xla_shmem {
@@ -180,6 +181,21 @@ Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, 
   return true;
 }
 
+// Replaces the module of `result` by one whose collectives of the default backend are recorded.
+Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& options, uint64_t structure_hash,
+                              PassResult* result) {
+  const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
+  if (!module.ok()) return module.status();
+  const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
+  if (!assignment.ok()) return assignment.status();
+  Result<std::string> marked = hlo::MarkCollectives(*module, *assignment, options.topology, structure_hash);
+  if (!marked.ok()) return marked.status();
+  if (marked->empty()) return Status();
+  result->module = *std::move(marked);
+  result->changed = true;
+  return Status();
+}
+
 }  // namespace
 
 Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
@@ -218,6 +234,12 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
     const Result<bool> ordered = PutInOrder(bytes, options, &result);
     if (!ordered.ok()) return ordered.status();
     has_moved = has_moved || *ordered;
+  }
+  // Last, because the calls stand next to the collectives as they are then. They move no record.
+  const bool keeps_module = options.marks_keep_aliasing && !result.changed && hlo::HasAliasedParameters(*module);
+  if (options.mark_default_collectives && options.lowering == Lowering::kCpu && !collectives->empty() &&
+      !keeps_module) {
+    XLA_SHMEM_RETURN_IF_ERROR(MarkDefaultCollectives(bytes, options, module->structure_hash, &result));
   }
   if (has_moved) {
     Result<PassResult> written = RunPass(result.module, options);

@@ -27,6 +27,11 @@ struct PassOptions {
   // Puts the collectives of a module of XLA:CPU in one order, for jobs in which each keeps XLA's thread until it has
   // finished. See hlo/rewrite/collective_order.h.
   bool one_at_a_time = false;
+  // Puts calls around the collectives of XLA:CPU that stay on the default backend. See hlo/rewrite/marks.h.
+  bool mark_default_collectives = false;
+  // Before jax 0.11 a module that the pass returns loses the aliasing of results and parameters, so XLA:CPU donates no
+  // memory. Marks alone are not worth that.
+  bool marks_keep_aliasing = false;
 };
 
 }  // namespace xla_shmem

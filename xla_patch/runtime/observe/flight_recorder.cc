@@ -18,7 +18,7 @@
 namespace xla_shmem::observe {
 namespace {
 
-constexpr char kMagic[] = "XSHMFR3\n";
+constexpr char kMagic[] = "XSHMFR4\n";
 
 Status CannotCreate(const std::string& path, int code) {
   return Status::Error("cannot create " + path + ": " + strerror(code));
@@ -33,7 +33,7 @@ void Append(uint32_t value, std::string* bytes) { bytes->append(reinterpret_cast
 
 // The record of a site, as SiteRecord describes it.
 std::string Encode(uint32_t number, const Site& site) {
-  std::string behind = site.op + site.name;
+  std::string behind = site.op + site.name + site.source;
   for (const std::vector<int>& group : site.groups) Append(static_cast<uint32_t>(group.size()), &behind);
   for (const std::vector<int>& group : site.groups) {
     for (const int pe : group) Append(static_cast<uint32_t>(pe), &behind);
@@ -43,10 +43,12 @@ std::string Encode(uint32_t number, const Site& site) {
   record.operation = site.operation;
   record.bytes = static_cast<uint32_t>(sizeof(record) + behind.size());
   record.number = number;
-  record.is_pairs = site.is_pairs ? 1 : 0;
+  record.traits =
+      (site.is_pairs ? site_trait::kPairs : 0) | (site.on_default_backend ? site_trait::kOnDefaultBackend : 0);
   record.n_groups = static_cast<uint32_t>(site.groups.size());
   record.op_bytes = static_cast<uint32_t>(site.op.size());
   record.name_bytes = static_cast<uint32_t>(site.name.size());
+  record.source_bytes = static_cast<uint32_t>(site.source.size());
   return std::string(reinterpret_cast<const char*>(&record), sizeof(record)) + behind;
 }
 

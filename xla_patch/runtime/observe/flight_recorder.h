@@ -49,7 +49,7 @@ static_assert(sizeof(PeHeader) == 64);
 enum class Outcome : uint32_t { kRunning = 0, kExited = 1, kFailed = 2 };
 
 struct RingHeader {
-  char magic[8];  // "XSHMFR3\n"
+  char magic[8];  // "XSHMFR4\n"
   uint32_t pid;
   uint32_t process;
   uint32_t processes;                // of the job on this host
@@ -65,17 +65,24 @@ struct RingHeader {
 };
 static_assert(sizeof(RingHeader) == 4096 && offsetof(RingHeader, failure) == 256);
 
-// Behind it, without gaps: op, name, the size of each group, and all their members, numbers as uint32_t.
+namespace site_trait {
+inline constexpr uint32_t kPairs = 1;
+inline constexpr uint32_t kOnDefaultBackend = 2;
+}  // namespace site_trait
+
+// Behind it, without gaps: op, name, source, the size of each group, and all their members, numbers as uint32_t.
 struct SiteRecord {
   uint64_t operation;
   uint32_t bytes;   // of the record with all that is behind it; a multiple of 8
   uint32_t number;  // to which entries refer
-  uint32_t is_pairs;
+  uint32_t traits;  // bits of site_trait
   uint32_t n_groups;
   uint32_t op_bytes;
   uint32_t name_bytes;
+  uint32_t source_bytes;
+  uint32_t unused;
 };
-static_assert(sizeof(SiteRecord) == 32);
+static_assert(sizeof(SiteRecord) == 40);
 
 // A collective of a loaded program.
 struct Site {
@@ -84,18 +91,21 @@ struct Site {
   std::string name;  // "module/instruction"
   bool is_pairs = false;
   std::vector<std::vector<int>> groups;  // PEs; for a permute: source and target of each pair
+  std::string source = {};               // "file:line"; "" if the module does not name it
+  bool on_default_backend = false;       // XLA's own backend carries it, and only its times are known
 };
 
 // An execution that has ended: what totals and trace take from the recorder.
 struct Finished {
   int pe = 0;
-  uint64_t execution = 0;            // as in Entry
-  uint64_t bytes = 0;                // of the operands
-  uint64_t start_ns = 0;             // of the call of the handler; on GPUs, where the GPU comes to it
-  uint64_t end_ns = 0;               // of the last byte
-  std::optional<uint64_t> moved_ns;  // of the time between them, spent copying and reducing; not known on GPUs
-  bool is_inline = false;            // finished in the handler and not on a thread of the progress engine
-  std::optional<int> track;          // in the trace; executions of one track do not overlap
+  uint64_t execution = 0;  // as in Entry
+  uint64_t bytes = 0;      // of the operands
+  uint64_t start_ns = 0;   // of the call of the handler; on GPUs, where the GPU comes to it
+  uint64_t end_ns = 0;     // of the last byte
+  // Of the time between them, spent copying and reducing. Not known on GPUs, nor of the default backend.
+  std::optional<uint64_t> moved_ns;
+  bool is_inline = false;    // finished in the handler and not on a thread of the progress engine
+  std::optional<int> track;  // in the trace; executions of one track do not overlap
 
   uint64_t total_ns() const { return end_ns - std::min(start_ns, end_ns); }
 };

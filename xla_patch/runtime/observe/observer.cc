@@ -67,7 +67,7 @@ Observer::Span Observer::Begin(int pe, const RecordedSite* site, uint64_t execut
 
 void Observer::MarkWaiting(const Span& span) { FlightRecorder::Set(span.entry, span.sequence, State::kWaiting, 0); }
 
-void Observer::End(const Span& span, uint64_t copied_ns, bool is_inline) {
+void Observer::End(const Span& span, std::optional<uint64_t> copied_ns, bool is_inline) {
   if (!records()) return;
   const uint64_t end_ns = MonotonicNanoseconds();
   FlightRecorder::Set(span.entry, span.sequence, State::kDone, end_ns);
@@ -95,7 +95,8 @@ TotalsByCollective Observer::ReadTotals() {
   for (const auto& [key, site] : sites_) {
     const std::lock_guard<std::mutex> site_lock(site.mutex);
     // Programs of one name have sites of their own.
-    if (site.totals.calls > 0) totals[{site.site.name, site.site.op}].Add(site.totals);
+    const std::string backend = site.site.on_default_backend ? " (default backend)" : "";
+    if (site.totals.calls > 0) totals[{site.site.name, site.site.op + backend}].Add(site.totals);
   }
   return totals;
 }

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -64,8 +65,8 @@ class Observer {
   Span Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes);
   // The execution did not finish in the handler.
   void MarkWaiting(const Span& span);
-  // `copied_ns`: the time spent copying and reducing data.
-  void End(const Span& span, uint64_t copied_ns, bool is_inline);
+  // `copied_ns`: the time spent copying and reducing data; none if it is not known.
+  void End(const Span& span, std::optional<uint64_t> copied_ns, bool is_inline);
   // Why the execution can never finish: another process is in a program that differs from this one's. "" if it may.
   // Unless `is_late`, only programs of one name are looked at: with several threads, processes may be in programs of
   // different names for as long as they compile.

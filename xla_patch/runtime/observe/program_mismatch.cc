@@ -109,13 +109,15 @@ std::vector<LoadedSite> FindSites(const std::string& ring) {
   SiteRecord record{};
   for (; end - at >= sizeof(record); at += record.bytes) {
     memcpy(&record, ring.data() + at, sizeof(record));
-    if (record.bytes > end - at || sizeof(record) + record.op_bytes + record.name_bytes > record.bytes) {
+    const size_t texts = size_t{record.op_bytes} + record.name_bytes + record.source_bytes;
+    if (record.bytes > end - at || sizeof(record) + texts > record.bytes) {
       break;  // not written by this release
     }
     const size_t name = at + sizeof(record) + record.op_bytes;
-    sites.push_back({record.number, record.operation, ring.substr(at + sizeof(record), record.op_bytes),
-                     ring.substr(name, record.name_bytes),
-                     ReadGroups(ring, name + record.name_bytes, at + record.bytes, record.n_groups)});
+    sites.push_back(
+        {record.number, record.operation, ring.substr(at + sizeof(record), record.op_bytes),
+         ring.substr(name, record.name_bytes),
+         ReadGroups(ring, name + record.name_bytes + record.source_bytes, at + record.bytes, record.n_groups)});
   }
   return sites;
 }

@@ -31,10 +31,13 @@ std::string Line(bool on_gpu, const Totals& of, const std::string& op, const std
   if (on_gpu) {
     snprintf(text + length, sizeof(text) - length, " %10.1f %10.1f  ", Microseconds(of.total_ns) / calls,
              Microseconds(of.longest_ns));
+  } else if (of.measured_calls == 0) {
+    snprintf(text + length, sizeof(text) - length, " %11s %11s %10.1f %7s  ", "-", "-", Microseconds(of.longest_ns),
+             "-");
   } else {
-    snprintf(text + length, sizeof(text) - length, " %11.3f %11.3f %10.1f %6.1f%%  ",
-             Milliseconds(of.total_ns - std::min(of.moved_ns, of.total_ns)), Milliseconds(of.moved_ns),
-             Microseconds(of.longest_ns), 100.0 * static_cast<double>(of.inline_calls) / calls);
+    snprintf(text + length, sizeof(text) - length, " %11.3f %11.3f %10.1f %6.1f%%  ", Milliseconds(of.waited_ns),
+             Milliseconds(of.moved_ns), Microseconds(of.longest_ns),
+             100.0 * static_cast<double>(of.inline_calls) / static_cast<double>(of.measured_calls));
   }
   return text + op + "  " + name + "\n";
 }
@@ -43,7 +46,17 @@ std::string Line(bool on_gpu, const Totals& of, const std::string& op, const std
 
 Totals Totals::Of(const Finished& execution) {
   const uint64_t total_ns = execution.total_ns();
-  return {1, execution.is_inline ? 1u : 0u, execution.bytes, total_ns, execution.moved_ns.value_or(0), total_ns};
+  Totals totals;
+  totals.calls = 1;
+  totals.bytes = execution.bytes;
+  totals.total_ns = totals.longest_ns = total_ns;
+  if (execution.moved_ns.has_value()) {
+    totals.measured_calls = 1;
+    totals.inline_calls = execution.is_inline ? 1 : 0;
+    totals.moved_ns = *execution.moved_ns;
+    totals.waited_ns = total_ns - std::min(totals.moved_ns, total_ns);
+  }
+  return totals;
 }
 
 void Totals::Add(const Totals& other) {
@@ -51,7 +64,9 @@ void Totals::Add(const Totals& other) {
   inline_calls += other.inline_calls;
   bytes += other.bytes;
   total_ns += other.total_ns;
+  waited_ns += other.waited_ns;
   moved_ns += other.moved_ns;
+  measured_calls += other.measured_calls;
   longest_ns = std::max(longest_ns, other.longest_ns);
 }
 

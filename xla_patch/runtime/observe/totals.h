@@ -16,7 +16,9 @@ struct Totals {
   uint64_t inline_calls = 0;
   uint64_t bytes = 0;
   uint64_t total_ns = 0;
+  uint64_t waited_ns = 0;  // as moved_ns, of the calls for which it is known
   uint64_t moved_ns = 0;
+  uint64_t measured_calls = 0;  // those
   uint64_t longest_ns = 0;
 
   static Totals Of(const Finished& execution);
@@ -27,7 +29,7 @@ struct Totals {
 using TotalsByCollective = std::map<std::pair<std::string, std::string>, Totals>;
 
 // A table under the line `title`, the collective with the most time first; "" if nothing has run. On CPU it tells
-// waiting from moving, on GPU it has the mean.
+// waiting from moving, which are not known of the default backend; on GPU it has the mean.
 std::string TotalsTable(const std::string& title, bool on_gpu, const TotalsByCollective& totals);
 
 }  // namespace xla_shmem::observe

@@ -92,7 +92,8 @@ void TraceFile::Add(const Site& site, const Finished& execution) {
            InMicroseconds(execution.start_ns), InMicroseconds(execution.total_ns()), execution.bytes,
            execution.execution >> 32, execution.execution & 0xffffffff);
   buffer_ += "{\"name\": " + JsonString(site.name) + ", \"cat\": " + JsonString(site.op) + ", " + numbers +
-             ShareOf(execution) + "}},\n";
+             (site.source.empty() ? "" : R"(, "source": )" + JsonString(site.source)) +
+             (site.on_default_backend ? R"(, "backend": "default")" : "") + ShareOf(execution) + "}},\n";
   if (buffer_.size() >= kFlushBytes) FlushLocked();
 }
 

@@ -142,6 +142,8 @@ XLA_FFI_TypeInfo* LoadedCallTypeInfo() {
 std::vector<CpuHandler> CpuHandlers() {
   std::vector<CpuHandler> handlers = PartHandlers();
   AddHandlers(std::make_index_sequence<std::size(kCollectiveOps)>(), &handlers);
+  const std::vector<CpuHandler> marks = MarkHandlers();
+  handlers.insert(handlers.end(), marks.begin(), marks.end());
   return handlers;
 }
 

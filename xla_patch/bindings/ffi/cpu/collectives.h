@@ -22,7 +22,8 @@ struct CpuHandler {
   XLA_FFI_Error* (*execute)(XLA_FFI_CallFrame*);
 };
 
-// Every target that the pass writes for a collective on CPU, or for a part of a divided one.
+// Every target that the pass writes for a collective on CPU, for a part of a divided one, or around one of the default
+// backend.
 std::vector<CpuHandler> CpuHandlers();
 
 // The handler of xla_shmem.after: it does nothing, with any operands, results and attributes. `xla-shmem bench` times

@@ -87,6 +87,8 @@ CpuHandler MakeCpuHandler(const char* target = InfoOf(kOp).target) noexcept {
           }};
 }
 
+// Of the calls around collectives of the default backend (marks.cc).
+std::vector<CpuHandler> MarkHandlers();
 // Of the parts of divided collectives (collective_parts.cc).
 std::vector<CpuHandler> PartHandlers();
 

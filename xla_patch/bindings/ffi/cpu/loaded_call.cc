@@ -54,10 +54,19 @@ Status CheckLoadable(ffi::Dictionary attributes) {
 }
 
 observe::Site SiteOf(const char* op, const LoadedCall& call) {
-  observe::Site site{call.identity.operation, op, call.identity.name, call.pairs.has_value(), {}};
+  observe::Site site{call.identity.operation, op, call.identity.name, call.pairs.has_value(), {}, call.identity.source};
   if (call.groups.has_value()) site.groups = *call.groups;
   if (call.pairs.has_value()) site.groups = AsGroups(*call.pairs);
   return site;
+}
+
+// A call of the executable that XLA is loading, with its attributes.
+Result<std::unique_ptr<LoadedCall>> ReadCall(ffi::Dictionary attributes) {
+  static std::atomic<uint64_t> loaded{0};
+  auto call = std::make_unique<LoadedCall>();
+  XLA_SHMEM_RETURN_IF_ERROR(ReadAttributes(attributes, call.get()));
+  call->executable = ++loaded;
+  return call;
 }
 
 }  // namespace
@@ -65,18 +74,34 @@ observe::Site SiteOf(const char* op, const LoadedCall& call) {
 ffi::TypeId LoadedCall::id = XLA_FFI_UNKNOWN_TYPE_ID;
 
 ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary attributes) {
-  static std::atomic<uint64_t> loaded{0};
   try {
-    auto call = std::make_unique<LoadedCall>();
-    Status status = CheckLoadable(attributes);
-    if (status.ok()) status = ReadAttributes(attributes, call.get());
-    if (!status.ok()) return ffi::Unexpected(ToError(status));
-    call->executable = ++loaded;
-    call->site = Runtime::Get().observer().AddSite(SiteOf(op, *call));
-    return call;
+    if (const Status loadable = CheckLoadable(attributes); !loadable.ok()) return ffi::Unexpected(ToError(loadable));
+    Result<std::unique_ptr<LoadedCall>> call = ReadCall(attributes);
+    if (!call.ok()) return ffi::Unexpected(ToError(call.status()));
+    (*call)->site = Runtime::Get().observer().AddSite(SiteOf(op, **call));
+    return *std::move(call);
   } catch (const std::exception& error) {
     return ffi::Unexpected(
         ToError(Status::Error(std::string("a call of ") + op + " cannot be loaded: " + error.what())));
+  }
+}
+
+ffi::ErrorOr<std::unique_ptr<LoadedCall>> LoadMark(ffi::Dictionary attributes) {
+  try {
+    Result<std::unique_ptr<LoadedCall>> call = ReadCall(attributes);
+    if (!call.ok()) return ffi::Unexpected(ToError(call.status()));
+    const Result<std::string> op = ReadString(attributes, "collective");
+    if (!op.ok()) return ffi::Unexpected(ToError(op.status()));
+    const Result<int64_t> bytes = ReadInt(attributes, "bytes");
+    if (!bytes.ok()) return ffi::Unexpected(ToError(bytes.status()));
+    if (!CheckLoadable(attributes).ok()) return *std::move(call);
+    observe::Site site = SiteOf(op->c_str(), **call);
+    site.on_default_backend = true;
+    (*call)->marked = Runtime::Get().marked().Add(std::move(site), static_cast<uint64_t>(*bytes));
+    return *std::move(call);
+  } catch (const std::exception& error) {
+    return ffi::Unexpected(
+        ToError(Status::Error(std::string("a call that records cannot be loaded: ") + error.what())));
   }
 }
 

@@ -37,11 +37,17 @@ struct LoadedCall {
   std::vector<int64_t> received_by;
   std::vector<int64_t> sources;
   const observe::RecordedSite* site = nullptr;
+  // Only of a call that marks a collective of the default backend; null: there is no runtime to record it.
+  MarkedCollective* marked = nullptr;
 };
 
 // `op`: its name in HLO. Refuses a call that was compiled for another topology, or that is loaded where the runtime
 // cannot run.
 ::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ::xla::ffi::Dictionary attributes);
+
+// The same for a call that marks a collective of the default backend. Where the runtime cannot run, or for another
+// topology, it does nothing, because the collective itself can run there.
+::xla::ffi::ErrorOr<std::unique_ptr<LoadedCall>> LoadMark(::xla::ffi::Dictionary attributes);
 
 // The result of a handler: done, with or without an error, or a future. Unlike ffi::Future, "done" needs no allocation.
 struct Outcome {
