@@ -157,6 +157,14 @@ def test_one_program_in_two_threads_is_refused_and_no_rank_gets_data(tmp_path: P
             assert "give each thread a function of its own name" in str(facts["error"])
 
 
+def test_a_call_that_a_handler_refuses_ends_the_wait_of_the_other_rank(tmp_path: Path) -> None:
+    run = _fail("call_that_a_handler_refuses", tmp_path, deadline="inf")
+    for rank in (0, 1):
+        facts = run.result(rank)
+        assert "jit_wrong/call: PE 1 is in none of its replica groups" in str(facts["error"])
+        assert float(str(facts["seconds"])) < 10
+
+
 @pytest.mark.parametrize(("ranks", "devices"), [(2, 1), (1, 2)])
 @pytest.mark.parametrize(
     ("way", "words"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import signal
 import sys
 import threading
@@ -191,6 +192,20 @@ def programs_in_another_order(world: World) -> None:
     if world.rank != 0:
         first, second = second, first
     _report_error_or_values(lambda: first(ones) + second(ones))
+
+
+def call_that_a_handler_refuses(world: World) -> None:
+    """Rank 1 runs a call with a group that it is not in, while rank 0 waits for it in a sum."""
+    ones = world.put(np.ones((world.n, 10), np.float32))
+    function = world.shard_map(lambda x: lax.psum(x, "x"))
+    if world.rank == 1:
+        topology = re.search(r"topology = (-?\d+)", function.lower(ones).compile().as_text())
+        assert topology is not None
+        call = jax.ffi.ffi_call("xla_shmem.all_reduce", jax.ShapeDtypeStruct((1, 10), np.float32), has_side_effect=True)
+        texts = {"module": "jit_wrong", "name": "call", "reduction": "sum"}
+        groups = {"group_offsets": np.array([0, 1]), "groups": np.array([0])}
+        function = world.shard_map(lambda x: call(x, op=np.int64(1), topology=np.int64(topology[1]), **texts, **groups))
+    _report_error_of(lambda: function(ones))
 
 
 def _exchange_rows(world: World, array: int, index: int, change: int) -> None:

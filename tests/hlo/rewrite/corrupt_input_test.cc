@@ -74,10 +74,10 @@ TEST_CASE("a corrupt collective is an error that names it") {
 TEST_CASE("an instruction without a name is an error") {
   const Message array = ArrayShape({8});
   const auto module = [&](const std::string& name) {
-    return Module({Computation("main", 2,
-                               {Instruction("p", "parameter", array, 1), Instruction(name, "negate", array, 2, {1})},
-                               2)},
-                  2)
+    return Module(
+               {Computation("main", 2,
+                            {Instruction("p", "parameter", array, 1), Instruction(name, "negate", array, 2, {1})}, 2)},
+               2)
         .str();
   };
   CHECK(RunPass(module("n"), MakeOptions(Lowering::kCpu)).ok());

@@ -1,12 +1,15 @@
 // Operations whose PEs have few slots or very different numbers of them: smaller geometries, the reserve, and waits for
 // a block.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -14,6 +17,8 @@
 #include "tests/shm/test_heap.h"
 #include "tests/thunks/cpu/job.h"
 #include "tests/thunks/cpu/traffic.h"
+#include "xla_patch/thunks/cpu/channel.h"
+#include "xla_patch/thunks/cpu/collectives.h"
 
 namespace xla_shmem::testing {
 namespace {
@@ -243,6 +248,56 @@ TEST_CASE("Many large permutes at once share an arena that holds two of them") {
       CHECK(transfers[i]->Verdict() == "");
     }
   });
+}
+
+// Puts a whole message of at most four slots into those that the receiver grants.
+void PutAll(const PeContext& context, int receiver, const MessageKey& key, size_t bytes) {
+  SendChannel channel;
+  while (!channel.Open(context, receiver, key)) usleep(100);
+  for (size_t at = 0; at < bytes; at += channel.slot_bytes()) {
+    memset(channel.FreeSlot(), 'x', std::min(channel.slot_bytes(), bytes - at));
+    channel.Signal(context);
+  }
+}
+
+TEST_CASE("An operation that gives blocks back wakes those of its process that wait for one" *
+          doctest::skip(kBlindToOtherProcesses)) {
+  const shm::JobKey job_key = RandomJobKey();
+  ProcessGroup group(2);
+  group.Start([&](int rank) -> std::string {
+    const JobOptions options = Staged();
+    Job job(options, HeapOfProcesses(group, job_key, rank, 2, Job::HeapBytes(options)));
+    constexpr MessageKey kKey{7, 1};
+    constexpr size_t kBytes = 200'000;
+    if (rank == 0) {
+      PutAll(job.context(0), 1, kKey, kBytes);
+      group.Meet();
+      group.Meet();
+      return "";
+    }
+    std::vector<char> result(kBytes);
+    CollectiveArguments arguments;
+    arguments.op = CollectiveOp::kCollectivePermute;
+    arguments.key = kKey;
+    arguments.source = 0;
+    arguments.operands = {result.data()};
+    arguments.results = {result.data()};
+    arguments.bytes = {kBytes};
+    const std::unique_ptr<Operation> operation = MakeOperation(&job.context(1), std::move(arguments));
+    const bool too_early = operation->Poll();  // grants
+    group.Meet();
+    // From here on nobody but this thread rings the bell.
+    shm::Doorbell& bell = job.heap().OwnBell();
+    const uint32_t ticket = shm::PrepareSleep(bell);
+    bool finished = false;
+    for (int polls = 0; polls < 1000 && !finished; ++polls) finished = operation->Poll();
+    const bool rang = bell.ticket != ticket;
+    shm::FinishSleep(bell);
+    group.Meet();
+    if (too_early || !finished || result.back() != 'x') return "the message has not come";
+    return rang ? "" : "nobody is woken";
+  });
+  CHECK(group.Join() == std::vector<std::string>{"", ""});
 }
 
 }  // namespace
