@@ -50,7 +50,10 @@ TEST_CASE("the new parameter runs right before its copy, and stands there too") 
 }
 
 TEST_CASE("other computations keep their schedule byte for byte") {
-  const std::map<int64_t, hlo::ScheduleChange> changes = {{2, {{{7, {70}}}, {8}}}};
+  hlo::ScheduleChange change;
+  change.added = {{7, {70}}};
+  change.removed = {8};
+  const std::map<int64_t, hlo::ScheduleChange> changes = {{2, change}};
   const std::string schedule = ScheduleProto({{1, {7, 8}}, {2, {7, 8, 9}}}).str();
   CHECK(hlo::ChangeSchedule(schedule, changes) == ScheduleProto({{1, {7, 8}}, {2, {70, 7, 9}}}).str());
 }

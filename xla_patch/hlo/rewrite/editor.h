@@ -46,9 +46,10 @@ struct NewInstruction {
 struct InstructionEdit {
   size_t computation = 0;
   size_t instruction = 0;
-  std::string body;                        // empty: the instruction is removed
-  std::vector<NewInstruction> before;      // inserted right before it, in this order
-  std::vector<NewInstruction> after = {};  // and right behind it
+  std::string body;                    // empty: the instruction is removed
+  std::vector<NewInstruction> before;  // inserted right before it, in this order
+  // And right behind it. NOLINTNEXTLINE(readability-redundant-member-init): may be left out
+  std::vector<NewInstruction> after = {};
 };
 
 // The module with these instructions replaced, removed or added, also in the schedule, and without the computations in

@@ -91,8 +91,9 @@ struct Site {
   std::string name;  // "module/instruction"
   bool is_pairs = false;
   std::vector<std::vector<int>> groups;  // PEs; for a permute: source and target of each pair
-  std::string source = {};               // "file:line"; "" if the module does not name it
-  bool on_default_backend = false;       // XLA's own backend carries it, and only its times are known
+  // "file:line"; "" if the module does not name it. NOLINTNEXTLINE(readability-redundant-member-init): may be left out
+  std::string source = {};
+  bool on_default_backend = false;  // XLA's own backend carries it, and only its times are known
 };
 
 // An execution that has ended: what totals and trace take from the recorder.

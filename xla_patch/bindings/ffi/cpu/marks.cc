@@ -22,7 +22,7 @@ ffi::Error Begin(const LoadedCall* call, ffi::RunId run, int32_t device, ffi::Re
         runtime.executions().Number(call->identity.operation, context->pe, call->executable, run.run_id);
     call->marked->Begin(context->pe, execution);
   } catch (const std::exception&) {
-    // No memory: this execution stays without a record.
+    return ffi::Error::Success();  // no memory: this execution stays without a record
   }
   return ffi::Error::Success();
 }
