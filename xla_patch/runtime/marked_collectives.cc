@@ -89,7 +89,7 @@ void MarkedCollectives::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-MarkedCollective* MarkedCollectives::Add(observe::Site site, uint64_t bytes) {
+MarkedCollective* MarkedCollectives::Add(const observe::Site& site, uint64_t bytes) {
   const std::string label = site.source.empty() ? site.name : site.name + " at " + site.source;
   const observe::RecordedSite* const recorded = observer_->AddSite(site);
   const std::lock_guard<std::mutex> lock(mutex_);

@@ -78,7 +78,7 @@ class MarkedCollectives {
   MarkedCollectives& operator=(const MarkedCollectives&) = delete;
 
   // The result is valid as long as this object, and the same for a program that is loaded again.
-  MarkedCollective* Add(observe::Site site, uint64_t bytes);
+  MarkedCollective* Add(const observe::Site& site, uint64_t bytes);
   // Ends the thread. To be called before the engine ends.
   void Stop();
 

@@ -97,7 +97,7 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> LoadMark(ffi::Dictionary attributes) {
     if (!CheckLoadable(attributes).ok()) return *std::move(call);
     observe::Site site = SiteOf(op->c_str(), **call);
     site.on_default_backend = true;
-    (*call)->marked = Runtime::Get().marked().Add(std::move(site), static_cast<uint64_t>(*bytes));
+    (*call)->marked = Runtime::Get().marked().Add(site, static_cast<uint64_t>(*bytes));
     return *std::move(call);
   } catch (const std::exception& error) {
     return ffi::Unexpected(
