@@ -129,7 +129,7 @@ test-overlay: install
 test-patched-xla:
 	BAZEL_TARGETS="//tests/overlay/... //xla_patch/overlay/..." scripts/bazel_test.sh $(BAZEL_OPTIONS)
 
-# Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000 makes so many with a fixed seed.
+# Feeds mutated modules to the pass, under sanitizers, for FUZZ_SECONDS; FUZZ_RUNS=40000: the same each time.
 fuzz: install
 	scripts/fuzz.sh $(BIN) $(if $(FUZZ_RUNS),runs=$(FUZZ_RUNS),$(or $(FUZZ_SECONDS),60))
 

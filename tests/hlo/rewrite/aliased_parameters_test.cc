@@ -58,6 +58,26 @@ TEST_CASE("other computations keep their schedule byte for byte") {
   CHECK(hlo::ChangeSchedule(schedule, changes) == ScheduleProto({{1, {7, 8}}, {2, {70, 7, 9}}}).str());
 }
 
+TEST_CASE("a schedule is complete if it has each instruction once") {
+  hlo::Module module;
+  module.instructions.resize(2);
+  module.instructions[0].id = 7;
+  module.instructions[1].id = 8;
+  hlo::Computation computation;
+  computation.id = 1;
+  computation.last = 2;
+  const auto is_complete = [&](const std::vector<int64_t>& ids) {
+    const std::string proto = ScheduleProto({{1, ids}}).str();
+    return hlo::IsComplete(hlo::Schedule(proto), module, computation);
+  };
+  CHECK(is_complete({8, 7}));
+  CHECK_FALSE(is_complete({7}));
+  CHECK_FALSE(is_complete({7, 7}));
+  CHECK_FALSE(is_complete({7, 9}));
+  module.instructions[1].id = 7;
+  CHECK_FALSE(is_complete({7, 7}));
+}
+
 TEST_CASE("nothing is copied where XLA remembers, or nothing is donated") {
   const PassResult remembered = Run(DonatingModule(), MakeOptions(Lowering::kGpu));
   CHECK(Only(FindInstruction(remembered.module, "p1"), 2) == "parameter");

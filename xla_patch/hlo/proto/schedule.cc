@@ -1,5 +1,7 @@
 #include "xla_patch/hlo/proto/schedule.h"
 
+#include <algorithm>
+
 #include "xla_patch/hlo/proto/field_numbers.h"
 #include "xla_patch/hlo/proto/wire.h"
 
@@ -50,6 +52,16 @@ Schedule::Schedule(std::string_view proto) {
 std::vector<int64_t> Schedule::Sequence(int64_t computation_id) const {
   const auto found = sequences_.find(computation_id);
   return found == sequences_.end() ? std::vector<int64_t>() : ReadIds(found->second);
+}
+
+bool IsComplete(const Schedule& schedule, const Module& module, const Computation& computation) {
+  std::vector<int64_t> scheduled = schedule.Sequence(computation.id);
+  if (scheduled.size() != computation.last - computation.first) return false;
+  std::vector<int64_t> ids;
+  for (size_t i = computation.first; i < computation.last; ++i) ids.push_back(module.instructions[i].id);
+  std::sort(ids.begin(), ids.end());
+  std::sort(scheduled.begin(), scheduled.end());
+  return ids == scheduled && std::adjacent_find(ids.begin(), ids.end()) == ids.end();
 }
 
 std::string ChangeSchedule(std::string_view proto, const std::map<int64_t, ScheduleChange>& changes) {

@@ -9,6 +9,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "xla_patch/hlo/proto/module_reader.h"
+
 namespace xla_shmem::hlo {
 
 // The order that the scheduler chose, by computation: an xla.HloScheduleProto. Malformed parts count as absent, since
@@ -23,6 +25,9 @@ class Schedule {
  private:
   std::unordered_map<int64_t, std::string_view> sequences_;
 };
+
+// Whether the computation's sequence has each of its instructions once.
+bool IsComplete(const Schedule& schedule, const Module& module, const Computation& computation);
 
 // Changes to a computation's sequence.
 struct ScheduleChange {

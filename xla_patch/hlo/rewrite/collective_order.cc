@@ -152,7 +152,7 @@ class Orderer {
 
   Status Order(size_t computation) {
     const Computation& where = module_.computations[computation];
-    if (schedule_.Sequence(where.id).size() != where.last - where.first) {
+    if (!IsComplete(schedule_, module_, where)) {
       return Status::Error("computation " + std::string(where.name) + " has no complete schedule");
     }
     const InstructionIndex index(module_, where);

@@ -55,7 +55,7 @@ class Marker {
     const auto [place, is_new] = places_.try_emplace(computation);
     if (!is_new) return place->second;
     const Computation& where = module_.computations[computation];
-    place->second.has_complete_schedule = schedule_.Sequence(where.id).size() == where.last - where.first;
+    place->second.has_complete_schedule = IsComplete(schedule_, module_, where);
     for (size_t i = where.first; i < where.last; ++i) {
       std::vector<int64_t> operands;
       if (IsEnd(module_.instructions[i]) && DecodeOperands(module_.instructions[i], &operands) && !operands.empty()) {
