@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import textwrap
 from typing import Any
 
 import click
@@ -39,7 +40,11 @@ def options_command(as_json: bool) -> None:
 
 def _entry(option: Any, width: int) -> str:
     lines = (f"Values: {option.values}.", option.text.replace("`", "'"))
-    wrapped = (click.wrap_text(line, width, "    ", "    ") for line in lines)
+    # A value such as all-gather stays in one piece.
+    wrapped = (
+        textwrap.fill(line, width, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False)
+        for line in lines
+    )
     return "\n".join([f"{option.env}  [default: {option.default or 'unset'}]", *wrapped])
 
 

@@ -82,7 +82,8 @@ def test_print_and_the_command_show_the_same(dump: Path, rewritten: Path) -> Non
     shown = _lines(inspect(rewritten).stdout)
     assert _lines(repr(rows))[-1] == shown[-1] == "3 collectives in 1 module: 2 NVSHMEM, 1 DEFAULT."
     assert _lines(str(rows))[1].split()[:3] == shown[1].split()[:3]
-    assert _lines(repr(rows.explain("small"))) == _lines(inspect("explain", rewritten, "small").stdout)
+    explained = inspect("explain", rewritten, "small").stdout  # its tables have tabs, no line and no padding
+    assert repr(rows.explain("small")).replace("─", "").split() == explained.split()
     (dump.parent / "a").mkdir()
     assert _lines(repr(xla_shmem.decisions(dump).diff(rewritten))) == _lines(inspect("diff", dump, rewritten).stdout)
 
