@@ -1,4 +1,4 @@
-"""Compares two installed versions of xla-shmem by `xla-shmem bench`, in turns: A, B, A, B, ...
+"""Compares two installed versions of xla-shmem by `xla-shmem bench`, in turns: A B, B A, A B, ...
 
     python benchmarks/compare_installs.py OLD_VENV NEW_VENV [--ranks 2] [--turns 3] -- BENCH_OPTIONS
 
@@ -54,8 +54,9 @@ def main() -> None:
     new: list[dict[Cell, tuple[float, int]]] = []
     options = ["-n", str(given.ranks), *options]
     for turn in range(given.turns):
-        old.append(run_bench(given.old, options))
-        new.append(run_bench(given.new, options))
+        first, second = (old, new) if turn % 2 == 0 else (new, old)
+        for results in (first, second):
+            results.append(run_bench(given.old if results is old else given.new, options))
         print(f"# turn {turn + 1} of {given.turns} done", file=sys.stderr)
     print(f"# {given.turns} turns; bench {shlex.join(options)}")
     print(f"{'op':<22}{'bytes':>12}{'old µs':>12}{'new µs':>12}{'old/new':>10}{'min':>8}{'max':>8}{'#wrong':>8}")
