@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import subprocess
 import sys
@@ -45,12 +46,20 @@ class Compiler:
         self._folder = folder
 
     def run(self, name: str, programs: list[str], flags: list[str], **options: str) -> Run:
-        """Compiles programs with these XLA_FLAGS and variables."""
-        folder = self._folder / name
-        records = self._folder / f"{name}.json"
+        """Compiles programs with these XLA_FLAGS and variables, once for all processes of this test run."""
+        folder, records, log = (self._folder / f"{name}{ending}" for ending in ("", ".json", ".log"))
+        with (self._folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not log.exists():
+                log.write_text(self._compile(folder, records, programs, flags, options))
+        return Run(Dump(folder), json.loads(records.read_text()), log.read_text())
+
+    def _compile(
+        self, folder: Path, records: Path, programs: list[str], flags: list[str], options: dict[str, str]
+    ) -> str:
         dumps = [f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text", "--xla_dump_hlo_as_proto"]
         environment = compile_environment(WHEELS, [*dumps, *flags]) | options
         command = [sys.executable, str(HERE / "worker.py"), str(records), *programs]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S)
         assert done.returncode == 0, done.stderr[-4000:]
-        return Run(Dump(folder), json.loads(records.read_text()), done.stderr)
+        return done.stderr

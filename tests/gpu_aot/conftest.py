@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
+
 import pytest
 from compiler_runs import FLAG, Compiler, Run
 from listed_programs import LISTED
@@ -16,31 +19,45 @@ CAPTURE = [
 
 @pytest.fixture(scope="session")
 def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
-    return Compiler(tmp_path_factory.mktemp("gpu_aot"))
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "gpu_aot"
+    folder.mkdir(exist_ok=True)
+    return Compiler(folder)
+
+
+def _needed(request: pytest.FixtureRequest, programs: Iterable[str]) -> list[str]:
+    """Those that a selected test has as a parameter or names by `pytest.mark.programs`."""
+    named: set[object] = set()
+    for item in request.session.items:
+        if isinstance(item, pytest.Function):
+            named.update(item.callspec.params.values() if hasattr(item, "callspec") else ())
+            named.update(name for mark in item.iter_markers("programs") for name in mark.args)
+    return [program for program in programs if program in named]
 
 
 @pytest.fixture(scope="session")
-def lowered(compiler: Compiler) -> Run:
+def lowered(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """All programs with the flag, one of an op that is not listed, and one more in stock_collectives()."""
-    return compiler.run("lowered", [*PROGRAMS, "ragged_all_to_all_of_slices", "stock:permute_overlap"], [FLAG])
+    others = ["ragged_all_to_all_of_slices", "stock:permute_overlap"]
+    return compiler.run("lowered", _needed(request, PROGRAMS) + others, [FLAG])
 
 
 @pytest.fixture(scope="session")
-def stock(compiler: Compiler) -> Run:
+def stock(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """All programs without the flag."""
-    return compiler.run("stock", list(PROGRAMS), [])
+    return compiler.run("stock", _needed(request, PROGRAMS), [])
 
 
 @pytest.fixture(scope="session")
-def listed(compiler: Compiler) -> Run:
+def listed(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """The programs of ops that have to be listed, with all ops listed."""
-    return compiler.run("listed", list(LISTED), [FLAG], XLA_SHMEM_OPS="all")
+    return compiler.run("listed", _needed(request, LISTED), [FLAG], XLA_SHMEM_OPS="all")
 
 
 @pytest.fixture(scope="session")
-def listed_stock(compiler: Compiler) -> Run:
+def listed_stock(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """The same without the flag."""
-    return compiler.run("listed_stock", list(LISTED), [])
+    return compiler.run("listed_stock", _needed(request, LISTED), [])
 
 
 @pytest.fixture(scope="session")
@@ -51,9 +68,9 @@ def captured(compiler: Compiler) -> Run:
 
 
 @pytest.fixture(scope="session")
-def listed_captured(compiler: Compiler) -> Run:
+def listed_captured(compiler: Compiler, request: pytest.FixtureRequest) -> Run:
     """The programs of ops that have to be listed, in the same way."""
-    return compiler.run("listed_captured", list(LISTED), [FLAG, *CAPTURE], XLA_SHMEM_OPS="all")
+    return compiler.run("listed_captured", _needed(request, LISTED), [FLAG, *CAPTURE], XLA_SHMEM_OPS="all")
 
 
 @pytest.fixture(scope="session")

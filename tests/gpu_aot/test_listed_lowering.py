@@ -116,6 +116,7 @@ def test_the_start_writes_the_result_and_the_done_keeps_the_operands_alive(liste
         assert not place_of(module, source) & set(written)
 
 
+@pytest.mark.programs("ragged_all_to_all_overlap")
 def test_a_ragged_pair_writes_into_its_output_operand_and_keeps_all_others_alive(listed: Run) -> None:
     module = listed.dump["ragged_all_to_all_overlap"]
     (start,) = module.calls("xla_shmem.ragged_all_to_all_start")
@@ -139,6 +140,7 @@ def test_a_ragged_all_to_all_with_nothing_beside_it_is_one_call_in_its_output_op
     assert not place_of(module, call.operands[0]) & module.slices[call.name]
 
 
+@pytest.mark.programs("all_gathers_combined", "reduce_scatters_combined")
 def test_combined_ops_stay_one_call_with_a_result_for_each_operand(listed: Run) -> None:
     (gather,) = listed.dump["all_gathers_combined"].calls("xla_shmem.all_gather_start")
     assert gather.shape.startswith("(bf16[4096,1024]{1,0}, bf16[4096,512]{1,0})")
@@ -170,15 +172,16 @@ def test_a_pair_stays_outside_of_graphs_and_the_compute_between_is_captured(list
     assert any(word.startswith("kCommandBuffer") for word in order[order.index("start") : order.index("done")])
 
 
-@pytest.mark.parametrize("op", EVERY_OP)
-@pytest.mark.parametrize("place", ["loop", "branch"])
-def test_a_call_in_a_loop_or_a_branch_is_not_captured(listed_captured: Run, op: str, place: str) -> None:
-    module = listed_captured.dump[f"{op}_in_a_{place}"]
+@pytest.mark.parametrize("program", [f"{op}_in_a_{place}" for op in EVERY_OP for place in ("loop", "branch")])
+def test_a_call_in_a_loop_or_a_branch_is_not_captured(listed_captured: Run, program: str) -> None:
+    op, _, place = program.partition("_in_a_")
+    module = listed_captured.dump[program]
     assert len(module.calls(f"xla_shmem.{op}_uncaptured")) == 1
     (call,) = [thunk for thunk in module.final_thunks if thunk.kind == "kCustomCall"]
     assert call.inside == ("" if place == "loop" else "kConditional")
 
 
+@pytest.mark.programs("mesh_axes")
 def test_groups_are_those_of_the_mesh_axes(listed: Run) -> None:
     columns, rows = [0, 4, 1, 5, 2, 6, 3, 7], list(range(8))
     module = listed.dump["mesh_axes"]
@@ -195,6 +198,7 @@ def test_groups_are_those_of_the_mesh_axes(listed: Run) -> None:
     }
 
 
+@pytest.mark.programs("rare_types")
 def test_types_arrive_as_the_program_has_them(listed: Run) -> None:
     shapes = [call.shape for call in listed.dump["rare_types"].instructions.values() if is_transfer(call)]
     assert sorted(shapes) == ["c64[1,8]{1,0}", "f8e4m3fn[8,8]{1,0}", "pred[8,8]{1,0}", "s8[64,4]{1,0}"]

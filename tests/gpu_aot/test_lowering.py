@@ -113,6 +113,7 @@ def test_a_combined_all_reduce_works_in_each_of_its_buffers(several_buffers: Run
     assert module.order().index("start") < module.order().index("done")
 
 
+@pytest.mark.programs("psum_alone", "permute_alone")
 def test_a_whole_all_reduce_works_in_place_and_a_whole_permute_does_not(lowered: Run) -> None:
     (call,) = lowered.dump["psum_alone"].calls("xla_shmem.all_reduce")
     slices = lowered.dump["psum_alone"].slices
@@ -122,6 +123,7 @@ def test_a_whole_all_reduce_works_in_place_and_a_whole_permute_does_not(lowered:
     assert not slices[call.name] & slices[call.operands[0]]
 
 
+@pytest.mark.programs("permute_scan", "psum_scan")
 def test_the_steps_of_a_loop_transfer_inside_it(lowered: Run) -> None:
     for program, trips in (("permute_scan", DEVICES), ("psum_scan", 4)):
         kinds = [thunk.kind for thunk in lowered.dump[program].thunks]
@@ -130,6 +132,7 @@ def test_the_steps_of_a_loop_transfer_inside_it(lowered: Run) -> None:
         assert lowered.records[program][0]["executions"] == trips
 
 
+@pytest.mark.programs("permute_overlap", "permute_mesh_order")
 def test_pes_follow_the_order_of_the_mesh(lowered: Run) -> None:
     ring = [pe for source in range(8) for pe in (source, (source + 1) % 8)]
     (start,) = lowered.dump["permute_overlap"].calls("xla_shmem.permute_start")
@@ -138,12 +141,14 @@ def test_pes_follow_the_order_of_the_mesh(lowered: Run) -> None:
     assert start.integers("pairs") == [7 - pe for pe in ring]
 
 
+@pytest.mark.programs("psum_groups")
 def test_groups_of_a_mesh_axis_stay_apart(lowered: Run) -> None:
     (start,) = lowered.dump["psum_groups"].calls("xla_shmem.all_reduce_start")
     assert start.integers("group_offsets") == [0, 4, 8]
     assert start.integers("groups") == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
+@pytest.mark.programs("psum_large")
 def test_an_all_reduce_over_the_threshold_stays_with_nccl_beside_a_lowered_permute(lowered: Run) -> None:
     module = lowered.dump["psum_large"]
     assert [(record["op"], record["lowered"]) for record in lowered.records["psum_large"]] in (

@@ -24,7 +24,8 @@ def _numbered(hlo: str) -> str:
     return re.sub(r"%[\w.-]+", lambda name: order.setdefault(name[0], f"%{len(order)}"), hlo)
 
 
-def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stock: Run) -> None:
+@pytest.mark.programs("psum_large_only")
+def test_a_collective_on_default_compiles_to_the_same_program(stock: Run, lowered: Run) -> None:
     ours, theirs = lowered.dump["psum_large_only"], stock.dump["psum_large_only"]
     assert ours.hlo != theirs.hlo  # it contains the reason
     assert 'xla_shmem.rule="size"' in ours.hlo
@@ -34,6 +35,7 @@ def test_a_collective_on_default_compiles_to_the_same_program(lowered: Run, stoc
     assert ours.allocated == theirs.allocated
 
 
+@pytest.mark.programs("ragged_all_to_all_of_slices")
 def test_an_op_that_is_not_listed_compiles_to_the_same_program(lowered: Run, listed_stock: Run) -> None:
     program = "ragged_all_to_all_of_slices"
     (record,) = lowered.records[program]
@@ -44,10 +46,12 @@ def test_an_op_that_is_not_listed_compiles_to_the_same_program(lowered: Run, lis
     assert sorted(map(sorted, ours.slices.values())) == sorted(map(sorted, theirs.slices.values()))
 
 
+@pytest.mark.programs("no_collective")
 def test_a_module_without_collectives_does_not_change_at_all(lowered: Run, stock: Run) -> None:
     assert lowered.dump["no_collective"].hlo == stock.dump["no_collective"].hlo
 
 
+@pytest.mark.programs("permute_overlap")
 def test_stock_collectives_takes_the_pass_out(lowered: Run, stock: Run) -> None:
     with_pass, without = lowered.dump.modules("permute_overlap")
     assert with_pass.calls("xla_shmem.permute_start")
@@ -75,6 +79,7 @@ def test_donation_is_kept_or_costs_one_copy(lowered: Run, stock: Run, program: s
         assert [word for word in ours.order() if word != copy] == theirs.order()
 
 
+@pytest.mark.programs("permute_overlap")
 def test_without_the_flag_nothing_is_recorded(stock: Run) -> None:
     assert stock.records == {}
 
