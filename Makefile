@@ -8,7 +8,9 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Two test files at a time: most tests wait for compilers, or for processes that start.
 PYTEST_2 := $(BIN)/python -m pytest -q -n 2 --dist loadfile
-PYTHON_TESTS := tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py
+# Those of the overlay have a target of their own.
+PYTHON_TESTS := tests/python tests/hlo tests/bindings tests/protocol_models/test_protocol_names.py \
+  --ignore tests/python/repository/test_overlay_in_bazel.py
 JOB_TESTS := tests/e2e tests/examples tests/gpu_emulated tests/gpu_aot
 
 .PHONY: demo quick test check bench lint install test-cpp check-cpp test-tsan test-python test-jobs test-gpu-emulated \
@@ -30,7 +32,7 @@ test: install test-cpp test-python test-jobs
 check: install check-cpp
 	scripts/setup_gpu_aot.sh $(BIN)
 	$(PYTEST_2) --no-loadscope-reorder $(JOB_TESTS) -m "form and not slow"
-	$(PYTEST_2) tests/long_context -m "form and not slow"
+	$(PYTEST_2) $(PYTHON_TESTS) tests/long_context -m "form and not slow"
 
 # C++ unit tests.
 test-cpp: install
