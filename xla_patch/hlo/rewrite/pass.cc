@@ -183,8 +183,8 @@ Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, 
 }
 
 // Replaces the module of `result` by one whose collectives of the default backend are recorded.
-Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& options, uint64_t structure_hash, uint64_t form,
-                              PassResult* result) {
+Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& options, uint64_t structure_hash,
+                              uint64_t form, PassResult* result) {
   const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
   if (!module.ok()) return module.status();
   const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);

@@ -1,0 +1,205 @@
+"""Programs that differ between ranks. The ranks report values, or their error and the time until it came.
+
+Argument: the way in which they differ (a function below).
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from case_world import World
+from jax import lax
+from job_runs import report
+
+_Step = Callable[[jax.Array], object]
+
+
+def _rows(world: World, size: int = 10) -> jax.Array:
+    """Row i is i + 1 everywhere."""
+    return world.put(np.repeat(np.arange(1, world.n + 1, dtype=np.float32), size).reshape(world.n, size))
+
+
+def _report_first_rows(run: Callable[[], object]) -> None:
+    begin = time.monotonic()
+    try:
+        arrays = jax.tree.leaves(jax.block_until_ready(run()))
+        report({"values": [np.asarray(array.addressable_shards[0].data).ravel()[:2].tolist() for array in arrays]})
+    except Exception as error:
+        report({"error": str(error), "seconds": time.monotonic() - begin})
+
+
+def _run(world: World, step: _Step, size: int = 10) -> None:
+    _report_first_rows(lambda: world.shard_map(step)(_rows(world, size)))
+
+
+# Stock JAX gives the right value.
+
+
+def constant_in_a_sum(world: World) -> None:
+    def step(x: jax.Array) -> jax.Array:
+        return lax.psum(x * (world.rank + 1), "x")  # on rank 0 XLA removes the product
+
+    _run(world, step)
+
+
+def one_source_line_and_many_constants(world: World) -> None:
+    """Functions of one name, in flight at once. What is the second of rank 0 is the first of rank 1."""
+    steps = [world.shard_map(lambda x, c=c: lax.psum(x * c * (world.rank + 1), "x")) for c in (1, 2, 4)]
+    rows = _rows(world)
+    _report_first_rows(lambda: [steps[i % 3](rows) for i in range(90)])
+
+
+def bodies_of_one_name(world: World) -> None:
+    """Two functions of one name with equal collectives, in flight at once, and one rank drops its copy of them."""
+    pairs = [(i, (i + 1) % world.n) for i in range(world.n)]
+
+    def make(sign: int) -> Callable[[jax.Array], jax.Array]:
+        def step(x: jax.Array) -> jax.Array:
+            y = lax.ppermute(x, "x", pairs) if sign > 0 else lax.ppermute(-jnp.sin(x) * 0 - x, "x", pairs)
+            return lax.psum(y, "x") + lax.psum(y * y + sign, "x")
+
+        return world.shard_map(step)
+
+    rows = _rows(world)
+    plus, minus = make(1), make(-1)
+    results = []
+    for i in range(40):
+        results += [plus(rows), minus(rows), plus(rows)]
+        if i == 20 and world.rank == 0:
+            jax.block_until_ready(results)
+            jax.clear_caches()
+    _report_first_rows(lambda: results)
+
+
+# Stock JAX hangs, fails or gives a wrong value.
+
+
+def shapes(world: World) -> None:
+    _run(world, lambda x: lax.psum(x, "x"), size=8 + world.rank)
+
+
+def permutes_in_branches_of_python(world: World) -> None:
+    shift = 1 if world.rank == 0 else -1
+
+    def step(x: jax.Array) -> jax.Array:
+        return lax.ppermute(x, "x", [(i, (i + shift) % world.n) for i in range(world.n)]) + lax.psum(x, "x")
+
+    _run(world, step)
+
+
+def permutes_in_branches_of_a_constant(world: World) -> None:
+    pairs = [(i, (i + 1) % world.n) for i in range(world.n)]
+
+    def there(x: jax.Array) -> jax.Array:
+        return lax.ppermute(x, "x", pairs)
+
+    def back(x: jax.Array) -> jax.Array:
+        return lax.ppermute(x, "x", [(j, i) for i, j in pairs])
+
+    _run(world, lambda x: lax.psum(lax.cond(world.rank == 0, there, back, x), "x"))
+
+
+def permutes_in_branches_of_the_axis(world: World) -> None:
+    pairs = [(i, (i + 1) % world.n) for i in range(world.n)]
+
+    def there(x: jax.Array) -> jax.Array:
+        return lax.ppermute(x, "x", pairs)
+
+    def back(x: jax.Array) -> jax.Array:
+        return lax.ppermute(x * 2, "x", [(j, i) for i, j in pairs])
+
+    def body(i: jax.Array, x: jax.Array) -> jax.Array:
+        return lax.cond((lax.axis_index("x") == 0) & (i == 2), there, back, x)
+
+    _run(world, lambda x: lax.fori_loop(0, 4, body, x))
+
+
+def _names(world: World) -> list[str]:
+    """A set of strings, in the order that it has on this rank."""
+    return ["bias", "weights"] if world.rank == 0 else ["weights", "bias"]
+
+
+def _values(world: World, size: int = 10) -> dict[str, jax.Array]:
+    return {"bias": _rows(world, 10), "weights": 10 * _rows(world, size)}
+
+
+def _sums_of_a_set(world: World, size: int) -> None:
+    names = _names(world)
+    function = world.shard_map(lambda values: [lax.psum(values[name], "x") for name in names])
+    _report_first_rows(lambda: function(_values(world, size)))
+
+
+def sums_of_a_set(world: World) -> None:
+    _sums_of_a_set(world, 10)
+
+
+def sums_of_a_set_of_sizes(world: World) -> None:
+    _sums_of_a_set(world, 20)
+
+
+def permutes_into_a_dictionary(world: World) -> None:
+    names, pairs = _names(world), [(i, (i + 1) % world.n) for i in range(world.n)]
+    function = world.shard_map(lambda values: {name: lax.ppermute(values[name], "x", pairs) for name in names})
+    _report_first_rows(lambda: [function(_values(world, size)) for size in (10, 20)])
+
+
+def one_collective_more(world: World) -> None:
+    def step(x: jax.Array) -> jax.Array:
+        y = lax.psum(x, "x")
+        return lax.pmax(y + x, "x") if world.rank == 1 else y
+
+    _run(world, step)
+
+
+# Right programs that differ, or ranks that are late.
+
+
+def subsets_with_programs_of_their_own(world: World) -> None:
+    """Ranks 0 and 1 run other programs than 2 and 3, all of one name; then all run one."""
+    half = world.rank // 2
+    mesh = world.mesh_of([2 * half, 2 * half + 1])
+
+    def step(x: jax.Array) -> jax.Array:
+        y = lax.psum(x, "x")
+        return y if half == 0 else lax.pmax(lax.psum(y * 3, "x"), "x")
+
+    function = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x")))
+    sharding = jax.NamedSharding(mesh, jax.P("x"))
+    ones = jax.make_array_from_callback((2, 10), sharding, lambda index: np.ones((2, 10), np.float32)[index])
+    if world.rank == 3:
+        time.sleep(3)
+    results = [function(ones) for _ in range(30)]
+    jax.block_until_ready(results)
+    if world.rank == 0:
+        time.sleep(3)
+    _report_first_rows(lambda: [results[-1], world.shard_map(lambda x: lax.psum(x * (1 + half), "x"))(_rows(world))])
+
+
+def programs_ahead_and_late(world: World) -> None:
+    """Rank 0 has all its runs in flight while rank 1 is in an earlier program, then compiles, and comes late."""
+    shifted = world.shard_map(lambda x: lax.ppermute(x, "x", [(i, (i + 1) % world.n) for i in range(world.n)]))
+    totals = [world.shard_map(lambda x, n=n: lax.psum(x[:, :n], "x")) for n in (2, 3, 4, 5)]
+    rows = _rows(world)
+    results = []
+    for function in [shifted, *totals]:
+        if world.rank == 1:
+            time.sleep(2.5)
+        results.append(function(rows))
+    _report_first_rows(lambda: results)
+
+
+def main() -> None:
+    jax.distributed.initialize()
+    world = World()
+    jax.block_until_ready(world.shard_map(lambda x: lax.psum(x + 1, "x"))(_rows(world, 3)))  # all ranks are running
+    globals()[sys.argv[1]](world)
+    time.sleep(0.5)  # the launcher stops the job at the first exit: let the others report
+
+
+if __name__ == "__main__":
+    main()
