@@ -45,17 +45,32 @@ def _errors(tmp_path: Path, way: str, ranks: int = 2) -> list[str]:
     return [str(of_rank["error"]) for of_rank in facts]
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_a_constant_that_differs_gives_the_value_of_stock_jax(tmp_path: Path, ranks: int) -> None:
     total = float(sum((i + 1) ** 2 for i in range(ranks)))
     assert _values(tmp_path, "constant_in_a_sum", ranks) == [[[total, total]]] * ranks
 
 
-@pytest.mark.parametrize(("ranks", "devices"), [(2, 1), (1, 2)])
-def test_functions_of_one_name_meet_in_the_order_in_which_they_run(tmp_path: Path, ranks: int, devices: int) -> None:
-    total = 1.0 + 2 * 2 if ranks == 2 else 3.0
-    of_three = [[c * total] * 2 for c in (1, 2, 4)]
-    assert _values(tmp_path, "one_source_line_and_many_constants", ranks, devices) == [of_three * 30] * ranks
+@pytest.mark.parametrize(("ranks", "devices"), [(2, 1), (4, 1), (2, 2)])
+def test_all_ops_give_the_bits_of_stock_jax(tmp_path: Path, ranks: int, devices: int) -> None:
+    runs = [_run(tmp_path, "constants_in_all_ops", ranks, devices, flag) for flag in (True, False)]
+    assert [run.exit_code for run in runs] == [0, 0], runs[0].output
+    for rank in range(ranks):
+        ours, stock = (run.result(rank)["digests"] for run in runs)
+        assert ours == stock
+
+
+def test_a_rank_whose_copy_never_waits_is_found(tmp_path: Path) -> None:
+    gives, all_sums = [[0.0, 0.0], [1.0, 1.0]], [3.0, 3.0]
+    assert _values(tmp_path, "one_way") == [[gives[rank]] * 5 + [all_sums] + [gives[rank]] for rank in (0, 1)]
+
+
+def test_functions_of_one_line_meet_in_the_order_in_which_they_run(tmp_path: Path) -> None:
+    assert _values(tmp_path, "functions_of_one_line") == [[[c * 5.0] * 2 for c in (1, 3, 7)] * 2] * 2
+
+
+def test_a_program_that_is_made_again_with_another_constant_has_its_own_copies(tmp_path: Path) -> None:
+    assert _values(tmp_path, "made_again_with_another_constant") == [[[c * 5.0] * 2 for c in (1, 1, 3, 3)]] * 2
 
 
 @pytest.mark.parametrize(("ranks", "devices"), [(2, 1), (2, 2)])
@@ -108,12 +123,27 @@ def test_sums_of_other_sizes_in_the_order_of_a_set_are_named(tmp_path: Path) -> 
         assert "(f32[1,20], f32[1,10])) at " in error
 
 
-def test_the_order_of_a_set_that_does_not_reach_the_compiled_program_gives_the_value_of_stock_jax(
-    tmp_path: Path,
-) -> None:
-    values = _values(tmp_path, "permutes_into_a_dictionary")
-    for rank in (0, 1):
-        assert values[rank] == [[2.0 - rank] * 2, [20.0 - 10 * rank] * 2] * 2
+def test_functions_of_one_line_that_share_a_program_are_an_error(tmp_path: Path) -> None:
+    for error in _errors(tmp_path, "functions_of_one_line_that_share_a_program"):
+        assert re.search(r"two functions named jit__lambda\S* in different orders|loaded several of that name", error)
+
+
+def test_functions_of_two_lines_in_other_order_never_exchange_data(tmp_path: Path) -> None:
+    for error in _errors(tmp_path, "functions_of_two_lines_in_other_order"):
+        lines = re.findall(r"\(sum f32\[1,10\][^)]*\) at \S*worker_differing.py:(\d+)", error)
+        assert len(set(lines)) == 2, error
+
+
+def test_functions_of_one_line_in_other_order_end_the_job(tmp_path: Path) -> None:
+    # What tells them from copies of one function is only that a rank loads both: the results of the first are wrong.
+    for error in _errors(tmp_path, "functions_of_one_line_in_other_order"):
+        assert "run two functions named jit__lambda" in error
+        assert "in different orders, and have taken one for a copy of the other" in error
+
+
+def test_copies_are_not_paired_where_several_threads_load_programs(tmp_path: Path) -> None:
+    for error in _errors(tmp_path, "two_threads"):
+        assert re.search(r"several threads of process \d load programs", error), error
 
 
 def test_a_collective_that_one_rank_has_not_is_named(tmp_path: Path) -> None:

@@ -5,7 +5,9 @@ Argument: the way in which they differ (a function below).
 
 from __future__ import annotations
 
+import hashlib
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -33,6 +35,13 @@ def _report_first_rows(run: Callable[[], object]) -> None:
         report({"error": str(error), "seconds": time.monotonic() - begin})
 
 
+def _report_digests(arrays: list[jax.Array]) -> None:
+    try:
+        report({"digests": [hashlib.sha256(np.asarray(array.addressable_shards[0].data).tobytes()).hexdigest() for array in arrays]})
+    except Exception as error:
+        report({"error": str(error)})
+
+
 def _run(world: World, step: _Step, size: int = 10) -> None:
     _report_first_rows(lambda: world.shard_map(step)(_rows(world, size)))
 
@@ -47,11 +56,66 @@ def constant_in_a_sum(world: World) -> None:
     _run(world, step)
 
 
-def one_source_line_and_many_constants(world: World) -> None:
-    """Functions of one name, in flight at once. What is the second of rank 0 is the first of rank 1."""
-    steps = [world.shard_map(lambda x, c=c: lax.psum(x * c * (world.rank + 1), "x")) for c in (1, 2, 4)]
+def constants_in_all_ops(world: World) -> None:
+    """Every op, a loop, small and large arrays, and several steps whose runs are in flight at once."""
+    ring = [(i, (i + 1) % world.n) for i in range(world.n)]
+    scale = float(world.rank + 1)
+
+    def turn(_: jax.Array, x: jax.Array) -> jax.Array:
+        return lax.ppermute(x * scale, "x", ring) / world.n
+
+    def step(x: jax.Array) -> tuple[jax.Array, ...]:
+        x = lax.fori_loop(0, 3, turn, x)
+        parts = x.reshape(world.n, -1)
+        y = lax.psum(x * scale, "x")
+        return (
+            y,
+            lax.pmax(x - scale, "x"),
+            lax.all_gather(x * scale, "x", tiled=True),
+            lax.psum_scatter(parts + scale, "x", scatter_dimension=0, tiled=True),
+            lax.all_to_all(parts * scale, "x", 0, 0, tiled=True),
+            lax.ppermute(y + scale, "x", ring),
+        )
+
+    function = world.shard_map(step)
+    results = []
+    for size in (8, 400_000):
+        rows = _rows(world, size * world.n)
+        for _ in range(4):
+            first, *others = function(rows)
+            results += [first, *others]
+            rows = first
+    _report_digests(results)
+
+
+def one_way(world: World) -> None:
+    """The first rank gives and never waits: its program has ended, and it waits in a later one."""
+    give = world.shard_map(lambda x: lax.ppermute(x * (world.rank + 1), "x", [(0, 1)]))
+    everybody = world.shard_map(lambda x: lax.psum(x, "x"))
     rows = _rows(world)
-    _report_first_rows(lambda: [steps[i % 3](rows) for i in range(90)])
+    _report_first_rows(lambda: [*[give(rows) for _ in range(5)], everybody(rows), give(rows)])
+
+
+def _scaled_sums(world: World, constants: tuple[int, ...]) -> None:
+    """Functions of one name and one source line, called and awaited one after the other."""
+    sums = [world.shard_map(lambda x, c=c: lax.psum(x * c * (world.rank + 1), "x")) for c in constants]
+    rows = _rows(world)
+    _report_first_rows(lambda: [jax.block_until_ready(sums[i % len(sums)](rows)) for i in range(6)])
+
+
+def functions_of_one_line(world: World) -> None:
+    _scaled_sums(world, (1, 3, 7))
+
+
+def made_again_with_another_constant(world: World) -> None:
+    rows = _rows(world)
+    results = []
+    for factor in (1, 3):
+        function = world.shard_map(lambda x, factor=factor: lax.psum(x * factor * (world.rank + 1), "x"))
+        results += [function(rows), function(rows)]
+        jax.block_until_ready(results)
+        jax.clear_caches()
+    _report_first_rows(lambda: results)
 
 
 def bodies_of_one_name(world: World) -> None:
@@ -117,6 +181,43 @@ def permutes_in_branches_of_the_axis(world: World) -> None:
         return lax.cond((lax.axis_index("x") == 0) & (i == 2), there, back, x)
 
     _run(world, lambda x: lax.fori_loop(0, 4, body, x))
+
+
+def functions_of_one_line_that_share_a_program(world: World) -> None:
+    """The second program of rank 0 is the first of rank 1."""
+    _scaled_sums(world, (1, 2, 4))
+
+
+def _call_in_other_order(world: World, functions: list[Callable[[jax.Array], jax.Array]]) -> None:
+    """Reports each value as soon as it is there."""
+    if world.rank == 1:
+        functions = functions[::-1]
+    rows = _rows(world)
+    for function in functions:
+        _report_first_rows(lambda function=function: function(rows))  # type: ignore[misc]
+
+
+def functions_of_two_lines_in_other_order(world: World) -> None:
+    def plus(x: jax.Array) -> jax.Array:
+        return lax.psum(x + 1, "x")
+
+    def minus(x: jax.Array) -> jax.Array:
+        return lax.psum(x - 1, "x")
+
+    minus.__name__ = plus.__name__
+    _call_in_other_order(world, [world.shard_map(plus), world.shard_map(minus)])
+
+
+def functions_of_one_line_in_other_order(world: World) -> None:
+    _call_in_other_order(world, [world.shard_map(lambda x, c=c: lax.psum(x + c, "x")) for c in (1, -1)])
+
+
+def two_threads(world: World) -> None:
+    rows = _rows(world)
+    thread = threading.Thread(target=lambda: jax.block_until_ready(world.shard_map(lambda x: lax.pmax(x, "x"))(rows)))
+    thread.start()
+    thread.join()
+    constant_in_a_sum(world)
 
 
 def _names(world: World) -> list[str]:
