@@ -235,7 +235,8 @@ Plan DrawPlan(uint64_t seed) {
     if (seed % 16 == 12) MakeCreeping(random, &plan);
     if (seed % 16 == 11) MakeCopies(random, &plan);
   }
-  plan.system.must_be_woken = plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;
+  plan.system.must_be_woken =
+      plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;
   return plan;
 }
 

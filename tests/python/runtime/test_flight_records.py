@@ -120,7 +120,8 @@ def _write_ring(path: Path, sites: bytes, site_bytes: int) -> None:
 
 def test_entries_refer_to_the_records_of_loaded_collectives(tmp_path: Path) -> None:
     # Number 1 was lost to a full disk. What lies behind the counted bytes is not complete.
-    sites = _site(0, b"jit_f/a", [[5, 6], [7]], 2, source=b"a.py:7") + _site(2, "jit_f/\u00e9".encode(), [[5, 6]], 1, form=9)
+    sites = _site(0, b"jit_f/a", [[5, 6], [7]], 2, source=b"a.py:7")
+    sites += _site(2, "jit_f/\u00e9".encode(), [[5, 6]], 1, form=9)
     _write_ring(tmp_path / "3.ring", sites + b"XXXX", len(sites))
     (record,) = read_job(tmp_path)
     assert (record.process, record.processes, record.life) == (3, 4, "")

@@ -196,17 +196,20 @@ TEST_CASE("what cannot be paired for certain is a fault") {
     job.Run(1, job.Load(1, SiteAt(2, 0, "sum f32[4]", "a.py:1", 6)), State::kWaiting);
     SUBCASE("in size") {
       job.Load(1, SiteAt(2, 1, "sum f32[9]", "a.py:1", 6));
-      why = ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4]) at a.py:1, of process 1 all-reduce "
-            "jit_f/psum.1 (sum f32[9]) at a.py:1";
+      why =
+          ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4]) at a.py:1, of process 1 all-reduce "
+          "jit_f/psum.1 (sum f32[9]) at a.py:1";
     }
     SUBCASE("in its place in the user's program") {
       job.Load(1, SiteAt(2, 1, "sum f32[4]", "a.py:2", 6));
-      why = ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4], groups [[0,1,2]]) at a.py:1, of "
-            "process 1 all-reduce jit_f/psum.1 (sum f32[4], groups [[0,1,2]]) at a.py:2";
+      why =
+          ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4], groups [[0,1,2]]) at a.py:1, of "
+          "process 1 all-reduce jit_f/psum.1 (sum f32[4], groups [[0,1,2]]) at a.py:2";
     }
     SUBCASE("in number") {
-      why = ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4]) at a.py:1, of process 1 none that "
-            "xla-shmem carries";
+      why =
+          ": collective 2 of process 0 is all-reduce jit_f/psum.1 (sum f32[4]) at a.py:1, of process 1 none that "
+          "xla-shmem carries";
     }
     SUBCASE("in what the records do not have") {
       job.Load(1, SiteAt(2, 1, "sum f32[4]", "a.py:1", 6));
@@ -226,9 +229,10 @@ TEST_CASE("what cannot be paired for certain is a fault") {
     why = ", and the processes have loaded several of that name: which of them belong together is not known";
   }
   CHECK(job.Find(own).pairs.empty());
-  CHECK(job.Find(own).fault == "process 1 (PE 1) is in all-reduce jit_f/psum.0 (64 bytes) of another program of that "
-                               "name: its copy differs" +
-                                   why + "; all processes must run the same programs");
+  CHECK(job.Find(own).fault ==
+        "process 1 (PE 1) is in all-reduce jit_f/psum.0 (64 bytes) of another program of that "
+        "name: its copy differs" +
+            why + "; all processes must run the same programs");
 }
 
 TEST_CASE("a process that has not begun its copy, or has loaded the program, may still come") {
