@@ -113,7 +113,7 @@ def test_permutes_in_two_branches_of_one_program_are_named(tmp_path: Path) -> No
 def test_sums_of_one_size_in_the_order_of_a_set_are_an_error_and_no_value(tmp_path: Path) -> None:
     for error in _errors(tmp_path, "sums_of_a_set"):
         assert re.search(
-            r"the programs of process \d and process \d differ: what goes to operand 1 of collective 1", error
+            r"its copy differs: what goes to operand 1 of collective 1", error
         )
         assert re.search(r"worker_differing.py:\d+, in process \d goes to operand 2 of collective 1, all-reduce", error)
 

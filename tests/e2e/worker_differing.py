@@ -66,27 +66,29 @@ def constants_in_all_ops(world: World) -> None:
         return lax.ppermute(x * scale, "x", ring) / world.n
 
     def step(x: jax.Array) -> tuple[jax.Array, ...]:
+        # Each needs the one before, so XLA schedules them in one order whatever it simplifies.
         x = lax.fori_loop(0, 3, turn, x)
-        parts = x.reshape(world.n, -1)
         y = lax.psum(x * scale, "x")
-        return (
-            y,
-            lax.pmax(x - scale, "x"),
-            lax.all_gather(x * scale, "x", tiled=True),
-            lax.psum_scatter(parts + scale, "x", scatter_dimension=0, tiled=True),
-            lax.all_to_all(parts * scale, "x", 0, 0, tiled=True),
-            lax.ppermute(y + scale, "x", ring),
-        )
+        top = lax.pmax(y - scale, "x")
+        rows = lax.all_gather(top * scale, "x", tiled=True)
+        row = lax.psum_scatter(rows + scale, "x", scatter_dimension=0, tiled=True)
+        parts = lax.all_to_all(row.reshape(world.n, -1) * scale, "x", 0, 0, tiled=True)
+        return y, top, rows, row, parts, lax.ppermute(parts + scale, "x", ring)
 
     function = world.shard_map(step)
-    results = []
-    for size in (8, 400_000):
-        rows = _rows(world, size * world.n)
-        for _ in range(4):
-            first, *others = function(rows)
-            results += [first, *others]
-            rows = first
-    _report_digests(results)
+    _report_digests(
+        [part for size in (8, 400_000) for _ in range(4) for part in function(_rows(world, size * world.n))]
+    )
+
+
+def all_to_all_behind_another_collective(world: World) -> None:
+    """Rank 0 takes the whole array, because XLA removes the product, and puts the call where its parts are joined."""
+
+    def step(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        parts = lax.all_to_all(x.reshape(world.n, -1) * (world.rank + 1), "x", 0, 0, tiled=True)
+        return parts, lax.ppermute(x + world.rank, "x", [(i, (i + 1) % world.n) for i in range(world.n)])
+
+    _run(world, step)
 
 
 def one_way(world: World) -> None:

@@ -19,7 +19,9 @@ std::vector<CollectiveIdentity> Identify(const std::string& bytes) {
   REQUIRE_MESSAGE(module.ok(), module.message());
   auto collectives = FindCollectives(*module, DeviceAssignment());
   REQUIRE_MESSAGE(collectives.ok(), collectives.message());
-  IdentifyCollectives(*module, &*collectives);
+  std::vector<size_t> places;
+  for (const Collective& collective : *collectives) places.push_back(collective.instruction);
+  IdentifyCollectives(*module, places, &*collectives);
   std::vector<CollectiveIdentity> identities;
   for (const Collective& collective : *collectives) identities.push_back(collective.identity);
   return identities;

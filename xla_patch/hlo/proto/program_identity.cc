@@ -48,9 +48,9 @@ uint64_t HashShape(uint64_t hash, const Shape& shape) {
   return HashInt(hash, static_cast<uint64_t>(shape.element_size_in_bits));
 }
 
-// Numbers of the collectives in the order in which XLA has scheduled them, computation after computation: the order in
-// which those of stock XLA meet.
-std::vector<size_t> InScheduledOrder(const Module& module, const std::vector<Collective>& collectives) {
+// Numbers of the collectives in the order in which `instructions` are scheduled, computation after computation.
+std::vector<size_t> InScheduledOrder(const Module& module, const std::vector<size_t>& instructions,
+                                     const std::vector<Collective>& collectives) {
   const Schedule schedule(module.schedule);
   std::vector<std::pair<size_t, size_t>> places(collectives.size());  // computation, place there
   std::unordered_map<int64_t, size_t> place_of_id;
@@ -63,8 +63,8 @@ std::vector<size_t> InScheduledOrder(const Module& module, const std::vector<Col
       const std::vector<int64_t> sequence = schedule.Sequence(module.computations[computation].id);
       for (size_t place = 0; place < sequence.size(); ++place) place_of_id[sequence[place]] = place;
     }
-    const auto found = place_of_id.find(module.instructions[collectives[i].instruction].id);
-    places[i] = {computation, found == place_of_id.end() ? collectives[i].instruction : found->second};
+    const auto found = place_of_id.find(module.instructions[instructions[i]].id);
+    places[i] = {computation, found == place_of_id.end() ? instructions[i] : found->second};
   }
   std::vector<size_t> order(collectives.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -115,8 +115,9 @@ std::vector<Branch> BranchesOf(const Module& module, size_t computation) {
 
 }  // namespace
 
-uint64_t IdentifyCollectives(const Module& module, std::vector<Collective>* collectives) {
-  const std::vector<size_t> order = InScheduledOrder(module, *collectives);
+uint64_t IdentifyCollectives(const Module& module, const std::vector<size_t>& places,
+                             std::vector<Collective>* collectives) {
+  const std::vector<size_t> order = InScheduledOrder(module, places, *collectives);
   uint64_t form = HashBytes(HashBytes(0, module.name), module.device_assignment);
   std::vector<uint64_t> kinds;
   kinds.reserve(collectives->size());

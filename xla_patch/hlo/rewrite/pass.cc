@@ -197,6 +197,17 @@ Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& opt
   return Status();
 }
 
+// Returns the form of the module.
+uint64_t Identify(const hlo::Module& module, std::vector<Collective>* collectives) {
+  hlo::WholeArrayFinder whole_arrays(module);
+  std::vector<size_t> places;
+  for (const Collective& collective : *collectives) {
+    const std::optional<hlo::WholeArrays> whole = whole_arrays.Find(collective);
+    places.push_back(whole.has_value() ? whole->place : collective.instruction);
+  }
+  return hlo::IdentifyCollectives(module, places, collectives);
+}
+
 }  // namespace
 
 Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
@@ -206,8 +217,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   if (!assignment.ok()) return assignment.status();
   Result<std::vector<Collective>> collectives = hlo::FindCollectives(*module, *assignment);
   if (!collectives.ok()) return collectives.status();
-  const uint64_t form =
-      options.lowering == Lowering::kCpu ? hlo::IdentifyCollectives(*module, &*collectives) : uint64_t{0};
+  const uint64_t form = options.lowering == Lowering::kCpu ? Identify(*module, &*collectives) : uint64_t{0};
   PassResult result;
   const ModulePlacement placement = hlo::PlaceModule(*assignment, options.topology);
   Pass pass(*module, *assignment, options);
