@@ -61,6 +61,13 @@ def test_all_ops_give_the_bits_of_stock_jax(tmp_path: Path, ranks: int, devices:
         assert ours == stock
 
 
+def test_an_all_to_all_that_moves_behind_another_collective_on_one_rank_is_an_error(tmp_path: Path) -> None:
+    for error in _errors(tmp_path, "all_to_all_behind_another_collective"):
+        assert "its copy differs: collective 1 of process" in error
+        assert "all-to-all jit_" in error
+        assert "collective-permute jit_" in error
+
+
 def test_a_rank_whose_copy_never_waits_is_found(tmp_path: Path) -> None:
     gives, all_sums = [[0.0, 0.0], [1.0, 1.0]], [3.0, 3.0]
     assert _values(tmp_path, "one_way") == [[gives[rank]] * 5 + [all_sums] + [gives[rank]] for rank in (0, 1)]
@@ -112,9 +119,7 @@ def test_permutes_in_two_branches_of_one_program_are_named(tmp_path: Path) -> No
 
 def test_sums_of_one_size_in_the_order_of_a_set_are_an_error_and_no_value(tmp_path: Path) -> None:
     for error in _errors(tmp_path, "sums_of_a_set"):
-        assert re.search(
-            r"its copy differs: what goes to operand 1 of collective 1", error
-        )
+        assert re.search(r"its copy differs: what goes to operand 1 of collective 1", error)
         assert re.search(r"worker_differing.py:\d+, in process \d goes to operand 2 of collective 1, all-reduce", error)
 
 
