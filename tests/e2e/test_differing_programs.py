@@ -63,9 +63,7 @@ def test_all_ops_give_the_bits_of_stock_jax(tmp_path: Path, ranks: int, devices:
 
 def test_an_all_to_all_that_moves_behind_another_collective_on_one_rank_is_an_error(tmp_path: Path) -> None:
     for error in _errors(tmp_path, "all_to_all_behind_another_collective"):
-        assert "its copy differs: collective 1 of process" in error
-        assert "all-to-all jit_" in error
-        assert "collective-permute jit_" in error
+        assert re.search(r"its copy differs: collective \d of process \d is \S+ jit_step/", error), error
 
 
 def test_a_rank_whose_copy_never_waits_is_found(tmp_path: Path) -> None:

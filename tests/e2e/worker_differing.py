@@ -82,11 +82,20 @@ def constants_in_all_ops(world: World) -> None:
 
 
 def all_to_all_behind_another_collective(world: World) -> None:
-    """Rank 0 takes the whole array, because XLA removes the product, and puts the call where its parts are joined."""
+    """A rank that takes the whole array puts the call where its parts are joined."""
+    scale = float(world.rank + 1)
 
-    def step(x: jax.Array) -> tuple[jax.Array, jax.Array]:
-        parts = lax.all_to_all(x.reshape(world.n, -1) * (world.rank + 1), "x", 0, 0, tiled=True)
-        return parts, lax.ppermute(x + world.rank, "x", [(i, (i + 1) % world.n) for i in range(world.n)])
+    def step(x: jax.Array) -> tuple[jax.Array, ...]:
+        parts = x.reshape(world.n, -1)
+        y = lax.psum(x * scale, "x")
+        return (
+            y,
+            lax.pmax(x - scale, "x"),
+            lax.all_gather(x * scale, "x", tiled=True),
+            lax.psum_scatter(parts + scale, "x", scatter_dimension=0, tiled=True),
+            lax.all_to_all(parts * scale, "x", 0, 0, tiled=True),
+            lax.ppermute(y + scale, "x", [(i, (i + 1) % world.n) for i in range(world.n)]),
+        )
 
     _run(world, step)
 
