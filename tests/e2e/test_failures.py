@@ -134,10 +134,10 @@ def test_ranks_that_run_different_programs_both_get_an_error(tmp_path: Path) -> 
         assert float(str(run.result(rank)["seconds"])) < 10
 
 
-@pytest.mark.parametrize("what", ["constant", "mesh"])
+@pytest.mark.parametrize("what", ["shape", "mesh"])
 def test_a_rank_with_another_copy_of_the_program_is_found_and_no_rank_gets_data(tmp_path: Path, what: str) -> None:
     run = _fail(f"copy_with_another_{what}", tmp_path, ranks=3)
-    (odd,) = {"constant": {2}, "mesh": {0}}[what]
+    (odd,) = {"shape": {2}, "mesh": {0}}[what]
     errors = [str(run.result(rank).get("error", "")) for rank in range(3)]
     assert all(errors), errors
     assert any(f"process {odd} (PE {odd}) is in " in error for error in errors), errors

@@ -140,18 +140,24 @@ def _report_error_or_values(run: Callable[[], jax.Array]) -> None:
         report({"error": str(error), "seconds": time.monotonic() - begin})
 
 
-def _run_copy(world: World, factor: float, order: list[int]) -> None:
-    """A sum and a permute of a program that has one name on all ranks."""
+def _run_copy(world: World, factor: float, order: list[int], shape: tuple[int, int] = (1, 10)) -> None:
+    """A sum of arrays of a shape and a permute, in a program that has one name on all ranks."""
     mesh = world.mesh_of(order)
 
     def step(x: jax.Array) -> jax.Array:
-        return lax.psum(x * factor, "x") + lax.ppermute(x, "x", [(i, (i + 1) % world.n) for i in range(world.n)])
+        total = lax.psum(x.reshape(shape) * factor, "x").reshape(x.shape)
+        return total + lax.ppermute(x, "x", [(i, (i + 1) % world.n) for i in range(world.n)])
 
     function = jax.jit(jax.shard_map(step, mesh=mesh, in_specs=jax.P("x"), out_specs=jax.P("x")))
     _report_error_or_values(lambda: function(world.put(np.ones((world.n, 10), np.float32), mesh=mesh)))
 
 
+def copy_with_another_shape(world: World) -> None:
+    _run_copy(world, 2.0, list(range(world.n)), (5, 2) if world.rank == world.n - 1 else (2, 5))
+
+
 def copy_with_another_constant(world: World) -> None:
+    """On CPU no failure."""
     _run_copy(world, 3.0 if world.rank == world.n - 1 else 2.0, list(range(world.n)))
 
 

@@ -147,6 +147,15 @@ void MakeCreeping(Random& random, Plan* plan) {
   plan->scheduler.tick_ns = plan->n_pes() <= 3 ? OneOf(random, {100'000.0, 130'000.0}) : 20'000.0;
 }
 
+// Every process runs a copy of the program that differs.
+void MakeCopies(Random& random, Plan* plan) {
+  const testing::Sizes sizes = plan->sizes;
+  MakeCalm(plan);
+  plan->rounds = OneOf(random, {1, 2});
+  plan->sizes = sizes;
+  plan->copies = true;
+}
+
 }  // namespace
 
 Plan DrawPlan(uint64_t seed) {
@@ -224,8 +233,10 @@ Plan DrawPlan(uint64_t seed) {
     if (seed % 16 == 15) MakeAstray(random, &plan);
     if (seed % 16 == 7) MakeHeld(random, &plan);
     if (seed % 16 == 12) MakeCreeping(random, &plan);
+    if (seed % 16 == 11) MakeCopies(random, &plan);
   }
-  plan.system.must_be_woken = plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0;
+  plan.system.must_be_woken =
+      plan.must_succeed() && plan.faults.empty() && plan.scheduler.pause_ns == 0 && !plan.copies;
   return plan;
 }
 
@@ -259,6 +270,7 @@ std::string Describe(const Plan& plan) {
   if (plan.crowded) text += ", crowded";
   if (plan.scarce) text += ", few slots";
   if (plan.in_process) text += ", no messages within a process";
+  if (plan.copies) text += ", copies";
   if (plan.refuses_threads()) text += ", threads refused";
   if (plan.scheduler.pause_ns > 0) text += ", threads pause";
   for (const Fault& fault : plan.faults) {

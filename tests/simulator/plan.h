@@ -55,6 +55,8 @@ struct Plan {
   int64_t within_ns = 0;   // when all operations must have ended, after the last fault; 0: by the deadline
   bool ring_only = false;  // permutes around a ring of all PEs, and all-reduces of eight: for thousands of PEs
 
+  bool copies = false;  // processes call an operation by ids of their own, and learn those of the others when they wait
+
   bool verbose = false;  // says what begins and ends
 
   std::vector<Fault> faults;

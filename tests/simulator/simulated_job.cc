@@ -99,6 +99,8 @@ class SimulatedJob {
   size_t HeapBytes() const;
   std::unique_ptr<Transfer> Draw(Random& random, MessageKey key, int pe) const;
   void RunPe(Member& member, int pe);
+  // From here on this process knows what the others call its operations.
+  void PairCopies(Member& member) const;
   // `pending`: operations of this PE that have not ended.
   void Begin(Member& member, int pe, std::unique_ptr<Transfer> transfer, int* pending);
   void Ended(const Member& member, std::unique_ptr<Transfer> transfer, const Status& status, int* pending);
@@ -242,7 +244,8 @@ void SimulatedJob::RunPe(Member& member, int pe) {
   for (int round = 0; round < plan_.rounds; ++round) {
     std::vector<std::unique_ptr<Transfer>> transfers;
     for (int i = 0; i < plan_.operations; ++i) {
-      const uint64_t operation = operations_[static_cast<size_t>(round * plan_.operations + i)] | program;
+      const uint64_t of_all = operations_[static_cast<size_t>(round * plan_.operations + i)] | program;
+      const uint64_t operation = plan_.copies ? testing::InCopy(of_all, member.process) : of_all;
       const auto counted = member.executions.Begin(operation, pe, /*executable=*/1, /*run_id=*/round);
       transfers.push_back(Draw(shared, {operation, counted->number}, pe));
     }
@@ -260,6 +263,19 @@ void SimulatedJob::RunPe(Member& member, int pe) {
     const OwnCode own_code;
     while (pending > 0) TheScheduler().Block(&pending);
   }
+}
+
+// As observe::Observer::FindMismatch does it.
+void SimulatedJob::PairCopies(Member& member) const {
+  std::vector<PeerOperation> ids;
+  for (int pe = 0; pe < plan_.n_pes(); ++pe) {
+    const int process = plan_.process_of_pe[static_cast<size_t>(pe)];
+    if (process == member.process) continue;
+    for (const uint64_t operation : operations_) {
+      ids.push_back({pe, testing::InCopy(operation, member.process), testing::InCopy(operation, process)});
+    }
+  }
+  member.pes->peer_operations().Add(ids);
 }
 
 // As bindings/ffi/cpu/handler.h does it.
@@ -280,7 +296,8 @@ void SimulatedJob::Begin(Member& member, int pe, std::unique_ptr<Transfer> trans
   member.engine->Submit(
       std::move(operation),
       [=, &member](const Status& status) { Ended(member, std::unique_ptr<Transfer>(left), status, pending); },
-      [this](bool) -> std::string {
+      [this, &member](bool) -> std::string {
+        if (plan_.copies) PairCopies(member);
         const int other = plan_.ProcessWith(Fault::Kind::kOther);
         return other < 0 ? "" : "process " + std::to_string(other) + " (PE 0) is in another program";
       });

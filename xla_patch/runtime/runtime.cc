@@ -72,6 +72,7 @@ Status Runtime::ConnectTo(std::vector<std::unique_ptr<shm::Segment>> segments, c
   Result<std::unique_ptr<LocalPes>> pes = LocalPes::Create({options.single_copy}, heap_.get());
   if (!pes.ok()) return pes.status();
   pes_ = *std::move(pes);
+  observer_.SetPair([this](const std::vector<PeerOperation>& operations) { pes_->peer_operations().Add(operations); });
   for (int pe : heap_->local_pes()) context_of_device_.emplace(layout_.device_of_pe[pe], pes_->context(pe));
   engine_ = std::make_unique<shm::ProgressEngine>(heap_.get(), options.spin, options.limits);
   const auto look_every = std::min<std::chrono::nanoseconds>(kLookAtMarked, options.limits.late_after / 4);

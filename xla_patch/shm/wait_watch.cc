@@ -14,8 +14,12 @@ namespace {
 using std::chrono::nanoseconds;
 using namespace std::chrono_literals;
 
-// After this time without progress, and each time it has doubled, the records are searched for another program.
+// After this time without progress the records are searched for other programs, and again after a quarter of the time,
+// within these bounds: the other process may come late, and need not wait itself.
 constexpr nanoseconds kFirstFaultSearch = 1s;
+constexpr nanoseconds kMaxSearchDistance = 4s;
+// A search reads the records of all processes. The oldest operations come first.
+constexpr int kSearchesPerCheck = 2;
 // How long a late process may take to say what it does.
 constexpr nanoseconds kAnswerTime = 1s;
 // A longer deadline is none.
@@ -102,9 +106,12 @@ Status WaitWatch::CheckOwn(const std::vector<Wait*>& waits) {
   if (is_past && !polls_once_more_) return PastDeadline(*longest.operation);
   XLA_SHMEM_RETURN_IF_ERROR(FindStopped(awaited, longest));
   const bool is_late = longest.time >= limits_.late_after;
+  int searches = 0;
   for (Wait* const wait : waits) {
+    if (searches == kSearchesPerCheck) break;
     if (!wait->find_fault || wait->time < std::max(kFirstFaultSearch, wait->next_fault_search)) continue;
-    wait->next_fault_search = 2 * wait->time;
+    ++searches;
+    wait->next_fault_search = wait->time + std::clamp(wait->time / 4, kFirstFaultSearch, kMaxSearchDistance);
     const std::string fault = wait->find_fault(is_late);
     if (!fault.empty()) return Status::Error(wait->operation->Describe(wait->operation->WaitsFor()) + "; " + fault);
   }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from xla_shmem.runtime.flight_records import Entry, Outcome, ProcessRecord, Site, State
@@ -99,11 +100,39 @@ def diagnose_job(records: Sequence[ProcessRecord], now: float) -> JobDiagnosis:
       records: at least one record, all of one job.
       now: the machine's monotonic clock, in seconds.
     """
+    records = _with_common_operations(records)
     by_pe = {pe: record for record in records for pe in record.entries}
     pes = tuple(_status(pe, by_pe[pe]) for pe in sorted(by_pe))
     stuck = _stuck(by_pe, now)
     failures = tuple(dict.fromkeys(record.failure for record in records if record.failure))
     return JobDiagnosis(pes, stuck, failures, max(records[0].processes - len(records), 0), _first_end(records))
+
+
+def _with_common_operations(records: Sequence[ProcessRecord]) -> Sequence[ProcessRecord]:
+    """Gives the copies of a program that differ between processes, and meet all the same, the operations of the first.
+
+    Where a process has several programs of one form, they keep theirs.
+    """
+    forms = {(record.process, site.copy[0], site.program) for record in records for site in record.sites if site.copy}
+    several = {form for (_, form), n in Counter((process, form) for process, form, _ in forms).items() if n > 1}
+    first: dict[tuple[int, ...], int] = {}
+
+    def common(site: Site) -> Site:
+        if not site.copy or site.copy[0] in several:
+            return site
+        return dataclasses.replace(site, operation=first.setdefault(site.copy, site.operation))
+
+    def of_entry(entry: Entry) -> Entry:
+        return entry if entry.site is None else dataclasses.replace(entry, site=common(entry.site))
+
+    return [
+        dataclasses.replace(
+            record,
+            sites=tuple(common(site) for site in record.sites),
+            entries={pe: tuple(of_entry(entry) for entry in entries) for pe, entries in record.entries.items()},
+        )
+        for record in records
+    ]
 
 
 def _first_end(records: Sequence[ProcessRecord]) -> str:

@@ -33,9 +33,9 @@ _RING_HEADER_BYTES = 4096
 _FAILURE_OFFSET = 256
 _PE_HEADER = struct.Struct("<IIQ48x")
 _ENTRY = struct.Struct("<QQIIQQQ16x")
-_SITE = struct.Struct("<Q7I4x")
+_SITE = struct.Struct("<3Q12I")
 _PAIRS, _ON_DEFAULT_BACKEND = 1, 2
-_MAGIC = b"XSHMFR4\n"
+_MAGIC = b"XSHMFR5\n"
 
 
 class State(enum.Enum):
@@ -68,6 +68,8 @@ class Site:
       is_pairs: whether `groups` are pairs.
       source: ``file:line``; ``""`` if the module does not name it.
       on_default_backend: whether XLA's own backend carries it.
+      program: id of its program.
+      copy: form of the program, place and part; equal for the copies of a program that differ. () if not known.
     """
 
     operation: int
@@ -77,6 +79,8 @@ class Site:
     is_pairs: bool
     source: str = ""
     on_default_backend: bool = False
+    program: int = 0
+    copy: tuple[int, ...] = ()
 
     @property
     def module(self) -> str:
@@ -292,12 +296,12 @@ def _read_entries(data: bytes, ring: _Ring, sites: dict[int, Site]) -> tuple[Ent
 def _read_sites(data: bytes, offset: int, size: int) -> Iterator[tuple[int, Site]]:
     end = offset + size
     while offset < end:
-        operation, record_bytes, number, traits, n_groups, op_bytes, name_bytes, source_bytes = _SITE.unpack_from(
-            data, offset
-        )
+        operation, program, form, record_bytes, number, traits, n_groups, *others = _SITE.unpack_from(data, offset)
+        op_bytes, name_bytes, source_bytes, contents_bytes, place, part, _, _ = others
         name = offset + _SITE.size + op_bytes
         source = name + name_bytes
-        sizes = source + source_bytes
+        contents = source + source_bytes
+        sizes = contents + contents_bytes
         lengths = struct.unpack_from(f"<{n_groups}I", data, sizes)
         members = iter(struct.unpack_from(f"<{sum(lengths)}I", data, sizes + 4 * n_groups))
         groups = tuple(tuple(itertools.islice(members, length)) for length in lengths)
@@ -309,8 +313,10 @@ def _read_sites(data: bytes, offset: int, size: int) -> Iterator[tuple[int, Site
                 data[name:source].decode(errors="replace"),
                 groups,
                 bool(traits & _PAIRS),
-                data[source:sizes].decode(errors="replace"),
+                data[source:contents].decode(errors="replace"),
                 bool(traits & _ON_DEFAULT_BACKEND),
+                program,
+                (form, place, part) if form and not traits & _ON_DEFAULT_BACKEND else (),
             ),
         )
         if record_bytes < _SITE.size:

@@ -172,3 +172,16 @@ def test_a_gpu_that_has_not_come_to_a_collective_is_missing_there() -> None:
 
 def test_collectives_that_no_gpu_has_come_to_are_not_stuck() -> None:
     assert diagnose_job([record(pe, entry(SUM, State.ENQUEUED, 990.0)) for pe in range(3)], NOW).stuck == ()
+
+
+def test_copies_of_a_program_that_differ_meet_unless_a_process_has_several() -> None:
+    own = dataclasses.replace(SUM, operation=20, program=3, copy=(7, 0, 0))
+    other = dataclasses.replace(SUM, operation=30, program=4, copy=(7, 0, 0))
+    third = dataclasses.replace(SUM, operation=40, program=5, copy=(7, 0, 0))
+    waits = [record(0, entry(own, State.WAITING, 990.0), sites=(own,))]
+    waits.append(record(1, entry(other, State.WAITING, 990.0), sites=(other,)))
+    idle = record(2, sites=(third,))
+    (stuck,) = diagnose_job([*waits, idle], NOW).stuck
+    assert (stuck.waiting, [missing.pe for missing in stuck.missing]) == ((0, 1), [2])
+    several = record(2, sites=(third, dataclasses.replace(third, operation=41, program=6)))
+    assert [stuck.waiting for stuck in diagnose_job([*waits, several], NOW).stuck] == [(0,), (1,)]

@@ -51,7 +51,7 @@ def _leave_record(directory: Path, pid: int, age: int) -> Path:
     """Writes the record of a process that has run no collective."""
     directory.mkdir()
     ring = directory / "0.ring"
-    ring.write_bytes(struct.pack("<8s4IQ2IQ", b"XSHMFR4\n", pid, 0, 1, 0, 0, 0, 0, 0).ljust(4096, b"\0"))
+    ring.write_bytes(struct.pack("<8s4IQ2IQ", b"XSHMFR5\n", pid, 0, 1, 0, 0, 0, 0, 0).ljust(4096, b"\0"))
     os.utime(directory, (10_000 - age, 10_000 - age))
     return ring
 
@@ -93,20 +93,26 @@ def test_an_empty_directory_holds_no_records(tmp_path: Path) -> None:
 
 
 def _site(
-    number: int, name: bytes, groups: list[list[int]], traits: int, record_bytes: int = 0, source: bytes = b""
+    number: int,
+    name: bytes,
+    groups: list[list[int]],
+    traits: int,
+    record_bytes: int = 0,
+    source: bytes = b"",
+    form: int = 0,
 ) -> bytes:
     """A record of a loaded all-reduce, as flight_recorder.cc writes it."""
     numbers = [len(group) for group in groups] + [pe for group in groups for pe in group]
-    behind = b"all-reduce" + name + source + struct.pack(f"<{len(numbers)}I", *numbers)
+    behind = b"all-reduce" + name + source + b"f32[4]" + struct.pack(f"<{len(numbers)}I", *numbers)
     behind += b"\0" * (-len(behind) % 8)
-    size = record_bytes or 40 + len(behind)
-    counts = (size, number, traits, len(groups), len(b"all-reduce"), len(name), len(source), 0)
-    return struct.pack("<Q8I", 40 + number, *counts) + behind
+    size = record_bytes or 72 + len(behind)
+    counts = (size, number, traits, len(groups), len(b"all-reduce"), len(name), len(source), len(b"f32[4]"))
+    return struct.pack("<3Q12I", 40 + number, 60, form, *counts, 5, 6, 0, 0) + behind
 
 
 def _write_ring(path: Path, sites: bytes, site_bytes: int) -> None:
     """Writes the record of a process with PE 5 and a ring of two entries, of which one was used."""
-    fields = (b"XSHMFR4\n", 2**22 + 1, 3, 4, 1, site_bytes, 0, 4, 5 * 10**9)
+    fields = (b"XSHMFR5\n", 2**22 + 1, 3, 4, 1, site_bytes, 0, 4, 5 * 10**9)
     header = struct.pack("<8s4IQ2IQ", *fields).ljust(4096, b"\0")
     entry = struct.pack("<QQIIQQQ16x", 1, 7 << 32, 2, 3, 64, 10**9, 2 * 10**9)
     path.write_bytes(header + struct.pack("<IIQ48x", 5, 2, 1) + bytes(64) + entry + sites)
@@ -114,7 +120,8 @@ def _write_ring(path: Path, sites: bytes, site_bytes: int) -> None:
 
 def test_entries_refer_to_the_records_of_loaded_collectives(tmp_path: Path) -> None:
     # Number 1 was lost to a full disk. What lies behind the counted bytes is not complete.
-    sites = _site(0, b"jit_f/a", [[5, 6], [7]], 2, source=b"a.py:7") + _site(2, "jit_f/\u00e9".encode(), [[5, 6]], 1)
+    sites = _site(0, b"jit_f/a", [[5, 6], [7]], 2, source=b"a.py:7")
+    sites += _site(2, "jit_f/\u00e9".encode(), [[5, 6]], 1, form=9)
     _write_ring(tmp_path / "3.ring", sites + b"XXXX", len(sites))
     (record,) = read_job(tmp_path)
     assert (record.process, record.processes, record.life) == (3, 4, "")
@@ -127,6 +134,7 @@ def test_entries_refer_to_the_records_of_loaded_collectives(tmp_path: Path) -> N
     assert [site.is_pairs for site in record.sites] == [False, True]
     assert [site.on_default_backend for site in record.sites] == [True, False]
     assert [site.source for site in record.sites] == ["a.py:7", ""]
+    assert [(site.program, site.copy) for site in record.sites] == [(60, ()), (60, (9, 5, 6))]
     ((entry,),) = record.entries.values()
     assert (entry.sequence, entry.execution >> 32, entry.bytes, entry.start, entry.end) == (1, 7, 64, 1.0, 2.0)
     assert entry.site is record.sites[1]

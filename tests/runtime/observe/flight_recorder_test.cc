@@ -44,7 +44,7 @@ TEST_CASE("a reader of the file finds its process and the collectives of each PE
   Entry* entry = recorder->Begin(3, 7, (uint64_t{5} << 32) + 1, 4096, 100, &sequence);
   FlightRecorder::Set(entry, sequence, State::kDone, 250);
   const Ring ring(directory, 1);
-  CHECK(std::string(ring.header().magic, 8) == "XSHMFR4\n");
+  CHECK(std::string(ring.header().magic, 8) == "XSHMFR5\n");
   CHECK(ring.header().pid == static_cast<uint32_t>(getpid()));
   CHECK(ring.header().process == 1);
   CHECK(ring.header().processes == 2);
@@ -112,7 +112,14 @@ TEST_CASE("a PE of another process has no entries") {
 TEST_CASE("behind the rings is a record of each loaded collective") {
   const TemporaryDirectory directory;
   const auto recorder = MakeRecorder(directory, 0, {0}, {0, 1});
-  CHECK(recorder->AddSite({42, "all-reduce", "jit_f/\"a\"\n", false, {{0, 1}, {2}}}) == 0);
+  CHECK(recorder->AddSite({42,
+                           "all-reduce",
+                           "jit_f/\"a\"\n",
+                           false,
+                           {{0, 1}, {2}},
+                           "a.py:1",
+                           false,
+                           {1, 2, 3, 4, "f32[8]", {5, 6}, {7, 8}}}) == 0);
   CHECK(recorder->AddSite({~uint64_t{0}, "collective-permute", "jit_f/p", true, {{0, 1}}, "f.py:7", true}) == 1);
   const Ring ring(directory);
   const char* const first = reinterpret_cast<const char*>(&ring.pe(2));
@@ -121,10 +128,18 @@ TEST_CASE("behind the rings is a record of each loaded collective") {
   CHECK(record->number == 0);
   CHECK(record->traits == 0);
   CHECK(record->n_groups == 2);
-  CHECK(std::string(first + sizeof(*record), record->op_bytes + record->name_bytes) == "all-reducejit_f/\"a\"\n");
+  CHECK(std::vector<uint64_t>{record->program, record->form, record->place, record->part} ==
+        std::vector<uint64_t>{1, 2, 3, 4});
+  const size_t texts = record->op_bytes + record->name_bytes + record->source_bytes + record->contents_bytes;
+  CHECK(std::string(first + sizeof(*record), texts) == "all-reducejit_f/\"a\"\na.py:1f32[8]");
   uint32_t numbers[5];
-  std::memcpy(numbers, first + sizeof(*record) + record->op_bytes + record->name_bytes, sizeof(numbers));
+  std::memcpy(numbers, first + sizeof(*record) + texts, sizeof(numbers));
   CHECK(std::vector<uint32_t>(numbers, numbers + 5) == std::vector<uint32_t>{2, 1, 0, 1, 2});
+  uint64_t sources_and_branches[4];
+  std::memcpy(sources_and_branches, first + sizeof(*record) + texts + sizeof(numbers), sizeof(sources_and_branches));
+  CHECK(std::vector<uint64_t>(sources_and_branches, sources_and_branches + 4) == std::vector<uint64_t>{5, 6, 7, 8});
+  CHECK(record->n_operand_sources == 2);
+  CHECK(record->n_branches == 2);
   CHECK(record->bytes % 8 == 0);
   const auto* second = reinterpret_cast<const SiteRecord*>(first + record->bytes);
   CHECK(second->operation == ~uint64_t{0});
@@ -132,6 +147,16 @@ TEST_CASE("behind the rings is a record of each loaded collective") {
   CHECK(second->traits == (site_trait::kPairs | site_trait::kOnDefaultBackend));
   CHECK(ring.header().site_bytes == record->bytes + second->bytes);
   CHECK(ring.bytes.size() == sizeof(RingHeader) + 2 * FlightRecorder::kPeBytes + ring.header().site_bytes);
+}
+
+TEST_CASE("it is recorded that several threads load programs") {
+  const TemporaryDirectory directory;
+  const auto recorder = MakeRecorder(directory);
+  recorder->MarkLoad();
+  recorder->MarkLoad();
+  CHECK(Ring(directory).header().several_threads_load == 0);
+  std::thread([&] { recorder->MarkLoad(); }).join();
+  CHECK(Ring(directory).header().several_threads_load == 1);
 }
 
 TEST_CASE("a record that a full disk has cut short is overwritten by the next") {

@@ -40,6 +40,7 @@ class Job {
   shm::Heap& heap() { return *heap_; }
   shm::ProgressEngine& engine() { return *engine_; }
   const PeContext& context(int pe) const { return *pes_->context(pe); }
+  PeerOperations& peer_operations() { return pes_->peer_operations(); }
 
   // Runs `body(pe)` on the thread of every PE, and waits for all.
   void RunPes(const std::function<void(int pe)>& body);

@@ -9,6 +9,7 @@ namespace {
 
 constexpr size_t kGuard = 64;
 constexpr char kGuardByte = 0x5e;
+constexpr int kCopyBit = 56;
 
 // splitmix64 (Steele, Lea, Flood 2014): neighbouring inputs give unrelated outputs.
 uint64_t Hash(uint64_t value) {
@@ -42,8 +43,11 @@ std::vector<size_t> BytesOf(const Reduction& reduction) {
 
 }  // namespace
 
+uint64_t InCopy(uint64_t operation, int number) { return operation ^ static_cast<uint64_t>(number) << kCopyBit; }
+
 uint64_t Seed(MessageKey key, int pe, size_t index) {
-  return Hash(key.operation * 1000003 + key.execution * 7919 + static_cast<uint64_t>(pe) * 131 + index);
+  const uint64_t operation = key.operation & ((uint64_t{1} << kCopyBit) - 1);
+  return Hash(operation * 1000003 + key.execution * 7919 + static_cast<uint64_t>(pe) * 131 + index);
 }
 
 void Fill(uint64_t seed, char* memory, size_t bytes) {

@@ -53,6 +53,9 @@ class Transfer {
   virtual std::string Verdict() = 0;
 };
 
+// The id of an operation in copy `number` of its program, and not in copy 0. Contents are equal in all copies.
+uint64_t InCopy(uint64_t operation, int number);
+
 // The seed of operand `index` of `pe` in the operation of `key`.
 uint64_t Seed(MessageKey key, int pe, size_t index);
 void Fill(uint64_t seed, char* memory, size_t bytes);

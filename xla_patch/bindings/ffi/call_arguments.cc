@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 namespace xla_shmem {
 namespace {
@@ -68,6 +69,33 @@ Result<std::string> ReadString(ffi::Dictionary attributes, const char* name) {
   const Result<std::string_view> read = ReadAttribute<std::string_view>(attributes, name);
   if (!read.ok()) return read.status();
   return std::string(*read);
+}
+
+Result<observe::Origin> ReadOrigin(ffi::Dictionary attributes) {
+  observe::Origin origin;
+  if (!attributes.contains("form")) return origin;
+  for (const auto& [name, number] : {std::pair("program", &origin.program), {"form", &origin.form}}) {
+    const Result<int64_t> read = ReadInt(attributes, name);
+    if (!read.ok()) return read.status();
+    *number = static_cast<uint64_t>(*read);
+  }
+  if (!attributes.contains("place")) return origin;
+  for (const auto& [name, number] : {std::pair("place", &origin.place), {"part", &origin.part}}) {
+    const Result<int64_t> read = ReadInt(attributes, name);
+    if (!read.ok()) return read.status();
+    *number = static_cast<uint32_t>(*read);
+  }
+  Result<std::string> contents = ReadString(attributes, "contents");
+  if (!contents.ok()) return contents.status();
+  origin.contents = *std::move(contents);
+  for (const auto& [name, numbers] :
+       {std::pair("operand_sources", &origin.operand_sources), {"branches", &origin.branches}}) {
+    if (!attributes.contains(name)) continue;
+    const Result<std::vector<int64_t>> read = ReadInts(attributes, name);
+    if (!read.ok()) return read.status();
+    numbers->assign(read->begin(), read->end());
+  }
+  return origin;
 }
 
 Result<int64_t> ReadInt(ffi::Dictionary attributes, const char* name) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "xla/ffi/api/ffi.h"
+#include "xla_patch/runtime/observe/flight_recorder.h"
 #include "xla_patch/types/element_type.h"
 #include "xla_patch/types/reduction_kind.h"
 #include "xla_patch/types/status.h"
@@ -27,6 +28,8 @@ struct CallIdentity {
   std::string Label() const { return source.empty() ? name : name + " at " + source; }
 };
 Result<CallIdentity> ReadIdentity(::xla::ffi::Dictionary attributes);
+// Empty on GPUs.
+Result<observe::Origin> ReadOrigin(::xla::ffi::Dictionary attributes);
 
 Result<std::string> ReadString(::xla::ffi::Dictionary attributes, const char* name);
 Result<int64_t> ReadInt(::xla::ffi::Dictionary attributes, const char* name);

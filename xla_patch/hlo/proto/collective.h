@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/assigner/collective_spec.h"
@@ -19,6 +20,22 @@ namespace xla_shmem::hlo {
 //   kLowered    a custom call that this pass wrote
 enum class CollectiveForm { kSync, kStartDone, kWrapped, kLowered };
 
+// A branch of a conditional.
+struct Branch {
+  int64_t conditional = 0;  // its number among the module's instructions
+  int64_t number = 0;       // of the branch
+};
+
+// A collective as the copies of its program on other ranks have it, which may differ in constants (program_identity.h).
+struct CollectiveIdentity {
+  uint64_t form = 0;   // of the program: equal where all its collectives and their source lines are; 0: not known
+  int64_t place = -1;  // among the collectives of the program, in scheduled order; -1: not known
+  // Of each operand: a hash of what is moved and how, and the inputs that it depends on (sources.h). Empty if no two
+  // operands of the program look alike.
+  std::vector<std::pair<uint64_t, uint64_t>> sources;
+  std::vector<Branch> branches;  // in which it lies
+};
+
 struct Collective {
   CollectiveForm form = CollectiveForm::kSync;
   size_t computation = 0;  // where it is issued, which is what a user sees
@@ -28,7 +45,8 @@ struct Collective {
   size_t op = 0;  // the instruction with groups or pairs: `instruction`, or the collective in the async computation
   CollectiveFields fields;  // of `op`, with the operands of `instruction`
   Shape result;
-  CollectiveSpec spec;  // everything but the module's placement
+  CollectiveSpec spec;          // everything but the module's placement
+  CollectiveIdentity identity;  // set by IdentifyCollectives
   // Result i, or the only result, is in the buffer of operand i, by XLA's own choice. Not for kSync, but for a ragged
   // all-to-all.
   std::vector<bool> in_place;

@@ -39,7 +39,9 @@ bool DecodeParticipants(const Field& field, CollectiveFields* fields) {
   switch (field.number) {
     case InstructionField::kChannelId:    // channel_id; not positive means none
     case InstructionField::kAllReduceId:  // all_reduce_id, its older name
-      fields->has_channel_id = fields->has_channel_id || field.AsInt() > 0;
+      if (field.AsInt() <= 0) break;
+      fields->has_channel_id = true;
+      fields->channel_id = field.AsInt();
       break;
     case InstructionField::kReplicaGroups:
       fields->groups.replica_groups.push_back(field.bytes);

@@ -33,6 +33,7 @@ struct CollectiveFields {
   int64_t source_line = 0;
   int64_t stack_frame = 0;  // see hlo/proto/source_lines.h
   bool has_channel_id = false;
+  int64_t channel_id = 0;  // if it has one
   bool use_global_device_ids = false;
   bool has_slices = false;      // in-place permute of slices (dynamic_slice_sizes)
   bool has_two_shapes = false;  // legal protobuf (they merge), but nothing XLA writes

@@ -241,6 +241,9 @@ class Scanner {
       Computation& callee = module_->computations[found->second];
       const OpClass op_class = module_->instructions[call->instruction].opcode.op_class;
       callee.is_reachable = true;
+      callee.caller = call->caller;
+      callee.caller_instruction = call->instruction;
+      callee.caller_place = call->place;
       callee.executions = Sum(callee.executions, Product(caller.executions, Turns(*call)));
       callee.has_many_callers = callee.has_many_callers || caller.has_many_callers || ++callers[found->second] > 1;
       callee.loop_depth = std::max(callee.loop_depth, caller.loop_depth + (op_class == OpClass::kWhile ? 1 : 0));

@@ -39,6 +39,9 @@ struct Computation {
   bool in_control_flow = false;   // it runs inside of a loop or a branch
   int64_t executions = 0;         // in one run of the module; -1 if a trip count is unknown or a branch decides
   bool has_many_callers = false;  // it, or something that leads to it, is called from more than one place
+  size_t caller = 0;              // where it is called from, if it is reachable and not the entry
+  size_t caller_instruction = 0;  // there
+  size_t caller_place = 0;        // among that instruction's callees
   int64_t async_start = -1;       // index of the async-start that wraps it
   size_t async_computation = 0;   // and of the computation that one is in
 };

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "xla_patch/hlo/proto/program_identity.h"
 #include "xla_patch/types/stable_hash.h"
 
 namespace xla_shmem::hlo {
@@ -48,6 +49,29 @@ std::string SourceOf(const Collective& collective) {
   return std::string(collective.fields.source_file) + ":" + std::to_string(collective.fields.source_line);
 }
 
+// `number`: of the call.
+void AddIdentity(const Module& module, const Collective& collective, int64_t number, MlirDictionary* dictionary) {
+  const CollectiveIdentity& identity = collective.identity;
+  if (identity.form == 0) return;
+  dictionary->AddInt("program", static_cast<int64_t>(module.structure_hash));
+  dictionary->AddInt("form", static_cast<int64_t>(identity.form));
+  if (identity.place < 0) return;
+  dictionary->AddInt("place", identity.place);
+  dictionary->AddInt("part", number);
+  dictionary->AddString("contents", DescribeContents(collective));
+  if (!identity.sources.empty()) {
+    std::vector<int64_t> sources;
+    for (const auto& [kind, inputs] : identity.sources) {
+      sources.insert(sources.end(), {static_cast<int64_t>(kind), static_cast<int64_t>(inputs)});
+    }
+    dictionary->AddInts("operand_sources", sources);
+  }
+  if (identity.branches.empty()) return;
+  std::vector<int64_t> branches;
+  for (const Branch& branch : identity.branches) branches.insert(branches.end(), {branch.conditional, branch.number});
+  dictionary->AddInts("branches", branches);
+}
+
 }  // namespace
 
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering) {
@@ -90,6 +114,7 @@ MlirDictionary CallArguments(const Module& module, const Collective& collective,
   }
   const std::string source = SourceOf(collective);
   if (!source.empty()) dictionary.AddString("source", source);
+  AddIdentity(module, collective, number, &dictionary);
   return dictionary;
 }
 

@@ -17,16 +17,23 @@ namespace xla_shmem::hlo {
 // Why no call can take the place of a collective in this form, whatever the transport.
 Unsupported UnsupportedForm(const Collective& collective, Lowering lowering);
 
-// The custom calls that replace a collective. Their attributes name every participant by PE and hold nothing that
-// differs between ranks, so that all ranks write the same bytes:
+// The custom calls that replace a collective. Their attributes name every participant by PE. Ranks with equal modules
+// write the same bytes:
 //
-//   op        id of the op, the same on all ranks, different for every op of the module (channel ids are not)
+//   op        id of the op, different for every op of the module (channel ids are not), equal where modules are
 //   module, name  for error messages
 //   topology  fingerprint of the topology the PEs belong to
 //   pairs     permute: source, target, source, target, ...
 //   group_offsets, groups  all others: group i is groups[group_offsets[i], group_offsets[i + 1])
 //   reduction  all-reduce and reduce-scatter
 //   source    file:line, for error messages, if the module names it
+//
+// On CPU also, for ranks whose modules differ:
+//
+//   program   id of the module, equal where modules are
+//   form, place, operand_sources, branches  CollectiveIdentity; a branch is its conditional and its number
+//   part      `number`
+//   contents  for error messages
 //
 // `spec`: name, op, participants and reduction of the call. `number`: of the calls for one collective.
 MlirDictionary CallArguments(const Module& module, const Collective& collective, const Topology& topology,

@@ -136,12 +136,13 @@ class Marker {
 }  // namespace
 
 Result<std::string> MarkCollectives(const Module& module, const DeviceAssignment& assignment, const Topology& topology,
-                                    uint64_t structure_hash) {
+                                    uint64_t structure_hash, uint64_t form) {
   Result<std::vector<Collective>> collectives = FindCollectives(module, assignment);
   if (!collectives.ok()) return collectives.status();
   // In module order, as edits must be.
   std::sort(collectives->begin(), collectives->end(),
             [](const Collective& a, const Collective& b) { return a.instruction < b.instruction; });
+  for (Collective& collective : *collectives) collective.identity.form = form;
   Module identified = module;
   identified.structure_hash = structure_hash;
   return Marker(identified, assignment, topology).Run(*collectives);

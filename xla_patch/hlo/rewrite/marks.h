@@ -26,10 +26,10 @@ namespace xla_shmem::hlo {
 // Left out are collectives that move no bytes, those whose participants are not known, and those in a fusion or in a
 // computation without a complete schedule.
 //
-// `structure_hash`: of the module as XLA has written it, for the ids in the records. Returns the new module, empty if
-// every collective has its calls already, or there is none.
+// `structure_hash` and `form` (CollectiveIdentity): of the module as XLA has written it, for the records. Returns the
+// new module, empty if every collective has its calls already, or there is none.
 Result<std::string> MarkCollectives(const Module& module, const DeviceAssignment& assignment, const Topology& topology,
-                                    uint64_t structure_hash);
+                                    uint64_t structure_hash, uint64_t form);
 
 }  // namespace xla_shmem::hlo
 

@@ -10,6 +10,7 @@
 #include "xla_patch/hlo/proto/attributes.h"
 #include "xla_patch/hlo/proto/collective_reader.h"
 #include "xla_patch/hlo/proto/device_assignment.h"
+#include "xla_patch/hlo/proto/program_identity.h"
 #include "xla_patch/hlo/proto/record.h"
 #include "xla_patch/hlo/rewrite/aliased_parameters.h"
 #include "xla_patch/hlo/rewrite/all_to_all_folding.h"
@@ -183,17 +184,28 @@ Result<bool> PutInOrder(std::string_view unchanged, const PassOptions& options, 
 
 // Replaces the module of `result` by one whose collectives of the default backend are recorded.
 Status MarkDefaultCollectives(std::string_view unchanged, const PassOptions& options, uint64_t structure_hash,
-                              PassResult* result) {
+                              uint64_t form, PassResult* result) {
   const Result<hlo::Module> module = hlo::ReadModule(result->changed ? result->module : unchanged);
   if (!module.ok()) return module.status();
   const Result<DeviceAssignment> assignment = hlo::ReadAssignment(*module, options.topology);
   if (!assignment.ok()) return assignment.status();
-  Result<std::string> marked = hlo::MarkCollectives(*module, *assignment, options.topology, structure_hash);
+  Result<std::string> marked = hlo::MarkCollectives(*module, *assignment, options.topology, structure_hash, form);
   if (!marked.ok()) return marked.status();
   if (marked->empty()) return Status();
   result->module = *std::move(marked);
   result->changed = true;
   return Status();
+}
+
+// Returns the form of the module.
+uint64_t Identify(const hlo::Module& module, std::vector<Collective>* collectives) {
+  hlo::WholeArrayFinder whole_arrays(module);
+  std::vector<size_t> places;
+  for (const Collective& collective : *collectives) {
+    const std::optional<hlo::WholeArrays> whole = whole_arrays.Find(collective);
+    places.push_back(whole.has_value() ? whole->place : collective.instruction);
+  }
+  return hlo::IdentifyCollectives(module, places, collectives);
 }
 
 }  // namespace
@@ -205,6 +217,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   if (!assignment.ok()) return assignment.status();
   Result<std::vector<Collective>> collectives = hlo::FindCollectives(*module, *assignment);
   if (!collectives.ok()) return collectives.status();
+  const uint64_t form = options.lowering == Lowering::kCpu ? Identify(*module, &*collectives) : uint64_t{0};
   PassResult result;
   const ModulePlacement placement = hlo::PlaceModule(*assignment, options.topology);
   Pass pass(*module, *assignment, options);
@@ -239,7 +252,7 @@ Result<PassResult> RunPass(std::string_view bytes, const PassOptions& options) {
   const bool keeps_module = options.marks_keep_aliasing && !result.changed && hlo::HasAliasedParameters(*module);
   if (options.mark_default_collectives && options.lowering == Lowering::kCpu && !collectives->empty() &&
       !keeps_module) {
-    XLA_SHMEM_RETURN_IF_ERROR(MarkDefaultCollectives(bytes, options, module->structure_hash, &result));
+    XLA_SHMEM_RETURN_IF_ERROR(MarkDefaultCollectives(bytes, options, module->structure_hash, form, &result));
   }
   if (has_moved) {
     Result<PassResult> written = RunPass(result.module, options);

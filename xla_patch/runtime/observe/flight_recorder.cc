@@ -18,7 +18,7 @@
 namespace xla_shmem::observe {
 namespace {
 
-constexpr char kMagic[] = "XSHMFR4\n";
+constexpr char kMagic[] = "XSHMFR5\n";
 
 Status CannotCreate(const std::string& path, int code) {
   return Status::Error("cannot create " + path + ": " + strerror(code));
@@ -29,18 +29,27 @@ int CreateFile(const std::string& path) {
   return open(path.c_str(), O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC | O_RDWR, 0600);
 }
 
-void Append(uint32_t value, std::string* bytes) { bytes->append(reinterpret_cast<const char*>(&value), sizeof(value)); }
+template <typename Number>
+void Append(Number value, std::string* bytes) {
+  bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
 
 // The record of a site, as SiteRecord describes it.
 std::string Encode(uint32_t number, const Site& site) {
-  std::string behind = site.op + site.name + site.source;
+  const Origin& origin = site.origin;
+  std::string behind = site.op + site.name + site.source + origin.contents;
   for (const std::vector<int>& group : site.groups) Append(static_cast<uint32_t>(group.size()), &behind);
   for (const std::vector<int>& group : site.groups) {
     for (const int pe : group) Append(static_cast<uint32_t>(pe), &behind);
   }
+  for (const std::vector<uint64_t>* numbers : {&origin.operand_sources, &origin.branches}) {
+    for (const uint64_t number : *numbers) Append(number, &behind);
+  }
   behind.resize((behind.size() + 7) / 8 * 8);
   SiteRecord record{};
   record.operation = site.operation;
+  record.program = origin.program;
+  record.form = origin.form;
   record.bytes = static_cast<uint32_t>(sizeof(record) + behind.size());
   record.number = number;
   record.traits =
@@ -49,6 +58,11 @@ std::string Encode(uint32_t number, const Site& site) {
   record.op_bytes = static_cast<uint32_t>(site.op.size());
   record.name_bytes = static_cast<uint32_t>(site.name.size());
   record.source_bytes = static_cast<uint32_t>(site.source.size());
+  record.contents_bytes = static_cast<uint32_t>(origin.contents.size());
+  record.place = origin.place;
+  record.part = origin.part;
+  record.n_operand_sources = static_cast<uint32_t>(origin.operand_sources.size());
+  record.n_branches = static_cast<uint32_t>(origin.branches.size());
   return std::string(reinterpret_cast<const char*>(&record), sizeof(record)) + behind;
 }
 
@@ -124,6 +138,12 @@ FlightRecorder::~FlightRecorder() {
 PeHeader* FlightRecorder::HeaderOf(size_t index) const {
   assert(index < header_->n_pes && sizeof(RingHeader) + (index + 1) * kPeBytes <= bytes_);
   return reinterpret_cast<PeHeader*>(reinterpret_cast<char*>(header_) + sizeof(RingHeader) + index * kPeBytes);
+}
+
+void FlightRecorder::MarkLoad() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (loader_ == std::thread::id()) loader_ = std::this_thread::get_id();
+  if (loader_ != std::this_thread::get_id()) header_->several_threads_load.store(1, std::memory_order_release);
 }
 
 uint32_t FlightRecorder::AddSite(const Site& site) {

@@ -5,7 +5,7 @@
 //   RingHeader
 //   for each local PE a PeHeader and its last kEntries collectives
 //   a SiteRecord for each collective of a loaded program, RingHeader::site_bytes in all
-// python/xla_shmem/runtime/flight_records.py and program_mismatch.cc read it.
+// python/xla_shmem/runtime/flight_records.py and ring_reader.cc read it.
 #ifndef XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 #define XLA_SHMEM_RUNTIME_OBSERVE_FLIGHT_RECORDER_H_
 
@@ -17,6 +17,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "xla_patch/types/status.h"
@@ -49,7 +51,7 @@ static_assert(sizeof(PeHeader) == 64);
 enum class Outcome : uint32_t { kRunning = 0, kExited = 1, kFailed = 2 };
 
 struct RingHeader {
-  char magic[8];  // "XSHMFR4\n"
+  char magic[8];  // "XSHMFR5\n"
   uint32_t pid;
   uint32_t process;
   uint32_t processes;                // of the job on this host
@@ -60,7 +62,8 @@ struct RingHeader {
   std::atomic<uint64_t> at_end_ns;    // when its program came to its end; 0: it has not
   uint64_t pid_start_time;            // as in shm's SegmentHeader
   uint64_t pid_namespace;
-  char unused[192];
+  std::atomic<uint32_t> several_threads_load;  // programs with collectives
+  char unused[188];
   char failure[3840];  // NUL-terminated; why the job failed, in this process
 };
 static_assert(sizeof(RingHeader) == 4096 && offsetof(RingHeader, failure) == 256);
@@ -70,9 +73,12 @@ inline constexpr uint32_t kPairs = 1;
 inline constexpr uint32_t kOnDefaultBackend = 2;
 }  // namespace site_trait
 
-// Behind it, without gaps: op, name, source, the size of each group, and all their members, numbers as uint32_t.
+// Behind it, without gaps: op, name, source, contents, the size of each group and all their members as uint32_t,
+// operand_sources and branches as uint64_t.
 struct SiteRecord {
   uint64_t operation;
+  uint64_t program;
+  uint64_t form;
   uint32_t bytes;   // of the record with all that is behind it; a multiple of 8
   uint32_t number;  // to which entries refer
   uint32_t traits;  // bits of site_trait
@@ -80,9 +86,24 @@ struct SiteRecord {
   uint32_t op_bytes;
   uint32_t name_bytes;
   uint32_t source_bytes;
-  uint32_t unused;
+  uint32_t contents_bytes;
+  uint32_t place;
+  uint32_t part;
+  uint32_t n_operand_sources;
+  uint32_t n_branches;
 };
-static_assert(sizeof(SiteRecord) == 40);
+static_assert(sizeof(SiteRecord) == 72);
+
+// What hlo/rewrite/custom_call.h writes of a collective on CPU for ranks whose copies of the program differ.
+struct Origin {
+  uint64_t program = 0;
+  uint64_t form = 0;
+  uint32_t place = 0;
+  uint32_t part = 0;
+  std::string contents;  // "sum f32[8]"
+  std::vector<uint64_t> operand_sources;
+  std::vector<uint64_t> branches;
+};
 
 // A collective of a loaded program.
 struct Site {
@@ -94,6 +115,7 @@ struct Site {
   // "file:line"; "" if the module does not name it. NOLINTNEXTLINE(readability-redundant-member-init): may be left out
   std::string source = {};
   bool on_default_backend = false;  // XLA's own backend carries it, and only its times are known
+  Origin origin = {};               // NOLINT(readability-redundant-member-init): may be left out
 };
 
 // An execution that has ended: what totals and trace take from the recorder.
@@ -128,6 +150,8 @@ class FlightRecorder {
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
+  // The calling thread loads a program with collectives.
+  void MarkLoad();
   // Records the site and returns its number, to which entries refer.
   uint32_t AddSite(const Site& site);
 
@@ -155,7 +179,8 @@ class FlightRecorder {
   RingHeader* const header_;
   const size_t bytes_;  // that are mapped: all but the sites
   std::mutex mutex_;
-  uint32_t sites_ = 0;  // guarded by mutex_
+  uint32_t sites_ = 0;      // guarded by mutex_
+  std::thread::id loader_;  // the first thread that has loaded a program; guarded by mutex_
 };
 
 uint64_t MonotonicNanoseconds();

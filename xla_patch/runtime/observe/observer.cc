@@ -1,10 +1,9 @@
 #include "xla_patch/runtime/observe/observer.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <utility>
-
-#include "xla_patch/runtime/observe/program_mismatch.h"
 
 namespace xla_shmem::observe {
 
@@ -36,6 +35,7 @@ std::vector<std::string> Observer::Start(const ObserverOptions& options, int pro
 
 const RecordedSite* Observer::AddSite(Site site) {
   std::lock_guard<std::mutex> lock(mutex_);
+  if (recorder_ != nullptr) recorder_->MarkLoad();
   const auto [entry, is_new] = sites_.try_emplace({site.operation, site.name});
   if (is_new) {
     entry->second.number = recorder_ == nullptr ? 0 : recorder_->AddSite(site);
@@ -116,18 +116,58 @@ std::string Observer::PlaceOfRecords() const {
   return " (xla-shmem postmortem " + directory.substr(directory.rfind('/') + 1) + " shows every PE)";
 }
 
-std::string Observer::FindMismatch(const Span& span, bool is_late) const {
+KnownPairs Observer::ReadPairs() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return pairs_;
+}
+
+std::string Observer::FindWrongPairOf(const Site& site) {
+  const KnownPairs pairs = ReadPairs();
+  for (const auto& [key, other] : pairs) {
+    if (other == site.origin.program) return DescribeWrongPair(site.name.substr(0, site.name.find('/')), key.first);
+  }
+  return FindWrongPair(options_.record_directory, pairs);
+}
+
+std::string Observer::AddPair(const PairedProgram& pair) {
+  {
+    // A program that is loaded from here on is compared with the pair by FindWrongPairOf.
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, recorded] : sites_) {
+      const Site& site = recorded.site;
+      if (site.origin.form == 0 || site.origin.program != pair.other) continue;
+      return DescribeWrongPair(site.name.substr(0, site.name.find('/')), pair.process);
+    }
+    pairs_.emplace(std::pair(pair.process, pair.program), pair.other);
+  }
+  pair_(pair.operations);
+  return "";
+}
+
+std::string Observer::FindMismatch(const Span& span, bool is_late) {
   if (recorder_ == nullptr) return "";
+  const std::string& directory = options_.record_directory;
   const auto scope = is_late ? MismatchScope::kAllPrograms : MismatchScope::kProgramsOfOneName;
-  return DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site, scope);
+  const Site& site = span.site->site;
+  const KnownPairs pairs = ReadPairs();
+  std::string fault = FindWrongPair(directory, pairs);
+  if (!fault.empty()) return fault;
+  const FoundPrograms found = FindOtherPrograms(directory, processes_, process_, span.pe, site, scope, pairs);
+  if (!found.fault.empty()) return found.fault;
+  for (const PairedProgram& pair : found.pairs) {
+    fault = AddPair(pair);
+    if (!fault.empty()) return fault;
+  }
+  return DescribeOtherBranch(directory, processes_, process_, span.pe, site, span.execution);
 }
 
 std::string Observer::Fail(const Span& span, const std::string& why) {
   FlightRecorder::Set(span.entry, span.sequence, State::kFailed, MonotonicNanoseconds());
   if (recorder_ == nullptr) return why;
   std::string text = why;
-  const std::string mismatch =
-      DescribeProgramMismatch(options_.record_directory, processes_, process_, span.pe, span.site->site);
+  const std::string mismatch = FindOtherPrograms(options_.record_directory, processes_, process_, span.pe,
+                                                 span.site->site, MismatchScope::kAllPrograms, ReadPairs())
+                                   .fault;
   if (!mismatch.empty() && text.find(mismatch) == std::string::npos) text += "; " + mismatch;
   recorder_->Fail(text);
   return text + PlaceOfRecords();

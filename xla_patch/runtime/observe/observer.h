@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "xla_patch/runtime/observe/flight_recorder.h"
+#include "xla_patch/runtime/observe/program_mismatch.h"
 #include "xla_patch/runtime/observe/totals.h"
 #include "xla_patch/runtime/observe/trace_file.h"
 
@@ -61,16 +63,25 @@ class Observer {
   // The same, null if it has not been added.
   const RecordedSite* FindSite(uint64_t operation, const std::string& name);
 
+  // Takes operations that other processes call by other ids, on an engine thread.
+  using Pair = std::function<void(const std::vector<PeerOperation>& operations)>;
+  // Without it, programs that differ are faults. To be called before any program runs.
+  void SetPair(Pair pair) { pair_ = std::move(pair); }
+  // Called after AddSite: why the program of the site must not run, because copies of programs were paired wrongly; ""
+  // if it may.
+  std::string FindWrongPairOf(const Site& site);
+
   // `bytes`: of the operands.
   Span Begin(int pe, const RecordedSite* site, uint64_t execution, uint64_t bytes);
   // The execution did not finish in the handler.
   void MarkWaiting(const Span& span);
   // `copied_ns`: the time spent copying and reducing data; none if it is not known.
   void End(const Span& span, std::optional<uint64_t> copied_ns, bool is_inline);
-  // Why the execution can never finish: another process is in a program that differs from this one's. "" if it may.
+  // Why the execution can never finish: another process is in a program that differs from this one's, or in another
+  // branch. "" if it may. Pairs programs that differ in nothing that matters.
   // Unless `is_late`, only programs of one name are looked at: with several threads, processes may be in programs of
   // different names for as long as they compile.
-  std::string FindMismatch(const Span& span, bool is_late) const;
+  std::string FindMismatch(const Span& span, bool is_late);
   // Returns `why`, extended by what the records of the other processes tell.
   std::string Fail(const Span& span, const std::string& why);
 
@@ -96,6 +107,9 @@ class Observer {
 
  private:
   void Add(const RecordedSite& site, const Finished& execution);
+  KnownPairs ReadPairs();
+  // Returns why the programs cannot be paired.
+  std::string AddPair(const PairedProgram& pair);
   TotalsByCollective ReadTotals();
   std::string PlaceOfRecords() const;
 
@@ -108,6 +122,8 @@ class Observer {
   std::atomic<bool> has_printed_{false};
   // By operation id and name. A map, because its elements never move; guarded by mutex_.
   std::map<std::pair<uint64_t, std::string>, RecordedSite> sites_;
+  KnownPairs pairs_;  // guarded by mutex_
+  Pair pair_;
 };
 
 }  // namespace xla_shmem::observe

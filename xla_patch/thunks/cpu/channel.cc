@@ -1,5 +1,6 @@
 #include "xla_patch/thunks/cpu/channel.h"
 
+#include "xla_patch/thunks/cpu/peer_operations.h"
 #include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
@@ -51,7 +52,7 @@ void ReceiveChannel::Close(const PeContext& context) {
 
 bool SendChannel::Open(const PeContext& context, int receiver, const MessageKey& key) {
   GrantRecord grant;
-  GrantRecord* record = context.grant_board->Find(receiver, key, &grant);
+  GrantRecord* record = context.grant_board->Find(receiver, context.peer_operations->KeyOf(receiver, key), &grant);
   if (record == nullptr) return false;
   receiver_ = receiver;
   block_ = context.heap->base(receiver) + grant.block_offset;

@@ -12,6 +12,7 @@
 #include "xla_patch/thunks/cpu/in_process_collective.h"
 #include "xla_patch/thunks/cpu/mailboxes.h"
 #include "xla_patch/thunks/cpu/pe_context.h"
+#include "xla_patch/thunks/cpu/peer_operations.h"
 #include "xla_patch/thunks/cpu/slot_pool.h"
 #include "xla_patch/types/status.h"
 
@@ -34,11 +35,14 @@ class LocalPes {
 
   // Of a local PE.
   const PeContext* context(int pe) const { return contexts_[pe].get(); }
+  // Of all of them.
+  PeerOperations& peer_operations() { return peer_operations_; }
 
  private:
   LocalPes(shm::Heap* heap, const Options& options) : cross_memory_reader_(heap, options.single_copy) {}
 
   const shm::CrossMemoryReader cross_memory_reader_;
+  PeerOperations peer_operations_;
   InProcessMeetings meetings_;
   std::vector<std::unique_ptr<GrantBoard>> boards_;
   std::vector<std::unique_ptr<Mailboxes>> mailboxes_;

@@ -1,4 +1,4 @@
-// The key of a message, equal at both ends.
+// The key of a message, equal at both ends unless the copies of a program differ (peer_operations.h).
 #ifndef XLA_SHMEM_THUNKS_CPU_MESSAGE_KEY_H_
 #define XLA_SHMEM_THUNKS_CPU_MESSAGE_KEY_H_
 

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "xla_patch/thunks/cpu/message_sender.h"
+#include "xla_patch/thunks/cpu/peer_operations.h"
 #include "xla_patch/types/invariant.h"
 
 namespace xla_shmem {
@@ -21,9 +22,13 @@ constexpr int kPiecesAtOnce = 8;
 
 }  // namespace
 
+Mailbox MessageReceiver::FindMail(const PeContext& context, MailboxProtocol* protocol) const {
+  return context.mailboxes->Find(sender_, context.peer_operations->KeyOf(sender_, key_), total(), protocol);
+}
+
 bool MessageReceiver::DetermineProtocol(const PeContext& context) {
   MailboxProtocol protocol;
-  if (!refused_) mailbox_ = context.mailboxes->Find(sender_, key_, total(), &protocol);
+  if (!refused_) mailbox_ = FindMail(context, &protocol);
   if (!refused_ && mailbox_.entry != nullptr) {
     protocol_ = protocol == MailboxProtocol::kEager ? Protocol::kEager : Protocol::kCrossMemoryRead;
     if (channel_.open()) channel_.Close(context);  // the sender needs no grant
@@ -189,7 +194,7 @@ bool MessageReceiver::WaitsForSender(const PeContext& context) const {
       return Arrived() < total();
     case Protocol::kUndecided: {
       MailboxProtocol protocol;
-      if (!refused_ && context.mailboxes->Find(sender_, key_, total(), &protocol).entry != nullptr) {
+      if (!refused_ && FindMail(context, &protocol).entry != nullptr) {
         return protocol == MailboxProtocol::kCrossMemoryRead;
       }
       return !channel_.open() || channel_.Arrived() * channel_.slot_bytes() < total();

@@ -55,6 +55,7 @@ class MessageReceiver {
  private:
   enum class Protocol { kUndecided, kEager, kCrossMemoryRead, kSlots };
 
+  Mailbox FindMail(const PeContext& context, MailboxProtocol* protocol) const;
   // True once the sender has sent something, which tells the protocol.
   bool DetermineProtocol(const PeContext& context);
   // The positions that can be consumed without waiting.

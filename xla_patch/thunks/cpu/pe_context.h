@@ -12,6 +12,7 @@ namespace xla_shmem {
 class GrantBoard;
 class InProcessMeetings;
 class Mailboxes;
+class PeerOperations;
 class SlotPool;
 
 struct PeContext {
@@ -19,6 +20,7 @@ struct PeContext {
   int pe;
   Mailboxes* mailboxes;
   GrantBoard* grant_board;
+  const PeerOperations* peer_operations;
   SlotPool* slots;
   SlotPool* reserve;  // for the smallest geometry only, so that every operation can proceed when `slots` is exhausted
   const shm::CrossMemoryReader* cross_memory_reader;

@@ -17,6 +17,9 @@ Status ReadAttributes(ffi::Dictionary attributes, LoadedCall* call) {
   if (!identity.ok()) return identity.status();
   call->identity = *std::move(identity);
   call->label = call->identity.Label();
+  Result<observe::Origin> origin = ReadOrigin(attributes);
+  if (!origin.ok()) return origin.status();
+  call->origin = *std::move(origin);
   if (attributes.contains("reduction")) {
     const Result<ReductionKind> reduction = ReadReduction(attributes);
     if (!reduction.ok()) return reduction.status();
@@ -55,6 +58,7 @@ Status CheckLoadable(ffi::Dictionary attributes) {
 
 observe::Site SiteOf(const char* op, const LoadedCall& call) {
   observe::Site site{call.identity.operation, op, call.identity.name, call.pairs.has_value(), {}, call.identity.source};
+  site.origin = call.origin;
   if (call.groups.has_value()) site.groups = *call.groups;
   if (call.pairs.has_value()) site.groups = AsGroups(*call.pairs);
   return site;
@@ -78,7 +82,11 @@ ffi::ErrorOr<std::unique_ptr<LoadedCall>> Load(const char* op, ffi::Dictionary a
     if (const Status loadable = CheckLoadable(attributes); !loadable.ok()) return ffi::Unexpected(ToError(loadable));
     Result<std::unique_ptr<LoadedCall>> call = ReadCall(attributes);
     if (!call.ok()) return ffi::Unexpected(ToError(call.status()));
-    (*call)->site = Runtime::Get().observer().AddSite(SiteOf(op, **call));
+    observe::Observer& observer = Runtime::Get().observer();
+    (*call)->site = observer.AddSite(SiteOf(op, **call));
+    if (const std::string fault = observer.FindWrongPairOf((*call)->site->site); !fault.empty()) {
+      return ffi::Unexpected(ToError(Runtime::Get().engine().Fail(observer.FailJob((*call)->label + ": " + fault))));
+    }
     return *std::move(call);
   } catch (const std::exception& error) {
     return ffi::Unexpected(

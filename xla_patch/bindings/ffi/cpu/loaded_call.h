@@ -36,6 +36,7 @@ struct LoadedCall {
   std::vector<int64_t> positions;  // as many for each PE of the groups, one group after the other
   std::vector<int64_t> received_by;
   std::vector<int64_t> sources;
+  observe::Origin origin;
   const observe::RecordedSite* site = nullptr;
   // Only of a call that marks a collective of the default backend; null: there is no runtime to record it.
   MarkedCollective* marked = nullptr;
