@@ -95,13 +95,11 @@ const Kernel* FindKernel(const char* name) {
   static const Kernel switched{Run<gpu::CollectiveArguments, gpu::switch_reduction>, sizeof(gpu::CollectiveArguments),
                                true};
   static const Kernel ragged{Run<gpu::RaggedArguments, gpu::ragged_all_to_all>, sizeof(gpu::RaggedArguments), true};
-  static const Kernel count{Run<gpu::CountArguments, gpu::count>, sizeof(gpu::CountArguments), false};
   static const Kernel trap{RunTrap, 0, false};
   const std::string wanted = name;
   return wanted == "collective"          ? &collective
          : wanted == "switch_reduction"  ? &switched
          : wanted == "ragged_all_to_all" ? &ragged
-         : wanted == "count"             ? &count
          : wanted == "trap"              ? &trap
                                          : nullptr;
 }

@@ -45,7 +45,7 @@ Status Device::TakeError() {
 Status Device::LoadKernels(const void* image) {
   const ScopedContext context(*this);
   Check(cuda_->module_load_data(&module_, image), "cuModuleLoadData");
-  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "count", "trap"}) {
+  for (const char* const kernel : {"collective", "switch_reduction", "ragged_all_to_all", "trap"}) {
     FindFunction(kernel);
   }
   return TakeError();
@@ -176,16 +176,6 @@ void Device::LaunchCollective(const CollectiveArguments& arguments, unsigned blo
 void Device::LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads,
                                   CudaStream stream) {
   if (!failed()) Launch("ragged_all_to_all", blocks, threads, &arguments, stream);
-}
-
-void Device::Count(uint64_t* word, CudaStream stream) {
-  const CountArguments arguments{reinterpret_cast<Word*>(word)};
-  if (!failed()) Launch("count", 1, 1, &arguments, stream);
-}
-
-void Device::WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream) {
-  if (failed()) return;
-  Check(cuda_->stream_wait_value64(stream, AddressOf(word), value, kWaitGreaterOrEqual), "cuStreamWaitValue64");
 }
 
 void Device::Launch(const std::string& kernel, unsigned grid, unsigned block, const void* argument, CudaStream stream) {

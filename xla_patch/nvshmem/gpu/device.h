@@ -42,7 +42,7 @@ inline constexpr int kFirstDriverWithoutRemoteWrites = 13010;
 struct MemoryOperation {
   enum class Kind {
     kSignal,       // `word`: as for Device::Signal
-    kWrite,        // `word`: in this device's memory, or pinned memory of the host
+    kWrite,        // `word`: in this device's memory
     kWaitAtLeast,  // `word` of the waits: in this device's memory
     kWaitEqual,
   };
@@ -90,10 +90,6 @@ class Device {
   // Run the kernels of the collectives (kernels/kernels.cu).
   void LaunchCollective(const CollectiveArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
   void LaunchRaggedAllToAll(const RaggedArguments& arguments, unsigned blocks, unsigned threads, CudaStream stream);
-  // Adds 1 to a word of pinned memory.
-  void Count(uint64_t* word, CudaStream stream);
-  // `word`: in this device's memory, written by a kernel of this process.
-  void WaitForLocalWord(uint64_t* word, uint64_t value, CudaStream stream);
 
   // Pinned memory that the host and the GPU read and write at one address, zeroed. Never freed. Null, with the error
   // kept, on failure.

@@ -154,7 +154,6 @@ void Lanes::Launch(LaneUse use, CollectiveArguments* arguments, CudaStream strea
   if (arguments->shape == kTwoShot) share = Padded((share + arguments->members - 1) / arguments->members);
   const Grid grid = GridFor(share, layout_.lanes());
   device_->LaunchCollective(*arguments, grid.blocks, grid.threads, stream);
-  ++set(use).enqueued;
 }
 
 void Lanes::SetTicket(LaneUse use, bool in_graph, LaneSet* lanes) {
@@ -185,7 +184,6 @@ uint64_t Lanes::EnqueueRagged(LaneUse use, const GroupArguments& group, CudaStre
   SetTicket(use, in_graph, &arguments.lanes);
   arguments.lanes.ends = true;
   device_->LaunchRaggedAllToAll(arguments, grid.blocks, grid.threads, stream);
-  ++set(use).enqueued;
   return arguments.lanes.ticket;
 }
 
@@ -262,11 +260,6 @@ void Lanes::ChooseForm(const GroupArguments& group, const KernelReduction& reduc
   // If each PE reduced for itself, the switch could give it other bits than another PE.
   const bool one_shot = arguments->multicast == nullptr && bytes <= OneShotBytes(members);
   arguments->shape = one_shot ? kReduce : kTwoShot;
-}
-
-void Lanes::EnqueueJoin(uint64_t kernels, CudaStream stream) {
-  auto* const launches = reinterpret_cast<uint64_t*>(set(LaneUse::kOverlapping).lanes.launches);
-  device_->WaitForLocalWord(launches, kernels, stream);
 }
 
 KernelProgress Lanes::progress(LaneUse use) {

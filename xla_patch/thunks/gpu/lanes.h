@@ -47,10 +47,6 @@ class Lanes {
   uint64_t finished_in_graphs() {
     return ProgressOf(LaneUse::kInLine, kCount) - ProgressOf(LaneUse::kInLine, kFinished);
   }
-  // Kernels enqueued so far. Launches that graphs repeat do not count.
-  uint64_t enqueued(LaneUse use) { return set(use).enqueued; }
-  // Makes `stream` wait for the first `kernels` kernels of kOverlapping.
-  void EnqueueJoin(uint64_t kernels, CudaStream stream);
   // For Watchdog::WatchKernels.
   KernelProgress progress(LaneUse use);
 
@@ -61,7 +57,6 @@ class Lanes {
  private:
   struct Set {
     LaneSet lanes{};
-    uint64_t enqueued = 0;
     uint64_t tickets = 0;
     uint64_t captured = 0;
   };

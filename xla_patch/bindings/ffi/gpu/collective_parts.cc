@@ -158,7 +158,7 @@ Result<gpu::PermuteArguments> ReadPermute(const GpuCallFrame& frame) {
 ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::RemainingArgs operands,
                        ffi::RemainingRets results, ffi::Dictionary attributes) {
   const auto enqueue = [&](gpu::Transfers& transfers, const CallIdentity& /*call*/,
-                           const gpu::PermuteArguments& permute) { return transfers.ReplayPermute(permute, stream); };
+                           const gpu::PermuteArguments& permute) { return transfers.RunPermute(permute, stream); };
   return EnqueueCall<CollectiveOp::kCollectivePermute>(ReadPermute, enqueue, stream, operands, results, attributes);
 }
 
@@ -168,10 +168,6 @@ GpuPartRegistration Register(PartTarget target) noexcept {
           [](XLA_FFI_CallFrame* frame) {
             static auto* const handler =
                 GpuCallBinding().To(kCall, {::xla::ffi::Traits::kCmdBufferCompatible}).release();
-            return handler->Call(frame);
-          },
-          [](XLA_FFI_CallFrame* frame) {
-            static auto* const handler = GpuCallBinding().To(kCall).release();
             return handler->Call(frame);
           }};
 }

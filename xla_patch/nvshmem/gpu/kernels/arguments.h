@@ -161,10 +161,6 @@ struct RaggedArguments : ExchangeArguments {
   int slices;  // for each member
 };
 
-struct CountArguments {
-  Word* word;  // pinned
-};
-
 }  // namespace xla_shmem::gpu
 
 #endif  // XLA_SHMEM_NVSHMEM_GPU_KERNELS_ARGUMENTS_H_

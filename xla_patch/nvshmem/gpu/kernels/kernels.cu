@@ -1,4 +1,4 @@
-// The device code of xla-shmem: the kernels of the collectives, a count, and a trap that ends a stuck job.
+// The device code of xla-shmem: the kernels of the collectives, and a trap that ends a stuck job.
 //
 // NVRTC compiles it at start for this machine's GPU (python/xla_shmem/gpu/kernels.py). The build puts this file and the
 // ones that it includes behind each other, because NVRTC has no files to include (kernel_source.h). The unit tests
@@ -83,9 +83,6 @@ extern "C" __global__ void __launch_bounds__(512) ragged_all_to_all(const Ragged
   __shared__ RaggedLane::State state;
   RaggedLane(arguments, &state).Run();
 }
-
-// Counts launches.
-extern "C" __global__ void count(const CountArguments arguments) { StoreRelease(arguments.word, *arguments.word + 1); }
 
 // Ends every stream of the context with an error, because a stuck wait cannot end itself.
 extern "C" __global__ void trap() { Trap(); }
