@@ -193,7 +193,8 @@ std::optional<Watchdog::Failure> Watchdog::CheckKernels() {
       watched.begun_seen = begun;
       watched.since = now;
     } else {
-      LateTransfer late = watched.progress.describe(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE));
+      LateTransfer late =
+          watched.progress.describe(NumberOfWord(__atomic_load_n(words + kOperation, __ATOMIC_ACQUIRE)));
       if (at_fault) return Failure{std::move(late.waits_for), std::move(late.describe)};
       if (std::optional<Failure> failure = Judge(watched.since, late); failure.has_value()) return failure;
     }
