@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from xla_shmem import _core
 from xla_shmem.gpu import libraries
@@ -45,6 +45,14 @@ _START_LIMIT = 3
 _EXIT_STUCK = 70
 
 
+class OpenGpu(NamedTuple):
+    """What a process announces of the GPU that it has opened; see `Announcement`."""
+
+    free_bytes: int = 0
+    multiprocessors: int = 0
+    can_copy_permutes: bool = True
+
+
 class Runtime:
     """The calls into the C++ runtime. Tests replace them."""
 
@@ -57,8 +65,8 @@ class Runtime:
     report = staticmethod(_core.gpu_report)
     admit = staticmethod(_core.gpu_admit)
 
-    def open(self, options: Options, ordinal: int, cuda: int) -> int:
-        """Opens libraries and device, and loads the device code; returns the bytes of free memory of the device.
+    def open(self, options: Options, ordinal: int, cuda: int) -> OpenGpu:
+        """Opens libraries and device, and loads the device code.
 
         Raises:
           RuntimeError: a library, the driver or the device is missing or lacks what the options need.
@@ -66,10 +74,10 @@ class Runtime:
         search = libraries.nvshmem(cuda, options.nvshmem_library)
         for path, reason in search.rejected:
             logger.warning("xla_shmem: ignoring %s: %s", path, reason)
-        found = _core.gpu_open(search.paths, ordinal)
+        found = _core.gpu_open(search.paths, ordinal, puts=_puts(options), permute=options.gpu_permute)
         logger.info("xla_shmem: NVSHMEM %s from %s", found["nvshmem_version"], found["nvshmem_path"])
         _core.gpu_load_kernels(self.compile(found["compute_capability"], cuda))
-        return found["free_bytes"]
+        return OpenGpu(found["free_bytes"], found["multiprocessors"], found["can_copy_permutes"])
 
     def compile(self, compute_capability: tuple[int, int], cuda: int) -> bytes:
         """Returns the device code for a GPU.
@@ -133,8 +141,8 @@ class GpuJob:
           why_ending: asked when all processes have announced; "" if the job goes on. The process that ends says why.
         """
         begin_trace(self._options, self._process)
-        facts, free_bytes, error = self._open(ordinals, cuda, error)
-        own = Announcement(facts, error, self._agreement(compiler), free_bytes)
+        facts, gpu, error = self._open(ordinals, cuda, error)
+        own = Announcement(facts, error, self._agreement(compiler), *gpu)
         self._store.set(f"{_PREFIX}/process/{self._process}", own.to_json())
         self._reason = self._agree()
         if not self._reason:
@@ -161,17 +169,17 @@ class GpuJob:
             self._topology = self._make_topology(devices)
         return self._topology
 
-    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, int, str]:
+    def _open(self, ordinals: Sequence[int] | None, cuda: int, error: str) -> tuple[ProcessFacts, OpenGpu, str]:
         facts = self._runtime.facts(ordinals)
         error = error or facts.error
         if not error and len(facts.gpus) != 1:
             error = f"it has {len(facts.gpus)} GPUs, but NVSHMEM has one PE a process: start one process per GPU"
         if error:
-            return facts, 0, error
+            return facts, OpenGpu(), error
         try:
             return facts, self._runtime.open(self._options, ordinals[0] if ordinals else 0, cuda), ""
         except (RuntimeError, KernelError) as failure:
-            return facts, 0, str(failure)
+            return facts, OpenGpu(), str(failure)
 
     def _agreement(self, compiler: str) -> str:
         from xla_shmem.version import __version__
@@ -250,9 +258,10 @@ class GpuJob:
                 n_pes=len(world.processes),
                 unique_id=base64.b64decode(note["id"]),
                 arena_bytes=arena_bytes,
-                puts="nvshmem" if self._options.gpu_puts == "nvshmem" else "driver",
+                puts=_puts(self._options),
                 deadline_s=self._options.deadline,
-                permute=self._options.gpu_permute,
+                permute=self._carrier_of_permutes(world, announced),
+                multiprocessors=min(announced[process].multiprocessors for process in world.processes),
                 multimem=multicast,
                 timed=bool(self._options.stats or self._options.trace),
             )
@@ -269,6 +278,19 @@ class GpuJob:
         finally:
             ended.set()
         return ""
+
+    def _carrier_of_permutes(self, world: World, announced: Sequence[Announcement]) -> str:
+        """Returns option `gpu_permute`, or "kernel" if a process of the world has no other; equal in all of them."""
+        without = [process for process in world.processes if not announced[process].can_copy_permutes]
+        if not without or self._options.gpu_permute == "kernel":
+            return self._options.gpu_permute
+        if self._process == world.processes[0]:
+            logger.info(
+                "xla_shmem: permutes of all sizes are kernels, because the driver of process %d has no stream memory"
+                " operations on NVSHMEM's memory (CUDA 12.5)",
+                without[0],
+            )
+        return "kernel"
 
     def _observe(self, facts: Sequence[ProcessFacts]) -> None:
         job = self._store.propose(f"{_PREFIX}/job", f"gpu-{secrets.token_hex(8)}")
@@ -392,6 +414,10 @@ class GpuJob:
                         " (NVSHMEM_INFO=1 prints those of PE 0)"
                     )
         return ""
+
+
+def _puts(options: Options) -> str:
+    return "nvshmem" if options.gpu_puts == "nvshmem" else "driver"
 
 
 def _generation(facts: Sequence[ProcessFacts]) -> str:

@@ -76,7 +76,8 @@ TEST_CASE("A small permute is one command in line and five in a pair, whatever a
   CheckIsKernel(CommandsOfPermute(2, size_t{64} << 20, GpuPermute::kKernel));
 }
 
-TEST_CASE("By copies a pair of one chunk is twelve commands, and one of many chunks four for each; one call is a kernel") {
+TEST_CASE(
+    "By copies a pair of one chunk is twelve commands, and one of many chunks four for each; one call is a kernel") {
   for (const int n_pes : {2, 4, 8}) {
     CAPTURE(n_pes);
     for (const size_t bytes : {size_t{4} << 10, size_t{1} << 20}) {

@@ -65,8 +65,7 @@ struct TwoPes {
 
   void RunPermute(int pe) {
     PermuteArguments permute{"module/permute", kTag, 1 - pe, 1 - pe, Group(pe).buffers, seen[pe]};
-    OnDevice(job.pe(pe),
-             [&] { CHECK(job.pe(pe).transfers->RunPermute(permute, job.pe(pe).compute).message() == ""); });
+    OnDevice(job.pe(pe), [&] { CHECK(job.pe(pe).transfers->RunPermute(permute, job.pe(pe).compute).message() == ""); });
   }
 
   std::vector<float> operands[2] = {std::vector<float>(10, 1), std::vector<float>(10, 2)};

@@ -150,10 +150,21 @@ Status Transfers::RunGroup(const GroupArguments& group, CudaStream stream) {
   return status.ok() ? RunKernel(group, stream) : ErrorOf(group.name, status);
 }
 
+Status Transfers::CheckInLine(CudaStream stream, bool in_graph) {
+  if (in_graph) return {};
+  if (in_line_stream_ == nullptr) in_line_stream_ = stream;
+  if (in_line_stream_ == stream) return {};
+  return Status::Error(
+      "it runs on a second stream of XLA, and its messages could meet those of the first: take it out of compute_on "
+      "and "
+      "other annotations of streams, or out of XLA_SHMEM_OPS");
+}
+
 template <typename Arguments>
 Status Transfers::RunKernel(const Arguments& arguments, CudaStream stream) {
   WatchLanes(LaneUse::kInLine);
   const bool in_graph = device_->Capturing(stream);
+  if (const Status status = CheckInLine(stream, in_graph); !status.ok()) return ErrorOf(arguments.name, status);
   EventRef begun = in_graph ? nullptr : Time(arguments.follower, stream);
   const uint64_t ticket = lanes_->Enqueue(LaneUse::kInLine, arguments, stream, in_graph);
   if (!in_graph) FollowKernel(LaneUse::kInLine, arguments.follower, ticket, std::move(begun), stream);

@@ -2,8 +2,8 @@
 //
 // Large permutes run on two streams, one for sends and one for receives; other collectives are kernels on a third one.
 // Each runs them in the order of the starts. Start* forks from XLA's stream and Finish joins it again, so compute on
-// XLA's stream overlaps with the transfer. RunPermute and RunGroup are kernels, copies and fills on XLA's stream itself.
-// CUDA graphs may hold these, also in loops and branches.
+// XLA's stream overlaps with the transfer. RunPermute and RunGroup are kernels, copies and fills on XLA's stream
+// itself. CUDA graphs may hold these, also in loops and branches.
 //
 // Errors name the operation. The watchdog reports errors that show later, such as a peer that never arrives.
 #ifndef XLA_SHMEM_THUNKS_GPU_TRANSFERS_H_
@@ -77,6 +77,8 @@ class Transfers {
   Status StartKernel(const TransferKey& key, const Arguments& arguments, bool alone, CudaStream stream);
   template <typename Arguments>
   Status RunKernel(const Arguments& arguments, CudaStream stream);
+  // The lanes of kInLine serve one stream, on which XLA launches its graphs too.
+  Status CheckInLine(CudaStream stream, bool in_graph);
   void FollowKernel(LaneUse use, const std::shared_ptr<Follower>& follower, uint64_t ticket, EventRef begun,
                     CudaStream stream);
   void WatchLanes(LaneUse use);
@@ -94,6 +96,7 @@ class Transfers {
   EventRef begun_;  // of the transfer being enqueued
   EventRef timed_;  // likewise, null without times
   bool lanes_watched_[2] = {false, false};
+  CudaStream in_line_stream_ = nullptr;                   // of the calls so far, null before the first
   std::map<TransferKey, std::vector<EventRef>> started_;  // what a done waits for
 };
 

@@ -164,8 +164,7 @@ ffi::Error CallPermute(gpu::CudaStream stream, ffi::RunId /*run*/, ffi::Remainin
 
 template <auto kCall>
 GpuPartRegistration Register(PartTarget target) noexcept {
-  return {target,
-          [](XLA_FFI_CallFrame* frame) {
+  return {target, [](XLA_FFI_CallFrame* frame) {
             static auto* const handler =
                 GpuCallBinding().To(kCall, {::xla::ffi::Traits::kCmdBufferCompatible}).release();
             return handler->Call(frame);
