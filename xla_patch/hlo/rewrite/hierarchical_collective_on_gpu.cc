@@ -45,8 +45,8 @@ class DivisionOnGpu {
     ChangeCollective();
     switch (hierarchy_.division) {
       case Division::kAllReduce:
-        CallBehind(
-            {CollectiveOp::kAllGather, PartTargetName(PartTarget::kAllGather), "gathers the chunks in each NVLink domain"});
+        CallBehind({CollectiveOp::kAllGather, PartTargetName(PartTarget::kAllGather),
+                    "gathers the chunks in each NVLink domain"});
         break;
       case Division::kAllGather:
         CallBehind({op_, PartTargetName(PartTarget::kAllGather), "gathers all parts in each NVLink domain"});
