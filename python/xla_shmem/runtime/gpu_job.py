@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import atexit
 import base64
+import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -19,7 +21,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from xla_shmem import _core
@@ -247,9 +249,10 @@ class GpuJob:
         key = f"{_PREFIX}/world/{world.number}"
         ended = threading.Event()
         threading.Thread(target=self._watch_start, args=(world, ended), daemon=True).start()
+        alone = contextlib.ExitStack()
         try:
             if world.processes[0] == self._process:
-                self._store.set(key, self._make_unique_id())
+                self._store.set(key, self._make_unique_id(alone if _share_gpus(world, facts) else None))
             note = json.loads(self._store.wait(key, self._timeout_s))
             if note["error"]:
                 return f"process {world.processes[0]}: {note['error']}"
@@ -276,6 +279,7 @@ class GpuJob:
         except TimeoutError:
             return f"process {world.processes[0]} has not made a unique id of NVSHMEM within {self._timeout_s:g} s"
         finally:
+            alone.close()
             ended.set()
         return ""
 
@@ -312,11 +316,10 @@ class GpuJob:
 
         False on GPUs that have none, and for processes that share a GPU, whose start may fail with it.
         """
-        gpus = [(facts[process].host, facts[process].gpus[0]) for process in world.processes]
-        shared = len({(host, gpu.bus_id) for host, gpu in gpus}) < len(gpus)
+        gpus = [facts[process].gpus[0] for process in world.processes]
         unknown = (0, 0)
-        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for _, gpu in gpus)
-        return self._multimem and able and not shared
+        able = all(gpu.compute_capability == unknown or gpu.compute_capability >= (9, 0) for gpu in gpus)
+        return self._multimem and able and not _share_gpus(world, facts)
 
     def _watch_start(self, world: World, ended: threading.Event) -> None:
         """Ends this process if NVSHMEM's start lasts too long, and soon if another process of the world has failed."""
@@ -340,8 +343,15 @@ class GpuJob:
         )
         return f"NVSHMEM has not started within {seconds:g} s; {why}"
 
-    def _make_unique_id(self) -> str:
+    def _make_unique_id(self, alone: contextlib.ExitStack | None) -> str:
+        """Makes the note for the other processes of the world.
+
+        Args:
+          alone: keeps other jobs of this host from starting until it is closed; None: no need.
+        """
         try:
+            if alone is not None:
+                alone.enter_context(_starting_alone(self._timeout_s))
             return json.dumps({"id": base64.b64encode(self._runtime.unique_id()).decode(), "error": ""})
         except RuntimeError as failure:
             return json.dumps({"id": "", "error": str(failure)})
@@ -414,6 +424,40 @@ class GpuJob:
                         " (NVSHMEM_INFO=1 prints those of PE 0)"
                     )
         return ""
+
+
+def _share_gpus(world: World, facts: Sequence[ProcessFacts]) -> bool:
+    gpus = [(facts[process].host, facts[process].gpus[0].bus_id) for process in world.processes]
+    return len(set(gpus)) < len(gpus)
+
+
+@contextlib.contextmanager
+def _starting_alone(timeout_s: float) -> Iterator[None]:
+    """Holds this host's lock for starts of NVSHMEM with PEs that share a GPU.
+
+    Such PEs meet in shared memory under a name that all jobs have (mps_shm_0), so only one job at a time may start.
+
+    Raises:
+      RuntimeError: another job has had the lock all the time.
+    """
+    folder = "/dev/shm"
+    handle = os.open(folder, os.O_RDONLY)
+    give_up = time.monotonic() + timeout_s
+    try:
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise RuntimeError(
+                        f"for {timeout_s:g} s another job of this host has been starting whose processes share a GPU,"
+                        f" as those of this one do (lock on {folder}): start this one later"
+                    ) from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _puts(options: Options) -> str:

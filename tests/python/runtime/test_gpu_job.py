@@ -158,6 +158,39 @@ def test_permutes_are_kernels_in_all_processes_if_the_driver_of_one_cannot_copy(
     assert [runtime.started[0]["permute"] for runtime in runtimes] == [option] * 3
 
 
+def test_jobs_whose_processes_share_a_gpu_start_one_after_the_other() -> None:
+    starting: dict[bytes, int] = {}
+    most = 0
+    lock = threading.Lock()
+
+    class SlowRuntime(RecordingRuntime):
+        def start(self, **arguments: Any) -> int:  # type: ignore[override]
+            nonlocal most
+            with lock:
+                starting[arguments["unique_id"]] = starting.get(arguments["unique_id"], 0) + 1
+                most = max(most, sum(count > 0 for count in starting.values()))
+            time.sleep(0.3)
+            with lock:
+                starting[arguments["unique_id"]] -= 1
+            return super().start(**arguments)
+
+    def run(gpus: list[str]) -> None:
+        assert all(job.transport.available for job in run_job([SlowRuntime(gpu) for gpu in gpus]))
+
+    def run_together(jobs: list[list[str]]) -> int:
+        nonlocal most
+        most = 0
+        threads = [threading.Thread(target=run, args=(gpus,)) for gpus in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return most
+
+    assert run_together([[f"0000:0{job}:00.0"] * 2 for job in range(3)]) == 1
+    assert run_together([[f"0000:{job}{process}:00.0" for process in range(2)] for job in range(3)]) > 1
+
+
 def test_the_smallest_gpu_limits_the_blocks_of_all() -> None:
     runtimes = [RecordingRuntime(f"0000:0{process}:00.0", multiprocessors=132 - process) for process in range(3)]
     run_job(runtimes)
