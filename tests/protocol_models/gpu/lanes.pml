@@ -152,8 +152,7 @@ inline EndProcess() {
   running--
 }
 
-/* = move (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
-/* = reduce (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
+/* = RunLane (xla_patch/nvshmem/gpu/kernels/kernels.cu) */
 proctype Kernels(byte me) {
   byte operation, chunk, peer;
   byte messages[PES];
