@@ -119,7 +119,7 @@ MUTANTS = {
     ),
     "the kernel of a permute leaves results that nobody sends": Mutant(
         "nvshmem/gpu/kernels/kernels.cu",
-        "    if (arguments.clears) ClearResults(arguments, range_of(arguments.me));\n",
+        "    if (arguments.clears) SetOwn</*kClears=*/true>(arguments, range_of(arguments.me));\n",
         "",
     ),
     "the kernel of a permute takes what its target sends": Mutant(
