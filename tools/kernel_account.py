@@ -157,13 +157,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--ptxas", type=Path)
     parser.add_argument("architectures", nargs="*", type=int, default=ARCHITECTURES)
     chosen = parser.parse_args(arguments)
-    print(f"{'kernel':<18} {'sm':>4} {'threads':>7} {'registers':>9} {'spills':>6} {'stack':>6} {'fences':>6} {'acquires':>8}")
+    print("kernel              sm threads registers spills stack fences acquires")
     try:
         for architecture in chosen.architectures:
             for row in account(architecture, chosen.ptxas or find_ptxas()):
                 print(
-                    f"{row.kernel:<18} {row.architecture:>4} {row.threads:>7} {row.registers:>9} {row.spills:>6} {row.stack:>6}"
-                    f" {row.fences:>6} {row.acquires:>8}"
+                    f"{row.kernel:<17} {row.architecture:>4} {row.threads:>7} {row.registers:>9} {row.spills:>6}"
+                    f" {row.stack:>5} {row.fences:>6} {row.acquires:>8}"
                 )
     except CompilerError as error:
         print(f"kernel_account: {error}", file=sys.stderr)
